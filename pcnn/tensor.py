@@ -24,8 +24,8 @@ class SparseTensor:
     """Features on the sites of a geometry.
 
     ``+ - * /`` work site by site with a tensor on the same geometry, a number, and a plain tensor
-    that broadcasts to ``[N, C]``: ``[C]`` for all sites, ``[N, 1]`` or ``[N, C]`` in the order of
-    the sites. One channel broadcasts to all. Sites without features are not made.
+    that broadcasts to ``[N, C]``. That is ``[C]`` for all sites, or ``[N, 1]`` or ``[N, C]`` in the
+    order of the sites. One channel broadcasts to all. Sites without features are not made.
 
     Args:
         features: ``[N, C]``, row n belongs to site n.

@@ -1,8 +1,8 @@
 """`python release/distributions.py dist`: sdist and wheel, the same bytes from the same commit.
 
-Times are those of the commit, or SOURCE_DATE_EPOCH; members of the sdist are sorted and belong to
-nobody in particular. The wheel is built from that sdist, by the setuptools of this environment: its
-version stands in the wheel, so another one makes other bytes.
+Times are those of the commit, or SOURCE_DATE_EPOCH; members of the sdist are sorted, and their
+owner is always the same. The wheel is built from that sdist, by the setuptools of this environment:
+its version stands in the wheel, so another one makes other bytes.
 """
 
 from __future__ import annotations

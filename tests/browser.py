@@ -102,7 +102,7 @@ class Browser:
         )
 
     def prefers(self, scheme: str) -> None:
-        """What the page is told of the user's wish: dark or light."""
+        """The wish of the user as the page sees it: dark or light."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.send("Emulation.setEmulatedMedia", features=features)
 

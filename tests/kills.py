@@ -5,9 +5,9 @@
 
 Every run of `train.py` is a fork of this process, which has imported everything: a run takes
 seconds. A run is killed up to three times, at moments drawn from the seed, anywhere between its
-start and its last file. Where it goes on to its end, the weights, the state of the optimiser, of
-the schedule and of the random generators, the best state, the figures and every logged value have
-to be those of the uninterrupted run, bit for bit.
+start and its last file. Where it goes on to its end, everything has to be that of the uninterrupted
+run, bit for bit: the weights, the state of the optimiser, of the schedule and of the random
+generators, the best state, the figures and every logged value.
 """
 
 from __future__ import annotations

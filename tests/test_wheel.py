@@ -83,7 +83,7 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Empty but for the wheel; dependencies come from the running environment by a path entry.
+    """Holds the wheel alone; dependencies come from the running environment by a path entry.
 
     A path in a .pth file is searched, but .pth files inside it are not read: an editable install
     of the checkout stays invisible.

@@ -25,8 +25,9 @@ Rows = Sequence[Mapping[str, Any]]
 #: Dtypes in the peers' files, and ours.
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 #: The product of a peer's setting, in the names of `pcnn.bench.mapping.products`. Spira's dataflow
-#: 0 reads a neighbour table, 1 the triplets by slot, 2 both; TorchSparse++ has the table on the fly
-#: and sorts it for split masks; spconv's implicit GEMM and FlexGEMM's masked one sort by mask too.
+#: 0 reads a neighbour table, 1 the triplets by slot, 2 both; TorchSparse++ makes the table for each
+#: map and sorts it for split masks; spconv's implicit GEMM and FlexGEMM's masked one sort by mask
+#: too.
 DELIVERS = {
     ("spira", "dataflow0"): "table",
     ("spira", "dataflow1"): "pairs",

@@ -12,7 +12,7 @@ from pcnn.bench.charts import PeerRows, View, charts
 from pcnn.bench.render import render
 from pcnn.bench.rows import Header, Row, left_out, read_rows, write_rows
 
-#: Engine of the row that stands for what was left out for want of time.
+#: Engine of the row that stands for cases that were left out as time was short.
 REST = "rest"
 #: The setting of a suite; every suite has its own.
 S = TypeVar("S")

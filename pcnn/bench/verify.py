@@ -3,8 +3,8 @@
 The whole check of its dataflow and map builder comes first: `pcnn.bench.conformance`.
 
 A network is held to more than a bound of single products. Rounding adds up over forty layers, a
-norm over few rows amplifies it, and a sign that flips in a ReLU changes a gradient for good; how
-much of this happens depends on weights and scene, so no multiple of one rounding, nor of plain
+norm over few rows amplifies it, and a sign that flips in a ReLU changes a gradient by much more.
+How much of this happens depends on weights and scene. So no multiple of one rounding, nor of plain
 torch's own error, bounds it for all networks. So its float64 self is run with a random error of the
 bound's size on every product (`pcnn.bench.networks.rounding`), and an output may be off by twice as
 much, a gradient by four times. The factors are for the draw: errors of several draws differ by up

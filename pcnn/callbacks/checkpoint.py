@@ -49,17 +49,17 @@ class Checkpoint(LightningCheckpoint):
     boundary: after the optimiser and scheduler have stepped, before the next batch is fetched.
     Where a validation is due at the same boundary, it runs first and the checkpoint is written
     behind it. The order matters: Lightning never repeats a validation for a state that was saved in
-    front of it, so a run killed during validation would otherwise resume behind a validation it
-    never had (the best state missed, the curve with a hole). Written behind it, the resumed run
-    goes on exactly where the uninterrupted one went on, and a kill during validation repeats the
-    steps since the checkpoint before. `last.ckpt` is also written at the end of training, and where
+    front of it. A run killed during validation would otherwise resume behind a validation that it
+    never had: the best state missed, the curve with a hole. Written behind it, the resumed run goes
+    on exactly where the uninterrupted one went on, and a kill during validation repeats the steps
+    since the checkpoint before. `last.ckpt` is also written at the end of training, and where
     `pcnn.callbacks.StopOnSignal` ends a training: in front of a validation that is due or was
-    broken off, which the resumed run then begins with.
-    `best.ckpt` is written behind every validation whose `monitor` beats all before; it is a whole
-    checkpoint as well. The last state, with its rates come down, is often the best one, so it is
-    validated also where training ends between two validations: at its last batch, in the place of
-    any other validation, and before `last.ckpt`. That one leaves the random generators as they
-    were, so that a run continued from there does not differ from one that was never ended.
+    broken off, which the resumed run then begins with. `best.ckpt` is written behind every
+    validation whose `monitor` beats all before; it is a whole checkpoint as well. The last state,
+    with its rates come down, is often the best one, so it is validated also where training ends
+    between two validations: at its last batch, in the place of any other validation, and before
+    `last.ckpt`. That one leaves the random generators as they were, so that a run continued from
+    there does not differ from one that was never ended.
 
     **How.** Files are written whole (`pcnn.callbacks.checkpoint_file`): a SIGKILL in mid-write
     leaves the previous file. They hold tensors and plain values only, load with

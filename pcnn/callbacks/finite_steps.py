@@ -42,7 +42,7 @@ class FiniteSteps(Callback):
 
     Raises:
         ValueError: a number below 1.
-        NotFiniteError: later, when `patience` is at its end: something is wrong for good.
+        NotFiniteError: later, when `patience` is at its end: the training cannot go on.
     """
 
     def __init__(self, every_n_steps: Count = 25, patience: Count = 100) -> None:

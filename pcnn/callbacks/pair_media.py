@@ -107,11 +107,8 @@ def overlays(key: str, pair: ShownPair) -> Media:
 
 
 def _overlay(pair: ShownPair, source: NDArray[np.floating], state: str) -> Any:
-    """A `wandb.Object3D` of the target, blue, and the source, orange, in a state.
-
-    At most 50,000 points, an even choice of each cloud in proportion; the caption says when the
-    data is simulated.
-    """
+    """A `wandb.Object3D` of the target, blue, and the source, orange, in a state."""
+    # at most 50,000 points, an even choice of each cloud in proportion
     import wandb
 
     step = max(1, -(-(len(source) + len(pair.target)) // (LIMIT - 2)))

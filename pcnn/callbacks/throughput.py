@@ -55,9 +55,10 @@ class Throughput(Callback):
     writing a checkpoint where one is due. Of a loader that does not count its waits both are the
     latter. Validations are left out. ``memory/peak_mib`` is the peak since the start of training.
 
-    Figures are means over the batches since the last report, taken from host clocks: nothing waits
-    for the device that would not wait anyway, so on a GPU a single batch's time would mean nothing,
-    but the mean over many does. The very first batch (compilation, allocation) is left out.
+    Figures are means over the batches since the last report, taken from host clocks. Nothing waits
+    for the device that would not wait anyway. So on a GPU the time of a single batch would mean
+    nothing, but the mean over many does. The very first batch (compilation, allocation) is left
+    out.
 
     Attributes:
         latest: the figures reported last.

@@ -56,9 +56,9 @@ class MovingAverage(AveragedModel):
 class WeightAverage(WeightAveraging):
     """Evaluate, and keep as the weights of every checkpoint, a moving average of the weights.
 
-    Validations in a training see the average; a checkpoint's `state_dict` is the average and the
-    weights that go on training lie beside it, so that a resumed run goes on exactly, and so that
-    evaluation and prediction need to know nothing.
+    Validations in a training see the average, and it is the `state_dict` of a checkpoint, so
+    evaluation and prediction need no code for it. The weights that go on training lie beside it, so
+    a resumed run goes on exactly.
 
     Args:
         decay: share of the average that stays at every optimiser step, in [0, 1); None switches

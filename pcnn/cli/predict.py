@@ -85,10 +85,10 @@ def predict(
     """Label every point of clouds; write labels, a coloured .ply, a picture and a page of each.
 
     Labels are written in the format of the cloud: .las and .laz whole, with classification, .ply
-    and .pcd whole, with label; for .bin files NAME.label with a word a point, for others
+    and .pcd whole, with label. For .bin files it is NAME.label with a word a point, for others
     NAME_label.npy (NAME.label when the network was trained on SemanticKITTI). They are the labels
-    that the classes have in the data the network was trained on. The coloured cloud is NAME.ply,
-    or NAME_classes.ply beside a labelled .ply.
+    that the classes have in the data the network was trained on. The coloured cloud is NAME.ply, or
+    NAME_classes.ply beside a labelled .ply.
 
     Channels are found by the names that the network was trained with, in any case; --fill gives a
     number for one that a cloud lacks. Missing returns (NaN, or zeros) are written as unlabelled.

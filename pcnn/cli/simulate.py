@@ -47,11 +47,7 @@ def simulate() -> None:
 def _write(
     simulator: Simulator, root: Path | None, workers: Any, progress: bool, **what: Any
 ) -> None:
-    """Write a set and print its folder.
-
-    Raises:
-        typer.BadParameter: the simulator refuses its settings or the folder, or lacks a library.
-    """
+    """Write a set and print its folder; refusals of the simulator become `typer.BadParameter`."""
     target = simulator.folder("data", what) if root is None else root
     with refusing():
         written = simulator.write(target, workers=workers, progress=progress, **what)

@@ -84,7 +84,7 @@ def launches_of_training(
 
     Args:
         cfg: of `train.py`, checked.
-        device: where it shall run.
+        device: where it is to run.
         points: numbers of points of a batch.
     """
     from pcnn.experiment import build

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from pcnn.dataflows.torch_sums import in_given_dtype
 
-#: Most rows that one call sums over. cuBLAS of CUDA 13.0 loses rows of long sums on an H200: of
-#: float16 operands [64, 32017] x [32017, 64] those of about 17 rows were missing (32017 mod 64),
-#: an RMS error of 4.06 at values of 181.8; float32 was right, and so were 19424 rows and shorter.
+#: Most rows that one call sums over. cuBLAS of CUDA 13.0 loses rows of long sums on an H200. Of
+#: float16 operands [64, 32017] x [32017, 64] those of about 17 rows were missing (32017 mod 64): an
+#: RMS error of 4.06 at values of 181.8. Sums in float32 were right, and so were those of 19424 rows
+#: and fewer.
 PIECE_ROWS = 4096
 
 

@@ -19,12 +19,12 @@ from pcnn.kernels.product_tiles import RowTiles
 class RowStationary(OuterProducts):
     """Every output row is summed where it is stored, over all inputs of all its slots.
 
-    The counterpart of implicit GEMM for maps without a neighbour table: where native points put
-    several inputs into a slot, rows are ordered so that those of a tile fill the same slots as
-    often (`pcnn.geometry.row_lists`), and tensor cores multiply one input of a slot after another.
-    Slots of many inputs, as on dense clouds, are summed at the gather: ``sum_j x_j W_k = (sum_j
-    x_j) W_k``. Any kernel map is served in one pass, without atomics and with identical bits in
-    every run, and nothing is stored besides the result.
+    The counterpart of implicit GEMM for maps without a neighbour table. Native points put several
+    inputs into a slot. So rows are ordered such that those of a tile fill the same slots as often
+    (`pcnn.geometry.row_lists`), and tensor cores multiply one input of a slot after another. Slots
+    of many inputs, as on dense clouds, are summed at the gather:
+    ``sum_j x_j W_k = (sum_j x_j) W_k``. Any kernel map is served in one pass, without atomics and
+    with identical bits in every run, and nothing is stored besides the result.
 
     Operands are rounded to the compute dtype, sums are float32; a sum at the gather is rounded to
     the compute dtype once more before it is multiplied, so in float16 it must stay below 65504.

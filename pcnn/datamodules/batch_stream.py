@@ -196,10 +196,9 @@ def leave_stop_signals(worker: int) -> None:
 
 
 class _KeysFrom:
-    """The batches of keys of a sampler from a position on, as a batch sampler.
+    """The batches of keys of a sampler from a position on, as a batch sampler."""
 
-    With ``first`` batches of every epoch only, epoch e has the positions e * first, ...
-    """
+    # with `first` batches of every epoch only, epoch e has the positions e * first, ...
 
     def __init__(self, sampler: EpochSampler, position: int, first: int) -> None:
         self._sampler = sampler

@@ -34,7 +34,7 @@ class CloudDataModule(ExactLoading):
     """Loaders of `SegmentationBatch`, and the sets of clouds behind them.
 
     Training clouds are augmented, and may be cropped and kept in a cache; validation and test
-    clouds are whole but for `crop`.
+    clouds are whole, unless `crop` cuts them.
 
     Args:
         sets: the data set and its splits.

@@ -111,14 +111,14 @@ def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterato
     Raises:
         OSError: a file cannot be written, as the disk is full. Files written before are whole, and
             stays.
-        RuntimeError: a process died, for want of memory as a rule; the same holds.
+        RuntimeError: a process died, mostly as memory was short; the same holds.
         ValueError: a negative number of workers.
     """
     if workers is not None and workers < 0:
         raise ValueError(f"workers must be at least 0, got {workers}")
     tasks = _Tasks(work)
     processes = min(available_cores() if workers is None else workers, len(tasks))
-    ahead = 4 if processes else None  # large samples of one process shall not idle the others
+    ahead = 4 if processes else None  # the others do not wait for large samples of one
     yield from DataLoader(
         tasks,
         batch_size=None,
@@ -129,11 +129,7 @@ def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterato
 
 
 def _notes(cloud: Cloud) -> tuple[str, ...]:
-    """Notes on an odd cloud.
-
-    Raises:
-        FileError: it holds no points.
-    """
+    """Notes on an odd cloud; FileError where it holds no points."""
     if not cloud.n_points:
         beyond = f" within the crop, {cloud.n_points_total} beyond" if cloud.n_points_total else ""
         raise FileError(cloud.path, f"no points{beyond}")

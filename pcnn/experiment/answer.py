@@ -198,15 +198,10 @@ def _fresh(found: Answer) -> Answer:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Votes of several squares for the same points, in files by the square that owns these.
-
-    Args:
-        folder: for the files.
-        classes: their number C.
-    """
+    """Votes of several squares for the same points, in files by the square that owns these."""
 
     folder: Path
-    classes: int
+    classes: int  # C
 
     def add(
         self, squares: np.ndarray, rows: np.ndarray, weights: np.ndarray, scores: np.ndarray

@@ -310,9 +310,9 @@ def nothing_written(name: str) -> str:
 def repeated_warnings(console: Console) -> Iterator[None]:
     """Print once more, at the end of the block, what it warned of that concerns the figures.
 
-    These are the warnings that the package logs, but for those of simulated data, which are
-    repeated in any case, and every `RunWarning`. Processes that the block forks, as workers of a
-    loader are, write to the same file.
+    These are every `RunWarning` and the warnings that the package logs, except those of simulated
+    data, which are repeated in any case. Processes that the block forks, as workers of a loader
+    are, write to the same file.
     """
     show = warnings.showwarning
     with tempfile.TemporaryFile("a+", encoding="utf-8") as file:

@@ -68,9 +68,9 @@ def register(
             task=registration; None goes by the extent of the clouds (`pcnn.experiment.descriptors`)
             and asks FPFH (Open3D) where shipped weights find no transform.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
-        sensor_at_origin: whether the origin of each cloud is about its sensor's place: FPFH turns
-            normals to it (of a cloud that was moved near zero, to its middle), and the verifier
-            asks whether a pose puts points where the other sensor saw through.
+        sensor_at_origin: whether the origin of each cloud is about its sensor's place. FPFH turns
+            normals to it (of a cloud that was moved near zero, to its middle). The verifier asks
+            whether a pose puts points where the other sensor saw through.
         copies: turned copies of each cloud that a network describes. With 24 or 60, as many times
             the work, clouds may lie any way; networks that come with the package know clouds of
             upright sensors. The verifier was fitted without.

@@ -1,9 +1,9 @@
 """The classes and functions that a configuration may name, place by place.
 
-A configuration may come from a file of another person: a checkpoint, a run folder. A `_target_` in
-it is therefore looked up only where it belongs to the packages of its place (nothing else is ever
-imported), and is called only where it is a subclass of the place's base class, or a function that
-is listed by its full name. Code of the user's own is let in by `allow_targets` on the command line
+A configuration may come from a file of another person: a checkpoint, a run folder. So a `_target_`
+in it is looked up only where it belongs to the packages of its place; nothing else is ever
+imported. It is called only where it is a subclass of the place's base class, or a function that is
+listed by its full name. Code of the user's own is let in by `allow_targets` on the command line
 alone. docs/security.md says what is trusted.
 """
 

@@ -66,8 +66,8 @@ def named(path: object, kind: str) -> Iterator[None]:
         kind: of file, as in ``.npy file``.
 
     Raises:
-        FileError: in place of whatever the block raises, but for a `MissingPackageError` and a
-            disk that is full.
+        FileError: in place of any error of the block, except a `MissingPackageError` and a disk
+            that is full.
     """
     try:
         yield

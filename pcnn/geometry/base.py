@@ -408,10 +408,8 @@ class Geometry:
         return None
 
     def _check_new_map(self, out: Self, kernel: Kernel, anywhere: bool = False) -> None:
-        """Refuse a map that cannot be built, before a builder is called.
-
-        ``anywhere``: a kernel of stride 1 may lie around points of any spacing.
-        """
+        """Refuse a map that cannot be built, before a builder is called."""
+        # anywhere: a kernel of stride 1 may lie around points of any spacing
         if torch.compiler.is_compiling():
             raise RuntimeError(
                 f"the kernel map of {kernel} was not planned, and maps are not built in compiled "

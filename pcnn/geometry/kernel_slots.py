@@ -49,10 +49,10 @@ def usual_padding(size: int, stride: int, dilation: int) -> int:
 
     An even window begins at its site: its slots cover 0..K-1. An odd one is centred on its site,
     ``dilation * (K - 1) / 2``, as far as it still covers the voxels ``0..stride - 1`` of its coarse
-    cell, so at most ``K - stride``: a voxel outside of the window of the cell it lies in would
-    count in the next cell only, and nowhere where that is not occupied. So windows whose size
-    equals their stride tile space, padding 0. Dilated windows and those shorter than their stride
-    cover no cell, and stay centred.
+    cell, so at most ``K - stride``. A voxel outside of the window of its own cell would count in
+    the next cell only, and nowhere if that is not occupied. So windows whose size equals their
+    stride tile space, padding 0. Dilated windows and those shorter than their stride cover no cell,
+    and stay centred.
     """
     centred = dilation * (size - 1) // 2 if size % 2 else 0
     return min(centred, size - stride) if dilation == 1 and size >= stride else centred

@@ -40,10 +40,11 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     A tile is ``TILE_ROWS`` places of an order of the rows. A step takes one input of one slot to
     every place: a slot of which the fullest row has m inputs takes m steps, the n-th for the rows
     that have n inputs. So rows are ordered by the fan-in of their fullest slot first
-    (`fan_in_levels`), and within a level by the Gray code of what they fill, slots with a second
-    input once more (`pcnn.geometry.gray_order`): tiles then take some 2.2 to 2.8 T / TILE_ROWS
-    steps on scans, where the order of a neighbour table would take 3.4 to 4.3. Tiles are stored by
-    falling number of steps, so that long ones start first; equal ones keep their order.
+    (`fan_in_levels`). Within a level they are ordered by the Gray code of the slots that they fill,
+    slots with a second input once more (`pcnn.geometry.gray_order`). Tiles then take some 2.2 to
+    2.8 T / TILE_ROWS steps on scans; the order of a neighbour table would take 3.4 to 4.3. Tiles
+    are stored by falling number of steps, so that long ones start first; equal ones keep their
+    order.
 
     Inputs lie as in ``rows_csr``: those of a row follow each other, slot by slot, so where a slot's
     inputs end those of the next begin, and one number for each place and slot gives both. Steps are
@@ -159,7 +160,7 @@ def stored_steps(triplets: int, tiles: int, volume: int) -> int:
     * ``(2 + K / 24) T / TILE_ROWS``, two a tile and `SPARE_STEPS`, which scans stay below. The more
       slots, the less do rows of a tile have the same ones filled. Of 0.2 to 4 million points of
       rooms and LiDAR, all steps are 1.7 to 2.5 T / TILE_ROWS at K = 27 and 4.1 to 6.2 at K = 125
-      (8.1 of a quarter of the LiDAR points); of fewer points they are more, up to 13 T / TILE_ROWS
+      (8.1 of a quarter of the LiDAR points). Of fewer points they are more: up to 13 T / TILE_ROWS
       of a few thousand, which the spare steps hold.
 
     Args:

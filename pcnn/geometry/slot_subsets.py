@@ -26,9 +26,9 @@ def half_pairs(kernel_map: KernelMap) -> tuple[Tensor, ...]:
 
     Returns:
         ``in_index [T']``, ``out_index [T']`` int32 by slot; ``counts [S]`` int64, pairs of each of
-        the first S slots, on the map's device. ``S = K // 2`` where half of the slots say it all:
-        a pair (i, j) of slot k also stands for (j, i) of slot K - 1 - k, and the central slot of an
-        odd kernel is the identity. ``S = K`` for every other map.
+        the first S slots, on the map's device. ``S = K // 2`` where half of the slots are enough: a
+        pair (i, j) of slot k also stands for (j, i) of slot K - 1 - k. The central slot of an odd
+        kernel is the identity. ``S = K`` for every other map.
     """
     other = kernel_map.transpose()
     if other.has("half_pairs"):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry.voxel_grid import VoxelGrid, joint_box
 
-#: What grids with a union have in common, besides their device.
+#: Fields in which grids with a union agree, besides their device.
 _ALIKE = ("batch_size", "tensor_stride", "downsampling", "key_format", "spatial_shape")
 
 

@@ -175,10 +175,7 @@ class ChannelsAround:
 
 
 def _slots(kernel: Kernel, fastest: Fastest, inverse: bool) -> Tensor:
-    """Our slot of every slot of a package, ``[K]`` int64; the inverse: theirs of every one of ours.
-
-    Ours have z fastest.
-    """
+    """Our slot (z fastest) of every slot of a package, ``[K]`` int64, or the inverse."""
     own = torch.arange(kernel.volume)
     if fastest == "z" or (fastest == "x_if_odd" and kernel.volume % 2 == 0):
         return own

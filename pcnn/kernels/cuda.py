@@ -56,7 +56,7 @@ def module(source: str, device: torch.device, **defines: int) -> Module:
 
     Args:
         source: file in ``csrc``, as ``z_delta.cu``.
-        device: where the kernels shall run.
+        device: where the kernels are to run.
         defines: macros of the source and their values, its compile-time choices.
 
     Raises:

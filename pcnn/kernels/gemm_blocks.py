@@ -17,7 +17,7 @@ PROCESSORS = 132
 #: kernels of fewer slots fill few of them.
 MANY_SLOTS, MANY_CHANNELS = 16, 27 * 64
 
-#: Steps, some 0.4 us each, that a program shall have at least when it shares a tile.
+#: Steps, some 0.4 us each, that a program has at least when it shares a tile.
 FEW_STEPS = 6
 
 

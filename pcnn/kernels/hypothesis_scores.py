@@ -1,7 +1,7 @@
 """Scores of rigid transforms over matched points, summed in registers.
 
 Plain torch goes axis by axis over ``[S, M]`` residuals and moves some thirty times as many bytes
-through memory as there are residuals; here a program holds a block of transforms, walks over all
+through memory as there are residuals. Here a program holds a block of transforms, walks over all
 matches, and writes two numbers a transform.
 """
 

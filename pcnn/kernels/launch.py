@@ -177,11 +177,7 @@ def _primary_context(device: int) -> Any:
 
 
 def _check(answer: tuple[Any, ...], what: str) -> Any:
-    """Value of a driver call: nothing, one, or a tuple of several.
-
-    Raises:
-        RuntimeError: the driver reports an error.
-    """
+    """Value of a driver call: nothing, one, or a tuple of several; RuntimeError where it failed."""
     error, *values = answer
     if error:
         raise RuntimeError(f"{what}: {_reason(error)}")

@@ -6,10 +6,10 @@ A program gathers the rows of one chunk of a slot's pairs and multiplies ``x^T [
 ``grad [pairs, C_out]`` on the tensor cores, adding in float32 registers. Two rows are read for
 every pair and tile of the result, so a tile covers all of ``C_in x C_out`` where registers allow.
 Chunks store their sums, and a second kernel adds those of every slot in a fixed order and rounds
-once, so two runs give identical bits. The number of chunks follows from the device, not from T:
-partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32, with `default_tiles`
-about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32 copy of the
-result.
+once, so two runs give identical bits. The number of chunks follows from the device, not from T.
+Partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32. With `default_tiles`
+these are about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32 copy of
+the result.
 """
 
 from __future__ import annotations
@@ -150,19 +150,12 @@ def outer_products(
 
 
 class _Cut(NamedTuple):
-    """A launch without its tensors.
+    """A launch without its tensors."""
 
-    Args:
-        variant: the kernel with its constants.
-        programs: for every chunk.
-        resident: chunks whose programs run at once.
-        block_pairs: pairs multiplied at once.
-    """
-
-    variant: Variant
-    programs: int
-    resident: int
-    block_pairs: int
+    variant: Variant  # the kernel with its constants
+    programs: int  # for every chunk
+    resident: int  # chunks whose programs run at once
+    block_pairs: int  # pairs multiplied at once
 
 
 @functools.lru_cache(maxsize=4096)

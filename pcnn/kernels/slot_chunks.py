@@ -1,9 +1,9 @@
 """Which pairs of a slot a Triton program works on, found from the slots' counts on the device.
 
 Triplets lie slot by slot. Every slot is cut into chunks of at most L pairs; the chunks of slot 0
-come first, then those of slot 1, ... The host knows the number of triplets T but not how many
-each slot has, so it launches as many programs as any split of T could need (`most_chunks`), each
-looks its chunk up, and spare ones find an empty range.
+come first, then those of slot 1, ... The host knows the number of triplets T but not how many each
+slot has. So it launches as many programs as any split of T could need (`most_chunks`). Each looks
+its chunk up, and spare ones find an empty range.
 """
 
 from __future__ import annotations

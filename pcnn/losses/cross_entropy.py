@@ -16,9 +16,9 @@ class CrossEntropy(nn.Module):
     """Class-weighted mean cross entropy over the labelled rows.
 
     ``L = sum_n w[y_n] * -log softmax(x_n)[y_n] / sum_n w[y_n]`` over rows with
-    ``y_n != ignore_index``: torch's own weighted mean, except that a batch without any labelled row
-    gives loss 0 with gradient 0 instead of NaN (one such crop would otherwise destroy the weights).
-    Nothing is read back from the device. Half-precision logits are summed in float32.
+    ``y_n != ignore_index``: torch's own weighted mean. Only a batch without any labelled row
+    differs: loss and gradient are 0, not NaN, which would destroy the weights. Nothing is read back
+    from the device. Half-precision logits are summed in float32.
 
     Args:
         weight: C class weights, or None for 1 each; see `pcnn.losses.class_weights`. ``counted`` in

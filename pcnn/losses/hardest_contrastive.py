@@ -186,10 +186,8 @@ def hardest_contrastive(
 def _nearest(
     features: Tensor, pool: Tensor, near: tuple[Tensor, Tensor, float] | None
 ) -> tuple[Tensor, Tensor]:
-    """Place [P] in the pool [H, C] of the row nearest to every feature [P, C], and if there is any.
-
-    With places [P, 3], [H, 3] and a radius, rows within it are passed over.
-    """
+    """Row [P] of the pool [H, C] that is nearest to each feature [P, C], and if there is one."""
+    # with places [P, 3], [H, 3] and a radius, rows within it are passed over
     places, found = [], []
     with torch.autocast(features.device.type, enabled=False):
         square = pool.square().sum(1)  # [H]

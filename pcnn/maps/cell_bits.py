@@ -50,7 +50,7 @@ def bitmap_words(box: Box, clouds: int, strides: Sequence[Triple]) -> int:
 
 
 def fitting_words(words: int, rows: int, headroom: float = 1.0) -> int:
-    """Words of room for bitmaps that take so many; 0 where levels shall be sorted.
+    """Words of room for bitmaps that take so many; 0 where levels are sorted.
 
     Args:
         words: that a cloud takes.

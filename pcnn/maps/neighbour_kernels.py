@@ -213,10 +213,8 @@ def _count(
     device: torch.device,
     guard: tuple[Tensor, int] | None = None,
 ) -> Tensor:
-    """Launch the counting; returns where the triplets of every row begin.
-
-    ``guard``: a number on the device, beyond which nothing is counted.
-    """
+    """Launch the counting; returns where the triplets of every row begin."""
+    # guard: a number on the device, beyond which nothing is counted
     sizes = torch.empty(rows, dtype=torch.int32, device=device)
     chunks = -(-rows // ROWS)
     crowd, most = (0, 0) if guard is None else (guard[0].data_ptr(), guard[1])

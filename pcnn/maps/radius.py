@@ -69,10 +69,10 @@ class RadiusSearch:
     A setting that is ``None`` is that of the input points (`pcnn.geometry.Neighbourhood`); one that
     is given replaces it, for layers with a field or a resolution of their own.
 
-    The output points of a kernel of stride 1 may be any points of the same clouds: those of a finer
-    level, or the original ones, are upsampled onto by a search among the coarse points, which is
-    refused where its reach could miss some (PointCNN++ 4.1; the transpose of a map between levels
-    needs no search).
+    The output points of a kernel of stride 1 may be any points of the same clouds. Features come to
+    those of a finer level, or to the original ones, by a search among the coarse points (PointCNN++
+    4.1). It is refused where its reach could miss some. The transpose of a map between levels needs
+    no search.
 
     Args:
         outside: what becomes of neighbours in the ball and outside the box, ``clamp`` or ``drop``.

@@ -1,9 +1,9 @@
 """Binary search of packed neighbour keys in the sorted keys of the input sites, in torch.
 
 The plain form of Minuet's and Spira's idea: outputs are sorted, so their keys plus a constant are a
-sorted list of queries. Two shortcuts keep it quick on a CPU: half of a symmetric map is searched
-and the other half mirrored (Spira 5.4), and a kernel that tiles space (size = stride) needs one
-search per input instead of K per output.
+sorted list of queries. Two shortcuts keep it quick on a CPU. Half of a symmetric map is searched
+and the other half mirrored (Spira 5.4). A kernel that tiles space (size = stride) needs one search
+per input instead of K per output.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _parents(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
     else:
         keys = source.key_format.pack(torch.cat([coords[:, :1], parent], dim=1))
         row, known = find_keys(target.keys, keys)  # given sites may lack a parent
-    # one stable sort puts pairs in slot order; within a slot inputs, hence parents, ascend
+    # one stable sort puts pairs in slot order; within a slot inputs ascend, and so do parents
     order = torch.argsort(torch.where(known, slot, kernel.volume), stable=True)
     counts = torch.bincount(slot[known], minlength=kernel.volume).tolist()
     order = order[: sum(counts)]

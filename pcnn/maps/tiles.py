@@ -77,7 +77,7 @@ def tile_views(
     section gets its ``tiles`` only.
 
     Args:
-        views: maps, and which of `pcnn.geometry.slot_tiles.TILES` each shall hold.
+        views: maps, and which of `pcnn.geometry.slot_tiles.TILES` each is to hold.
         cut: those whose ``fitting_tiles`` are in sections; ``None``: their density decides.
     """
     asked = list(views)

@@ -13,8 +13,8 @@ class ConfusionMatrix(Metric):
     """Count the points of true class r that were predicted as class c.
 
     ``counts[r, c] = |{p : target[p] = r, pred[p] = c}|`` over all labelled points. Rows are the
-    truth, columns the prediction; the last column holds labelled points that were predicted as "no
-    class" (`ignore_index`), which the official SemanticKITTI evaluator counts as missed: they are
+    truth, columns the prediction. The last column holds labelled points that were predicted as "no
+    class" (`ignore_index`). The official SemanticKITTI evaluator counts them as missed: they are
     false negatives of their true class and false positives of none. Points whose *truth* is
     `ignore_index` are dropped.
 

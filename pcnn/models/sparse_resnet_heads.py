@@ -18,8 +18,8 @@ class SparseResNetSegmentation(PlannedModule):
     """A `SparseResNet` with a light decoder back to the sites of its input.
 
     At each step up, a transposed convolution whose kernel is its stride places the coarser features
-    on the sites of the stage below (every fine site has one parent, so this costs one product a
-    site); that stage's own features are joined behind them, and a 1x1 convolution mixes both:
+    on the sites of the stage below. Every fine site has one parent, so this costs one product a
+    site. That stage's own features are joined behind them, and a 1x1 convolution mixes both:
     ``h_s = f(W_s [up(h_(s+1)), x_s])``, with a norm and ReLU after either convolution. A linear
     layer turns ``h_0`` into logits. All of the decoder has ``hidden`` channels and no kernel that
     looks at neighbours: those are the encoder's.

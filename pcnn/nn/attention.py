@@ -19,8 +19,8 @@ def rotary_angles(positions: Tensor, channels: int, base: float = 100.0) -> Angl
     """Angles of the rotary encoding of places in space (PointROPE, Yue et al. 2025).
 
     A third of the channels of a head goes with each axis. Their first half and their second half
-    are pairs, and pair i is turned by ``position * base^(-i / pairs)``: products of a query and a
-    key depend on where the two stand towards one another, not on where they stand.
+    are pairs, and pair i is turned by ``position * base^(-i / pairs)``. So the product of a query
+    and a key depends on the difference of their positions alone.
 
     Args:
         positions: ``[N, 3]`` floating point, in cells.

@@ -43,7 +43,7 @@ from pcnn.ops.room_levels import Meanwhile, levels_in_room
 from pcnn.ops.searched_maps import SearchedMap, searched_maps
 
 Maps = list[KernelMap | None]
-#: What was found of a map.
+#: A map as a search leaves it.
 Found = Search | PackedFind | DisjointTables
 
 
@@ -284,10 +284,8 @@ class DevicePlan:
         rows: Sequence[int] | None,
         counts: Sequence[Tensor] | None = None,
     ) -> dict[int, Sites]:
-        """Sites of every level; room for as many as the finest has, until ``rows`` are known.
-
-        With both rows and counts, rows are those of a `Room`.
-        """
+        """Sites of every level; room for as many as the finest has, until ``rows`` are known."""
+        # with both rows and counts, rows are those of a `Room`
         found = {0: root}
         if levels is not None:
             keys = levels.keys.unbind()

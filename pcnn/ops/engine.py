@@ -206,7 +206,7 @@ def check_served(engine: Engine, device: torch.device, geometry: str | None = No
 
     Args:
         engine: the engine.
-        device: where it shall run.
+        device: where it is to run.
         geometry: ``voxel`` or ``point``; ``None``: whatever it serves.
 
     Raises:

@@ -11,8 +11,8 @@ so first, second and higher derivatives are these two operators again, and whate
 `MapOperands`, a `ConvSpec` as its fields.
 
 Numbers of rows enter as tensors that have as many (``rows`` of the output, ``rows_t`` of the
-input): code that inductor generates knows the sizes of all tensors it is given, but not every
-number that it found to be equal to another one (torch 2.11 does not).
+input). Code that inductor generates knows the sizes of all tensors it is given. It does not know
+every number that it found to be equal to another one (torch 2.11).
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class MapOperands(NamedTuple):
 def operators(dataflow: Dataflow | PerProduct, tuned: bool = False) -> Operators:
     """Operators ``torch.ops.pcnn.{mvmr,vvor,fused}_<name>`` of a dataflow.
 
-    Defined at the first call, but for compiled ones: a dataflow is nothing that the compilers of
-    all releases of torch pass on to code they do not trace. Engines define theirs when made.
+    Defined at the first eager call. Engines define theirs when they are made, as the compilers of
+    some releases of torch pass no dataflow on to code that they do not trace.
 
     Args:
         dataflow: its ``name`` must be unique per setting.

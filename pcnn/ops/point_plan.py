@@ -103,10 +103,8 @@ class PointPlan(NetworkPlan):
         return sets
 
     def _maps(self, sets: list[PointSet]) -> list[KernelMap]:
-        """The maps, kept with their sources; those that device kernels serve wait together.
-
-        The memory of all of them is known before one is listed.
-        """
+        """The maps, kept with their sources; those that device kernels serve wait together."""
+        # the memory of all of them is known before one is listed
         maps: list[KernelMap | None] = [planned.found(sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
         counted: dict[int, PendingMap] = {}

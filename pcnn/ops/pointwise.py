@@ -95,8 +95,8 @@ class PointwiseProducts(NamedTuple):
             grad_x = _multiplied(_by_group(grad, groups), matrices).to(x.dtype)
         if needs[1]:
             sums = torch.promote_types(dtype, accumulator(weight.dtype))
-            # half operands are multiplied as they are, but for what torch has no such product for:
-            # sums in float64, and second derivatives
+            # half operands are multiplied as they are, except where torch has no such product: for
+            # sums in float64 and second derivatives
             wide = sums == torch.float64 or torch.is_grad_enabled()
             left, right = (_by_group(side, groups) for side in (x.to(dtype), grad))
             if wide:

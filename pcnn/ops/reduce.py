@@ -100,11 +100,9 @@ def _by_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
 
 
 def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
-    """Input row of every maximum ``[N_out, C]`` int64; N_in where there is no input.
-
-    Triplets come block by block, so that little is held at once: twice, first for the maximum, then
-    for the lowest row that has it.
-    """
+    """Input row of every maximum ``[N_out, C]`` int64; N_in where there is no input."""
+    # triplets come block by block, so that little is held at once: twice, first for the maximum,
+    # then for the lowest row that has it
     none, channels = x.shape
     lowest = x.new_full((kernel_map.n_out, channels), -torch.inf)
     pairs = kernel_map.in_index, kernel_map.out_index

@@ -23,8 +23,8 @@ from pcnn.maps.levels import (
 from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.room import Room
 
-#: What a plan launches beside its tables, from the order of the cells by row ``[P]`` int32, the row
-#: of every cell ``[P]`` int64, and the number of rows.
+#: Work that a plan launches beside its tables, from the order of the cells by row ``[P]`` int32,
+#: the row of every cell ``[P]`` int64, and the number of rows.
 Meanwhile = Callable[[Tensor, Tensor, int], None]
 
 

@@ -104,11 +104,9 @@ def _mean(values: Tensor, counted: Tensor) -> Tensor:
 
 
 def _through(placed: Tensor, points: Tensor, clear: float) -> Tensor:
-    """Share [K] of placed points [K, P, 3] that lie in front of the first surface of a cloud.
-
-    Directions and ranges are those from the origin of the cloud, in bins of equal angles; half,
-    which says nothing, where few directions are shared.
-    """
+    """Share [K] of placed points [K, P, 3] that lie in front of the first surface of a cloud."""
+    # directions and ranges are those from the origin of the cloud, in bins of equal angles; the
+    # share is a half, which says nothing, where few directions are shared
     nearest = points.new_full((_bins(),), torch.inf)
     bins, ranges = _directions(points)
     nearest.scatter_reduce_(0, bins, ranges, "amin")

@@ -1,8 +1,8 @@
 """RANSAC over putative matches, many hypotheses and several pairs of clouds at once.
 
-As in the field's reference, Open3D's: a hypothesis is a few matches drawn at random; it is dropped
+As in the field's reference, Open3D's, a hypothesis is a few matches drawn at random. It is dropped
 when an edge between two of its points has different lengths in the two clouds, or when its points
-do not meet under the transform they give; the others are scored by the matches within a distance,
+do not meet under the transform they give. The others are scored by the matches within a distance,
 ties by their residuals. Only what passes both checks, a small share, is fitted and scored.
 
 Source: Fischler and Bolles 1981; checks: Rusu 2009 and Open3D.
@@ -61,23 +61,14 @@ class Solution:
 
 @dataclass
 class _Search:
-    """The state of one pair.
+    """The state of one pair."""
 
-    Args:
-        source: [M, 3] float32 points of the matches, about their mean.
-        target: [M, 3] likewise.
-        generator: of its draws: what comes out does not hang on the other pairs of a batch.
-        tried: hypotheses so far.
-        score: inliers of the best one, plus a part below 1 for small residuals.
-        best: [4, 4] float64, None so far.
-    """
-
-    source: Tensor
-    target: Tensor
-    generator: torch.Generator
-    tried: int = 0
-    score: float = 0.0
-    best: Tensor | None = None
+    source: Tensor  # [M, 3] float32, points of the matches about their mean
+    target: Tensor  # [M, 3] likewise
+    generator: torch.Generator  # its own: results do not depend on the other pairs of a batch
+    tried: int = 0  # hypotheses so far
+    score: float = 0.0  # inliers of the best one, plus a part below 1 for small residuals
+    best: Tensor | None = None  # [4, 4] float64
 
 
 def ransac(

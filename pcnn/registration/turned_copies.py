@@ -1,10 +1,11 @@
 """Descriptors that hold under any rotation: those of turned copies of a cloud (after YOHO, 3.2).
 
 A network whose descriptors hold under rotations by tens of degrees describes every copy of a cloud
-that a finite group of rotations makes. Turn the cloud, and the copies are described in another
-order, but for a rest that the network was trained to bear: ``f(g B) = f(g h A)`` where ``B = h A``.
-So descriptors averaged over the copies hold under all rotations, and tell less. Matches by them
-vote for h, and with the copies in that order whole rows of descriptors are compared.
+that a finite group of rotations makes. When the cloud is turned, the copies are described in
+another order, up to a small rotation that the network was trained for: ``f(g B) = f(g h A)`` where
+``B = h A``. So descriptors averaged over the copies hold under all rotations, and tell less.
+Matches by them vote for h, and with the copies in that order whole rows of descriptors are
+compared.
 
 Source: H. Wang et al., You Only Hypothesize Once, 2022; without its networks on the group.
 """

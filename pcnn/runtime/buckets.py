@@ -45,7 +45,7 @@ class Edges:
 
 @dataclass(frozen=True)
 class Exact(Edges):
-    """Every size a bucket of its own, but for whole tiles: what others are measured against."""
+    """A bucket for every number of whole tiles: others are measured against it."""
 
     @property
     def headroom(self) -> float:

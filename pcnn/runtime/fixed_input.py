@@ -136,10 +136,8 @@ class _FixedMap:
 
 
 def _unread(like: Tensor, own: Tensor) -> Tensor:
-    """Memory that a graph may read: none for numbers of one batch on the host.
-
-    A graph would hold those of the batch that it was captured with, for all others.
-    """
+    """Memory that a graph may read: none for numbers of one batch on the host."""
+    # a graph would hold those of the batch that it was captured with, for all others
     return own if own is like or own.device.type == "cuda" else own.to("meta")
 
 

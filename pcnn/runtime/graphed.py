@@ -72,7 +72,7 @@ class Graphed:
 
 
 def own_network(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """A copy of a network, on the same weights or on copies in a dtype, but for its norms.
+    """A copy of a network, on the same weights or on copies in a dtype; norms keep theirs.
 
     Layers keep tensors computed from weights (`FoldedNorm`) and drop them when the network is
     switched to training or back. Graphs read them at every replay, so they belong to a copy that

@@ -20,9 +20,9 @@ from pcnn.tensor import SparseTensor
 def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) -> list[Launch]:
     """Variants of Triton kernels that a network launches on these inputs.
 
-    The network runs as it would, under the autocast and in the mode that are set, but for these
-    kernels: they are written down. All that follows has the right shapes and meaningless values.
-    Weights, buffers, gradients and generators stay as they are.
+    The network runs as usual, under the autocast and in the mode that are set. Only these kernels
+    do not run: they are written down. So all later values have the right shapes and meaningless
+    values. Weights, buffers, gradients and generators stay as they are.
 
     Args:
         net: maps a sparse tensor to a sparse tensor, a tensor, or several of them.

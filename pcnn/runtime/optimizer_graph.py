@@ -26,9 +26,9 @@ from pcnn.runtime.capture import Capture, Figures
 
 #: Optimisers whose fused step reads its rate from the device, with the state they always have.
 SERVED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-#: What a schedule changes, and no graph holds.
+#: Settings that a schedule changes, and no graph holds.
 _FILLED = ("params", "lr", "initial_lr")
-#: What `torch.amp.GradScaler` and `FiniteSteps` tell a fused optimiser.
+#: Tensors that `torch.amp.GradScaler` and `FiniteSteps` give to a fused optimiser.
 _TOLD = ("grad_scale", "found_inf")
 
 

@@ -1,4 +1,4 @@
-"""What `pcnn.tune` tries for an engine that follows a paper: that paper's own settings."""
+"""Candidates of `pcnn.tune` for an engine that follows a paper: that paper's own settings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pcnn.runtime.candidates import compare
 from pcnn.runtime.device_time import flowing_ms
 from pcnn.runtime.layer_calls import LayerCall
 
-#: What a paper searches for a layer, the fixed setting first; ``None`` for settings of an engine
-#: that is not one of the package's.
+#: Settings that a paper searches for a layer, the fixed setting first; ``None`` for settings of an
+#: engine that is not one of the package's.
 OwnCandidates = Mapping[Dataflow, EngineSettings | None]
 
 #: A setting wins if it takes less than this share of the fixed one's time: less is noise.

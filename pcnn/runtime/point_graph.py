@@ -2,8 +2,8 @@
 
 The planner waits for the numbers of points and triplets of a cloud, as it does eagerly. The cloud
 with its maps is then copied to memory of fixed size (`pcnn.runtime.fixed_input`), and the graph of
-that size is replayed. What the plan counted is known on the host before the graph runs, so a cloud
-that does not fit is never run in vain, and outputs are as long as those of the network itself.
+that size is replayed. The counts of the plan are known on the host before the graph runs. So a
+cloud that does not fit is not run, and outputs are as long as those of the network itself.
 """
 
 from __future__ import annotations
@@ -212,10 +212,9 @@ class GraphedPoints(Graphed):
 
 
 class _OnPoints:
-    """Puts an output together of new tensors, in the order of `parts_of`.
+    """Puts an output together of new tensors, in the order of `parts_of`."""
 
-    No closure that calls itself: maps of every cloud would live until cycles are collected.
-    """
+    # no closure that calls itself: maps of every cloud would live until cycles are collected
 
     def __init__(self, features: Iterable[Tensor], places: Mapping[int, Geometry]) -> None:
         self._features, self._places = iter(features), places

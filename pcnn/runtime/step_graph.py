@@ -1,8 +1,8 @@
 """Training steps as two CUDA graphs, forward and backward, with the loss between them.
 
-A graph reads and writes the same memory at every replay. So a batch is planned as ever, ahead of
-its step on a side stream; its features, geometry, maps and labels are copied to memory of a fixed
-size (`pcnn.runtime.fixed_input`), and the forward graph of that size is replayed. A loss is
+A graph reads and writes the same memory at every replay. So a batch is planned as without graphs,
+ahead of its step on a side stream; its features, geometry, maps and labels are copied to memory of
+a fixed size (`pcnn.runtime.fixed_input`), and the forward graph of that size is replayed. A loss is
 computed of the figures that it gives, and the backward graph begins from their gradients. A loss
 that is device work alone may be one of these figures. Gradients of the parameters appear in memory
 that all graphs share. Sizes of all levels and maps are known on the host when a batch has been

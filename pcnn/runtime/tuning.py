@@ -1,8 +1,8 @@
 """The quickest dataflow for every layer of a network, found on samples before the network is used.
 
-As in the engines of the papers (Spira 5.4, Minuet 5.2.1, TorchSparse++), with three differences:
-every candidate is checked against float64 first, each product of a layer has a dataflow of its own,
-and measurements are kept on disk by device and size.
+The engines of the papers do the same (Spira 5.4, Minuet 5.2.1, TorchSparse++). There are three
+differences: every candidate is checked against float64 first, each product of a layer has a
+dataflow of its own, and measurements are kept on disk by device and size.
 """
 
 from __future__ import annotations
@@ -228,14 +228,7 @@ def _path(cache: str | Path | None) -> Path | None:
 
 
 class _Tuner:
-    """Decides about layers, from what is known and what is measured.
-
-    Args:
-        candidates: as in `tune`.
-        backward: as in `tune`.
-        known: decisions on disk.
-        reproducible: whether only what gives identical bits in two runs may be chosen.
-    """
+    """Decides about layers, from the decisions on disk and from measurements."""
 
     def __init__(
         self,
@@ -333,9 +326,7 @@ class _Tuner:
 
 
 def _is_shared(calls: Sequence[LayerCall]) -> bool:
-    """True if slots of a layer's maps hold several inputs, as on native points.
-
-    Tables of decisions know sizes and not this, and other dataflows serve such maps: what is
-    decided about them is measured every time, and not kept.
-    """
+    """True if slots of a layer's maps hold several inputs, as on native points."""
+    # tables of decisions know sizes and not this, and other dataflows serve such maps: decisions
+    # about them are measured every time, and not kept
     return not all(all(call.kernel_map.edges.one_per_slot) for call in calls)

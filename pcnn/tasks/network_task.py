@@ -208,11 +208,7 @@ class NetworkTask(L.LightningModule):
         self._check_taught()
 
     def _check_taught(self) -> None:
-        """Refuse an epoch in which no step of any rank had anything to learn from.
-
-        Raises:
-            UserError: every loss was 0, of nothing.
-        """
+        """UserError for an epoch in which no step of any rank had anything to learn from."""
         steps, self._steps = self._steps, 0
         taught, self._taught = torch.as_tensor(self._taught, device=self.device), 0
         total = self.trainer.strategy.reduce(taught.float(), reduce_op="sum")

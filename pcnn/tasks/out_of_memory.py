@@ -33,11 +33,11 @@ class MemoryGuard:
 
     The step of a batch runs behind a stand-in for its loss, so that Lightning's closure goes on
     whatever happens. Where forward or backward run out of memory, the batch is computed in halves
-    (``split``), or in halves of these, each weighted by its share of the rows; where a sample
-    has no room, or with ``skip``, the gradients of the whole step become zero, on every rank: the
-    step leaves the weights to momentum and decay. Norms see the parts one after the other, and
-    losses over a batch (Lovasz) are those of the parts. Gradients are averaged over ranks here,
-    behind backward, as a rank that leaves a batch out would keep the others waiting inside it.
+    (``split``), or in halves of these, each weighted by its share of the rows. Where a sample has
+    no room, or with ``skip``, the gradients of the whole step become zero, on every rank: the step
+    leaves the weights to momentum and decay. Norms see the parts one after the other, and losses
+    over a batch (Lovasz) are those of the parts. Gradients are averaged over ranks here, behind
+    backward, as a rank that leaves a batch out would keep the others waiting inside it.
 
     Args:
         task: its `training_step` is replaced while this is at work.

@@ -16,7 +16,7 @@ def from_above(
     The image's right is +x (ahead of a driving sensor), its top is +y (left of it).
 
     Args:
-        points: [P, 3] [m], centred where the image's centre shall be.
+        points: [P, 3] [m], with the image's centre at zero.
         rgb: [P, 3] uint8.
         extent: half the side of the square that is drawn [m]; points outside are left out.
         pixels: side of the image.

@@ -105,10 +105,8 @@ def segmentation_picture(
 
 
 def _centre(points: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return where the picture is centred: the sensor if the cloud lies around it, else the middle.
-
-    A room or a map has its origin in a corner or far away.
-    """
+    """Where the picture is centred: the sensor if the cloud lies around it, else the middle."""
+    # a room or a map has its origin in a corner or far away
     if len(points) == 0:
         return np.zeros(3)
     low, high = points.min(0), points.max(0)
@@ -124,12 +122,7 @@ def _below_ceiling(class_names: Sequence[str], labels: NDArray[np.int64]) -> NDA
 
 
 class _Page:
-    """A figure laid out in inches: heading, one column a panel, legend.
-
-    Args:
-        columns: number of panels.
-        labels: entries of the legend; the longest decides how many stand side by side.
-    """
+    """A figure laid out in inches: heading, one column a panel, legend."""
 
     SIDE, STRIP_HEIGHT, GAP, MARGIN = 6.0, 0.86, 0.14, 0.25
     HEAD, LEGEND_TITLE, LEGEND_ROW, LETTER = 1.28, 0.45, 0.275, 0.098
@@ -168,19 +161,11 @@ class _Page:
 def _draw(
     page: _Page,
     points: NDArray[np.floating],
-    below: NDArray[np.bool_],
-    panels: list[tuple[str, NDArray[np.uint8]]],
-    extent: float,
+    below: NDArray[np.bool_],  # [P], which points are drawn from above
+    panels: list[tuple[str, NDArray[np.uint8]]],  # names, colours of the points
+    extent: float,  # half the side of the square [m]
 ) -> None:
-    """Fill one column a panel: a square from above, a strip from the sensor under it.
-
-    Args:
-        page: to draw on.
-        points: [P, 3].
-        below: [P], which of them are drawn from above.
-        panels: names and colours of the points.
-        extent: half the side of the square [m].
-    """
+    """Fill one column a panel: a square from above, a strip from the sensor under it."""
     for column, (name, rgb) in enumerate(panels):
         above = page.axes(column, strip=False)
         above.imshow(

@@ -117,7 +117,7 @@ def test_means_bests_and_counts_are_in_words() -> None:
 
 
 def test_the_memory_of_a_layer_is_that_of_its_tensors() -> None:
-    """What inference with a new map holds, counted from shapes: 200,000 points, 64 -> 128."""
+    """Memory of inference with a new map, counted from shapes: 200,000 points, 64 -> 128."""
     rows = measured_figures(ROOT / "benchmarks/results")["pointcnnpp_fig3"].rows
     n, k, tiles = 200_000, 27, -(-200_000 // TILE_ROWS)
     out, ranges = 2 * 128 * n, 4 * TILE_ROWS * tiles * (k + 2)

@@ -32,7 +32,7 @@ def on_two_ranks(function: Any, folder: Path) -> None:
 
 
 def alike_on_two_ranks(function: Any, folder: Path) -> Any:
-    """What both ranks wrote into `folder`/RANK.json, which has to be the same."""
+    """The content that both ranks wrote into `folder`/RANK.json, which has to be the same."""
     on_two_ranks(function, folder)
     first, second = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(2))
     assert first == second

@@ -1,4 +1,4 @@
-"""What a sparse layer should give, from torch's dense layers: values, sites and gradients."""
+"""Values, sites and gradients of a sparse layer as torch's dense layers give them."""
 
 from __future__ import annotations
 

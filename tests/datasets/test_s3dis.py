@@ -63,7 +63,7 @@ def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Pla
     assert [sample.geometry.rows for sample in crops] == [60] * 3
     assert not torch.equal(crops[0].features, crops[1].features)
     for sample in crops:
-        assert sample.points[:, :2].norm(dim=1).min() < 0.05  # the middle, but for the jitter
+        assert sample.points[:, :2].norm(dim=1).min() < 0.05  # the middle, up to the jitter
         assert sample.features.shape[1] == 6
     again = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)[2, 0]
     assert torch.equal(crops[2].features, again.features)

@@ -187,7 +187,7 @@ def test_sparse_maps_of_large_kernels_are_cut_into_sections(n: int) -> None:
 
 
 def check_promises_of_view(mirrored: KernelMap) -> None:
-    """Slots of a mirrored view fall, everything else is as ever."""
+    """Slots of a mirrored view fall, everything else stays the same."""
     out, slots, counts, rows = mirrored.layout("section_tiles")
     turned = slots.clone()
     for tile, count in enumerate(counts.tolist()):

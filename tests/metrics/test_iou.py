@@ -1,8 +1,8 @@
 """The figures equal an independent statement of the official evaluator, in its own label space.
 
-There, id 0 is "unlabelled" and the classes are 1..19; the matrix is 20 x 20 with rows prediction
-and columns truth, the column of id 0 is zeroed, the row of id 0 stays (predictions of nothing are
-missed points).
+There, id 0 is "unlabelled" and the classes are 1..19. The matrix is 20 x 20 with rows prediction
+and columns truth. The column of id 0 is zeroed; the row of id 0 stays, as predictions of nothing
+are missed points.
 """
 
 import numpy as np

@@ -170,9 +170,9 @@ def loop_rows(training: Training, figure: str) -> Iterator[Row]:
     """Train, and measure the time of a step and what of it is spent waiting for the loader.
 
     The device is waited for before the first measured step and after the last one, never between.
-    ``wall_ms`` is the time of a step, waits included; ``data_share`` the share of it that the
-    training waited for a batch, ``between_share`` that of everything between two steps (the wait,
-    moving the batch, planning its maps on the host); ``longest_wait_ms`` the longest single wait.
+    ``wall_ms`` is the time of a step, waits included. ``data_share`` is the share of it that the
+    training waited for a batch, ``between_share`` that of everything between two steps: the wait,
+    moving the batch, planning its maps on the host. ``longest_wait_ms`` is the longest single wait.
 
     Raises:
         CheckFailed: workers deliver other batches than this process makes, or the loss is not

@@ -1,4 +1,4 @@
-"""TorchSparse 2.1, with its own choices: implicit GEMM, maps from a hash table made on the fly.
+"""TorchSparse 2.1, with its own choices: implicit GEMM, maps from a hash table made for each map.
 
 Coordinates there are not negative and lie in a box. Its interface has a dilation without effect.
 It knows no autocast: features are cast before they are given to it, and it casts the weights.

@@ -1,8 +1,8 @@
 """A drive: scans of varying size one after another, beside graphs captured for each alone.
 
 A graph serves a scan in the bucket that holds it, so rows up to the bucket's capacity are computed
-for nothing. How much that costs is the ratio of two medians, of the shared graph and of one that
-was captured for exactly that scan (rounded up to whole tiles of rows); both answer it in turns, so
+for nothing. How much that costs is the ratio of two medians: of the shared graph, and of one that
+was captured for exactly that scan (rounded up to whole tiles of rows). Both answer it in turns, so
 that clocks and caches are the same.
 """
 

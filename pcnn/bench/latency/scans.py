@@ -2,9 +2,9 @@
 
 A fixed scan is a workload: the points that its file holds, else the centres of its cells, shuffled
 (`pcnn.bench.scenes`). A drive is a folder of scans in the order of their names or, without one,
-*copies* of a fixed scan: turned about z, scaled by up to 5 %, and thinned, cut or both until so
-many points are left. Copies have the density and the neighbourhoods of a scan, and no two of them
-the same voxels; that the scenery does not change is what a real drive has in addition.
+*copies* of a fixed scan. These are turned about z, scaled by up to 5 %, and thinned, cut or both
+until so many points are left. Copies have the density and the neighbourhoods of a scan, and no two
+of them the same voxels; that the scenery does not change is what a real drive has in addition.
 """
 
 from __future__ import annotations

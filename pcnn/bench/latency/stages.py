@@ -1,16 +1,15 @@
 """Where the time of a scan goes, stage by stage, and how far each stage is from its floor.
 
-Stages are told apart in the trace of one call by the names of kernels: each has some that no stage
-before it has, and others (sorting, fills, sums) belong to the stage that is running; a few run
-beside others and are told by their names alone. Products over
-kernel maps are those of the convolutions in order, so that each, with what follows it, belongs
-to the level of its output sites.
+Stages are told apart in the trace of one call by the names of kernels. Each has some that no stage
+before it has, and others (sorting, fills, sums) belong to the stage that is running. A few run
+beside others and are told by their names alone. Products over kernel maps are those of the
+convolutions in order, so that each, with what follows it, belongs to the level of its output sites.
 
-A floor is what the device takes at least for the stage alone: operands read once and results
-written once at the bandwidth of the memory or, of layers, the arithmetic at the rate of matrix
-products if that is longer. Stages could share what they read, so the floor of all of them is no
-strict bound of the whole; between stages everything of a network on a scan must pass, and most of
-it through the L2 cache, which is quicker than the memory.
+A floor is the least time that the device takes for the stage alone. Operands are read once and
+results written once at the bandwidth of the memory. Of layers it is the arithmetic at the rate of
+matrix products, if that takes longer. Stages could share what they read, so the floor of all of
+them is no strict bound of the whole. Everything of a network on a scan passes between stages, and
+most of it through the L2 cache, which is quicker than the memory.
 """
 
 from __future__ import annotations

@@ -32,12 +32,7 @@ WIDTHS = {1.0: layer_shapes("32:32:3,96:96:3"), 0.5: layer_shapes("16:16:3,48:48
 
 @dataclass(frozen=True)
 class _Given:
-    """Groups that are given, whatever the sizes.
-
-    Args:
-        found: the groups.
-        name: in the way of groupings.
-    """
+    """Groups that are given, whatever the sizes, with the name of the way of grouping."""
 
     found: tuple[Group, ...]
     name: str = "given"

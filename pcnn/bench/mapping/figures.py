@@ -1,4 +1,4 @@
-"""The papers' figures on mapping, each measured on the scenes at hand."""
+"""The papers' figures on mapping, each measured on the given scenes."""
 
 from __future__ import annotations
 

@@ -167,10 +167,8 @@ def _streamed(builder: MapBuilder, planner: Planner, grid: VoxelGrid) -> VoxelGr
 def _streamed_levels(
     streams: Sequence[torch.cuda.Stream], recipe: Recipe, grid: VoxelGrid
 ) -> list[VoxelGrid]:
-    """Every level straight from the finest sites, on streams; one wait for all their sizes.
-
-    Levels that are not the floor of the finest sites are made one after the other.
-    """
+    """Every level straight from the finest sites, on streams; one wait for all their sizes."""
+    # levels that are not the floor of the finest sites are made one after the other
     if any(direction != "down" for _, direction, _ in recipe.levels):
         return _levels_of(grid, recipe)
     strides = [grid.tensor_stride]

@@ -58,11 +58,9 @@ class Planned:
 
 @functools.lru_cache(maxsize=64)
 def _planner(kernel: Kernel, layouts: tuple[str, ...] | None) -> Planner:
-    """Planner of a convolution within a network: its dry run is no part of a plan.
-
-    A pointwise layer stands before it, which has no map: of the layer that reads the input itself
-    a plan leaves out what the input's gradient would read.
-    """
+    """Planner of a convolution within a network: its dry run is no part of a plan."""
+    # a pointwise layer stands before it, which has no map: a plan leaves out the layouts that only
+    # the gradient of the network's own input would read
     engine = replace(ENGINES["auto"], dataflow=AUTO)
     before = Conv3d(1, 1, 1, engine=engine)
     return Planner(

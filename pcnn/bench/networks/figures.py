@@ -1,4 +1,4 @@
-"""The papers' figures on whole networks, each measured on the scenes at hand."""
+"""The papers' figures on whole networks, each measured on the given scenes."""
 
 from __future__ import annotations
 
@@ -78,12 +78,7 @@ def _product_ms(setting: NetworksSetting, call: LayerCall, dataflow: Dataflow) -
 
 
 def _checked(call: LayerCall, dataflow: Dataflow) -> Callable[[], Tensor]:
-    """The forward product of a call, found to be right.
-
-    Raises:
-        CheckFailed: the dataflow is wrong here, or does not pass its whole check.
-        ValueError: the dataflow does not serve the map.
-    """
+    """The forward product of a call; CheckFailed or ValueError where it is wrong or not served."""
     check_dataflow(dataflow, call.device)
     product = LayerProduct(call, "forward")
     run = product.prepared(dataflow)

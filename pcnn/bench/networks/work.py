@@ -170,11 +170,9 @@ class Work:
         return torch.autograd.grad(outputs, weights, grads)
 
     def _gradient(self, number: int, output: Tensor) -> Tensor:
-        """Gradient of ``(c * y^2).sum() / 2`` with ``c`` of every channel fixed.
-
-        Rows pull the same way, unlike under random gradients, which leave of a weight's gradient
-        little but rounding.
-        """
+        """Gradient of ``(c * y^2).sum() / 2`` with ``c`` of every channel fixed."""
+        # rows pull the same way; under random gradients little but rounding would be left of the
+        # gradient of a weight
         if number == len(self._pulls):
             random = torch.Generator(output.device).manual_seed(number)
             pull = torch.rand(output.shape[1], generator=random, device=output.device)

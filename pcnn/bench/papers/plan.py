@@ -101,5 +101,5 @@ def jobs(
 
 
 def was_cut(rows: Sequence[Any]) -> bool:
-    """Whether rows of a figure say that something was left out for want of time."""
+    """Whether rows of a figure say that something was left out as time was short."""
     return any(row.engine == REST for row in rows)

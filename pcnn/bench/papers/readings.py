@@ -22,7 +22,7 @@ Place = tuple[tuple[str, object], ...]
 #: A paper says that one is ahead, and not by how much.
 AHEAD = math.inf
 
-#: What is no part of a place: results, and settings that tell how a row was checked.
+#: Fields that are no part of a place: results, and settings that tell how a row was checked.
 _COLUMNS = tuple(
     one.name
     for one in fields(Row)

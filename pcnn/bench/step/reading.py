@@ -12,7 +12,7 @@ from pcnn.bench.trace import CUDA_CALLS, DEVICE_WORK, waits
 
 Event = Mapping[str, Any]
 
-#: What the last word of an action of Lightning belongs to; all of callbacks is theirs.
+#: Phase by the last word of an action of Lightning; all actions of callbacks are theirs.
 PHASES = {
     "training_step": "rest of the step",  # in no module: metrics
     "backward": "backward",

@@ -107,7 +107,7 @@ class LasProcess:
                 ) from None
             except (EOFError, BrokenPipeError):
                 words = self._last_words()
-                if "memory allocation" in words:  # where a library aborts for want of it
+                if "memory allocation" in words:  # then a library aborts
                     words = _too_much(limits)
                 else:
                     words = f"the process that reads it {words}; the file is damaged"

@@ -46,9 +46,9 @@ class PairClouds:
 class PairAugmentation:
     """Random changes of pairs in a fixed order; what is switched off draws no random number.
 
-    First what a sensor would do, in the cloud's own frame with the sensor at its origin (`crop`,
-    `drop`, `depth_noise`, `warp`, `jitter`), then a similarity of each cloud:
-    ``x' = s (R (x - m) + m + d)`` with m the cloud's mean and one s for both; the transform becomes
+    First effects of a sensor, in the cloud's own frame with the sensor at its origin (`crop`,
+    `drop`, `depth_noise`, `warp`, `jitter`). Then a similarity of each cloud:
+    ``x' = s (R (x - m) + m + d)`` with m the cloud's mean and one s for both. The transform becomes
     ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
 
     Source: FCGF, lib/data_loaders.py, which draws the axis from a cube and turns clouds about their

@@ -1,8 +1,8 @@
 """gt.log, gt.info and gt_overlap.log: the ground truth of the 3DMatch benchmark.
 
-gt.log has five lines a pair, ``i j n`` and the 4 x 4 transform that maps fragment j into i;
-gt.info seven, the same header and a 6 x 6 information matrix whose first entry is the number of
-true correspondences; gt_overlap.log one, ``i,j,overlap``, for every pair of fragments.
+gt.log has five lines a pair, ``i j n`` and the 4 x 4 transform that maps fragment j into i. gt.info
+has seven, the same header and a 6 x 6 information matrix whose first entry is the number of true
+correspondences. gt_overlap.log has one, ``i,j,overlap``, for every pair of fragments.
 
 Source: Redwood (Choi, Zhou, Koltun 2015) and the 3DMatch geometric registration benchmark.
 """

@@ -1,8 +1,8 @@
 """Ground truth of KITTI pairs: odometry refined by ICP, in the published form and in the right one.
 
-``legacy`` is what every published figure is measured against. It has two known defects: the
-velodyne's place is one constant of a raw recording for all sequences, and ICP's result is composed
-on the wrong side, ``M R`` where the cloud was moved by M before, so ``R M`` is right. A perfect
+``legacy`` is what every published figure is measured against. It has two known defects. The
+velodyne's place is one constant of a raw recording for all sequences. And ICP's result is composed
+on the wrong side: ``M R``, where the cloud was moved by M before, so ``R M`` is right. A perfect
 method is therefore up to 2.3 degrees and 0.7 m off on turning pairs. ``fixed`` takes ``Tr`` of the
 sequence's calib.txt and composes as ICP moved. ``odometry`` takes ``Tr`` and no ICP, which is exact
 where poses are (simulated drives) and off by decimetres where they are not. Name the one beside

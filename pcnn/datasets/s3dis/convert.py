@@ -130,8 +130,8 @@ def keep_alignment(work: ConvertRooms) -> None:
     """Mark a folder of turned rooms, before the first is written.
 
     Raises:
-        ValueError: the folder holds rooms that were turned, and these shall not be, or the other
-            way round: what is there would stay as it is.
+        ValueError: the folder holds rooms that were turned, and these are not to be, or the other
+            way round: rooms that are there would stay as they are.
     """
     path = work.target / ALIGNED
     there = sum(is_array_room(work.target / room.name) for room in work.rooms)

@@ -1,7 +1,7 @@
 """Foliage: volumes of loose leaves that rays enter, pass in part, and return from.
 
 A volume holds a field of small cells fixed in the world, of which a share holds a leaf. A ray that
-crosses a volume steps from cell to cell and returns from the first that holds one, so scans of one
+crosses a volume steps from cell to cell and returns from the first that holds one. So scans of one
 street from several places see the same leaves, and sight fades with depth as it does in a crown.
 """
 

@@ -18,7 +18,7 @@ _FAR = 1e4
 #: Most decimals with which a file writes coordinates that float32 keeps.
 _DECIMALS = 6
 
-#: What has a value for every point, but points and labels.
+#: Fields with a value for every point, besides points and labels.
 _VALUES = ("rows", "intensity", "rgb", "confidence")
 
 Rgb = tuple[int, int, int]

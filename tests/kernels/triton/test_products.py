@@ -196,7 +196,7 @@ def test_many_inputs_and_rows_without_any() -> None:
 
 
 def test_lists_in_memory_of_fixed_size() -> None:
-    """What is spare is not read: it names rows of NaN."""
+    """Spare entries are not read: they name rows of NaN."""
     built = moved(random_map(30, 140, 9, 400), DEVICE)
     room = MapRoom(50, 2 * TILE_ROWS, 700)
 

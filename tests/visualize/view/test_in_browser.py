@@ -52,7 +52,7 @@ def page(browser: Browser, view: Path) -> Browser:
 
 
 def pixels(page: Browser) -> np.ndarray:
-    """What is drawn [rows, columns, 3] 0..255, beside the panel and above the line of numbers."""
+    """The picture [rows, columns, 3] 0..255, beside the panel and above the line of numbers."""
     rest(page)
     return page.pixels()[10:650, 290:1190]
 

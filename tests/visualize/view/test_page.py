@@ -49,7 +49,7 @@ class Elements(HTMLParser):
 
 
 def held(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a page holds, as its program reads it."""
+    """The data of a page, as its program reads them."""
     kinds = {"f4": "<f4", "u1": "u1", "u2": "<u2", "u4": "<u4"}
     content, arrays = {}, {}
     for attributes, text in Elements(path.read_text()).named("script"):

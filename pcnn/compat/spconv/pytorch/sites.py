@@ -192,11 +192,8 @@ def _version_of(indices: Tensor | None) -> int | None:
 
 
 def _renumbered(built: KernelMap, source: Sites, target: Sites) -> KernelMap:
-    """A map between grids in the rows of the tensors.
-
-    The same triplets: row i of a grid is called ``order[i]``. A map that is its own transpose stays
-    so, as both of its sides get the same numbers.
-    """
+    """A map between grids in the rows of the tensors: row i of a grid is called ``order[i]``."""
+    # a map that is its own transpose stays so, as both of its sides get the same numbers
     (table,) = built.layout("table")  # [N_out, K]
     masks = built.layout("masks")[0] if built.has("masks") else None
     counts = built.layout("counts")[0] if built.has("counts") else None
