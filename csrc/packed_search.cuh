@@ -58,6 +58,7 @@ struct SearchArguments {
     int columns, words;                     // of the table, of a row's mask
     int listed;                             // hybrid: sparse slots written, from the first
     int join;                               // several blocks write one mask: by atomics
+    int fill;                               // hybrid: rows of the table behind the last site are written as empty
     int threshold;                          // of the L1 norm
     int dilation_x, dilation_y, dilation_z; // offset = dilation * slot - padding
     int padding_x, padding_y, padding_z;
@@ -269,6 +270,10 @@ __device__ __forceinline__ void search_tile(const SearchArguments& a, u32 block)
         for (int i = threadIdx.x; i < total >> 2; i += SEARCH_THREADS)
             ((Quad*)out)[i] = ((const Quad*)tile)[i];
         for (int i = (total & ~3) + threadIdx.x; i < total; i += SEARCH_THREADS) out[i] = tile[i];
+        if (LAYOUT == HYBRID && a.fill) {
+            const int held = (int)min((i64)a.rows, a.n_target - first_row) * width;
+            for (int i = total + threadIdx.x; i < held; i += SEARCH_THREADS) out[i] = -1;
+        }
     } else if (tiled) {
         // pieces of rows: a warp a piece
         for (int local = warp_index(); local < rows; local += SEARCH_THREADS / WARP) {

@@ -82,8 +82,9 @@ struct ScanArguments {
     const int* counts;  // [slots, chunks], aligned to 16 bytes
     int* starts;        // [slots, chunks] exclusive sums inside a slot
     i64* offsets;       // [slots + 1]
-    i64* totals;        // [slots] triplets of every slot, or null
+    i64* totals;        // [slots] triplets of every slot, or null; 0 from the first that is too long on
     i64 chunks;
+    i64 capacity;       // triplets of all slots that there is room for
     int slots;
 };
 
@@ -147,7 +148,7 @@ __device__ __forceinline__ void scan_slot(const ScanArguments& a, int slot) {
     if (threadIdx.x == 0) {
         a.offsets[slot] = offset;
         if (slot == a.slots - 1) a.offsets[a.slots] = offset + carry;
-        if (a.totals) a.totals[slot] = carry;
+        if (a.totals) a.totals[slot] = offset + carry > a.capacity ? 0 : carry;
     }
 }
 
@@ -168,7 +169,9 @@ struct TransposedArguments {
     const i64* offsets;     // [slots + 1]
     int* in_index;          // [T]
     int* out_index;         // [T]
+    const int* count;       // sites on the device, or null: n of them
     i64 n, chunks, pitch;   // sites, chunks of the room there is for them, and that room
+    i64 capacity;           // triplets that there is room for; longer slots are left out
     int slots, rows;        // rows of a chunk, a multiple of 32
     int mirrored;           // 1: a symmetric map of 2 slots + 1 slots, of which the first are given
 };
@@ -180,7 +183,8 @@ __device__ __forceinline__ void fill_slots(const TransposedArguments& a, int blo
     const i64 warp = (i64)block * PAIR_WARPS + warp_index();
     const i64 slot = warp / a.chunks, chunk = warp - slot * a.chunks;
     if (slot >= a.slots + a.mirrored) return;
-    const i64 first = chunk * a.rows, end = min(first + a.rows, a.n);
+    const i64 n = a.count ? (i64)*a.count : a.n;
+    const i64 first = chunk * a.rows, end = min(first + a.rows, n);
     if (slot == a.slots) {  // the central slot of a symmetric map
         const i64 start = a.offsets[a.slots];
         for (i64 row = first + lane_index(); row < end; row += WARP) {
@@ -189,11 +193,12 @@ __device__ __forceinline__ void fill_slots(const TransposedArguments& a, int blo
         }
         return;
     }
+    if (a.offsets[slot + 1] > a.capacity) return;
     const int* column = a.transposed + slot * a.pitch;
     const int start = a.starts[slot * a.chunks + chunk];
     i64 position = a.offsets[slot] + start;
     // slot 2 slots - slot begins where the last `offsets[slot + 1]` triplets of all do
-    const i64 mirror = 2 * a.offsets[a.slots] + a.n - a.offsets[slot + 1] + start - position;
+    const i64 mirror = 2 * a.offsets[a.slots] + n - a.offsets[slot + 1] + start - position;
     for (i64 top = first; top < end; top += SEGMENTS * WARP) {
         int found[SEGMENTS];
 #pragma unroll

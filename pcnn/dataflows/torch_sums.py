@@ -149,15 +149,16 @@ class TorchSums:
         """Add the products of listed pairs; waits for the device.
 
         Args:
-            in_index: ``[T]`` int32, rows j, by slot.
+            in_index: ``[T]`` int32, rows j, by slot; what lies behind the counts is not read.
             out_index: ``[T]`` int32, rows i.
             counts: ``[S]`` int64, pairs of every listed slot.
             slots: ``[S]`` int32, the listed slots; ``None``: the first S.
             both: whether (i, j) of slot k also stands for (j, i) of slot K - 1 - k.
         """
         sizes = counts.tolist()
+        end = sum(sizes)
         numbers = range(len(sizes)) if slots is None else slots.tolist()
-        lists = in_index.split(sizes), out_index.split(sizes)
+        lists = in_index[:end].split(sizes), out_index[:end].split(sizes)
         for slot, inputs, outputs in zip(numbers, *lists, strict=True):
             self._add(inputs, outputs, slot)
             if both:

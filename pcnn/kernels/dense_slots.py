@@ -81,7 +81,9 @@ def dense_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     return sums
 
 
-@triton.jit(do_not_specialize=["n_out", "dense"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["n_out", "dense"], do_not_specialize_on_alignment=["count_ptr"]
+)
 def dense_slots_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, G * CHANNELS]
     second_ptr,  # [N_in, SECOND] or None
@@ -93,6 +95,7 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
     scale_ptr,
     shift_ptr,
     residual_ptr,
+    count_ptr,  # [1] int32 or None: rows that are wanted, of n_out
     n_out,
     dense,  # slots of the table
     VOLUME: tl.constexpr,
@@ -114,7 +117,12 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
     program = tl.program_id(0)
     columns = (program % tiles) * COLUMNS + tl.arange(0, COLUMNS)
     group = (program // tiles) % GROUPS
-    outputs = (program // (tiles * GROUPS)).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    first = (program // (tiles * GROUPS)).to(tl.int64) * ROWS
+    if count_ptr is not None:
+        n_out = tl.minimum(n_out, tl.load(count_ptr))
+        if first >= n_out:
+            return
+    outputs = first + tl.arange(0, ROWS)
     exists = outputs < n_out
     sums = tl.zeros([ROWS, COLUMNS], tl.float32)
     for source in tl.static_range(1 + (SECOND > 0)):
@@ -174,7 +182,8 @@ def write_dense(
             the central slot alone, at which row i meets row i.
         slots: ``[D]`` int32, slots of the table's columns.
         shape: of the product.
-        spec: its compute dtype, a contiguous skip connection and an epilogue of ``out``.
+        spec: its compute dtype, a contiguous skip connection, an epilogue of ``out``, and how many
+            rows are wanted.
         tiles: how the work is cut; ``None`` picks by shape (`RowTiles.of`).
         far: ``[N_out, C_out]`` float32, sums of the other slots, added before the epilogue.
     """
@@ -186,7 +195,7 @@ def write_dense(
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(
         (programs, 1),
-        (x, spec.skip, weight, table, slots, far, out, scale, shift, residual),
+        (x, spec.skip, weight, table, slots, far, out, scale, shift, residual, spec.count),
         (n_out, 1 if table is None else table.shape[1]),
         (
             shape.volume,

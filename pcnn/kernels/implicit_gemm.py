@@ -175,7 +175,7 @@ def launch_implicit_gemm(
     Returns:
         ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``spec.out_dtype``.
     """
-    groups, transposed, mirrored, compute_dtype, out_dtype, epilogue, skip = spec
+    groups, transposed, mirrored, compute_dtype, out_dtype, epilogue, skip, _ = spec
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
     tile_out, tile_slots, tile_counts, tile_rows = layouts
     adds = tile_counts.shape[0] > -(-n_out // TILE_ROWS)  # a row has places in several sections

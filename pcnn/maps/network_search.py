@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry.kernel_map import EdgeSet, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import check_table_size
 from pcnn.geometry.slot_subsets import slots_on, split_slots
@@ -38,6 +39,7 @@ from pcnn.maps.table_to_pairs import (
     PAIR_WARPS,
     SCAN_ARGUMENTS,
     TRANSPOSED_ARGUMENTS,
+    UNBOUNDED,
     empty_pairs,
 )
 from pcnn.maps.window_search import Sites
@@ -130,8 +132,24 @@ class PackedShape:
     def slots_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """``[D]``, ``[S]`` int32: dense and listed slots on a device, made once."""
         if device not in self._slots:
-            self._slots[device] = slots_on(self.dense, device), slots_on(self.listed, device)
+            with outside_inference_mode():
+                self._slots[device] = slots_on(self.dense, device), slots_on(self.listed, device)
         return self._slots[device]
+
+    def writes(self, names: Sequence[tuple[str, bool]]) -> bool:
+        """True if what the search writes is all that is read; names as in `of`."""
+        written = self.product if self.dense or self.product != "pairs" else "half_pairs"
+        return {name for name, _ in names} == {written} and not any(side for _, side in names)
+
+    def pairs_of(self, built: KernelMap) -> int:
+        """Pairs of the listed slots of a map that was built for this shape."""
+        there = built.edges.layouts[self.product, False]
+        return there[-4 if self.product.startswith("hybrid:") else 0].shape[0]
+
+    def ends(self, words: Sequence[int]) -> list[int]:
+        """First pair of every listed slot, and the end of the last, from the report's words."""
+        low, high = words[0 : 2 * len(self.listed) + 2 : 2], words[1::2]
+        return [(b << 32) | (a & 0xFFFFFFFF) for a, b in zip(low, high, strict=False)]
 
 
 def _product(names: Sequence[tuple[str, bool]], halves: bool) -> str | None:
@@ -162,6 +180,8 @@ class PackedFind:
         report: words on the device, zeroed: sums ``[S + 1]``, then counts ``[S]`` of the listed
             slots, int64; ``None`` where no slot is listed.
         scratch: by-slot results, counts and their sums; read by `list_pairs`.
+        capacity: pairs that there is room for. Slots that end beyond it count as empty, while the
+            sums tell how many there are.
     """
 
     source: Sites
@@ -171,12 +191,18 @@ class PackedFind:
     table: Tensor
     report: Tensor | None
     scratch: Tensor
+    capacity: int = UNBOUNDED
 
     @classmethod
     def allocate(
-        cls, source: Sites, target: Sites, shape: PackedShape, report: Tensor | None
+        cls,
+        source: Sites,
+        target: Sites,
+        shape: PackedShape,
+        report: Tensor | None,
+        capacity: int = UNBOUNDED,
     ) -> PackedFind:
-        """Room for the results of a search.
+        """Room for the results of a search; arguments as of the class.
 
         Raises:
             ValueError: a table over the memory budget, or more keys than rows can be numbered.
@@ -189,7 +215,8 @@ class PackedFind:
         table = torch.empty(rows, dense, dtype=torch.int32, device=device)
         words = listed * rows + 2 * _aligned(listed * tiles.tiles) + 4
         scratch = torch.empty(words if listed else 0, dtype=torch.int32, device=device)
-        return cls(source, target, shape, tiles, table, report if listed else None, scratch)
+        kept = report if listed else None
+        return cls(source, target, shape, tiles, table, kept, scratch, capacity)
 
     @property
     def _by_slot(self) -> tuple[int, int, int]:
@@ -226,6 +253,7 @@ class PackedFind:
             shape.threshold,
             len(shape.listed),
             narrow,
+            fill=self.target.fixed,
         )
 
     def scan_arguments(self) -> bytes:
@@ -234,7 +262,8 @@ class PackedFind:
         _, counts, starts = self._by_slot
         sums, slots = self.report.data_ptr(), len(self.shape.listed)
         totals = sums + 8 * (slots + 1)
-        return SCAN_ARGUMENTS.pack(counts, starts, sums, totals, self.tiles.tiles, slots)
+        sizes = self.tiles.tiles, self.capacity, slots
+        return SCAN_ARGUMENTS.pack(counts, starts, sums, totals, *sizes)
 
     def fill_arguments(self, rows: int, pairs: tuple[Tensor, Tensor]) -> tuple[bytes, int]:
         """Of the lists, and their blocks."""
@@ -242,35 +271,45 @@ class PackedFind:
         found, _, starts = self._by_slot
         slots, tiles = len(self.shape.listed), self.tiles
         pointers = found, starts, self.report.data_ptr(), *(p.data_ptr() for p in pairs)
-        sizes = rows, tiles.tiles, self.target.rows, slots, tiles.rows, 0
-        return TRANSPOSED_ARGUMENTS.pack(*pointers, *sizes), -(-slots * tiles.tiles // PAIR_WARPS)
-
-    def ends(self, words: Sequence[int]) -> list[int]:
-        """First pair of every listed slot, and the end of the last, from the report's words."""
-        low, high = words[0 : 2 * len(self.shape.listed) + 2 : 2], words[1::2]
-        return [(b << 32) | (a & 0xFFFFFFFF) for a, b in zip(low, high, strict=False)]
+        counted = self.target.pointers[1] if self.target.fixed else 0
+        sizes = rows, tiles.tiles, self.target.rows, self.capacity, slots, tiles.rows, 0
+        arguments = TRANSPOSED_ARGUMENTS.pack(*pointers, counted, *sizes)
+        return arguments, -(-slots * tiles.tiles // PAIR_WARPS)
 
     def kernel_map(
-        self, source: VoxelGrid, target: VoxelGrid, listed: tuple[Tensor, Tensor, Tensor] | None
+        self,
+        source: VoxelGrid,
+        target: VoxelGrid,
+        pairs: tuple[Tensor, Tensor] | None,
+        ends: Sequence[int] = (0,),
     ) -> KernelMap:
-        """The map of the sites.
+        """The map of the sites; in memory of fixed size it has the written layout and no other.
 
         Args:
             source: input sites.
             target: output sites.
-            listed: ``in_index``, ``out_index`` and offsets on the host, from `list_pairs`.
+            pairs: ``in_index``, ``out_index`` from `list_pairs`, of the listed slots if there are
+                any.
+            ends: of them, from the report; in memory of fixed size the host does not know them.
         """
         shape, table = self.shape, self.table[: target.rows]
         if shape.product == "table":
             return map_of_table(source, target, shape.kernel, table)
         slots, device = len(shape.listed), table.device
         dense, sparse = shape.slots_on(device)
-        if listed is None:
-            listed = (*empty_pairs(0, device), torch.zeros(1, dtype=torch.int64))
-            counts = torch.empty(0, dtype=torch.int64, device=device)
-        else:
-            assert self.report is not None
+        counts = torch.empty(0, dtype=torch.int64, device=device)
+        if pairs is None:
+            pairs = empty_pairs(0, device)
+        elif self.report is not None:
             counts = self.report.view(torch.int64)[slots + 1 :]
+        if self.target.fixed:
+            sides, rows = (source.count, target.count), (source.rows, target.rows)
+            alike = shape.symmetric
+            edges = EdgeSet(rows, shape.kernel.volume, (True, True), alike, counts=sides)
+            split = (table, dense, *pairs, counts, sparse) if shape.dense else (*pairs, counts)
+            edges.layouts[shape.product if shape.dense else "half_pairs", False] = split
+            return KernelMap(edges)
+        listed = *pairs, torch.tensor(ends)
         if shape.product == "half_pairs":
             return map_of_half(listed, source.rows, counts)
         if shape.product == "pairs":
@@ -337,23 +376,23 @@ def search_packed(finds: Sequence[PackedFind], narrow: NarrowKeys | None = None)
 
 
 def list_pairs(
-    finds: Sequence[PackedFind], rows: Sequence[int], ends: Sequence[Sequence[int]]
-) -> list[tuple[Tensor, Tensor, Tensor]]:
+    finds: Sequence[PackedFind], rows: Sequence[int], sizes: Sequence[int]
+) -> list[tuple[Tensor, Tensor]]:
     """Pairs of the listed slots of many maps.
 
     Args:
         finds: whose search is done.
-        rows: sites of each output.
-        ends: first pair of every listed slot and the end of the last, of each.
+        rows: sites of each output, or those that there is room for.
+        sizes: pairs of each, or those that there is room for.
 
     Returns:
-        ``in_index``, ``out_index`` int32 and the ends as a tensor on the host, of each.
+        ``in_index``, ``out_index`` int32 of each.
     """
     device = finds[0].table.device
-    made = [empty_pairs(own[-1], device) for own in ends]
+    made = [empty_pairs(own, device) for own in sizes]
     tasks = [f.fill_arguments(n, pairs) for f, n, pairs in zip(finds, rows, made, strict=True)]
     _in_launches(module("pairs.cu", device), "fill_network", tasks, device)
-    return [(*pairs, torch.tensor(own)) for pairs, own in zip(made, ends, strict=True)]
+    return made
 
 
 def _in_launches(

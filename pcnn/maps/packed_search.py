@@ -42,7 +42,7 @@ LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 #: Threads of a block of ``narrow_keys``.
 NARROW_THREADS = 256
 
-ARGUMENTS = struct.Struct("10P6q32i0q")
+ARGUMENTS = struct.Struct("10P6q33i0q")
 NARROW_ARGUMENTS = struct.Struct("2Pq11i0q")
 
 
@@ -270,6 +270,7 @@ def arguments_of(
     listed: int,
     narrow: NarrowKeys | None,
     join: bool = False,
+    fill: bool = False,
 ) -> bytes:
     """Arguments of a search of one map, as ``csrc/packed_search.cuh`` reads them.
 
@@ -285,6 +286,7 @@ def arguments_of(
         listed: sparse slots of the hybrid layout that are written, from the first.
         narrow: the 32-bit keys that are compared; ``None``: those of 64 bits.
         join: several blocks write one mask.
+        fill: rows of a hybrid table behind the last site are written as empty.
     """
     n_in, n_out = rows
     return ARGUMENTS.pack(
@@ -294,7 +296,7 @@ def arguments_of(
         *(n_in, kernel.size[1], kernel.size[2], kernel.volume),
         *(tiles.limit, tiles.rows, (tiles.rows // FEWEST_ROWS).bit_length() - 1),
         *(tiles.runs, tiles.chunk_runs, tiles.chunks),
-        *(tiles.columns, tiles.words, listed, int(join)),
+        *(tiles.columns, tiles.words, listed, int(join), int(fill)),
         min(threshold, (1 << 31) - 1),
         *kernel.dilation,
         *kernel.padding,

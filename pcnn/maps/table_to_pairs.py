@@ -21,10 +21,14 @@ Pairs = tuple[Tensor, Tensor, Tensor]
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
 
 TABLE_ARGUMENTS = struct.Struct("6P2q3i0q")
-SCAN_ARGUMENTS = struct.Struct("4Pqi0q")
-TRANSPOSED_ARGUMENTS = struct.Struct("5P3q3i0q")
+SCAN_ARGUMENTS = struct.Struct("4P2qi0q")
+TRANSPOSED_ARGUMENTS = struct.Struct("6P4q3i0q")
 REVERSE_ARGUMENTS = struct.Struct("2Pqi0q")
 SCATTER_ARGUMENTS = struct.Struct("4Pqi0q")
+
+
+#: Room for all triplets that there are.
+UNBOUNDED = (1 << 63) - 1
 
 
 class Places(NamedTuple):
@@ -39,15 +43,20 @@ class Places(NamedTuple):
     first: Tensor
 
 
-def places_in_table(table: Tensor) -> Places:
-    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row."""
+def places_in_table(table: Tensor, totals: Tensor | None = None) -> Places:
+    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row.
+
+    Args:
+        table: -1 where a slot is empty.
+        totals: ``[K]`` int64, written: triplets of every slot; ``None`` to leave them.
+    """
     (rows, volume), device = table.shape, table.device
     counts, starts = torch.empty(
         2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
     ).unbind()
     places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
     _walk_table("count_table", table, counts, places, (0, 0))
-    scan_counts(counts, *places)
+    scan_counts(counts, *places, totals)
     return places
 
 
@@ -68,10 +77,21 @@ def pairs_from_table(
     places = places or places_in_table(table)
     if offsets is None:
         offsets = torch.tensor(pinned.read_copy(places.first))
-    in_index, out_index = empty_pairs(int(offsets[-1]), table.device)
+    return *list_table(table, places, int(offsets[-1])), offsets
+
+
+def list_table(table: Tensor, places: Places, room: int) -> tuple[Tensor, Tensor]:
+    """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table.
+
+    Args:
+        table: ``[N_out, K]`` int32.
+        places: of the table.
+        room: at least as many as there are triplets; what lies behind them is undefined.
+    """
+    in_index, out_index = empty_pairs(room, table.device)
     written = in_index.data_ptr(), out_index.data_ptr()
     _walk_table("fill_from_table", table, places.starts, places, written)
-    return in_index, out_index, offsets
+    return in_index, out_index
 
 
 def _walk_table(
@@ -95,17 +115,21 @@ def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return room[0, :triplets], room[1, :triplets]
 
 
-def scan_counts(counts: Tensor, starts: Tensor, offsets: Tensor) -> None:
+def scan_counts(
+    counts: Tensor, starts: Tensor, offsets: Tensor, totals: Tensor | None = None
+) -> None:
     """Turn the triplets of every (slot, chunk of rows) into positions.
 
     Args:
         counts: ``[slots, chunks]`` int32.
         starts: ``[slots, chunks]`` int32, written: sums of the chunks before, inside a slot.
         offsets: ``[slots + 1]`` int64, written: sums of the slots before.
+        totals: ``[slots]`` int64, written: triplets of every slot; ``None`` to leave them.
     """
     slots, chunks = counts.shape
     pointers = (tensor.data_ptr() for tensor in (counts, starts, offsets))
-    arguments = SCAN_ARGUMENTS.pack(*pointers, 0, chunks, slots)
+    summed = 0 if totals is None else totals.data_ptr()
+    arguments = SCAN_ARGUMENTS.pack(*pointers, summed, chunks, UNBOUNDED, slots)
     module("pairs.cu", counts.device).launch("scan_counts", slots, arguments, counts.device)
 
 
@@ -146,7 +170,7 @@ def pairs_from_transposed(
         -(-(slots + mirrored) * chunks // PAIR_WARPS),
         TRANSPOSED_ARGUMENTS.pack(
             *(tensor.data_ptr() for tensor in pointers),
-            *(length, chunks, length, slots, rows),
+            *(0, length, chunks, length, UNBOUNDED, slots, rows),
             int(mirrored),
         ),
         device,

@@ -87,12 +87,13 @@ def convolution(
     forward, _, outer = chosen(engine, side, x.device, sizes)
     # without gradients nothing but a leaf requires them: a dry run marks its input so
     layouts = side.read(forward.needs, outer.needs_weight_grad, not graded and x.requires_grad)
-    n_out = edges.rows[int(not side.flipped)]
+    n_out, count = edges.rows[int(not side.flipped)], edges.counts[int(not side.flipped)]
     if not extra:
         spec = spec_of(groups, False, mirrored, dtype, dtype)
+        spec = spec if count is None else spec._replace(count=count)
         out = forward.forward(x, weight, layouts, n_out, spec)
         return out if bias is None else out + bias.to(out.dtype)  # whose gradient alone follows
-    spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip)
+    spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip, count)
     if forward.fuses:
         return forward.forward(x, weight, layouts, n_out, spec)
     # rounded once, after the epilogue
@@ -105,7 +106,7 @@ def _compiled(
 ) -> Tensor:
     """The same by operators. Lists of layouts are not kept: that would be a side effect."""
     flow, handles = _operators_of(engine, side, x.device)
-    groups, _, mirrored, dtype, _, epilogue, skip = spec
+    groups, _, mirrored, dtype, _, epilogue, skip, _ = spec
     layouts, graded = side.layouts(flow.needs), torch.is_grad_enabled()
     operands = MapOperands(layouts, [], [], side.symmetric, mirrored)
     if epilogue is None and skip is None:

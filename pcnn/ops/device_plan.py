@@ -34,13 +34,14 @@ from pcnn.maps.levels import (
 from pcnn.maps.network_search import PackedFind, PackedShape, list_pairs, search_packed
 from pcnn.maps.packed_search import Search as PackedSearch
 from pcnn.maps.radix_sort import MAX_PASSES
+from pcnn.maps.table_to_pairs import UNBOUNDED
 from pcnn.maps.window_search import Search, Sites, first_rows, search_windows
 from pcnn.ops.kept_keys import KeptKeys
 from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
 from pcnn.ops.room_levels import Meanwhile, levels_in_room
-from pcnn.ops.searched_maps import SearchedMap, searched_maps
+from pcnn.ops.searched_maps import SearchedMap, listing_maps, searched_maps
 
 Maps = list[KernelMap | None]
 #: A map as a search leaves it.
@@ -84,6 +85,8 @@ class DevicePlan:
         self.maps = searched_maps(recipe, self.strides, key_format, packed, first)
         self.words = self.maps[-1].slots.stop if self.maps else first
         self.keys = KeptKeys(self.maps, self.strides)
+        #: maps whose search counts pairs that are listed then
+        self.listing = listing_maps(self.maps)
         self.has_large = any(entry.is_large for entry in self.maps)
         self.has_disjoint = any(entry.shape is None for entry in self.maps)
         #: the map, if there is one, whose inputs learn the row above them while it is built
@@ -225,7 +228,8 @@ class DevicePlan:
             count=counts[0],
         ).keep_order(made.order)
         sites = self._sites(Sites(keys, finest, counts[0], True), levels, rows, counts[1:])
-        tables = self._tables(sites, levels, report, False)
+        pairs = {one.number: own for (one, _), own in zip(self.listing, room.pairs, strict=True)}
+        tables = self._tables(sites, levels, report, False, pairs)
         return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
@@ -242,7 +246,9 @@ class DevicePlan:
         """
         self._check_extent(numbers, batch_size)
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
-        return Room(0, rows, (numbers[ROOT_PASSES], numbers[LEVEL_PASSES]), numbers[WORDS])
+        passes = numbers[ROOT_PASSES], numbers[LEVEL_PASSES]
+        pairs = tuple(shape.ends(numbers[entry.slots])[-1] for entry, shape in self.listing)
+        return Room(0, rows, passes, numbers[WORDS], pairs=pairs)
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -303,8 +309,12 @@ class DevicePlan:
         levels: Levels | None,
         report: Tensor,
         listed: bool,
+        pairs: dict[int, int] | None = None,
     ) -> dict[int, Found]:
-        """Search every map; count triplets into the report if they are listed or decide."""
+        """Search every map; count triplets into the report if they are listed or decide.
+
+        ``pairs``: those that there is room for in memory of fixed size, by the number of the map.
+        """
         results: dict[int, Found] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Search] = []
@@ -322,7 +332,8 @@ class DevicePlan:
                 counts = report[entry.slots]
             if isinstance(entry.shape, PackedShape):
                 words = report[entry.slots].view(torch.int64)
-                packed.append(PackedFind.allocate(source, target, entry.shape, words))
+                room = UNBOUNDED if pairs is None else pairs.get(entry.number, 0)
+                packed.append(PackedFind.allocate(source, target, entry.shape, words, room))
                 results[entry.number] = packed[-1]
             elif entry.shape is not None:
                 searches.append(Search.allocate(source, target, entry.shape, counts))
@@ -343,7 +354,8 @@ class DevicePlan:
         if searches:
             search_windows(searches)
         if packed:
-            search_packed(packed, self.keys.narrow)
+            # a graph does not know the box of its cloud, of which 32-bit keys are made
+            search_packed(packed, self.keys.narrow if pairs is None else None)
         if tilings:
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))
@@ -399,7 +411,7 @@ class DevicePlan:
             assert target is not None
             found = tables[entry.number]
             if isinstance(found, PackedFind):
-                built = found.kernel_map(source, target, lists.get(entry.number))
+                built = found.kernel_map(source, target, *lists.get(entry.number, (None,)))
                 maps[entry.number] = source.add_map(target, planned.kernel, built)
                 continue
             if isinstance(found, Search):
@@ -418,21 +430,20 @@ class DevicePlan:
 
     def _lists(
         self, tables: dict[int, Found], sites: dict[int, Sites], numbers: list[int] | None
-    ) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        """Pairs of every map whose search is to list them."""
-        listing = [
-            (entry, found)
-            for entry in self.maps
-            for found in (tables[entry.number],)
-            if isinstance(found, PackedFind) and found.report is not None
-        ]
-        if not listing:
+    ) -> dict[int, tuple[tuple[Tensor, Tensor], list[int]]]:
+        """Pairs of every map whose search is to list them, and where those of its slots end."""
+        found = [tables[entry.number] for entry, _ in self.listing]
+        finds = [find for find in found if isinstance(find, PackedFind)]
+        if not finds:
             return {}
-        assert numbers is not None
-        rows = [sites[entry.target].rows for entry, _ in listing]
-        ends = [found.ends(numbers[entry.slots]) for entry, found in listing]
-        made = list_pairs([found for _, found in listing], rows, ends)
-        return {entry.number: pairs for (entry, _), pairs in zip(listing, made, strict=True)}
+        rows = [sites[entry.target].rows for entry, _ in self.listing]
+        if numbers is None:  # in a room
+            ends = [[find.capacity] for find in finds]
+        else:
+            ends = [shape.ends(numbers[entry.slots]) for entry, shape in self.listing]
+        made = list_pairs(finds, rows, [own[-1] for own in ends])
+        given = zip(self.listing, made, ends, strict=True)
+        return {entry.number: (pairs, own) for (entry, _), pairs, own in given}
 
     def _place_in(self, levels: Levels, level: int) -> int | None:
         """Place of a level among those that were made; ``None``: it is the finest, made before."""

@@ -19,6 +19,7 @@ class Room:
         passes: of the two sorts.
         words: of the bitmaps that levels are found in; 0 where they are sorted.
         whole: the finest level is found there too.
+        pairs: of the maps whose search lists them (`pcnn.ops.device_plan.DevicePlan.listing`).
     """
 
     points: int
@@ -26,10 +27,11 @@ class Room:
     passes: tuple[int, int]
     words: int = 0
     whole: bool = False
+    pairs: tuple[int, ...] = ()
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
-        theirs, own = ((*r.rows, *r.passes, r.words) for r in (other, self))
+        theirs, own = ((*r.rows, *r.passes, r.words, *r.pairs) for r in (other, self))
         return all(needed <= there for needed, there in zip(theirs, own, strict=True))
 
 

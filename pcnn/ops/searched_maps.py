@@ -35,6 +35,12 @@ class SearchedMap:
     is_large: bool
 
 
+def listing_maps(maps: Sequence[SearchedMap]) -> list[tuple[SearchedMap, PackedShape]]:
+    """Maps whose packed search lists pairs, with the shape of it."""
+    shaped = ((entry, entry.shape) for entry in maps)
+    return [(e, shape) for e, shape in shaped if isinstance(shape, PackedShape) and shape.listed]
+
+
 def searched_maps(
     recipe: Recipe,
     strides: Mapping[int, Triple],

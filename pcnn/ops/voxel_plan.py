@@ -17,6 +17,8 @@ from pcnn.maps import Windowed, ZDelta
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS
+from pcnn.maps.network_search import PackedShape
+from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.tiles import tile_views
 from pcnn.maps.triplet_counts import read_offsets
 from pcnn.ops.device_plan import DevicePlan, Maps
@@ -43,6 +45,7 @@ class VoxelPlan(NetworkPlan):
         super().__init__(recipe, layouts)
         self.engine = engine
         self._device_plans: dict[tuple[Triple, str, KeyFormat, bool, bool], DevicePlan] = {}
+        self._splits = SplitTables()
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
 
@@ -138,15 +141,21 @@ class VoxelPlan(NetworkPlan):
         if not whole:
             words = fitting_words(bitmap_words(*box, ready.wanted), grid.rows)
         took = ready.passes[0], ready.passes[1]  # also where a larger box would leave bitmaps out
-        return PlanRoom(Room(points, rows, took, words, whole), frozenset(cut))
+        found = ((self.recipe.maps[entry.number].found(grids), one) for entry, one in ready.listing)
+        pairs = tuple(0 if built is None else shape.pairs_of(built) for built, shape in found)
+        return PlanRoom(Room(points, rows, took, words, whole, pairs), frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
-        if not self._writes_tables(device):
-            name = self.engine.name
+        if not self._builds_together(device):
             raise WaitsForDevice(
-                f"engine {name!r} asks {device} for the number of triplets, or for one map after "
-                "another"
+                f"engine {self.engine.name!r} asks {device} for one map after another, and the "
+                "host groups the slots of each by their numbers of triplets"
+            )
+        builder = self.engine.builder
+        if isinstance(builder, ZDelta) and builder.search.bits == 32:
+            raise WaitsForDevice(
+                "fields of 32-bit keys are made of the box of every cloud; take key_bits=64"
             )
         ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
         if len(ready.strides) <= len(self.recipe.levels):
@@ -154,11 +163,17 @@ class VoxelPlan(NetworkPlan):
                 "it has levels other than the floor of its input's (downsampling="
                 f"{downsampling!r}, or generative layers), whose sites are counted one by one"
             )
-        for planned, wanted in zip(self.recipe.maps, self.wanted[False], strict=True):
+        shapes = {entry.number: entry.shape for entry in ready.maps}
+        for number, planned in enumerate(self.recipe.maps):
+            wanted, shape = self.wanted[False][number], shapes.get(number)
+            if isinstance(shape, PackedShape) and shape.writes(wanted):
+                continue
             # the pairs that pooling reads have a substitute (`NetworkPlan.missing`)
             pooled = not any(use.backward for use in planned.uses)
+            tabled = number in shapes and not isinstance(shape, PackedShape)
             for name, _ in wanted:
-                if not (name in _FIXED or (pooled and name == "pairs")):
+                substituted = (pooled and name == "pairs") or (shape is None and is_split(name))
+                if not (tabled and (name in _FIXED or substituted)):
                     raise WaitsForDevice(f"a layer reads {name!r}, a list whose length is counted")
         return ready
 
@@ -228,7 +243,12 @@ class VoxelPlan(NetworkPlan):
                 assert source is not None
                 assert target is not None
                 built = source.kernel_map(target, planned.kernel, self.engine)
-            for name, flipped in self.missing(built, wanted):
+            missing = self.missing(built, wanted)
+            if cut is not None:
+                apart = [key for key in missing if is_split(key[0])]
+                self._splits.add(built, planned.kernel, apart)
+                missing = [key for key in missing if key not in apart]
+            for name, flipped in missing:
                 views.append((built.transpose() if flipped else built, name))
                 if cut is not None and sectioned is not None and (number, flipped) in cut:
                     sectioned.append(views[-1][0])

@@ -153,9 +153,11 @@ class GraphedNetwork(Graphed):
             with self._lock, torch.inference_mode():
                 own, edge = self._buckets[key].room, self.edges.above(size)
                 share = size / max(1, len(points))
-                rows = tuple(self.edges.above(int(n * share)) for n in own.sizes.rows)
+                sizes = own.sizes.rows, own.sizes.pairs
+                rows, pairs = (tuple(self.edges.above(int(n * share)) for n in s) for s in sizes)
                 if key._replace(points=edge) not in self._buckets:
-                    room = replace(own, sizes=replace(own.sizes, points=edge, rows=rows))
+                    scaled = replace(own.sizes, points=edge, rows=rows, pairs=pairs)
+                    room = replace(own, sizes=scaled)
                     few = points[:size], features[:size], None if batch is None else batch[:size]
                     self._capture(room, few, key._replace(points=edge))
 
@@ -224,20 +226,24 @@ class GraphedNetwork(Graphed):
                 cells = cells_of_points(on, at, self.voxel_size)
                 grid = self._planner.voxelize(cells, batch_size)
             needed = self._planner.on_voxels.room_of(grid)
-            rows = [self.edges.above(int(self.edges.headroom * n)) for n in needed.sizes.rows]
+            share = self.edges.headroom
+            sizes = needed.sizes.rows, needed.sizes.pairs
+            rows, pairs = ([self.edges.above(int(share * n)) for n in own] for own in sizes)
             cut, whole = needed.cut, needed.sizes.whole
             words = needed.sizes.words
             if words:  # of extents along three axes
                 words = fitting_words(words, needed.sizes.rows[0], self.edges.headroom**3)
             if old is not None:
-                rows = [max(pair) for pair in zip(rows, old.sizes.rows, strict=True)]
+                rows = list(map(max, rows, old.sizes.rows))
+                pairs = list(map(max, pairs, old.sizes.pairs))
                 words = max(words, old.sizes.words) if words else 0
                 whole &= old.sizes.whole
                 cut = old.cut
             first, second = zip(self._passes, needed.sizes.passes, strict=True)
             self._passes = max(first), max(second)
-            room = Room(self.edges.above(len(points)), tuple(rows), self._passes, words, whole)
-            return self._capture(PlanRoom(room, cut), cloud, self._key(cloud, batch_size))
+            most = self.edges.above(len(points))
+            bound = Room(most, tuple(rows), self._passes, words, whole, tuple(pairs))
+            return self._capture(PlanRoom(bound, cut), cloud, self._key(cloud, batch_size))
         except WaitsForDevice as error:
             self._run_eagerly_as(str(error))
         return None

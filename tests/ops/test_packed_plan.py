@@ -1,6 +1,7 @@
 """Plans of networks by z-delta search: every layout that layers read, with one wait."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,9 +13,13 @@ from pcnn.geometry import KernelMap, VoxelGrid
 from pcnn.maps import SortedSearch, ZDelta
 from pcnn.models import MinkUNet42, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
+from pcnn.ops.room import WaitsForDevice
+from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.maps import conftest
+from tests.maps.guarded import guarded
 from tests.ops.test_device_plan import cells_on
+from tests.ops.test_plan_rooms import in_room, larger, levels_of
 from tests.waits import nothing_waits
 
 device, reversed_blocks = conftest.device, conftest.reversed_blocks
@@ -139,3 +144,84 @@ def test_keys_of_32_bits_are_those_of_the_last_cloud(
     one[0, 1:] = 0
     with pytest.raises(ValueError, match=r"bits of x, y and z; use key_bits=64"):
         planner.voxelize(one)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("threshold", [0, 2, 3, 9])
+def test_rooms_hold_the_layouts_of_exact_size(
+    device: torch.device, model: str, threshold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = MODELS[model](engine=spira(threshold)).to(device).eval()
+    planner, cells = net.planner, cells_on(device)
+    exact = planner.voxelize(cells, 3)
+    needed = planner.on_voxels.room_of(exact)
+    room = larger(needed)
+    if device.type == "cpu":
+        with guarded(monkeypatch):
+            grid, seen = in_room(planner, cells, room)
+    else:
+        grid, seen = in_room(planner, cells, room)
+    assert room.sizes.holds(seen)
+    assert seen.pairs == needed.sizes.pairs
+    assert planner.is_planned(grid, False)
+    sites = list(zip(levels_of(planner, grid), levels_of(planner, exact), strict=True))
+    for entry in planner.recipe.maps:
+        ends = sites[entry.source], sites[entry.target]
+        fixed, built = (a.cached_map(b, entry.kernel) for a, b in zip(*ends, strict=True))
+        for name, flipped in entry.layouts(False):
+            one, other = (m.edges.layouts[name, flipped] for m in (fixed, built))
+            *table, inputs, outputs, counts = one[:5]
+            *wanted, wanted_inputs, wanted_outputs, wanted_counts = other[:5]
+            assert torch.equal(counts, wanted_counts)
+            assert torch.equal(inputs[: len(wanted_inputs)], wanted_inputs)
+            assert torch.equal(outputs[: len(wanted_inputs)], wanted_outputs)
+            for near, rows in zip(table[:1], wanted[:1], strict=True):
+                assert torch.equal(near[: len(rows)], rows)
+                assert (near[len(rows) :] == -1).all()
+            assert all(map(torch.equal, (*table[1:], *one[5:]), (*wanted[1:], *other[5:])))
+    features = torch.randn(grid.rows, net.in_channels, device=device)
+    with torch.no_grad():
+        outputs = [net(SparseTensor(features, grid))]
+        outputs.append(net(SparseTensor(features[: exact.rows].contiguous(), exact)))
+    lists = [out if isinstance(out, list) else [out] for out in outputs]
+    for one, other in zip(*lists, strict=True):
+        own = one.features[: len(other.features)]
+        assert torch.equal(own, other.features) or device.type == "cuda"
+        assert torch.allclose(own, other.features, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.usefixtures("emulated")
+def test_pairs_beyond_the_room_are_counted_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = Planner(MODELS["sparse_resnet21"](engine=spira(3)))
+    cells = cells_on(torch.device("cpu"))
+    room = planner.on_voxels.room_of(planner.voxelize(cells, 3))
+    for place, pairs in enumerate(room.sizes.pairs):
+        own = [*room.sizes.pairs]
+        own[place] = pairs - 1
+        few = replace(room, sizes=replace(room.sizes, pairs=tuple(own)))
+        with guarded(monkeypatch):
+            grid, seen = in_room(planner, cells, few)
+        assert seen.pairs == room.sizes.pairs
+        assert not few.sizes.holds(seen)
+        entry, _ = planner.on_voxels._fixed(grid.device, "floor").listing[place]
+        planned, levels = planner.recipe.maps[entry.number], levels_of(planner, grid)
+        built = levels[planned.source].cached_map(levels[planned.target], planned.kernel)
+        *_, counts, _ = built.layout("hybrid:3")
+        assert 0 < int(counts.sum()) < pairs
+
+
+@pytest.mark.usefixtures("emulated")
+def test_rooms_of_what_waits_are_refused() -> None:
+    cells = cells_on(torch.device("cpu"))
+    room = larger(
+        (planner := Planner(MODELS["sparse_resnet21"](engine=spira(3)))).on_voxels.room_of(
+            planner.voxelize(cells, 3)
+        )
+    )
+    for engine, layouts, why in (
+        (spira(3, 32), None, "take key_bits=64"),
+        (spira(3), ("pairs",), "reads 'pairs', a list whose length is counted"),
+    ):
+        planner = Planner(MODELS["sparse_resnet21"](engine=engine), layouts)
+        with pytest.raises(WaitsForDevice, match=why):
+            in_room(planner, cells, room)

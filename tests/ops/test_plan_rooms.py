@@ -25,7 +25,9 @@ SPARE = 37
 def larger(room: PlanRoom) -> PlanRoom:
     sizes = room.sizes
     rows = tuple(n + SPARE + place for place, n in enumerate(sizes.rows))
-    return replace(room, sizes=replace(sizes, points=sizes.points + SPARE, rows=rows))
+    pairs = tuple(n + SPARE + place for place, n in enumerate(sizes.pairs))
+    many = sizes.points + SPARE
+    return replace(room, sizes=replace(sizes, points=many, rows=rows, pairs=pairs))
 
 
 def padded(cells: Tensor, room: PlanRoom) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.errors import FileError
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
+from pcnn.ops import resolve
 from pcnn.runtime import FixedTensor, GraphedNetwork
 from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
@@ -309,12 +310,51 @@ def test_memory_stays_flat() -> None:
 @pytest.mark.gpu
 def test_what_waits_runs_eagerly_with_a_reason() -> None:
     points, features = (t.cuda() for t in cloud(3_000))
-    net = MinkUNet42(width=0.125, engine="spira").cuda().eval()
+    net = MinkUNet42(width=0.125, engine="minuet").cuda().eval()
     runner = pcnn.runtime.graph(net, voxel_size=0.1)
     with pytest.warns(UserWarning, match="for one map after another"):
         out = runner(points, features)
     assert runner.reason is not None
     same(features_of(out), eagerly(net, points, features))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("model", "t"),
+    [("minkunet42", 3), ("minkunet42", 0), ("sparse_resnet21", 3), ("sparse_resnet_large", 3)],
+)
+def test_spira_equals_its_eager_network(model: str, t: int) -> None:
+    net = MODELS[model](engine=resolve("spira", t=t)).cuda().eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=torch.float16)
+    half = runner._net
+    for seed, n in enumerate([20_000, 0, 1, 700, 23_000, 60_000, 20_500]):
+        points, features = (t.cuda() for t in cloud(n, seed))
+        found = features_of(runner(points, features))
+        assert runner.reason is None
+        with torch.inference_mode():
+            x = pcnn.voxelize(points, features, voxel_size=0.1)
+            out = half(x.replace(x.features.to(torch.float16)))
+        same(found, [y.features for y in (out if isinstance(out, list) else [out])])
+        for one in found:
+            assert torch.isfinite(one).all()
+
+
+@pytest.mark.gpu
+def test_a_cloud_with_more_pairs_than_the_bucket_runs_in_a_larger_one() -> None:
+    net = MODELS["minkunet42"](engine="spira").cuda().eval()
+    runner = pcnn.runtime.graph(net, voxel_size=0.1)
+    lattice = torch.cartesian_prod(*[torch.arange(27)] * 3).float().cuda() * 0.1 + 0.05
+    apart = torch.rand(len(lattice), 3, device="cuda") * torch.tensor([40.0, 40, 4]).cuda()
+    features = torch.randn(len(lattice), 4).cuda()
+    same(features_of(runner(apart, features)), eagerly(net, apart, features))
+    (few,) = runner.rooms.values()
+    same(features_of(runner(lattice, features)), eagerly(net, lattice, features))
+    (many,) = runner.rooms.values()
+    assert runner.reason is None
+    assert many.sizes.rows[0] == few.sizes.rows[0]
+    assert many.sizes.pairs[0] > few.sizes.pairs[0]
+    same(features_of(runner(apart, features)), eagerly(net, apart, features))
+    assert list(runner.rooms.values()) == [many]
 
 
 @pytest.mark.gpu

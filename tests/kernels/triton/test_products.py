@@ -227,6 +227,29 @@ def test_lists_in_memory_of_fixed_size() -> None:
         assert relative_rms(found, wanted_grad) < RELATIVE_RMS[SINGLE], flow.name
 
 
+@pytest.mark.parametrize("flow", FUSING[2:5], ids=lambda flow: flow.name[:40])
+@pytest.mark.parametrize("kernel", [FLAT, EVEN], ids=str)
+def test_rows_and_pairs_behind_those_that_count(flow: Dataflow, kernel: Kernel) -> None:
+    """Spare pairs name rows of NaN, and spare rows of the table are empty or not even read."""
+    grid = surface_grid(30).to(DEVICE)
+    built = grid.map_to(grid.strided(kernel), kernel, SortedSearch())
+    n_in, n_out = grid.rows, built.n_out
+    x = torch.randn(n_in, 6, device=DEVICE)
+    weight = torch.randn(kernel.volume, 6, 5, device=DEVICE)
+    wanted = product(Reference(), built, x, weight, EXACT)
+    *table, inputs, outputs, counts = built.layouts(flow.needs)[:5]
+    sparse = built.layouts(flow.needs)[5:]
+    inputs, outputs = (torch.nn.functional.pad(t, (0, 9), value=n_in) for t in (inputs, outputs))
+    near = [torch.nn.functional.pad(t, (0, 0, 0, 60), value=-1) for t in table[:1]]
+    for rows in near:
+        rows[n_out + 40 :] = 1 << 30  # beyond every tile with a row that counts
+    layouts = [*near, *table[1:], inputs, outputs, counts, *sparse]
+    x = torch.nn.functional.pad(x, (0, 0, 0, 60), value=torch.nan)
+    count = torch.tensor([0, n_out], dtype=torch.int32, device=DEVICE)[1:]
+    out = flow.forward(x, weight, layouts, n_out + 60, spec_of(SINGLE, count=count))
+    assert relative_rms(out[:n_out], wanted) < RELATIVE_RMS[SINGLE]
+
+
 def test_what_cannot_be_served_is_refused() -> None:
     grid = surface_grid(4).to(DEVICE)
     kernel_map = grid.map_to(grid, K3, SortedSearch())

@@ -1,0 +1,82 @@
+"""Near and far slots of maps with a table, in memory of fixed size: a bound for the far pairs.
+
+Maps of kernels that tile space are written as tables of both directions. Every input has one
+output, so the host knows how many pairs there can be without a look at the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry.kernel_map import outside_inference_mode
+from pcnn.geometry.layouts import layout_kind
+from pcnn.geometry.slot_subsets import slots_on, split_slots
+from pcnn.maps.table_to_pairs import list_table, places_in_table
+
+#: Layouts that are made here, without their thresholds.
+SPLIT = ("hybrid", "half_pairs")
+
+
+def is_split(name: str) -> bool:
+    """True for the name of a layout that lists some slots or all of them, and no order of rows."""
+    return layout_kind(name).name in SPLIT
+
+
+class SplitTables:
+    """Writes the layouts ``hybrid:<t>`` and ``half_pairs`` of one batch after another.
+
+    Numbers of slots are copied to a device once: a CUDA graph holds no copy from the host.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[tuple[Kernel, str, torch.device], tuple[Tensor, Tensor]] = {}
+
+    def add(self, built: KernelMap, kernel: Kernel, names: Iterable[tuple[str, bool]]) -> None:
+        """Give a map layouts of either side.
+
+        Args:
+            built: the map of a kernel that tiles space, with the tables that layouts are asked of.
+            kernel: the relation.
+            names: of the layouts, each with whether it is of the transposed map.
+        """
+        for name, flipped in names:
+            self._add(built.transpose() if flipped else built, kernel, name)
+
+    def _add(self, view: KernelMap, kernel: Kernel, name: str) -> None:
+        (table,) = view.layout("table")
+        dense, sparse = self._slots_of(kernel, name, table.device)
+        if view.transpose().has(name):  # the same pairs read backwards
+            there = view.transpose().layout(name)
+            *_, out_index, in_index, counts = there[:5]
+        else:
+            in_index, out_index, counts = self._listed(view, table, sparse)
+        layout: tuple[Tensor, ...] = in_index, out_index, counts
+        if name != "half_pairs":
+            columns = table.index_select(1, dense) if len(sparse) else table
+            layout = columns, dense, *layout, sparse
+        view.edges.layouts[name, view.flipped] = layout
+
+    def _listed(
+        self, view: KernelMap, table: Tensor, sparse: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        counts = torch.empty(len(sparse), dtype=torch.int64, device=table.device)
+        if not len(sparse):
+            none = torch.empty(0, dtype=torch.int32, device=table.device)
+            return none, none, counts
+        far = table.index_select(1, sparse) if len(sparse) < view.volume else table
+        fine, coarse = view.edges.rows
+        places = places_in_table(far, counts)
+        return *list_table(far, places, min(fine, len(sparse) * coarse)), counts
+
+    def _slots_of(self, kernel: Kernel, name: str, device: torch.device) -> tuple[Tensor, Tensor]:
+        key = kernel, name, device
+        if key not in self._slots:
+            threshold = 0 if name == "half_pairs" else int(name.partition(":")[2])
+            with outside_inference_mode():
+                dense, sparse = (slots_on(s, device) for s in split_slots(kernel.norms, threshold))
+            self._slots[key] = dense, sparse
+        return self._slots[key]
