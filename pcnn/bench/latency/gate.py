@@ -22,7 +22,7 @@ from pcnn.bench.native.network import Points
 from pcnn.bench.networks.cases import NetworkSize, Standard
 from pcnn.bench.rows import Row, described
 from pcnn.bench.verify import OUTPUT, CheckFailed, bound_of, check_network, rms
-from pcnn.ops.engine import resolve
+from pcnn.ops.engine import Engine, resolve
 
 #: Names in `pcnn.bench.networks.models.NETWORKS` where they are not the model's own.
 NETWORK_OF = {"minkunet": "minkunet_logits"}
@@ -62,6 +62,11 @@ class Gate:
         self.standard = Standard(setting, size, Points.of(part, setting.geometry))
         self._runners: dict[str, Runner] = {}
 
+    @property
+    def auto(self) -> Engine:
+        """The engine that others are compared with."""
+        return resolve("auto")
+
     def scan(self, cloud: Cloud) -> Points:
         """A cloud on the device, with features in the dtype of the network."""
         return Points.of(cloud.to(self.setting.where), self.setting.geometry).to(self.dtype)
@@ -85,7 +90,10 @@ class Gate:
             CheckFailed: the engine does not pass its whole check.
         """
         if line.is_graph:
-            return Graphed(self.eager.network, self.grid_size, exactly)
+            usual = line.engine == self.auto
+            eager = self.eager if usual else self.made(Line(EAGER, line.engine))
+            assert isinstance(eager, Eager)
+            return Graphed(eager.network, self.grid_size, exactly)
         network = self.standard.work(line.engine, "infer", self.standard.cells).network
         return Eager(network, self.setting.where)
 
@@ -99,7 +107,7 @@ class Gate:
     @cached_property
     def eager(self) -> Eager:
         """The engine ``auto``, eager."""
-        made = self.made(Line(EAGER, resolve("auto")))
+        made = self.made(Line(EAGER, self.auto))
         assert isinstance(made, Eager)
         return made
 

@@ -20,6 +20,8 @@ from pcnn.runtime.buckets import Edges, Exact
 
 #: The lines by the engine ``auto``.
 GRAPH, EAGER = "graph", "eager"
+#: Engines of the papers that run as one graph too, by lines called ``<engine> graph``.
+CAPTURED = ("spira",)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ def lines_on(device: torch.device, names: Sequence[str], native: bool = False) -
     found = [Line(GRAPH, auto, True)] if device.type == "cuda" else []
     found.append(Line(EAGER, auto))
     if not native:
-        found += [Line(engine.name, engine) for engine, _ in with_papers([], device)]
+        papers = [engine for engine, _ in with_papers([], device)]
+        found += [Line(engine.name, engine) for engine in papers]
+        captured = [engine for engine in papers if engine.name in CAPTURED]
+        found += [Line(f"{engine.name} {GRAPH}", engine, True) for engine in captured]
     return [line for line in found if line.name in names]
 
 
