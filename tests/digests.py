@@ -24,7 +24,9 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.models import (
+    SPVCNN,
     HeightRange,
+    LitePTS,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
@@ -32,6 +34,8 @@ from pcnn.models import (
     SparseResNetClassification,
     SparseResNetLarge,
     SparseResNetSegmentation,
+    SpUNet,
+    VoxelResBackbone,
 )
 
 FILE = Path(__file__).with_suffix(".json")
@@ -53,8 +57,22 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "sparse_resnet_large": lambda engine: SparseResNetClassification(
         SparseResNetLarge(4, width=0.25, engine=engine), 5
     ),
+    "spunet": lambda engine: SpUNet(4, 5, width=0.125, engine=engine),
+    "spvcnn": lambda engine: SPVCNN(4, 5, width=0.125, dropout=0.0, engine=engine),
+    "litept": lambda engine: LitePTS(
+        4, 5, width=0.25, window=32, drop_path=0.0, shuffle_orders=False, engine=engine
+    ),
+    "voxel_resbackbone": lambda engine: VoxelResBackbone(4, width=0.5, engine=engine),
 }
 GEOMETRIES = ("voxel", "point")
+#: Networks on voxels alone.
+VOXELS_ALONE = ("spvcnn", "voxel_resbackbone")
+CASES = tuple(
+    (name, geometry)
+    for name in NETWORKS
+    for geometry in GEOMETRIES
+    if geometry == "voxel" or name not in VOXELS_ALONE
+)
 ENGINES = (
     ("auto", "voxel"),
     ("reference", "voxel"),
@@ -106,7 +124,8 @@ def digest(values: Tensor) -> list[float]:
 
 
 def rows(output: Any) -> Tensor:
-    """Features of a network's output: a tensor, a sparse tensor or the logits of clouds."""
+    """Features of a network's output: a tensor, a sparse tensor, or the last of several levels."""
+    output = output[-1] if isinstance(output, list) else output
     return output if isinstance(output, Tensor) else output.features
 
 
@@ -249,8 +268,7 @@ def main() -> None:
     torch.set_num_threads(1)
     networks = {
         f"{name} {geometry}": network_digest(name, geometry, torch.float64)
-        for name in NETWORKS
-        for geometry in GEOMETRIES
+        for name, geometry in CASES
     }
     with tempfile.TemporaryDirectory() as folder:
         found = {

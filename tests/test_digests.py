@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from tests.digests import (
+    CASES,
     ENGINES,
     FILE,
-    GEOMETRIES,
-    NETWORKS,
     height_range_digest,
     network_digest,
     trainings,
@@ -34,10 +33,11 @@ def check(found: dict[str, list[float]], name: str, tolerance: float) -> None:
         assert values[1:] == pytest.approx(expected, rel=0, abs=tolerance * size), (name, part)
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "geometry"), CASES)
 def test_networks(name: str, geometry: str) -> None:
-    check(network_digest(name, geometry, torch.float64), f"{name} {geometry}", DIGEST)
+    # LitePT turns queries and keys by angles in float32, whatever the dtype of its weights
+    tolerance = DIGEST_FLOAT32 if name == "litept" else DIGEST
+    check(network_digest(name, geometry, torch.float64), f"{name} {geometry}", tolerance)
 
 
 @pytest.mark.parametrize(("engine", "geometry"), ENGINES)

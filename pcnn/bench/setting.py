@@ -37,8 +37,10 @@ MOST_THOUSANDS = 10**6
 #: Modes of networks: inference from shuffled cells (sort, levels, maps and network), the
 #: network alone on planned input, and the same two of a training step (forward and backward).
 MODES = ("infer", "forward", "train", "step")
-#: Networks of the suite ``networks``.
+#: Networks of the suite ``networks``, those of the papers' evaluations.
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")
+#: Networks that are measured where they are named.
+OTHER_MODELS = ("spunet", "spvcnn", "litept", "voxel_resbackbone")
 #: Brute force, N^2, serves tiny scenes only.
 _NEVER_TIMED = ("brute_force",)
 
@@ -302,7 +304,9 @@ class NetworksSetting(VoxelSetting):
         Words, "Figure of a paper, or 'all'; may be repeated. Default: the networks alone."
     ] = None
     model: Annotated[
-        Words, "sparse_resnet, sparse_resnet_large or minkunet; may be repeated. Default: all."
+        Words,
+        "sparse_resnet, sparse_resnet_large, minkunet, spunet, spvcnn, litept or "
+        "voxel_resbackbone; may be repeated. Default: the first three.",
     ] = None
     mode: Annotated[
         Words,
@@ -324,7 +328,7 @@ class NetworksSetting(VoxelSetting):
     @cached_property
     def models(self) -> Sequence[str]:
         """Names of networks."""
-        return chosen_names("--model", self.model, MODELS)
+        return chosen_models(self.model, MODELS)
 
     @cached_property
     def modes(self) -> Sequence[str]:
@@ -422,6 +426,15 @@ def chosen_names(option: str, names: Sequence[str] | None, known: Sequence[str])
     if unknown:
         raise ValueError(f"{option} {unknown[0]}: must be one of {', '.join(known)}")
     return names or known
+
+
+def chosen_models(names: Sequence[str] | None, usual: Sequence[str]) -> Sequence[str]:
+    """Networks that ``--model`` gave, the usual ones if it gave none.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    return chosen_names("--model", names, (*usual, *OTHER_MODELS)) if names else usual
 
 
 def whole_numbers(option: str, text: str, most: int) -> list[int]:

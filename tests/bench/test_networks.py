@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from pcnn.bench.engines import MINUET_STEPS, SPIRA_STEPS, steps, with_papers
+from pcnn.bench.latency.setting import LatencySetting
 from pcnn.bench.networks import work
 from pcnn.bench.networks.cases import NetworkSize, Standard, network_row, network_rows, parts
 from pcnn.bench.networks.figures import FIGURES
-from pcnn.bench.networks.models import make_network, settle_norms
+from pcnn.bench.networks.models import features_of, make_network, settle_norms
 from pcnn.bench.networks.rounding import Rounded
 from pcnn.bench.networks.work import Cells
 from pcnn.bench.scenes import load_scene
-from pcnn.bench.setting import MODES, Precision
+from pcnn.bench.setting import MODELS, MODES, OTHER_MODELS, NetworksSetting, Precision
 from pcnn.bench.verify import CheckFailed, bound_of, check_network
 from pcnn.geometry import grid_of_cells
 from pcnn.maps import SortedSearch
@@ -153,6 +154,18 @@ def test_norms_keep_features_in_scale_and_engines_share_their_weights() -> None:
     one, two = (make_network("sparse_resnet", resolve(e), 3, 0.25, CPU) for e in ("auto", None))
     for a, b in zip(one.parameters(), two.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_other_networks_are_measured_where_they_are_named() -> None:
+    assert NetworksSetting().models == MODELS
+    assert LatencySetting(model=list(OTHER_MODELS)).models == list(OTHER_MODELS)
+    cells = Cells.of(GRID, CPU)
+    for name in NetworksSetting(model=list(OTHER_MODELS)).models:
+        network = make_network(name, resolve("reference"), 3, 0.125, CPU)
+        settle_norms(network, cells.on(network, backward=False))
+        with torch.no_grad():
+            outputs = features_of(network(cells.on(network, backward=False)))
+        assert all(torch.isfinite(one).all() for one in outputs), name
 
 
 def test_steps_of_a_paper_end_with_ours_and_papers_stand_beside_engines() -> None:

@@ -8,7 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from pcnn.bench.setting import TypedSetting, Words, chosen_names, whole_numbers, with_option
+from pcnn.bench.setting import (
+    TypedSetting,
+    Words,
+    chosen_models,
+    chosen_names,
+    whole_numbers,
+    with_option,
+)
 from pcnn.ranges import Calls, Clouds, Length, Sample, Steps, Width
 
 if TYPE_CHECKING:
@@ -44,7 +51,8 @@ class LatencySetting(TypedSetting):
     ] = None
     model: Annotated[
         Words,
-        "minkunet, sparse_resnet, sparse_resnet_large or resunet; may be repeated. Default: all.",
+        "minkunet, sparse_resnet, sparse_resnet_large, resunet, spunet, spvcnn, litept or "
+        "voxel_resbackbone; may be repeated. Default: the first four.",
     ] = None
     line: Annotated[
         Words,
@@ -81,7 +89,7 @@ class LatencySetting(TypedSetting):
     @cached_property
     def models(self) -> Sequence[str]:
         """Names of networks."""
-        return chosen_names("--model", self.model, MODELS)
+        return chosen_models(self.model, MODELS)
 
     @cached_property
     def lines(self) -> list[Line]:

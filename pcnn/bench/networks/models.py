@@ -8,7 +8,17 @@ from functools import partial
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
+from pcnn.models import (
+    SPVCNN,
+    LitePTS,
+    MinkUNet42,
+    ResNet18,
+    ResUNetBN2C,
+    SparseResNet21,
+    SparseResNetLarge,
+    SpUNet,
+    VoxelResBackbone,
+)
 from pcnn.nn import Conv3d
 from pcnn.nn.conv import Size
 from pcnn.nn.planned import PlannedModule
@@ -43,6 +53,16 @@ def minkunet(
     return MinkUNet42(CHANNELS, classes, width, engine, conv)
 
 
+def _spvcnn(engine: Engine, width: float) -> PlannedModule:
+    """Without dropout, so that every engine trains the same network."""
+    return SPVCNN(CHANNELS, None, width, dropout=0.0, engine=engine)
+
+
+def _litept(engine: Engine, width: float) -> PlannedModule:
+    """Without draws, so that every engine trains the same network."""
+    return LitePTS(CHANNELS, None, width, drop_path=0.0, shuffle_orders=False, engine=engine)
+
+
 def _of_one_size(
     make: Callable[[Engine, float], PlannedModule],
     own: int,
@@ -64,16 +84,13 @@ NETWORKS: dict[str, Callable[[Engine, int, float], PlannedModule]] = {
     "minkunet_logits": partial(minkunet, classes=CLASSES),
     "resunet": partial(_of_one_size, lambda e, w: ResUNetBN2C(CHANNELS, width=w, engine=e), 5),
     "resnet18": partial(_of_one_size, lambda e, w: ResNet18(CHANNELS, width=w, engine=e), 3),
+    "spunet": partial(_of_one_size, lambda e, w: SpUNet(CHANNELS, None, w, e), 3),
+    "spvcnn": partial(_of_one_size, _spvcnn, 3),
+    "litept": partial(_of_one_size, _litept, 3),
+    "voxel_resbackbone": partial(_of_one_size, lambda e, w: VoxelResBackbone(CHANNELS, w, e), 3),
 }
 #: Size of the kernels that name a network.
-KERNEL_SIZE = {
-    "sparse_resnet": 3,
-    "sparse_resnet_large": 5,
-    "minkunet": 3,
-    "minkunet_logits": 3,
-    "resunet": 5,
-    "resnet18": 3,
-}
+KERNEL_SIZE = dict.fromkeys(NETWORKS, 3) | {"sparse_resnet_large": 5, "resunet": 5}
 
 
 def make_network(
