@@ -6,7 +6,9 @@ import logging
 from pathlib import Path
 from typing import cast
 
-from pcnn.datamodules.batch_stream import Collate
+import lightning.pytorch as pl
+
+from pcnn.datamodules.batch_stream import BatchStream, Collate
 from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.cloud_sets import Kind, Split
 from pcnn.datasets.placement import Placement
@@ -14,6 +16,8 @@ from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
+from pcnn.datasets.sampler import EpochSampler
+from pcnn.datasets.training_share import TrainingShare
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
 
 log = logging.getLogger(__name__)
@@ -141,6 +145,38 @@ class RegistrationDataModule(ExactLoading):
         """Return the samples of a split, set up on the first call."""
         return cast("PlacedPairs | None", self._built(split))  # made by `build`
 
+    def train_dataloader(self) -> BatchStream:
+        """Return the stream of training batches; see `ExactLoading.train_dataloader`.
+
+        Raises:
+            ValueError: the augmentation grows over the training, which has no end.
+        """
+        dataset = self.dataset("train")
+        if dataset is not None and self.augment is not None and self.augment.rotation_growth:
+            sampler = self.train_sampler()
+            batches = None if self.trainer is None else batches_of(self.trainer, sampler)
+            dataset.share = None if batches is None else TrainingShare(sampler, batches)
+        return super().train_dataloader()
+
     def collate(self) -> Collate:
         """Return what joins pairs into a batch."""
         return CollatePairs(self.geometry, self.voxel_size, self.one_pass)
+
+
+def batches_of(trainer: pl.Trainer, sampler: EpochSampler) -> int:
+    """Number of batches of a whole training, on each rank.
+
+    Raises:
+        ValueError: a training that only time ends.
+    """
+    ends = []
+    if trainer.max_steps >= 0:
+        ends.append(trainer.max_steps * trainer.accumulate_grad_batches)
+    if trainer.max_epochs is not None and trainer.max_epochs >= 0:
+        ends.append(trainer.max_epochs * sampler.batches_per_epoch)
+    if not ends:
+        raise ValueError(
+            "rotation_growth is in shares of the training, which has no end: set trainer.max_steps "
+            "or trainer.max_epochs"
+        )
+    return max(min(ends), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ import torch
 
 from pcnn.datamodules import RegistrationDataModule
 from pcnn.datamodules.batch_stream import BatchStream
+from pcnn.datamodules.registration import batches_of
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import (
     KITTISets,
     PairAugmentation,
     ThreeDMatchSets,
 )
+from pcnn.datasets.training_share import TrainingShare
 from pcnn.metrics.registration.pair_results import PairId
 from tests.datasets.registration.training_sets import write_drive, write_predator
 from tests.forking import require_fork
@@ -77,6 +80,39 @@ def test_an_epoch_does_not_depend_on_the_workers(archive: Path) -> None:
     )
     assert alone == helped
     assert alone != pictures(indoor(archive, seed=1, batch_size=2).train_dataloader(), 3)
+
+
+def test_rotations_grow_over_the_steps_also_after_a_restart(archive: Path) -> None:
+    growth = PairAugmentation(uniform_rotations=True, rotation_growth=((0.0, 1.0), (1.0, 180.0)))
+    trainer: Any = SimpleNamespace(max_steps=4, max_epochs=-1, accumulate_grad_batches=2)
+
+    def data() -> RegistrationDataModule:
+        module = indoor(archive, batch_size=2, augment=growth)
+        module.train_dataloader()  # what another training had leaves no trace
+        dataset, sampler = module.dataset("train"), module.train_sampler()
+        assert dataset is not None
+        dataset.share = TrainingShare(sampler, batches_of(trainer, sampler))
+        return module
+
+    def moved(module: RegistrationDataModule, position: int) -> list[float]:
+        keys = next(module.train_sampler().batches(position))
+        dataset = module.dataset("train")
+        assert dataset is not None
+        assert dataset.share is not None
+        shares = {dataset.share(key) for key in keys}
+        assert shares == {min(position / 8, 1.0)}, "8 batches of 4 steps, one share a step"
+        return [float(dataset[key].transform.sum()) for key in keys]
+
+    through = data()
+    first = [moved(through, position) for position in range(10)]
+    assert first[7] == moved(data(), 7), "begun at the eighth batch"
+    assert first[:3] == [moved(through, position) for position in range(3)]
+    sampler = through.train_sampler()
+    trainer.max_steps, trainer.max_epochs = -1, 5
+    assert batches_of(trainer, sampler) == 15
+    trainer.max_epochs = -1
+    with pytest.raises(ValueError, match=r"set trainer\.max_steps"):
+        batches_of(trainer, sampler)
 
 
 def test_limits(archive: Path) -> None:

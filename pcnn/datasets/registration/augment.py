@@ -59,6 +59,11 @@ class PairAugmentation:
         rotation: both clouds are turned by angles uniform in [-rotation, rotation) [deg]; FCGF has
             180 on 3DMatch, 0 on KITTI.
         axis: ``any``, uniform on the sphere, or ``vertical``, the z axis.
+        uniform_rotations: draw uniformly among the rotations up to that angle, about any axis: with
+            180 from all of SO(3). Uniform angles favour small rotations, which are few.
+        rotation_growth: (share of the training, rotation [deg]) in rising order, in place of
+            `rotation`: the largest angle grows along lines between them, and stays where it is
+            before the first and after the last.
         scale: lowest and highest factor, or None; FCGF has 0.8 to 1.2 on KITTI.
         scale_probability: of scaling a pair at all.
         legacy_scale_bug: leave the translation of the true transform as it is when clouds are
@@ -79,6 +84,8 @@ class PairAugmentation:
 
     rotation: Degrees = 180.0
     axis: Literal["any", "vertical"] = "any"
+    uniform_rotations: bool = False
+    rotation_growth: tuple[tuple[Share, Degrees], ...] | None = None
     scale: tuple[Factor, Factor] | None = None
     scale_probability: Share = 0.95
     legacy_scale_bug: bool = False
@@ -92,12 +99,38 @@ class PairAugmentation:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "scale", scale_range(self.scale))
+        shares = [share for share, _ in self.rotation_growth or ()]
+        if self.rotation_growth is not None and (not shares or shares != sorted(set(shares))):
+            raise ValueError(
+                "rotation_growth must be [share, degrees] of one share or more, rising, got "
+                f"{self.rotation_growth}"
+            )
+        if self.uniform_rotations and self.axis != "any":
+            raise ValueError(
+                f"uniform_rotations are about any axis: set axis=any, got axis={self.axis}"
+            )
 
-    def __call__(self, pair: PairClouds, generator: np.random.Generator) -> PairClouds:
-        """Return the changed pair; the given one stays as it is."""
+    def largest_angle(self, share: float) -> float:
+        """Largest angle of a rotation [deg] where that share of the training is done."""
+        if self.rotation_growth is None:
+            return self.rotation
+        shares, angles = zip(*self.rotation_growth, strict=True)
+        return float(np.interp(share, shares, angles))
+
+    def __call__(
+        self, pair: PairClouds, generator: np.random.Generator, share: float = 1.0
+    ) -> PairClouds:
+        """Return the changed pair; the given one stays as it is.
+
+        Args:
+            pair: ...
+            generator: of the sample.
+            share: of the training that is done, in 0..1.
+        """
         source = self._measured(pair.source, generator)
         target = self._measured(pair.target, generator)
-        moves = [self._motion(cloud, generator) for cloud in (source, target)]
+        largest = self.largest_angle(share)
+        moves = [self._motion(cloud, generator, largest) for cloud in (source, target)]
         factor = 1.0
         if self.scale is not None and generator.random() < self.scale_probability:
             factor = generator.uniform(*self.scale)
@@ -129,21 +162,38 @@ class PairAugmentation:
             points = rows(moved)
         return points
 
-    def _motion(self, points: Tensor, generator: np.random.Generator) -> Matrix:
-        """A rigid motion [4, 4] of the cloud about its mean."""
+    def _motion(self, points: Tensor, generator: np.random.Generator, largest: float) -> Matrix:
+        """A rigid motion [4, 4] of the cloud about its mean, up to ``largest`` degrees."""
         motion = np.eye(4)
-        if self.rotation > 0.0:
+        if largest > 0.0:
             axis = np.array([0.0, 0.0, 1.0])
             if self.axis == "any":
                 axis = generator.standard_normal(3)
                 axis /= np.linalg.norm(axis)
-            angle = math.radians(generator.uniform(-self.rotation, self.rotation))
+            if self.uniform_rotations:
+                angle = uniform_angle(math.radians(largest), generator.random())
+            else:
+                angle = math.radians(generator.uniform(-largest, largest))
             mean = centre(points)
             motion[:3, :3] = rotation_about(axis, angle)
             motion[:3, 3] = mean - motion[:3, :3] @ mean
         if self.shift > 0.0:
             motion[:3, 3] += generator.uniform(-self.shift, self.shift, 3)
         return motion
+
+
+def uniform_angle(largest: float, share: float) -> float:
+    """Angle [rad] below which that share of the rotations up to ``largest`` [rad] turn.
+
+    Rotations by an angle t fill a sphere whose area grows as 1 - cos t (Haar's measure), so t is
+    the root of ``t - sin t = share (largest - sin largest)``, found by bisection.
+    """
+    wanted = share * (largest - math.sin(largest))
+    low, high = 0.0, largest
+    for _ in range(48):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle - math.sin(middle) < wanted else (low, middle)
+    return high
 
 
 def rotation_about(axis: Matrix, angle: float) -> Matrix:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
@@ -83,6 +83,8 @@ class PlacedPairs(Dataset[PlacedPair]):
         limit: number of pairs, evenly spread over the list; None takes all.
         seed: selects all random numbers.
         kept_bytes: of clouds that a process keeps after reading them; the first ones that come.
+        share: of the training that is done at a key, for an augmentation that changes with it;
+            None stands for all of it.
 
     Raises:
         ValueError: a number out of range, or a set without pairs.
@@ -98,6 +100,7 @@ class PlacedPairs(Dataset[PlacedPair]):
     limit: int | None = None
     seed: int = 0
     kept_bytes: int = KEPT_BYTES
+    share: Callable[[Key], float] | None = None
 
     def __post_init__(self) -> None:
         if self.feature_noise < 0.0:
@@ -134,7 +137,8 @@ class PlacedPairs(Dataset[PlacedPair]):
         generator = sample_generator(self.seed, epoch, index)
         clouds = self.clouds(index)
         if self.augment is not None:
-            clouds = self.augment(clouds, generator)
+            share = 1.0 if self.share is None else self.share((epoch, index))
+            clouds = self.augment(clouds, generator, share)
         name = self.chosen[index].id
         source, target = (
             self._placed(points, generator, str(name)) for points in (clouds.source, clouds.target)

@@ -85,6 +85,56 @@ def test_angles_fill_their_range() -> None:
     assert np.std(angles) == pytest.approx(40.0 / np.sqrt(12), abs=1.5)
 
 
+def turn_of(before: Tensor, after: Tensor) -> float:
+    """Angle [deg] of the rotation that turns a cloud about its mean into another."""
+    moved = [(side - side.mean(0)).double() for side in (before, after)]
+    turn = torch.linalg.lstsq(*moved).solution
+    return float(torch.rad2deg(torch.acos(((torch.trace(turn) - 1) / 2).clamp(-1, 1))))
+
+
+@pytest.mark.parametrize("largest", [180.0, 60.0])
+def test_uniform_rotations_fill_the_group(largest: float) -> None:
+    pair = same_places(torch.eye(4, dtype=torch.float64), 30)
+    augment = PairAugmentation(rotation=largest, uniform_rotations=True)
+    changed = [augment(pair, sample_generator(0, 0, index)) for index in range(300)]
+    angles = np.sort([turn_of(pair.source, one.source) for one in changed])
+    # Haar's measure: a share (t - sin t) / (T - sin T) of the rotations turns by t or less
+    t, end = np.deg2rad(angles), np.deg2rad(largest)
+    share = (t - np.sin(t)) / (end - np.sin(end))
+    assert np.abs(share - (np.arange(300) + 0.5) / 300).max() < 0.08  # Kolmogorov-Smirnov, 4 %
+    assert float(residual(changed[0]).max()) < 2e-5
+    # both clouds by themselves: their relative rotation is uniform, too
+    relative = [turn_of(one.source, one.target) for one in changed]
+    assert np.mean(relative) > 0.9 * np.mean(angles)
+
+
+def test_rotations_grow_with_the_training() -> None:
+    pair = same_places(random_pose(2))
+    growth = ((0.2, 45.0), (0.4, 90.0), (0.6, 180.0))
+    augment = PairAugmentation(uniform_rotations=True, rotation_growth=growth)
+    wanted = {0.0: 45.0, 0.2: 45.0, 0.3: 67.5, 0.4: 90.0, 0.5: 135.0, 1.0: 180.0}
+    assert {share: augment.largest_angle(share) for share in wanted} == wanted
+    for share, largest in wanted.items():
+        changed = [augment(pair, sample_generator(0, 0, i), share) for i in range(20)]
+        angles = [turn_of(pair.source, one.source) for one in changed]
+        assert 0.6 * largest < max(angles) < largest + 1e-3
+        again = augment(pair, sample_generator(0, 0, 0), share)
+        assert torch.equal(again.source, changed[0].source)
+    whole = augment(pair, sample_generator(0, 0, 0))
+    assert torch.equal(whole.source, augment(pair, sample_generator(0, 0, 0), 1.0).source)
+
+
+def test_refusals_of_rotations() -> None:
+    for options, message in (
+        ({"rotation_growth": ((0.5, 90.0), (0.2, 180.0))}, "rising"),
+        ({"rotation_growth": ()}, "one share or more"),
+        ({"rotation_growth": ((0.0, 200.0),)}, "rotation_growth must be"),
+        ({"uniform_rotations": True, "axis": "vertical"}, "set axis=any"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PairAugmentation(**options)
+
+
 def test_fcgf_leaves_the_translation_unscaled() -> None:
     pair = same_places(shifted(10.0, 0.0, 0.0) @ turned((0, 0, 1), 3))
     options = {"rotation": 0.0, "scale": (1.2, 1.2), "scale_probability": 1.0}
