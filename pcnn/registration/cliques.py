@@ -15,11 +15,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.registration.compatibility import compatible, most_compatible, second_order
-from pcnn.registration.hypothesis_scores import hypothesis_scores
+from pcnn.registration.agreement import Agreement
+from pcnn.registration.compatibility import alike, lengths, most_compatible, second_order
 from pcnn.registration.ransac import Candidates, Solution, checked_matches
 from pcnn.registration.rigid_fit import fitted
 from pcnn.registration.settings import CliqueSettings
@@ -112,12 +113,13 @@ def _hypotheses(searches: Sequence[_Search], settings: CliqueSettings) -> list[T
         there[place, : counts[place]] = True
     source, target = sides  # [B, N, 3]
     slack = settings.slack * settings.distance
-    edges = compatible(source, target, (source, target), slack)
+    one, other = lengths(source, source), lengths(target, target)  # [B, N, N]
+    edges = alike(one, other, slack)
     edges &= there[:, :, None] & there[:, None, :]
     groups, member = _groups(second_order(edges), settings.members)  # [B, N, G]
     batch = torch.arange(len(searches), device=first.device)[:, None, None]
     sets = source[batch, groups].flatten(0, 1), target[batch, groups].flatten(0, 1)  # [B N, G, 3]
-    weight = _weights(*sets, member.flatten(0, 1), slack)
+    weight = _weights(one.sub_(other), groups, member, slack)
     transforms = fitted(*sets, weight).unflatten(0, (len(searches), number))
     # a leader whose group is too small for a transform has none
     whole = (weight > 0).sum(1).unflatten(0, (len(searches), number)) >= 3
@@ -127,27 +129,31 @@ def _hypotheses(searches: Sequence[_Search], settings: CliqueSettings) -> list[T
 def _groups(support: Tensor, members: int) -> tuple[Tensor, Tensor]:
     """Rows [B, N, G] of every match and its neighbours with most support; which of them exist."""
     number = support.shape[-1]
-    # whole keys, unique in a row: ties fall alike on every device
-    order = torch.arange(number - 1, -1, -1, device=support.device)
-    keys = support.long() * number + order
-    best = keys.topk(min(members, number) - 1, dim=-1).values
+    # whole keys, unique in a row: ties fall alike on every device; 2048² are exact in float32
+    order = torch.arange(number - 1, -1, -1, device=support.device, dtype=torch.float32)
+    keys = support * number + order
+    best = keys.topk(min(members, number) - 1, dim=-1, sorted=False).values.long()
     rows, found = number - 1 - best % number, best >= number
     own = torch.arange(number, device=support.device)[:, None].expand(*support.shape[:-1], 1)
     return torch.cat([own, rows], -1), torch.cat([found.any(-1, keepdim=True), found], -1)
 
 
-def _weights(source: Tensor, target: Tensor, member: Tensor, slack: float) -> Tensor:
-    """Weights [S, G] of the matches of groups: the leading eigenvector of their own graphs."""
-    exact = "donot_use_mm_for_euclid_dist"
-    gap = torch.cdist(source, source, compute_mode=exact)
-    gap -= torch.cdist(target, target, compute_mode=exact)
-    near = (1 - (gap / slack).square()).clamp(min=0)  # [S, G, G]
-    near *= member[:, :, None] & member[:, None, :]
+def _weights(gap: Tensor, groups: Tensor, member: Tensor, slack: float) -> Tensor:
+    """Weights [B N, G] of the matches of groups: the leading eigenvector of their own graphs.
+
+    Differences of lengths are those of all matches, [B, N, N]; groups and members [B, N, G].
+    """
+    number = gap.shape[-1]
+    places = groups[..., :, None] * number + groups[..., None, :]  # [B, N, G, G]
+    own = gap.flatten(1).gather(1, places.flatten(1)).view(-1, *places.shape[2:])  # [B N, G, G]
+    member = member.flatten(0, 1).float()
+    near = (1 - (own / slack).square_()).clamp_(min=0)
+    near *= member[:, :, None] * member[:, None, :]
     hard = (near > 0).float()
     graph = near * (hard @ hard)
-    vector = member.float()
+    vector = member
     for _ in range(POWER_STEPS):
-        vector = (graph * vector[:, None, :]).sum(2)
+        vector = (graph @ vector[:, :, None]).squeeze(2)
         vector = vector / vector.amax(1, keepdim=True).clamp(min=1e-12)
     return vector
 
@@ -158,21 +164,23 @@ def _solution(
     """The hypothesis with most support, and other poses, in the clouds' own coordinates."""
     tried = len(transforms)
     source, target = search.source.double(), search.target.double()
-    transforms, score = _distinct(
-        search, transforms, _support(search, transforms, settings), settings
-    )
-    sets = source.expand(len(score), -1, -1), target.expand(len(score), -1, -1)
-    for _ in range(REFITS if refine and tried else 0):
-        gap = (transform_points(transforms, source) - target).norm(dim=2)  # [H, M]
-        again = fitted(*sets, (1 - (gap / settings.distance).square()).clamp(min=0))
-        now = _support(search, again, settings)
+    agreement = Agreement(source, target, settings.distance)
+    score = agreement.support(transforms)
+    transforms, score = _distinct(search, transforms, score, settings)
+    weight = agreement(transforms)  # [H, M]
+    for _ in range(REFITS if refine and len(score) else 0):
+        again = agreement.fitted(weight)
+        near = agreement(again)
+        now = near.sum(1)
         better = now > score
+        if not bool(better.any()):
+            break
         transforms = torch.where(better[:, None, None], again, transforms)
+        weight = torch.where(better[:, None], near, weight)
         score = torch.where(better, now, score)
     # some have become the same pose
     transforms, score = _distinct(search, transforms, score, settings)
-    gap = (transform_points(transforms, source) - target).norm(dim=2)  # [H, M]
-    agree = gap < settings.distance
+    agree = agreement(transforms) > 0
     enough = agree.sum(1) >= 3
     agree = agree[enough].cpu()
     poses = transforms[enough]
@@ -193,22 +201,12 @@ def _distinct(
     places = transform_points(transforms, search.source[::step].double()).flatten(1)  # [H, 3 P]
     # root mean square distance of the places under two transforms
     apart = torch.cdist(places, places) / math.sqrt(max(places.shape[1] // 3, 1))
-    same = (apart < APART * settings.distance).cpu()
+    same = (apart < APART * settings.distance).cpu().numpy()
+    taken = np.zeros(len(same), dtype=bool)
     kept: list[int] = []
-    for row in range(len(score)):
-        if len(kept) == settings.candidates:
-            break
-        if not bool(same[row, kept].any()):
-            kept.append(row)
+    while len(kept) < settings.candidates and not taken.all():
+        kept.append(int(taken.argmin()))  # the first that is free
+        taken |= same[kept[-1]]
+        taken[kept[-1]] = True
     rows = torch.tensor(kept, dtype=torch.int64, device=score.device)
     return transforms[rows], score[rows]
-
-
-def _support(search: _Search, transforms: Tensor, settings: CliqueSettings) -> Tensor:
-    """Scores [S] of transforms: matches that agree, less the more they are off."""
-    if not len(transforms):
-        return torch.zeros(0, dtype=torch.float64, device=search.source.device)
-    inliers, squares = hypothesis_scores(
-        transforms, search.source, search.target, settings.distance
-    )
-    return inliers.double() - squares.double()

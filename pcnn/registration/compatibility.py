@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ENTRIES = 1 << 24  # lengths at once
+ENTRIES, CACHED = 1 << 24, 1 << 18  # lengths at once on a GPU, and on a CPU: as its cache holds
 
 
 def compatible(
@@ -32,9 +32,17 @@ def compatible(
     Returns:
         [..., N, K] bool.
     """
-    exact = "donot_use_mm_for_euclid_dist"  # products lose digits of small lengths, and use TF32
-    one = torch.cdist(source, others[0], compute_mode=exact)
-    other = torch.cdist(target, others[1], compute_mode=exact)
+    return alike(lengths(source, others[0]), lengths(target, others[1]), slack)
+
+
+def lengths(points: Tensor, others: Tensor) -> Tensor:
+    """Distances [..., N, K] between points [..., N, 3] and others [..., K, 3], to the digit."""
+    # products lose digits of small lengths, and use TF32
+    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def alike(one: Tensor, other: Tensor, slack: float) -> Tensor:
+    """Lengths that differ by less than the slack and are longer than it: bool of their shape."""
     return ((one - other).abs() < slack) & (torch.minimum(one, other) > slack)
 
 
@@ -57,13 +65,12 @@ def most_compatible(source: Tensor, target: Tensor, slack: float, most: int) -> 
     number = len(source)
     if number <= most:
         return torch.arange(number, device=source.device)
-    size = max(ENTRIES // number, 1)
-    elsewhere = target.roll(number // 2, 0)
-    degrees = [
-        compatible(one, other, (source, target), slack).sum(1)
-        - compatible(one, other, (source, elsewhere), slack).sum(1)
-        for one, other in zip(source.split(size), target.split(size), strict=True)
-    ]
+    size = max((ENTRIES if source.is_cuda else CACHED) // number, 1)
+    degrees = []
+    for some, theirs in zip(source.split(size), target.split(size), strict=True):
+        one, other = lengths(some, source), lengths(theirs, target)
+        elsewhere = other.roll(number // 2, 1)
+        degrees.append(alike(one, other, slack).sum(1) - alike(one, elsewhere, slack).sum(1))
     first = torch.cat(degrees).argsort(descending=True, stable=True)[:most]
     return first.sort().values
 

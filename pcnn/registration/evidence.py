@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.descriptor import Described
-from pcnn.registration.nearest import nearest_descriptors
+from pcnn.registration.nearest import nearest_places
 from pcnn.registration.transforms import inverse, transform_points
 
 #: Names of the numbers, in the order of the columns.
@@ -64,7 +64,7 @@ def evidence(
     for one, other, poses in ((0, 1, transforms), (1, 0, backward)):
         some, step = places[one][:: strides[one]], strides[one]
         placed = transform_points(poses, some)  # [K, P, 3]
-        gap, rows = nearest_descriptors(placed.flatten(0, 1), places[other])
+        gap, rows = nearest_places(placed.flatten(0, 1), places[other], REACH * voxel_size)
         gap, rows = gap.unflatten(0, placed.shape[:2]), rows.unflatten(0, placed.shape[:2])
         meets = gap < REACH * voxel_size  # [K, P]
         off = (features[one][::step] - features[other][rows]).norm(dim=2)

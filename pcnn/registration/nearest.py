@@ -50,6 +50,24 @@ def _nearest(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tens
     return distance, torch.where(first < len(points), first, -1)
 
 
+def nearest_places(query: Tensor, points: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+    """The nearest point of every query: among those within reach on a CPU, among all elsewhere.
+
+    Args:
+        query: [Q, 3] [m], few beside the points: they are searched in one go, unlike those of
+            `nearest_within`.
+        points: [N, 3] [m], N > 0.
+        reach: [m]; within it both give the same.
+
+    Returns:
+        ``distance [Q]`` float32, beyond the reach infinite or right, and ``index [Q]`` int64 of the
+        point, -1 where the distance is infinite.
+    """
+    if query.is_cuda:
+        return nearest_descriptors(query, points)
+    return _nearest(query.float(), points.float(), reach)
+
+
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest descriptor of every query, in Euclidean distance.
 

@@ -12,6 +12,22 @@ from torch import Tensor
 
 from pcnn.registration.transforms import assembled
 
+#: [9, 16] Horn's symmetric 4 x 4 matrix N of a covariance (xx, xy, ... zz), both row by row.
+#: ``qᵀNq`` is the trace of the rotation of q times the covariance, so it makes rotations, too.
+HORN = torch.tensor(
+    [
+        [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, -1, 0, 0, 0, 0, -1],
+        [0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0],
+        [0, 0, -1, 0, 0, 0, 0, 1, -1, 0, 0, 0, 0, 1, 0, 0],
+        [0, 0, 0, -1, 0, 0, 1, 0, 0, 1, 0, 0, -1, 0, 0, 0],
+        [1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1, 0, 0, 0, 0, -1],
+        [0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0],
+        [0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0],
+        [0, -1, 0, 0, -1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0],
+        [1, 0, 0, 0, 0, -1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1],
+    ],
+    dtype=torch.float64,
+)
 STEPS = 30  # Newton's method falls to the largest root from above; few are needed but at ties
 
 
@@ -100,19 +116,45 @@ def fitted(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tens
         middle_source, middle_target = (share * source).sum(1), (share * target).sum(1)
         root = share.sqrt()  # [S, n, 1]: half of the weight on each side of the product
         p, q = root * (source - middle_source[:, None]), root * (target - middle_target[:, None])
+    above = (p.square().sum((1, 2)) + q.square().sum((1, 2))) / 2
+    return turned_onto(p.mT @ q, middle_source, middle_target, above)
+
+
+def turned_onto(
+    covariance: Tensor, middle_source: Tensor, middle_target: Tensor, above: Tensor
+) -> Tensor:
+    """The transforms of `fitted`, of sums over the points of every set.
+
+    Args:
+        covariance: [S, 3, 3] float64, ``sum_m w_m p_m q_mᵀ`` about the weighted means.
+        middle_source: [S, 3] weighted mean of the source.
+        middle_target: [S, 3] that of the target.
+        above: [S] ``sum_m w_m (|p_m|² + |q_m|²) / 2`` about the means, no eigenvalue lies above.
+
+    Returns:
+        [S, 4, 4] float64.
+    """
     # Horn's symmetric matrix; its largest eigenvector is the quaternion (w, x, y, z)
-    s = p.mT @ q  # [S, 3, 3]
-    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = (row.unbind(1) for row in s.unbind(1))
-    rows = [
-        [xx + yy + zz, yz - zy, zx - xz, xy - yx],
-        [yz - zy, xx - yy - zz, xy + yx, zx + xz],
-        [zx - xz, xy + yx, yy - xx - zz, yz + zy],
-        [xy - yx, zx + xz, yz + zy, zz - xx - yy],
-    ]
-    matrix = torch.stack([torch.stack(row, 1) for row in rows], 1)  # [S, 4, 4]
-    largest = largest_eigenvalue(matrix, (p.square().sum((1, 2)) + q.square().sum((1, 2))) / 2)
-    rotation = from_quaternion(null_vector(matrix - largest[:, None, None] * _eye(matrix)))
+    matrix = (covariance.flatten(1) @ HORN.to(covariance.device)).unflatten(1, (4, 4))
+    if matrix.is_cuda:
+        largest = largest_eigenvalue(matrix, above)
+        quaternion = null_vector(matrix - largest[:, None, None] * _eye(matrix))
+    else:
+        quaternion = largest_eigenvector(matrix)
+    rotation = from_quaternion(quaternion)
     return assembled(rotation, middle_target - (rotation @ middle_source[:, :, None]).squeeze(2))
+
+
+def largest_eigenvector(matrix: Tensor) -> Tensor:
+    """Unit eigenvectors [S, 4] of the largest eigenvalues of symmetric matrices [S, 4, 4].
+
+    By LAPACK. A CPU solves one in a microsecond; a GPU's library takes them one after another.
+    """
+    vector = torch.linalg.eigh(matrix).eigenvectors[:, :, 3]
+    # all points in one place: any rotation fits, the identity is one
+    none = torch.zeros_like(vector)
+    none[:, 0] = 1
+    return torch.where((matrix != 0).any(2).any(1)[:, None], vector, none)
 
 
 def largest_eigenvalue(matrix: Tensor, above: Tensor) -> Tensor:
@@ -171,19 +213,8 @@ def null_vector(matrix: Tensor) -> Tensor:
 
 def from_quaternion(quaternion: Tensor) -> Tensor:
     """Rotations [S, 3, 3] of unit quaternions [S, 4], scalar part first."""
-    w, x, y, z = quaternion.unbind(1)
-    entries = [
-        1 - 2 * (y * y + z * z),
-        2 * (x * y - w * z),
-        2 * (x * z + w * y),
-        2 * (x * y + w * z),
-        1 - 2 * (x * x + z * z),
-        2 * (y * z - w * x),
-        2 * (x * z - w * y),
-        2 * (y * z + w * x),
-        1 - 2 * (x * x + y * y),
-    ]
-    return torch.stack(entries, 1).reshape(-1, 3, 3)
+    products = quaternion[:, :, None] * quaternion[:, None, :]  # [S, 4, 4]
+    return (products.flatten(1) @ HORN.T.to(quaternion.device)).unflatten(1, (3, 3)).mT
 
 
 def _eye(matrix: Tensor) -> Tensor:

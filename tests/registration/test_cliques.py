@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.agreement import Agreement
 from pcnn.registration.cliques import cliques, cliques_batch
 from pcnn.registration.compatibility import compatible, most_compatible, second_order
 from pcnn.registration.rigid_fit import fitted, weighted_svd
@@ -33,6 +34,21 @@ def test_the_graph_is_that_of_all_pairs() -> None:
     rows = most_compatible(source, target, 0.075, 20)
     assert torch.equal(rows, degrees.argsort(descending=True, stable=True)[:20].sort().values)
     assert torch.equal(most_compatible(source, target, 0.075, 60), torch.arange(60))
+
+
+def test_agreement_is_that_of_residuals_far_from_the_origin() -> None:
+    source, target, truth = matches(0, 300, right=0.5)
+    source, target = source.double() + 200, target.double() - 300
+    poses = torch.stack([truth, *(random_pose(seed) for seed in range(9))])
+    poses[:, :3, 3] += target.mean(0) - (poses[:, :3, :3] @ source.mean(0))
+    agreement = Agreement(source, target, 0.3)
+    gap = (transform_points(poses, source) - target).norm(dim=2) / 0.3
+    expected = (1 - gap.square()).clamp(min=0)
+    torch.testing.assert_close(agreement(poses), expected, atol=1e-8, rtol=0)
+    torch.testing.assert_close(agreement.support(poses), expected.sum(1), atol=1e-6, rtol=0)
+    fits = fitted(source.expand(10, -1, -1), target.expand(10, -1, -1), expected)
+    some = expected.sum(1) > 0
+    torch.testing.assert_close(agreement.fitted(expected)[some], fits[some], atol=1e-6, rtol=0)
 
 
 def test_a_weighted_closed_form_equals_svd() -> None:

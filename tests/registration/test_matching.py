@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcnn.registration.matching import match, sampled_matches
-from pcnn.registration.nearest import nearest_descriptors, nearest_within
+from pcnn.registration.nearest import nearest_descriptors, nearest_places, nearest_within
 from pcnn.registration.rigid_fit import largest_eigenvalue, weighted_svd
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
@@ -25,6 +25,17 @@ def test_nearest_within_takes_the_lower_index_on_a_tie() -> None:
     _, index = nearest_within(torch.zeros(1, 3), points, 2.0)
     assert index.tolist() == [1]
     assert nearest_within(torch.zeros(2, 3), points[:0], 1.0)[1].tolist() == [-1, -1]
+
+
+def test_nearest_places_within_reach_are_those_of_all_pairs() -> None:
+    points, query = torch.rand(400, 3, dtype=torch.float64), 1.5 * torch.rand(300, 3).double()
+    gap, index = nearest_places(query, points, 0.1)
+    nearest = torch.cdist(query, points).min(1)
+    within = nearest.values < 0.1
+    assert 20 < int(within.sum()) < 280
+    torch.testing.assert_close(gap[within].double(), nearest.values[within], atol=1e-6, rtol=0)
+    assert torch.equal(index[within], nearest.indices[within])
+    assert bool((gap[~within] == torch.inf).all() & (index[~within] == -1).all())
 
 
 def test_nearest_descriptors_equal_all_distances() -> None:
