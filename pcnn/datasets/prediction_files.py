@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -11,13 +11,14 @@ import numpy as np
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.label_files import write_label_file
 from pcnn.datasets.readers.pcd import write_pcd_labels
-from pcnn.datasets.readers.ply import read_ply, write_ply
+from pcnn.datasets.readers.ply import open_ply, write_ply_parts
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, TEST_SEQUENCES
+from pcnn.files.rows import HeldRows, ranges
 from pcnn.files.whole_file import whole_file
 
 
 def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: bool = False) -> Path:
-    """Write the labels of a cloud, whole or not at all.
+    """Write the labels of a cloud of any size, whole or not at all.
 
     * ``.las``, ``.laz``: the whole cloud with other ``classification``.
     * ``.ply``: the vertices with all their properties and ``label``.
@@ -53,7 +54,10 @@ def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: boo
     else:
         path = target.with_name(f"{target.name}_label.npy")
         with whole_file(path) as file:
-            np.save(file, labels.astype(np.int64))
+            held = {"descr": "<i8", "fortran_order": False, "shape": labels.shape}
+            np.lib.format.write_array_header_1_0(file, held)
+            for part in ranges(HeldRows(labels)):
+                file.write(part.astype("<i8").tobytes())
     return path
 
 
@@ -62,14 +66,21 @@ def _fit_words(labels: np.ndarray) -> bool:
 
 
 def _write_ply(path: Path, source: Path, labels: np.ndarray) -> None:
-    vertices = read_ply(source)
-    names = vertices.dtype.names or ()
-    kept = [(name, vertices.dtype[name]) for name in names if name.lower() != "label"]
-    labelled = np.empty(len(vertices), dtype=[*kept, ("label", "<i4")])
-    for name, _ in kept:
-        labelled[name] = vertices[name]
-    labelled["label"] = labels
-    write_ply(path, labelled)
+    rows = open_ply(source, float("inf"))  # it was read before
+    kept = [(n, rows.kind[n]) for n in rows.kind.names or () if n.lower() != "label"]
+    dtype = np.dtype([*kept, ("label", "<i4")])
+
+    def parts() -> Iterator[np.ndarray]:
+        at = 0
+        for vertices in ranges(rows):
+            labelled = np.empty(len(vertices), dtype)
+            for name, _ in kept:
+                labelled[name] = vertices[name]
+            labelled["label"] = labels[at : at + len(vertices)]
+            at += len(vertices)
+            yield labelled
+
+    write_ply_parts(path, dtype, len(rows), parts())
 
 
 #: Shown of what is wrong.

@@ -112,7 +112,7 @@ class Predictor:
             np.array([*cfg.data.colors, GREY], dtype=np.uint8),
             int(cfg.data.in_channels),
             cfg.dataset.voxel_size,
-            cfg.dataset.crop,
+            cfg.dataset.get("crop"),  # rooms have none
             str(cfg.data.source),
             read_classes(files["classes"]),
             files["word_labels"],

@@ -20,6 +20,7 @@ import numpy as np
 
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, check_size, named
+from pcnn.files.rows import HeldRows, Rows, StoredRows, stamp_of
 
 _MAGIC = b"\x93NUMPY"
 _HEADER = 1 << 14  # bytes; NumPy itself writes 128 for an array without fields
@@ -54,6 +55,47 @@ def read_array(file: BinaryIO, size: int, path: Path, limit: float = LIMIT) -> n
     Raises:
         FileError: as `read_npy`.
     """
+    kind, shape, fortran, begin = _announced(file, size, path)
+    held = size - begin
+    count = prod(shape)
+    check_size(path, held, limit, "its array")
+    values = np.empty(count, kind)
+    target = values.view(np.uint8) if count else np.empty(0, np.uint8)
+    at = 0
+    while at < held:
+        block = file.read(min(held - at, 1 << 24))
+        if not block:
+            raise FileError(path, f"not a whole .npy file: {held - at} bytes are missing")
+        target[at : at + len(block)] = np.frombuffer(block, np.uint8)
+        at += len(block)
+    if file.read(1):  # a member of an archive that is longer than the archive says
+        raise FileError(path, "there is more behind its array")
+    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
+
+
+def open_npy(path: Path, limit: float = LIMIT) -> Rows:
+    """The array of an ``.npy`` file by its rows, read in ranges where they lie one after another.
+
+    Args:
+        path: the file.
+        limit: largest size of an array in Fortran's order, which is held whole [GiB].
+
+    Raises:
+        MissingFileError: no such file.
+        FileError: as `read_npy`.
+    """
+    with named(path, ".npy file"), path.open("rb") as file:
+        stamp = stamp_of(file.fileno())
+        kind, shape, fortran, begin = _announced(file, stamp[0], path)
+    if fortran or not shape:
+        return HeldRows(np.atleast_1d(read_npy(path, limit)))
+    return StoredRows(path, begin, kind, shape[0], shape[1:], stamp)
+
+
+def _announced(
+    file: BinaryIO, size: int, path: Path
+) -> tuple[np.dtype, tuple[int, ...], bool, int]:
+    """Type, shape and order of an array, and the bytes in front of its numbers, by its header."""
     start = file.read(8)
     if start[:4] == b"PK\x03\x04":
         raise FileError(path, "an .npy file holds one array; this is an archive")
@@ -75,19 +117,7 @@ def read_array(file: BinaryIO, size: int, path: Path, limit: float = LIMIT) -> n
             f"not a whole .npy file: {kind} {list(shape)} needs {count * kind.itemsize} bytes "
             f"behind the header, the file has {held}",
         )
-    check_size(path, held, limit, "its array")
-    values = np.empty(count, kind)
-    target = values.view(np.uint8) if count else np.empty(0, np.uint8)
-    at = 0
-    while at < held:
-        block = file.read(min(held - at, 1 << 24))
-        if not block:
-            raise FileError(path, f"not a whole .npy file: {held - at} bytes are missing")
-        target[at : at + len(block)] = np.frombuffer(block, np.uint8)
-        at += len(block)
-    if file.read(1):  # a member of an archive that is longer than the archive says
-        raise FileError(path, "there is more behind its array")
-    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
+    return kind, shape, fortran, size - held
 
 
 def _parsed(text: str, path: Path) -> tuple[np.dtype, tuple[int, ...], bool]:

@@ -2,98 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.readers.table import COLORS, PointTable, meant, valid_returns
+from pcnn.datasets.readers.column_count import is_contradicted, likely_columns, looked_at
+from pcnn.datasets.readers.table import COLORS, PointTable, RowTable, meant, valid_returns
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, check_size
-
-COUNTS = range(3, 11)
-
-_BINS = 32
-_PERIOD = 2520  # a multiple of all counts: parts that begin at its multiples keep the columns
-_PARTS = 6
-_LEAST = 256  # numbers; fewer say nothing
-_LEAST_NATS = 0.1
-_TIMES = 2.0
-
-
-def likely_columns(values: np.ndarray) -> int | None:
-    """Number of columns that carries most information about the numbers.
-
-    In the right number of columns the distributions differ from column to column; in a wrong number
-    every column mixes them all. With q the share of numbers in a bin and q_k that of column k, the
-    mutual information of column and number is ``mean_k sum q_k log(q_k / q)``.
-
-    Args:
-        values: [N] numbers in the order of the file.
-
-    Returns:
-        The smallest of 3..10 with 95 % of the largest information; None where there is none.
-    """
-    found = information_by_columns(values)
-    most = max(found.values(), default=0.0)
-    if most < _LEAST_NATS:
-        return None
-    return min(count for count, nats in found.items() if nats >= 0.95 * most)
-
-
-def is_contradicted(values: np.ndarray, count: int) -> bool:
-    """True where another number of columns carries more than twice the information of this one.
-
-    Scans of KITTI have 0.8 nats in 4 columns and 0.25 in 6; files of 5 or 6 columns have at most
-    0.13 in 4 and 0.7 or more in their own. Twice as many columns seldom have twice as much: points
-    of two rows each look like two lasers that fire in turn.
-    """
-    found = information_by_columns(values)
-    return bool(found) and max(found.values()) > _TIMES * found[count] + _LEAST_NATS
-
-
-def information_by_columns(values: np.ndarray) -> dict[int, float]:
-    """Mutual information [nats] of column and number for every count, without its bias.
-
-    The bias of sampling, ``(bins - 1)(columns - 1) / 2N``, is taken off. At most six parts of the
-    file are looked at. Empty for fewer than 256 numbers.
-    """
-    if len(values) < _LEAST:
-        return {}
-    bins = _binned(_looked_at(values))
-    return {count: _information(bins, count) for count in COUNTS}
-
-
-def _looked_at(values: np.ndarray) -> np.ndarray:
-    """Parts of the numbers that begin where a row does, in any number of columns."""
-    blocks = len(values) // _PERIOD
-    if blocks <= _PARTS:
-        return values
-    starts = np.linspace(0, blocks - 1, _PARTS).astype(np.int64) * _PERIOD
-    return np.concatenate([values[start : start + _PERIOD] for start in starts])
-
-
-def _binned(values: np.ndarray) -> np.ndarray:
-    """Bins of about as many numbers each; the last is for NaN and infinite numbers."""
-    finite = np.isfinite(values)
-    if not finite.any():
-        return np.full(len(values), _BINS)
-    edges = np.unique(np.quantile(values[finite], np.linspace(0, 1, _BINS + 1)[1:-1]))
-    return np.where(finite, np.searchsorted(edges, values, side="right"), _BINS)
-
-
-def _information(bins: np.ndarray, count: int) -> float:
-    n = len(bins) // count * count
-    places = bins[:n].reshape(-1, count) + np.arange(count) * (_BINS + 1)
-    table = np.bincount(places.reshape(-1), minlength=count * (_BINS + 1))
-    joint = table.reshape(count, _BINS + 1) / n  # [columns, bins]
-    alone = joint.sum(axis=0) / count
-    filled = joint > 0
-    ratio = joint[filled] / np.broadcast_to(alone, joint.shape)[filled]
-    bias = (np.count_nonzero(alone) - 1) * (count - 1) / (2 * n)
-    return float((joint[filled] * np.log(ratio)).sum() - bias)
-
+from pcnn.files.rows import HeldRows, Rows, StoredRows, ranges, stamp_of
 
 LABEL = "label"
 IGNORED = "_"
@@ -160,31 +80,49 @@ def columns_named(names: Sequence[str]) -> Columns:
 
 
 def plain_table(path: Path, values: np.ndarray, columns: Columns) -> PointTable:
-    """Columns of numbers, each checked against what its name means.
+    """Columns of numbers, each checked against what its name means; as `plain_rows`.
 
     Args:
         path: the file, for errors.
         values: [P, K] numbers.
         columns: K names.
+    """
+    return plain_rows(path, HeldRows(values), columns).part(0, len(values))
+
+
+def plain_rows(path: Path, rows: Rows, columns: Columns) -> RowTable:
+    """Columns of numbers that are read in ranges; all are looked at once, range by range.
+
+    Args:
+        path: the file, for errors.
+        rows: [P, K] numbers.
+        columns: K names.
 
     Raises:
         FileError: another number of columns, or numbers that a column cannot hold.
     """
-    if values.ndim != 2 or values.shape[1] != len(columns):
+    shape = rows.read(0, 0).shape[1:]
+    if shape != (len(columns),):
         raise FileError(
-            path, f"found numbers {list(values.shape)}; columns {columns} name {len(columns)}"
+            path,
+            f"found numbers {[len(rows), *shape]}; columns {columns} name {len(columns)}",
         )
-    for name, problem in problems(values, columns):
+    found = ColumnRanges(columns)
+    for values in ranges(rows):
+        found.add(values)
+    for name, problem in found.problems():
         raise FileError(
             path, f"column {name} of {columns} holds {problem}; name the columns that it has"
         )
+    return RowTable(path, rows, partial(_table, path, columns, found.bytes_))
+
+
+def _table(path: Path, columns: Columns, bytes_: Collection[str], values: np.ndarray) -> PointTable:
     place = {name: number for number, name in enumerate(columns.names)}
 
     def column(name: str) -> np.ndarray:
         found = values[:, place[name]]
-        # colours are bytes that became float32, or shares
-        bright = meant(name) in COLORS and (found > 1).any()
-        return found / found.dtype.type(255) if bright else found
+        return found / found.dtype.type(255) if name in bytes_ else found
 
     labels = None
     if LABEL in place:  # -1 where a missing return has none
@@ -200,41 +138,76 @@ def plain_table(path: Path, values: np.ndarray, columns: Columns) -> PointTable:
     )
 
 
-def problems(values: np.ndarray, columns: Columns) -> list[tuple[str, str]]:
-    """Columns whose numbers are not what their names say, and what these numbers are.
+class ColumnRanges:
+    """Smallest and largest number of every column, missing returns left out, over parts of a cloud.
 
-    Coordinates lie within 10,000 km, intensity in 0..65535, colours in 0..255, rings and labels are
-    whole. Missing returns, and columns of other names, are not looked at.
+    Args:
+        columns: names of the K columns.
     """
-    places = values[:, [columns.names.index(axis) for axis in "xyz"]]
-    valid = valid_returns(places)
-    whole = bool(valid.all())
-    found = []
-    for number, name in enumerate(columns.names):
-        numbers = values[:, number] if whole else values[valid, number]
-        finite = np.isfinite(numbers)
-        if not finite.all():
-            numbers = numbers[finite]
-        if not len(numbers):
-            continue
-        kind = meant(name)
-        low, high = float(numbers.min()), float(numbers.max())
-        top = _COORDINATE if kind in ("x", "y", "z") else _LARGEST.get(kind)
-        least = -_COORDINATE if kind in ("x", "y", "z") else 0.0
-        if kind == LABEL:
-            least, top = -_LABEL, _LABEL
-        if top is not None and not least <= low <= high <= top:
-            found.append((name, f"numbers from {low:.4g} to {high:.4g}"))
-        elif kind in _WHOLE and not np.array_equal(np.round(numbers), numbers):
-            found.append((name, f"numbers that are not whole, such as {numbers[0]:.4g}"))
-    return found
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self._found: dict[str, tuple[float, float]] = {}
+        self._fractions: dict[str, float] = {}
+
+    def add(self, values: np.ndarray) -> None:
+        """Look at a part [M, K]."""
+        places = values[:, [self.columns.names.index(axis) for axis in "xyz"]]
+        valid = valid_returns(places)
+        whole = bool(valid.all())
+        for number, name in enumerate(self.columns.names):
+            numbers = values[:, number] if whole else values[valid, number]
+            finite = np.isfinite(numbers)
+            if not finite.all():
+                numbers = numbers[finite]
+            if not len(numbers):
+                continue
+            low, high = self._found.get(name, (float("inf"), -float("inf")))
+            self._found[name] = min(low, float(numbers.min())), max(high, float(numbers.max()))
+            if meant(name) in _WHOLE and name not in self._fractions:
+                fractions = numbers[np.round(numbers) != numbers]
+                if len(fractions):
+                    self._fractions[name] = float(fractions[0])
+
+    @property
+    def bytes_(self) -> frozenset[str]:
+        """Columns of colours that are bytes which became other numbers; others are shares."""
+        return frozenset(n for n, (_, top) in self._found.items() if meant(n) in COLORS and top > 1)
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Columns whose numbers are not what their names say, and what these numbers are.
+
+        Coordinates lie within 10,000 km, intensity in 0..65535, colours in 0..255, rings and labels
+        are whole. Columns of other names are not looked at.
+        """
+        found = []
+        for name, (low, high) in self._found.items():
+            kind = meant(name)
+            top = _COORDINATE if kind in ("x", "y", "z") else _LARGEST.get(kind)
+            least = -_COORDINATE if kind in ("x", "y", "z") else 0.0
+            if kind == LABEL:
+                least, top = -_LABEL, _LABEL
+            if top is not None and not least <= low <= high <= top:
+                found.append((name, f"numbers from {low:.4g} to {high:.4g}"))
+            elif name in self._fractions:
+                found.append(
+                    (name, f"numbers that are not whole, such as {self._fractions[name]:.4g}")
+                )
+        return found
+
+
+def problems(values: np.ndarray, columns: Columns) -> list[tuple[str, str]]:
+    """`ColumnRanges.problems` of numbers [P, K]."""
+    found = ColumnRanges(columns)
+    found.add(values)
+    return found.problems()
 
 
 def advice(values: np.ndarray) -> str:
     """Which columns a file of float32 numbers seems to have, as the end of a message.
 
     Args:
-        values: all numbers of the file in their order.
+        values: numbers of the file in their order, as `looked_at` takes them.
     """
     count = likely_columns(values)
     for name, columns in LAYOUTS.items():
@@ -260,16 +233,28 @@ _BYTES = 4
 
 
 def read_bin(path: Path, columns: Columns | None = None, limit: float = LIMIT) -> PointTable:
-    """Read a file of float32 numbers.
+    """Read a whole file of float32 numbers, as `open_bin`.
+
+    Args:
+        path: the file.
+        columns: names of its columns.
+        limit: its largest size [GiB].
+
+    Returns:
+        Its points, missing returns among them.
+    """
+    check_size(path, path.stat().st_size, limit)
+    found = open_bin(path, columns)
+    return found.part(0, len(found))
+
+
+def open_bin(path: Path, columns: Columns | None = None) -> RowTable:
+    """Open a file of float32 numbers of any size.
 
     Args:
         path: the file.
         columns: names of its columns; None: those of nuScenes for ``NAME.pcd.bin``, else those of
             KITTI, if the numbers agree with them.
-        limit: its largest size [GiB].
-
-    Returns:
-        Its points, missing returns among them.
 
     Raises:
         FileError: a size that holds no whole number of points, numbers that a column cannot
@@ -278,21 +263,22 @@ def read_bin(path: Path, columns: Columns | None = None, limit: float = LIMIT) -
     given = columns is not None
     if columns is None:
         columns = LAYOUTS["nuscenes" if path.name.lower().endswith(".pcd.bin") else "kitti"]
-    size = path.stat().st_size
-    check_size(path, size, limit)
-    values = np.fromfile(path, dtype="<f4")
+    stamp = stamp_of(path)
+    size, number = stamp[0], np.dtype("<f4")
+    sample = looked_at(StoredRows(path, 0, number, size // _BYTES, (), stamp))
     width = _BYTES * len(columns)
     if size % width:
         # a torn file of these columns still looks like them
-        torn = given or size % _BYTES or not is_contradicted(values, len(columns))
+        torn = given or size % _BYTES or not is_contradicted(sample, len(columns))
         raise FileError(
             path,
             f"{size} bytes are not a whole number of {width}-byte points (float32 {columns})"
-            + ("; truncated?" if torn else advice(values)),
+            + ("; truncated?" if torn else advice(sample)),
         )
-    if not given and is_contradicted(values, len(columns)):
-        raise FileError(path, f"the numbers are not those of columns {columns}{advice(values)}")
+    if not given and is_contradicted(sample, len(columns)):
+        raise FileError(path, f"the numbers are not those of columns {columns}{advice(sample)}")
+    rows = StoredRows(path, 0, number, size // width, (len(columns),), stamp)
     try:
-        return plain_table(path, values.reshape(-1, len(columns)), columns)
+        return plain_rows(path, rows, columns)
     except FileError as error:
-        raise FileError(path, error.rule + ("" if given else advice(values))) from error
+        raise FileError(path, error.rule + ("" if given else advice(sample))) from error

@@ -9,6 +9,7 @@ import numpy as np
 
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
+from pcnn.files.rows import HeldRows, ranges
 from pcnn.files.whole_file import whole_file
 
 #: Names of folders that hold labels, beside a folder of clouds.
@@ -100,4 +101,5 @@ def write_label_file(path: Path, raw: np.ndarray) -> None:
     if raw.size and (raw.min() < 0 or raw.max() > 0xFFFF):
         raise ValueError(f"{path}: class ids must fit 16 bits, got {raw.min()}..{raw.max()}")
     with whole_file(path) as file:
-        file.write(raw.astype("<u4").tobytes())
+        for part in ranges(HeldRows(raw)):
+            file.write(part.astype("<u4").tobytes())

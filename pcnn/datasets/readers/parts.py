@@ -10,7 +10,7 @@ import numpy as np
 
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.points import MISSING, read_table, strict_rule
+from pcnn.datasets.readers.points import ALSO, MISSING, open_table, read_table, strict_rule
 from pcnn.datasets.readers.table import PointTable, valid_returns
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
@@ -46,7 +46,7 @@ class Part:
 class PartedCloud:
     """A cloud that is read part by part, as often as is asked for.
 
-    LAS and LAZ files stay on the disk; files of other formats are held whole.
+    Files stay on the disk; those of text or packed data, but for LAZ, are held whole.
 
     Args:
         path: the file, or what the points are called in messages.
@@ -116,7 +116,10 @@ def open_parts(path: Path, reading: Reading) -> PartedCloud:
         if path.suffix.lower() in las.SUFFIXES:
             file = las.open_las(path)
             return PartedCloud(path, len(file), True, reading, file.part)
-        return parted(read_table(path, reading), reading)
+        if path.suffix.lower() in ALSO:
+            return parted(read_table(path, reading), reading)
+        rows = open_table(path, reading)
+        return PartedCloud(path, len(rows), False, reading, rows.part)
 
 
 def parted(table: PointTable, reading: Reading) -> PartedCloud:

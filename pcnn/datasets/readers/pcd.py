@@ -16,6 +16,7 @@ from pcnn.datasets.readers.number_text import number_rows
 from pcnn.datasets.readers.table import COLORS, missing_axes
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, check_size, named, read_whole
+from pcnn.files.rows import HeldRows, Rows, StoredRows, ranges, stamp_of
 from pcnn.files.whole_file import whole_file
 
 _TYPES = {
@@ -49,30 +50,56 @@ def read_pcd(path: Path, limit: float = LIMIT) -> np.ndarray:
             or packed data that cannot hold so much.
     """
     with named(path, "PCD file"):
-        content = read_whole(path, limit)
-        header, size = _header(path, content[:_HEADER_LIMIT])
+        check_size(path, path.stat().st_size, limit)
+        found = open_pcd(path, limit)
+        return found.read(0, len(found))
+
+
+def open_pcd(path: Path, limit: float = LIMIT) -> Rows:
+    """The points of a PCD file of any size, read in ranges where they are binary.
+
+    Args:
+        path: the file.
+        limit: largest size of one that is ascii or compressed, and of its points, which are held
+            whole [GiB].
+
+    Raises:
+        FileError: as `read_pcd`.
+    """
+    with named(path, "PCD file"):
+        stamp = stamp_of(path)
+        header, size = _read_header(path)
         dtype, count = _layout(path, header)
-        check_size(path, count * dtype.itemsize, limit, "POINTS")
-        body, kind = memoryview(content)[size:], " ".join(header["DATA"])
-        if kind == "ascii":
-            return _ascii(path, bytes(body), dtype, count, content.count(b"\n", 0, size) + 1)
-        if kind == "binary_compressed":
-            body = memoryview(_decompressed(path, bytes(body), dtype, count))
-        elif kind != "binary":
+        kind = " ".join(header["DATA"])
+        if kind == "binary":
+            _check_held(path, dtype, count, stamp[0] - size)
+            return StoredRows(path, size, dtype, count, (), stamp)
+        if kind not in ("ascii", "binary_compressed"):
             raise FileError(
                 path, f"DATA must be ascii, binary or binary_compressed, found {kind[:40]!r}"
             )
-        needed = count * dtype.itemsize
-        if len(body) != needed:
-            wrong = "truncated" if len(body) < needed else "POINTS or a field is too small"
-            raise FileError(
-                path, f"{wrong}: {count} points need {needed} bytes, the file has {len(body)}"
-            )
-        return np.frombuffer(body, dtype, count).copy()
+        check_size(path, count * dtype.itemsize, limit, "POINTS")
+        content = read_whole(path, limit)
+        body = content[size:]
+        if kind == "ascii":
+            first = content.count(b"\n", 0, size) + 1
+            return HeldRows(_ascii(path, body, dtype, count, first))
+        unpacked = _decompressed(path, body, dtype, count)
+        _check_held(path, dtype, count, len(unpacked))
+        return HeldRows(np.frombuffer(unpacked, dtype, count).copy())
+
+
+def _check_held(path: Path, dtype: np.dtype, count: int, held: int) -> None:
+    needed = count * dtype.itemsize
+    if held != needed:
+        wrong = "truncated" if held < needed else "POINTS or a field is too small"
+        raise FileError(path, f"{wrong}: {count} points need {needed} bytes, the file has {held}")
 
 
 def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
     """Write a cloud with all its fields and ``label`` as a binary PCD file, whole or not at all.
+
+    A part of the cloud is in memory at a time, as `open_pcd` reads it.
 
     Args:
         path: the file.
@@ -82,17 +109,13 @@ def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
     Raises:
         FileError: as `read_pcd`, of the source.
     """
-    points = read_pcd(source)
-    with source.open("rb") as held:
-        header, _ = _header(source, held.read(_HEADER_LIMIT))
-    names = [name for name in points.dtype.names or () if name.lower() != "label"]
-    kinds = [points.dtype[name] for name in names]
+    rows = open_pcd(source, float("inf"))  # it was read before
+    header, _ = _read_header(source)
+    names = [name for name in rows.kind.names or () if name.lower() != "label"]
+    kinds = [rows.kind[name] for name in names]
     letter = "<i4" if labels.size and labels.min() < 0 else "<u4"
     fields: list[Any] = [(n, k.base, k.shape) for n, k in zip(names, kinds, strict=True)]
-    labelled = np.empty(len(points), [*fields, ("label", letter)])
-    for name in names:
-        labelled[name] = points[name]
-    labelled["label"] = labels
+    fields.append(("label", letter))
     kinds = [*kinds, np.dtype(letter)]
     shown = ["_" if re.fullmatch(r"_\d+", name) else name for name in names]  # as read_pcd numbers
     lines = [
@@ -102,15 +125,22 @@ def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         f"SIZE {' '.join(str(k.base.itemsize) for k in kinds)}",
         f"TYPE {' '.join(k.base.kind.upper() for k in kinds)}",
         f"COUNT {' '.join(str(k.shape[0] if k.shape else 1) for k in kinds)}",
-        f"WIDTH {' '.join(header.get('WIDTH', [str(len(points))]))}",
+        f"WIDTH {' '.join(header.get('WIDTH', [str(len(rows))]))}",
         f"HEIGHT {' '.join(header.get('HEIGHT', ['1']))}",
         f"VIEWPOINT {' '.join(header.get('VIEWPOINT', list('0001000')))}",
-        f"POINTS {len(points)}",
+        f"POINTS {len(rows)}",
         "DATA binary",
     ]
     with whole_file(path) as file:
         file.write(("\n".join(lines) + "\n").encode("ascii"))
-        file.write(labelled.tobytes())
+        at = 0
+        for points in ranges(rows):
+            labelled = np.empty(len(points), fields)
+            for name in names:
+                labelled[name] = points[name]
+            labelled["label"] = labels[at : at + len(points)]
+            file.write(labelled.tobytes())
+            at += len(points)
 
 
 def pcd_names(points: np.ndarray) -> tuple[str, ...]:
@@ -139,6 +169,11 @@ def _packed(points: np.ndarray) -> str | None:
         if name.lower() in ("rgb", "rgba") and points.dtype[name] in ("<f4", "<u4", "<i4"):
             return name
     return None
+
+
+def _read_header(path: Path) -> tuple[dict[str, list[str]], int]:
+    with path.open("rb") as file:
+        return _header(path, file.read(_HEADER_LIMIT))
 
 
 def _header(path: Path, start: bytes) -> tuple[dict[str, list[str]], int]:

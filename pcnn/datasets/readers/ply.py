@@ -6,6 +6,7 @@ properties, then the elements in that order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from pcnn.datasets.readers.number_text import number_rows
 from pcnn.errors import FileError
-from pcnn.files.bounded import LIMIT, named, read_whole
+from pcnn.files.bounded import LIMIT, check_size, named, read_whole
+from pcnn.files.rows import HeldRows, Rows, StoredRows, stamp_of
 from pcnn.files.whole_file import whole_file
 
 _TYPES = {
@@ -90,9 +92,26 @@ def read_ply(path: Path, limit: float = LIMIT) -> np.ndarray:
     """
     path = Path(path)
     with named(path, "PLY file"):
+        check_size(path, path.stat().st_size, limit)
+        found = open_ply(path, limit)
+        return found.read(0, len(found))
+
+
+def open_ply(path: Path, limit: float = LIMIT) -> Rows:
+    """The vertices of a PLY file of any size, read in ranges where they are binary.
+
+    Args:
+        path: the file.
+        limit: largest size of an ascii file, which is held whole [GiB].
+
+    Raises:
+        FileError: as `read_ply`.
+    """
+    with named(path, "PLY file"):
         header = read_ply_header(path)
-        content = read_whole(path, limit)
-        return _ascii(header, content) if header.is_ascii else _binary(header, content)
+        if header.is_ascii:
+            return HeldRows(_ascii(header, read_whole(path, limit)))
+        return _binary(header)
 
 
 def write_ply(path: Path, vertices: np.ndarray) -> None:
@@ -105,16 +124,29 @@ def write_ply(path: Path, vertices: np.ndarray) -> None:
     Raises:
         ValueError: a field of another type.
     """
-    kinds = {name: vertices.dtype[name].str[1:] for name in vertices.dtype.names or ()}
+    write_ply_parts(path, vertices.dtype, len(vertices), [vertices])
+
+
+def write_ply_parts(path: Path, dtype: np.dtype, count: int, parts: Iterable[np.ndarray]) -> None:
+    """Write vertices part by part, as `write_ply`; a part is in memory at a time.
+
+    Args:
+        path: the file.
+        dtype: of the vertices.
+        count: their number P.
+        parts: of them, in order.
+    """
+    kinds = {name: dtype[name].str[1:] for name in dtype.names or ()}
     other = [name for name, kind in kinds.items() if kind not in _NAMES]
     if other:
-        raise ValueError(f"{path}: {other[0]} is {vertices.dtype[other[0]]}, no type of PLY files")
-    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {len(vertices)}"]
+        raise ValueError(f"{path}: {other[0]} is {dtype[other[0]]}, no type of PLY files")
+    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {count}"]
     lines += [f"property {_NAMES[kind]} {name}" for name, kind in kinds.items()]
     packed = np.dtype([(name, f"<{kind}") for name, kind in kinds.items()])
     with whole_file(path) as file:
         file.write(("\n".join([*lines, "end_header"]) + "\n").encode("ascii"))
-        file.write(vertices.astype(packed).tobytes())
+        for vertices in parts:
+            file.write(vertices.astype(packed).tobytes())
 
 
 def read_ply_header(path: Path) -> PlyHeader:
@@ -193,10 +225,11 @@ def _with_property(path: Path, line: str, words: list[str], element: _Element) -
     return _Element(element.name, element.count, properties, element.has_list)
 
 
-def _binary(header: PlyHeader, content: bytes) -> np.ndarray:
+def _binary(header: PlyHeader) -> StoredRows:
+    stamp = stamp_of(header.path)
     skip = sum(e.count * e.dtype(header.order).itemsize for e in header.before)
     kind = header.vertex.dtype(header.order)
-    end, held = skip + header.vertex.count * kind.itemsize, len(content) - header.size
+    end, held = skip + header.vertex.count * kind.itemsize, stamp[0] - header.size
     if held < end:
         raise FileError(
             header.path,
@@ -205,8 +238,7 @@ def _binary(header: PlyHeader, content: bytes) -> np.ndarray:
         )
     if header.is_last and held > end:
         raise FileError(header.path, f"{held - end} bytes after the last vertex")
-    vertices = np.frombuffer(content, kind, header.vertex.count, header.size + skip)
-    return vertices.astype(header.vertex.dtype("="))
+    return StoredRows(header.path, header.size + skip, kind, header.vertex.count, (), stamp)
 
 
 def _ascii(header: PlyHeader, content: bytes) -> np.ndarray:

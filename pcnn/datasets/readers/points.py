@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +12,22 @@ import torch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.columns import LAYOUTS, columns_named, plain_table, read_bin
+from pcnn.datasets.readers.columns import LAYOUTS, columns_named, open_bin, plain_rows
 from pcnn.datasets.readers.label_files import label_files, read_label_file
-from pcnn.datasets.readers.pcd import pcd_column, pcd_names, read_pcd
+from pcnn.datasets.readers.pcd import open_pcd, pcd_column, pcd_names
 from pcnn.datasets.readers.plain_files import read_npz_points, read_txt
-from pcnn.datasets.readers.ply import read_ply, read_ply_header
+from pcnn.datasets.readers.ply import open_ply, read_ply_header
 from pcnn.datasets.readers.table import (
     PointTable,
+    RowTable,
     missing_axes,
     places_of,
     rounded_points,
     valid_returns,
 )
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.arrays import read_npy
-from pcnn.files.bounded import named
+from pcnn.files.arrays import open_npy, read_npy
+from pcnn.files.bounded import check_size, named
 from pcnn.plural import counted
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
@@ -126,10 +128,28 @@ def read_table(path: Path, reading: Reading = _PLAIN) -> PointTable:
     if not path.is_file():
         raise MissingFileError(path, "no such file")
     suffix = path.suffix.lower()
-    if suffix not in _READERS:
-        raise FileError(path, f"a cloud ends in {', '.join(_READERS)}, not {path.suffix!r}")
     with named(path, f"{suffix} file"):
-        return _READERS[suffix](path, reading)
+        if suffix in _WHOLE:
+            return _WHOLE[suffix](path, reading)
+        if suffix in _OPENED:
+            check_size(path, path.stat().st_size, reading.max_gib)
+        found = open_table(path, reading)
+        return found.part(0, len(found))
+
+
+def open_table(path: Path, reading: Reading = _PLAIN) -> RowTable:
+    """Open a ``.bin``, ``.npy``, ``.ply`` or ``.pcd`` file of any size, to read ranges of its rows.
+
+    Text, packed data and arrays in Fortran's order are held whole, within ``reading.max_gib``.
+    """
+    if not path.is_file():
+        raise MissingFileError(path, "no such file")
+    suffix = path.suffix.lower()
+    if suffix not in _OPENED:
+        known = ", ".join((*_OPENED, *_WHOLE))
+        raise FileError(path, f"a cloud ends in {known}, not {path.suffix!r}")
+    with named(path, f"{suffix} file"):
+        return _OPENED[suffix](path, reading)
 
 
 def label_source(path: Path) -> Path | None:
@@ -194,22 +214,27 @@ def _label_field(names: tuple[str, ...]) -> str | None:
     return next((lower[name] for name in _LABELS if name in lower), None)
 
 
-def _bin(path: Path, reading: Reading) -> PointTable:
-    columns = None if reading.columns is None else columns_named(reading.columns)
-    return read_bin(path, columns, reading.max_gib)
+def _bin(path: Path, reading: Reading) -> RowTable:
+    return open_bin(path, None if reading.columns is None else columns_named(reading.columns))
 
 
-def _npy(path: Path, reading: Reading) -> PointTable:
-    values = read_npy(path, reading.max_gib)
-    if values.dtype.names:
-        return _structured(path, values)
-    if values.ndim != 2 or values.shape[1] < 3 or values.dtype.kind not in "fiu":
+def _npy(path: Path, reading: Reading) -> RowTable:
+    rows = open_npy(path, reading.max_gib)
+    if rows.kind.names:
+        return RowTable(path, rows, partial(_structured, path))
+    shape = rows.read(0, 0).shape[1:]
+    if len(shape) != 1 or shape[0] < 3 or rows.kind.kind not in "fiu":
         raise FileError(
             path,
-            f"points must be numbers [N, 3 or more], found {values.dtype} {list(values.shape)}",
+            f"points must be numbers [N, 3 or more], found {rows.kind} {[len(rows), *shape]}",
         )
     if reading.columns is not None:
-        return plain_table(path, values, columns_named(reading.columns))
+        return plain_rows(path, rows, columns_named(reading.columns))
+    return RowTable(path, rows, partial(_unnamed, path))
+
+
+def _unnamed(path: Path, values: np.ndarray) -> PointTable:
+    """Points whose further columns have no names."""
     kitti = LAYOUTS["kitti"].names[3:]
     names = tuple(f"column{number}" for number in range(3, values.shape[1]))
     names = kitti if len(names) == len(kitti) else names
@@ -222,8 +247,8 @@ def _npy(path: Path, reading: Reading) -> PointTable:
     )
 
 
-def _ply(path: Path, reading: Reading) -> PointTable:
-    return _structured(path, read_ply(path, reading.max_gib))
+def _ply(path: Path, reading: Reading) -> RowTable:
+    return RowTable(path, open_ply(path, reading.max_gib), partial(_structured, path))
 
 
 def _structured(path: Path, points: np.ndarray) -> PointTable:
@@ -245,8 +270,11 @@ def _structured(path: Path, points: np.ndarray) -> PointTable:
     return PointTable(path, places_of(points), names, points.__getitem__, labels)
 
 
-def _pcd(path: Path, reading: Reading) -> PointTable:
-    points = read_pcd(path, reading.max_gib)
+def _pcd(path: Path, reading: Reading) -> RowTable:
+    return RowTable(path, open_pcd(path, reading.max_gib), partial(_fields, path))
+
+
+def _fields(path: Path, points: np.ndarray) -> PointTable:
     return PointTable(
         path, places_of(points), pcd_names(points), lambda name: pcd_column(points, name)
     )
@@ -273,13 +301,16 @@ def _npz(path: Path, reading: Reading) -> PointTable:
     return read_npz_points(path, reading.max_gib)
 
 
-_READERS: dict[str, Callable[[Path, Reading], PointTable]] = {
+#: Read in ranges of rows.
+_OPENED: dict[str, Callable[[Path, Reading], RowTable]] = {
     ".bin": _bin,
     ".npy": _npy,
-    ".npz": _npz,
-    ".txt": _txt,
     ".pcd": _pcd,
     ".ply": _ply,
+}
+_WHOLE: dict[str, Callable[[Path, Reading], PointTable]] = {
     ".las": _las,
     ".laz": _las,
+    ".npz": _npz,
+    ".txt": _txt,
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.errors import FileError
+from pcnn.files.rows import Rows
 
 COLORS = ("red", "green", "blue")
 
@@ -52,6 +53,28 @@ class PointTable:
     def find(self, name: str) -> str | None:
         """Return what the file calls a channel, or None; see `find_name`."""
         return find_name(name, self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class RowTable:
+    """A cloud whose file can be read in ranges of rows.
+
+    Args:
+        path: the file.
+        rows: its records.
+        table: records as columns with names.
+    """
+
+    path: Path
+    rows: Rows
+    table: Callable[[np.ndarray], PointTable]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, first: int, count: int) -> PointTable:
+        """Points from ``first`` on, so many of them or as many as there are."""
+        return self.table(self.rows.read(first, count))
 
 
 def meant(name: str) -> str:
