@@ -58,7 +58,7 @@ class ConvSpec(NamedTuple):
         epilogue: applied to the sums before they are rounded; only where the dataflow fuses.
         skip: ``[N_in, C_2]``, channels that follow those of ``x`` (a skip connection, not copied);
             only where the dataflow fuses, at groups = 1 and not ``transposed``.
-        count: ``[1]`` int32 on the device, the first rows of the output that are wanted, those
+        rows: ``[1]`` int32 on the device, the first rows of the output that are wanted, those
             behind them are undefined; ``None``: all rows. A dataflow may compute all the same.
     """
 
@@ -69,4 +69,4 @@ class ConvSpec(NamedTuple):
     out_dtype: torch.dtype = torch.float32
     epilogue: Epilogue | None = None
     skip: Tensor | None = None
-    count: Tensor | None = None
+    rows: Tensor | None = None

@@ -195,7 +195,7 @@ def write_dense(
     residual = None if residual is None else residual.contiguous()
     _LAUNCH(
         (programs, 1),
-        (x, spec.skip, weight, table, slots, far, out, scale, shift, residual, spec.count),
+        (x, spec.skip, weight, table, slots, far, out, scale, shift, residual, spec.rows),
         (n_out, 1 if table is None else table.shape[1]),
         (
             shape.volume,

@@ -306,8 +306,8 @@ class PackedFind:
             sides, rows = (source.count, target.count), (source.rows, target.rows)
             alike = shape.symmetric
             edges = EdgeSet(rows, shape.kernel.volume, (True, True), alike, counts=sides)
-            split = (table, dense, *pairs, counts, sparse) if shape.dense else (*pairs, counts)
-            edges.layouts[shape.product if shape.dense else "half_pairs", False] = split
+            own = (table, dense, *pairs, counts, sparse) if shape.dense else (*pairs, counts)
+            edges.layouts[shape.product if shape.dense else "half_pairs", False] = own
             return KernelMap(edges)
         listed = *pairs, torch.tensor(ends)
         if shape.product == "half_pairs":

@@ -90,7 +90,7 @@ def convolution(
     n_out, count = edges.rows[int(not side.flipped)], edges.counts[int(not side.flipped)]
     if not extra:
         spec = spec_of(groups, False, mirrored, dtype, dtype)
-        spec = spec if count is None else spec._replace(count=count)
+        spec = spec if count is None else spec._replace(rows=count)
         out = forward.forward(x, weight, layouts, n_out, spec)
         return out if bias is None else out + bias.to(out.dtype)  # whose gradient alone follows
     spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip, count)

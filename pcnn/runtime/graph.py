@@ -153,8 +153,8 @@ class GraphedNetwork(Graphed):
             with self._lock, torch.inference_mode():
                 own, edge = self._buckets[key].room, self.edges.above(size)
                 share = size / max(1, len(points))
-                sizes = own.sizes.rows, own.sizes.pairs
-                rows, pairs = (tuple(self.edges.above(int(n * share)) for n in s) for s in sizes)
+                lists = own.sizes.rows, own.sizes.pairs
+                rows, pairs = (tuple(self.edges.above(int(n * share)) for n in s) for s in lists)
                 if key._replace(points=edge) not in self._buckets:
                     scaled = replace(own.sizes, points=edge, rows=rows, pairs=pairs)
                     room = replace(own, sizes=scaled)

@@ -246,7 +246,7 @@ def test_rows_and_pairs_behind_those_that_count(flow: Dataflow, kernel: Kernel) 
     layouts = [*near, *table[1:], inputs, outputs, counts, *sparse]
     x = torch.nn.functional.pad(x, (0, 0, 0, 60), value=torch.nan)
     count = torch.tensor([0, n_out], dtype=torch.int32, device=DEVICE)[1:]
-    out = flow.forward(x, weight, layouts, n_out + 60, spec_of(SINGLE, count=count))
+    out = flow.forward(x, weight, layouts, n_out + 60, spec_of(SINGLE, rows=count))
     assert relative_rms(out[:n_out], wanted) < RELATIVE_RMS[SINGLE]
 
 
