@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -49,7 +50,7 @@ class Hybrid(OuterProducts):
         if self.threshold < 0:
             raise ValueError(f"threshold must be at least 0, got {self.threshold}")
 
-    @property
+    @cached_property
     def name(self) -> str:
         """``hybrid_<threshold>``, followed by settings that are not the usual ones."""
         words = [f"hybrid_{self.threshold}"]
@@ -57,7 +58,7 @@ class Hybrid(OuterProducts):
         words += [f"dense_{tiles.name}" for tiles in (self.dense_tiles,) if tiles is not None]
         return "_".join(words)
 
-    @property
+    @cached_property
     def needs(self) -> tuple[str, ...]:
         """See `Dataflow.needs`."""
         return (f"hybrid:{self.threshold}",) if self.threshold else self._sparse.needs

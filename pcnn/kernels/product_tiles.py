@@ -5,6 +5,7 @@ Torch only, so that settings of dataflows are there without Triton.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import astuple, dataclass
 
 import torch
@@ -106,6 +107,8 @@ class ProductShape:
     def packed(self) -> ProductShape:
         """The same product, `side_by_side` groups seen as one."""
         together = self.side_by_side
+        if together == 1:
+            return self
         wide = together * self.channels, self.second, together * self.outputs
         return ProductShape(
             self.volume, *wide, self.groups // together, self.transposed, self.mirrored
@@ -153,9 +156,7 @@ class RowTiles:
             n_out: rows of the output.
             compute_dtype: dtype of the operands.
         """
-        columns, depth = shape.block(compute_dtype)
-        rows = 64 if compute_dtype.itemsize == 4 or n_out < MANY_ROWS else 128
-        return cls(rows, columns, depth, 8 if rows * columns >= 128 * 128 else 4)
+        return _row_tiles(*shape.block(compute_dtype), compute_dtype.itemsize, n_out < MANY_ROWS)
 
     @property
     def name(self) -> str:
@@ -205,18 +206,31 @@ class ChunkTiles:
             compute_dtype: dtype of the operands.
         """
         columns, depth = shape.block(compute_dtype)
-        if pairs < MANY_PAIRS or compute_dtype.itemsize == 4:
-            return cls(64, 64, columns, depth, 8 if columns == 128 else 4)
-        if shape.channels <= depth and columns <= 64 and not shape.second:
-            return cls(256, 64, columns, depth, 4)
-        if columns < 128:
-            return cls(128, 128, columns, depth, 8)
-        return cls(128, 128, columns, 32, 8, 4)
+        few = pairs < MANY_PAIRS or compute_dtype.itemsize == 4
+        return _chunk_tiles(columns, depth, few, shape.channels <= depth and not shape.second)
 
     @property
     def name(self) -> str:
         """All sizes, as part of an identifier."""
         return "x".join(map(str, astuple(self)))
+
+
+# a layer asks again in every call: what there is of each is made once
+@functools.cache
+def _row_tiles(columns: int, depth: int, itemsize: int, few: bool) -> RowTiles:
+    rows = 64 if few or itemsize == 4 else 128
+    return RowTiles(rows, columns, depth, 8 if rows * columns >= 128 * 128 else 4)
+
+
+@functools.cache
+def _chunk_tiles(columns: int, depth: int, few: bool, held: bool) -> ChunkTiles:
+    if few:
+        return ChunkTiles(64, 64, columns, depth, 8 if columns == 128 else 4)
+    if held and columns <= 64:
+        return ChunkTiles(256, 64, columns, depth, 4)
+    if columns < 128:
+        return ChunkTiles(128, 128, columns, depth, 8)
+    return ChunkTiles(128, 128, columns, 32, 8, 4)
 
 
 def _power(channels: int) -> int:
