@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import ParameterInfo
 
+from pcnn.cli.examples import EXAMPLES
 from pcnn.errors import UserError
 from pcnn.escaping import escaped_output, say
 from pcnn.hints import accepts, hints_of, named, shown
@@ -30,8 +31,26 @@ MISTAKE: type[Any] = typer.BadParameter.mro()[2]
 INTERRUPTED = 130
 
 
+class Leaf(TyperCommand):
+    """A command whose help ends with examples."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples of `EXAMPLES`, line by line: none is broken."""
+        lines = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
+        if lines:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in lines))
+
+
 class Group(TyperGroup):
-    """A group that shows errors as text: no frame, which tears long names apart."""
+    """A group that shows help and errors as text: no frame, which tears long names apart."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write every command with its whole first sentence."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(1000)) for name, one in commands if one is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command line and end the process with its exit code."""
@@ -73,12 +92,16 @@ class App(typer.Typer):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(
-            cls=Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings
+            cls=Group,
+            no_args_is_help=True,
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+            **settings,
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
         """Add a command."""
-        add = super().command(name, **settings)
+        add = super().command(name, **{"cls": Leaf, **settings})
 
         def added(function: Command) -> Command:
             add(ranged(function))

@@ -41,8 +41,8 @@ hydra_words = {"ignore_unknown_options": True, "help_option_names": []}
 app.command("train", context_settings=hydra_words)(train)
 app.command("eval", context_settings=hydra_words)(evaluate)
 for command in (
-    *(doctor, download, export, convert, predict, register, describe, calibrate, gain, make_gt),
-    *(kitti_gt, report, sixfold, stats, height_range, tune, view, warmup),
+    *(predict, view, report, register, describe, doctor, download, export, convert, stats, tune),
+    *(warmup, make_gt, kitti_gt, gain, calibrate, sixfold, height_range),
 ):
     app.command()(command)
 
