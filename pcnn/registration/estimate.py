@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from pcnn.registration.ransac import Solution, ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import CliqueSettings, EstimateSettings
 from pcnn.registration.transforms import transform_points
-from pcnn.registration.turned_copies import in_one_order
+from pcnn.registration.turned_copies import in_one_order, likely_turns
 from pcnn.registration.verifier import best_pose
 
 REACH = 1.5  # voxels: the distance of matches that agree
@@ -40,6 +41,16 @@ class Estimate:
     solution: Solution
     seconds: float
     described: tuple[Described, Described]
+
+
+class _Attempt(NamedTuple):
+    """The matches of a pair under one order of its turned copies, or of its only descriptors."""
+
+    pair: int
+    turn: int | None
+    matches: Matches
+    source: Tensor  # [M, 3] points of the matches
+    target: Tensor
 
 
 def estimate_all(
@@ -68,60 +79,76 @@ def estimate_all(
         ValueError: descriptors hold NaN or infinite numbers; a name is given with it.
     """
     begun = time.perf_counter()
-    made: list[tuple[Matches, Tensor, Tensor]] = []
-    compared: list[tuple[Described, Described]] = []
-    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+    pairs = list(zip(sources, targets, strict=True))
+    attempts: list[_Attempt] = []
+    for place, (source, target) in enumerate(pairs):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
-        both = _compared(source, target, device)
-        compared.append(both)
         try:
-            matches = sampled_matches(
-                both[0].features,
-                both[1].features,
-                samples,
-                settings.matching,
-                settings.sampling,
-                torch.Generator().manual_seed(seed),
-            )
+            for turn in _turns(source, target, device):
+                one, other = _compared(source, target, turn, device)
+                matches = sampled_matches(
+                    one.features,
+                    other.features,
+                    samples,
+                    settings.matching,
+                    settings.sampling,
+                    torch.Generator().manual_seed(seed),
+                )
+                ends = one.points[matches.source], other.points[matches.target]
+                attempts.append(_Attempt(place, turn, matches, *ends))
         except ValueError as error:
             raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
-        made.append(
-            (
-                matches,
-                both[0].points[matches.source],
-                both[1].points[matches.target],
-            )
-        )
-    ends = [source for _, source, _ in made], [target for _, _, target in made]
-    if settings.solver == "ransac":
-        solutions = ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
-    elif settings.solver == "cliques":
-        solutions = cliques_batch(*ends, CliqueSettings(settings.ransac.distance), settings.refine)
-        solutions = [
-            best_pose(solution, *both, settings.ransac.distance / REACH, settings.view_points)
-            for solution, both in zip(solutions, compared, strict=True)
-        ]
-    elif settings.solver == "open3d":
-        solutions = [_by_open3d(*one, settings) for one in made]
-    else:
-        solutions = [_by_svd(*one, settings.ransac.distance) for one in made]
-    seconds = (time.perf_counter() - begun) / max(len(made), 1)
+    solutions = _solved(attempts, settings)
+    best: dict[int, tuple[_Attempt, Solution]] = {}
+    for attempt, solution in zip(attempts, solutions, strict=True):
+        rival = best.setdefault(attempt.pair, (attempt, solution))
+        if int(solution.inliers.sum()) > int(rival[1].inliers.sum()):
+            best[attempt.pair] = attempt, solution
+    found = []
+    for pair, (attempt, solution) in zip(pairs, best.values(), strict=True):
+        both = _compared(*pair, attempt.turn, device)
+        cell = settings.ransac.distance / REACH
+        solution = best_pose(solution, *both, cell, settings.view_points)
+        found.append((attempt.source.cpu(), attempt.target.cpu(), solution, both))
+    seconds = (time.perf_counter() - begun) / max(len(found), 1)
     return [
-        Estimate(source.cpu(), target.cpu(), solution, seconds, both)
-        for (_, source, target), solution, both in zip(made, solutions, compared, strict=True)
+        Estimate(source, target, solution, seconds, both)
+        for source, target, solution, both in found
     ]
 
 
-def _compared(
+def _solved(attempts: Sequence[_Attempt], settings: EstimateSettings) -> list[Solution]:
+    ends = [one.source for one in attempts], [one.target for one in attempts]
+    if settings.solver == "ransac":
+        return ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
+    if settings.solver == "cliques":
+        return cliques_batch(*ends, CliqueSettings(settings.ransac.distance), settings.refine)
+    if settings.solver == "open3d":
+        return [_by_open3d(one.matches, one.source, one.target, settings) for one in attempts]
+    near = settings.ransac.distance
+    return [_by_svd(one.matches, one.source, one.target, near) for one in attempts]
+
+
+def _turns(
     source: Described, target: Described, device: torch.device | str
-) -> tuple[Described, Described]:
-    """Clouds with the descriptors that are matched: of turned copies, where both have them."""
+) -> Sequence[int | None]:
+    """Orders of turned copies to try, where both clouds have them."""
     if source.turned is None or target.turned is None:
+        return (None,)
+    return likely_turns(source, target, device)
+
+
+def _compared(
+    source: Described, target: Described, turn: int | None, device: torch.device | str
+) -> tuple[Described, Described]:
+    """Clouds with the descriptors that are matched: of turned copies in an order, or their own."""
+    if turn is None:
         features = source.features.to(device), target.features.to(device)
     else:
-        features = in_one_order(source, target, device)
+        features = in_one_order(source, target, turn, device)
     one, other = (side.points.to(device) for side in (source, target))
-    return Described(one, features[0]), Described(other, features[1])
+    kept = (None, None) if turn is None else (source.turned, target.turned)
+    return Described(one, features[0], kept[0]), Described(other, features[1], kept[1])
 
 
 def seed_of(name: str, seed: int) -> int:

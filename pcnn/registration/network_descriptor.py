@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pcnn.datasets.placement import OnPoints, Placement
 from pcnn.datasets.registration.placed_pairs import placed
 from pcnn.registration.descriptor import Described, unit_length
+from pcnn.registration.dominant_frame import dominant_frame
 from pcnn.registration.rotation_group import rotation_group
 from pcnn.registration.turned_copies import pooled
 from pcnn.tensor import SparseTensor
@@ -76,7 +77,9 @@ class NetworkDescriptor:
             every = replace(every, thin=None)
         rotations = rotation_group(self.copies).rotations.to(places.device)
         centred = places.double() - places.double().mean(0)
-        copies = (centred @ rotations.transpose(1, 2)).float()  # [G, N, 3]
+        # clouds of one place in nearly one frame: then the group holds the rotation between them
+        framed = centred @ dominant_frame(places, self.voxel_size).to(places.device).T
+        copies = (framed @ rotations.transpose(1, 2)).float()  # [G, N, 3]
         at_once = max(1, ROWS // len(places))
         found = []
         for some in copies.split(at_once):

@@ -1,11 +1,10 @@
 """Descriptors that hold under any rotation: those of turned copies of a cloud (after YOHO, 3.2).
 
-A network whose descriptors hold under rotations by tens of degrees describes every copy of a cloud
-that a finite group of rotations makes. When the cloud is turned, the copies are described in
-another order, up to a small rotation that the network was trained for: ``f(g B) = f(g h A)`` where
-``B = h A``. So descriptors averaged over the copies hold under all rotations, and tell less.
-Matches by them vote for h, and with the copies in that order whole rows of descriptors are
-compared.
+A network describes every copy of a cloud that a finite group of rotations makes. When the cloud is
+turned, the copies are described in another order, up to the rest of the rotation that the group
+does not hold: ``f(g B) = f(g h A)`` where ``B = h A``. So descriptors averaged over the copies hold
+under all rotations, and tell less. Matches by them vote for h, and with the copies in that order
+whole rows of descriptors are compared. The likeliest orders are all tried.
 
 Source: H. Wang et al., You Only Hypothesize Once, 2022; without its networks on the group.
 """
@@ -21,6 +20,8 @@ from pcnn.registration.rotation_group import rotation_group
 
 #: Points of each cloud whose matches vote for a rotation.
 VOTERS = 2000
+#: Rotations that are tried.
+TRIED = 4
 
 
 def pooled(turned: Tensor) -> Tensor:
@@ -36,8 +37,10 @@ def pooled(turned: Tensor) -> Tensor:
     return unit_length(torch.cat([numbers.mean(1), numbers.std(1, correction=0)], 1))
 
 
-def relative_turn(source: Described, target: Described, device: torch.device | str = "cpu") -> int:
-    """The rotation of the group that turns the source as the target lies, nearly.
+def likely_turns(
+    source: Described, target: Described, device: torch.device | str = "cpu"
+) -> list[int]:
+    """Rotations of the group that turn the source as the target lies, nearly.
 
     The points of mutual matches of pooled descriptors are compared under every order of the copies;
     each match has one vote.
@@ -48,7 +51,8 @@ def relative_turn(source: Described, target: Described, device: torch.device | s
         device: where it computes.
 
     Returns:
-        The number of the rotation; 0, the identity, where there is no match.
+        The numbers of `TRIED` rotations, most votes first; without a match those from 0 on, the
+        identity.
 
     Raises:
         ValueError: clouds without copies or with different ones, or descriptors that are not
@@ -61,34 +65,34 @@ def relative_turn(source: Described, target: Described, device: torch.device | s
     rows = [drawn(len(one.points), VOTERS, generator) for one in (source, target)]
     ends = [one.features[own].to(device) for one, own in zip((source, target), rows, strict=True)]
     if not all(map(len, ends)):
-        return 0
+        return list(range(TRIED))
     found = match(ends[0], ends[1], "mutual")
     moving = moving[rows[0]].to(device)[found.source].float()  # [M, G, C]
     fixed = fixed[rows[1]].to(device)[found.target].float()
     agreement = [(moving[:, products[:, turn]] * fixed).sum((1, 2)) for turn in range(order)]
-    votes = torch.stack(agreement).argmax(0)  # [M]
-    return int(torch.bincount(votes, minlength=order).argmax())
+    votes = torch.bincount(torch.stack(agreement).argmax(0), minlength=order)
+    return [int(turn) for turn in votes.argsort(descending=True, stable=True)[:TRIED]]
 
 
 def in_one_order(
-    source: Described, target: Described, device: torch.device | str = "cpu"
+    source: Described, target: Described, turn: int, device: torch.device | str = "cpu"
 ) -> tuple[Tensor, Tensor]:
     """Descriptors of all copies of two clouds, side by side in the order that fits both.
 
     Args:
         source: with turned copies.
         target: with as many.
+        turn: number of the rotation that turns the source as the target lies.
         device: where it computes.
 
     Returns:
         ``[N, G C]`` and ``[M, G C]`` float32 of unit length.
 
     Raises:
-        ValueError: as `relative_turn`.
+        ValueError: as `likely_turns`.
     """
     moving, fixed = _copies(source, target)
-    products = rotation_group(moving.shape[1]).products
-    order = products[:, relative_turn(source, target, device)]
+    order = rotation_group(moving.shape[1]).products[:, turn]
     ends = moving[:, order], fixed
     first, second = (unit_length(one.to(device).flatten(1).float()) for one in ends)
     return first, second

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.geometry import PointSet
 from pcnn.registration.descriptor import Described, TurnedAtRandom, random_rotation
+from pcnn.registration.dominant_frame import dominant_frame
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import default_settings
 from pcnn.registration.rotation_group import ORDERS, rotation_group
 from pcnn.registration.transforms import rotation_angle
-from pcnn.registration.turned_copies import in_one_order, pooled, relative_turn
+from pcnn.registration.turned_copies import TRIED, in_one_order, likely_turns, pooled
 from pcnn.tensor import SparseTensor
 
 
@@ -66,6 +67,15 @@ def test_clouds_are_turned_and_described_in_their_own_frame() -> None:
     assert np.mean(angles) == pytest.approx(math.degrees(math.pi / 2 + 2 / math.pi), abs=6)
 
 
+def corner() -> Tensor:
+    """[1500, 3] points of two walls and a floor of different sizes, with a box in between."""
+    points = torch.rand(1500, 3, generator=torch.Generator().manual_seed(3))
+    points[torch.arange(1200), torch.arange(1200) % 3] = 0
+    points[1200:, 2] = 1
+    points[1200:] = 0.2 + 0.3 * points[1200:]
+    return points * torch.tensor([1.0, 1.3, 1.6])
+
+
 class Directional(nn.Module):
     """Describes a place by waves over its coordinates: other ones in every turned copy."""
 
@@ -77,21 +87,35 @@ class Directional(nn.Module):
         return SparseTensor(values, x.geometry)
 
 
+def test_the_frame_of_a_cloud_turns_with_it() -> None:
+    points = corner()
+    rotations = rotation_group(24).rotations
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        rotation = random_rotation(generator).double()
+        frame = dominant_frame((points.double() @ rotation.T).float(), 0.05)
+        torch.testing.assert_close(frame @ frame.T, torch.eye(3, dtype=torch.float64))
+        # the surfaces lie along the axes of the cloud: up to the 24, its frame undoes the rotation
+        left = float((rotations - frame @ rotation).flatten(1).norm(dim=1).min())
+        assert left < 0.05
+    for few in (points[:1], torch.zeros(5, 3)):
+        assert float(torch.linalg.det(dominant_frame(few, 0.05))) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("placement", [OnPoints(thin=0.02), OnVoxels()])
 def test_clouds_that_lie_any_way_are_registered(placement: Placement) -> None:
-    generator = torch.Generator().manual_seed(3)
-    points = torch.rand(700, 3, generator=generator) * torch.tensor([1.0, 1.5, 2.0])
+    points = corner()
     one, many = (
         NetworkDescriptor(Directional(), 0.05, "waves", placement, copies=copies)
         for copies in (1, 24)
     )
-    for turn in (0, 7, 20):
-        rotation = rotation_group(24).rotations[turn]
-        placed = (points.double() @ rotation.T + 1).float()
+    rotations = [rotation_group(24).rotations[7]]
+    rotations += [random_rotation(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    for rotation in rotations:
+        placed = (points.double() @ rotation.double().T + 1).float()
         source, target = many(points), many(placed)
         assert source.turned is not None
         assert source.turned.shape == (len(source.points), 24, 16)
-        assert relative_turn(source, target) == turn
         (found,) = estimate_all([source], [target], default_settings(0.05), 500)
         assert found.solution.transform is not None
         assert float((found.solution.transform[:3, :3] - rotation).abs().max()) < 0.1
@@ -99,19 +123,40 @@ def test_clouds_that_lie_any_way_are_registered(placement: Placement) -> None:
         assert int(found.solution.inliers.sum()) < 60  # without copies
 
 
+def test_orders_with_fewer_votes_are_tried() -> None:
+    generator = torch.Generator().manual_seed(2)
+    points = 2 * torch.rand(300, 3, generator=generator)
+    turned = torch.randn(300, 24, 8, generator=generator)
+    products = rotation_group(24).products
+    # two thirds of the places look as if the cloud was turned by 5, but lie elsewhere
+    order = torch.where(torch.arange(300) % 3 > 0, 5, 9)
+    placed = points.clone()
+    placed[order == 5] = 2 * torch.rand(200, 3, generator=generator)
+    moved = torch.stack([turned[row, products[:, turn]] for row, turn in enumerate(order)])
+    source, target = (
+        Described(at, pooled(own), own.half()) for at, own in ((points, turned), (placed, moved))
+    )
+    assert likely_turns(source, target)[:2] == [5, 9]
+    (found,) = estimate_all([source], [target], default_settings(0.05))
+    assert found.solution.transform is not None
+    torch.testing.assert_close(
+        found.solution.transform, torch.eye(4, dtype=torch.float64), atol=1e-3, rtol=0
+    )
+
+
 def test_pooled_descriptors_do_not_depend_on_the_order_of_copies() -> None:
     turned = torch.randn(5, 24, 4)
     torch.testing.assert_close(pooled(turned[:, torch.randperm(24)]), pooled(turned))
     assert pooled(turned).shape == (5, 8)
     none = Described(torch.zeros(0, 3), torch.zeros(0, 8), torch.zeros(0, 24, 4).half())
-    assert relative_turn(none, none) == 0
-    assert [tuple(one.shape) for one in in_one_order(none, none)] == [(0, 96), (0, 96)]
+    assert likely_turns(none, none) == list(range(TRIED))
+    assert [tuple(one.shape) for one in in_one_order(none, none, 3)] == [(0, 96), (0, 96)]
 
 
 def test_clouds_of_different_copies_are_refused() -> None:
     points = torch.zeros(3, 3)
     some = Described(points, torch.ones(3, 8), torch.ones(3, 24, 4).half())
     with pytest.raises(ValueError, match="with turned copies"):
-        in_one_order(some, Described(points, torch.ones(3, 8)))
+        likely_turns(some, Described(points, torch.ones(3, 8)))
     with pytest.raises(ValueError, match="as many copies"):
-        in_one_order(some, Described(points, torch.ones(3, 8), torch.ones(3, 60, 4).half()))
+        likely_turns(some, Described(points, torch.ones(3, 8), torch.ones(3, 60, 4).half()))
