@@ -21,6 +21,7 @@ from pcnn.datasets.tile_spool import TileSpool, square_size
 from pcnn.experiment import answer as answers
 from pcnn.experiment import segmenters
 from pcnn.experiment.answer import answer, answer_in_squares
+from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 from tests.cli.test_predict import cloud, run, saved
@@ -121,8 +122,14 @@ def test_broken_texts_and_archives_are_named(kitti: Path, tmp_path: Path) -> Non
         assert words in text
 
 
+@pytest.fixture
+def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No weights come with the package, and none were fetched."""
+    monkeypatch.setattr(segmenters, "weights_file", lambda name, _: weights_file(name, tmp_path))
+
+
+@pytest.mark.usefixtures("nothing_ships")
 def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     points = cloud(300)
     points.tofile(tmp_path / "room.bin")
     (points * [6, 6, 1, 1]).astype(np.float32).tofile(tmp_path / "street.bin")
@@ -149,6 +156,7 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.M
         assert "name" in invoke("predict", *refused, code=2)
 
 
+@pytest.mark.usefixtures("nothing_ships")
 def test_points_in_memory(kitti: Path) -> None:
     points = cloud(200)
     points[7] = np.nan

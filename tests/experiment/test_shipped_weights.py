@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pcnn.callbacks import RunCheckpoint
-from pcnn.experiment.catalogue import catalogue, local_file
+from pcnn.experiment.catalogue import TRAINED_BY, catalogue, local_file
 from pcnn.experiment.descriptors import FILES, FOLDER, of_checkpoint
+from pcnn.experiment.predict import predict
+from pcnn.experiment.predictor import Predictor
 
 CARDS = Path(__file__).parents[2] / "docs" / "models"
+PAGES = {"README", "networks"}  # that are no cards
 MOST = 20 * 2**20  # bytes of a file
 
 
 def test_weights_and_cards_belong_together() -> None:
-    named = {stem for stems in FILES.values() for stem in stems}
+    named = {stem for stems in FILES.values() for stem in stems} | set(TRAINED_BY)
     there = {path.stem for path in FOLDER.glob("*.safetensors")}
     assert there <= named, "a file that no place stands for"
-    assert {path.stem for path in CARDS.glob("*.md")} - {"README"} == there == set(catalogue())
+    assert {path.stem for path in CARDS.glob("*.md")} - PAGES == there == set(catalogue())
     for stem in there:
         path, card = FOLDER / f"{stem}.safetensors", (CARDS / f"{stem}.md").read_text()
         assert path.stat().st_size < MOST
@@ -28,12 +32,21 @@ def test_weights_and_cards_belong_together() -> None:
         assert local_file(entry) == path
         assert (entry.task, entry.source) == (facts["task"], facts["source"])
         assert entry.bytes == path.stat().st_size
-        assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
         assert facts["revision"]
         assert facts["revision"] in card
         assert str(facts["steps"]) in card
         if facts["source"] != "real":
             assert "simulated" in card.lower()
+        if entry.task == "segmentation":
+            assert stem in TRAINED_BY
+            predictor = Predictor.load(path, torch.device("cpu"))
+            assert predictor.class_names == entry.classes
+            assert predictor.temperature != 1, "pcnn export --calibrate"
+            given = {name: np.ones(300) for name in predictor.reading.channels or ()}
+            points = np.random.default_rng(0).uniform(0, 3, (300, 3))
+            assert predict(points, path, channels=given).confidence.min() > 0
+            continue
+        assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
         described = of_checkpoint(path)(torch.rand(200, 3) * 2)
         assert bool(torch.isfinite(described.features).all())
 
