@@ -22,7 +22,7 @@ DATA_ROOT ?=
 FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
 
-.PHONY: help train test install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
+.PHONY: help train test beside install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
         test-interpret test-wheel coverage bench site docs docs-output dist fuzz clean
 
 help: ## list the targets
@@ -33,10 +33,13 @@ train: install ## set everything up and run the main job: MinkUNet on SemanticKI
 	$(PY) train.py model=minkunet dataset=kitti $(ARGS)
 
 test: libraries browser install-dev ## set everything up and run all checks and tests
-	+$(MAKE) --no-print-directory -j2 lint type imports site test-wheel
-	$(MAKE) --no-print-directory test-cpu
-	$(MAKE) --no-print-directory test-interpret
+	$(MAKE) --no-print-directory lint imports
+	+$(MAKE) --no-print-directory -j2 test-cpu beside
 	@echo "all checks passed"
+
+# at low priority: they take the time in which tests wait, and both cores when test-cpu is done
+beside:
+	+nice -n 10 $(MAKE) --no-print-directory --output-sync=line type site test-wheel test-interpret
 
 install: $(VENV)/installed ## environment for training and use
 

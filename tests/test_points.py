@@ -17,13 +17,12 @@ from typer.testing import CliRunner
 from pcnn.cli.commands import app
 from pcnn.experiment.checkpoint_options import with_checkpoint_options
 from pcnn.experiment.errors import short_errors
-from tests.experiment.command import REPOSITORY, TINY, run
+from tests.experiment.command import QUICK, REPOSITORY, TINY, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 CONF = REPOSITORY / "conf"
 THIN = "geometry.thin=0.3"
 OPTIONS = (*TINY, "dataset.root=kitti", "trainer.max_steps=32", "trainer.val_check_interval=32")
-QUICK = ("~callbacks.picture", "~callbacks.wandb_media")  # a picture takes a second
 
 
 def call(folder: Path, program: str, *arguments: str) -> None:
@@ -76,7 +75,8 @@ def test_it_learns(folder: Path) -> None:
 
 def test_every_point_is_evaluated_and_predicted(folder: Path) -> None:
     """Also those that `thin` left out."""
-    call(folder, "eval", checkpoint("point"), "predictions=predicted", "hydra.run.dir=again")
+    options = ["predictions=predicted", *QUICK, "hydra.run.dir=again"]
+    call(folder, "eval", checkpoint("point"), *options)
     tested, trained = metrics(folder / "again"), metrics(folder / "point")
     for name, value in tested.items():
         assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=1e-6), name

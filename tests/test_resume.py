@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.experiment.command import TINY, run
+from tests.experiment.command import QUICK, TINY, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 # 5 scans, 12 steps: the kill falls into the second epoch, between the checkpoints at 4 and 8;
@@ -20,7 +20,7 @@ OPTIONS = (
     "dataset.root=kitti",
     "trainer.max_steps=12",
     "callbacks.checkpoint.checkpoint_every=4",
-    "callbacks.picture=null",
+    *QUICK,
 )
 KILLED = -signal.SIGKILL
 ALLOW = "allow_targets=[tests.experiment.kill]"

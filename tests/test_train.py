@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import RunCheckpoint
 from pcnn.experiment.weights import was_chosen_here
-from tests.experiment.command import TINY, run
+from tests.experiment.command import QUICK, TINY, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
 
 METRICS_KEYS = {
@@ -121,6 +121,7 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
         "predictions=predicted",
         "dataset.crop=null",
         "trainer=cpu",
+        *QUICK,
         "hydra.run.dir=evaluated",
         cwd=folder,
     )
@@ -144,7 +145,7 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
 
 def test_eval_writes_unlabelled_outside_the_crop(folder: Path) -> None:
     options = [CKPT, "predictions=cropped", "dataset.crop=3", "hydra.run.dir=evaluated_crop"]
-    run("eval.py", *options, cwd=folder)
+    run("eval.py", *options, *QUICK, cwd=folder)
     predicted = np.fromfile(folder / "cropped/sequences/08/predictions/000000.label", "<u4")
     cloud = np.fromfile(folder / "kitti/sequences/08/velodyne/000000.bin", "<f4").reshape(-1, 4)
     outside = np.hypot(cloud[:, 0], cloud[:, 1]) > 3.0001
@@ -153,7 +154,7 @@ def test_eval_writes_unlabelled_outside_the_crop(folder: Path) -> None:
 
 
 def test_test_of_a_checkpoint_without_training(folder: Path) -> None:
-    options = [*TINY, "dataset.root=kitti", "train=false", "test=true", CKPT]
+    options = [*TINY, *QUICK, "dataset.root=kitti", "train=false", "test=true", CKPT]
     run("train.py", *options, "hydra.run.dir=tested", cwd=folder)
     figures = metrics(folder / "tested")
     assert figures["test/miou"] == pytest.approx(
@@ -172,7 +173,7 @@ def test_run_folder_is_not_used_twice(folder: Path) -> None:
 
 # ends between two validations
 BETWEEN = (
-    *(*TINY, "dataset.root=kitti", "trainer.max_steps=5", "trainer.val_check_interval=3"),
+    *(*TINY, *QUICK, "dataset.root=kitti", "trainer.max_steps=5", "trainer.val_check_interval=3"),
     *("callbacks.checkpoint.monitor=val/loss", "callbacks.checkpoint.mode=min"),
 )
 
@@ -190,8 +191,8 @@ def sweep(folder: Path) -> Path:
 
 def test_two_processes_give_exact_metrics(sweep: Path, folder: Path) -> None:
     """3 validation scans on 2 ranks: none is counted twice."""
-    alone = [f"ckpt_path={sweep}/0/checkpoints/best.ckpt", "trainer=cpu", "hydra.run.dir=alone"]
-    run("eval.py", *alone, cwd=folder)
+    alone = [f"ckpt_path={sweep}/0/checkpoints/best.ckpt", *QUICK, "hydra.run.dir=alone"]
+    run("eval.py", *alone, "trainer=cpu", cwd=folder)
     figures = metrics(sweep / "0")
     for name, value in metrics(folder / "alone").items():
         assert value == pytest.approx(figures[name], abs=1e-6), name
@@ -233,7 +234,7 @@ def check_last_state(one: Path, said: str) -> None:
 def test_simulated_run_says_so_everywhere(tmp_path: Path) -> None:
     done = run(
         "train.py",
-        *(option for option in TINY if "train_sequences" not in option),
+        *(option for option in (*TINY, *QUICK) if "train_sequences" not in option),
         "dataset.simulate.train_scans=1",
         "dataset.simulate.val_scans=1",
         "dataset.crop=8",
@@ -250,7 +251,8 @@ def test_simulated_run_says_so_everywhere(tmp_path: Path) -> None:
     cfg = OmegaConf.load(tmp_path / "one" / "config.yaml")
     assert list(cfg.tags) == ["simulated"]
     # evaluating it elsewhere is tagged too
-    run("eval.py", "ckpt_path=one/checkpoints/best.ckpt", "hydra.run.dir=two", cwd=tmp_path)
+    best = "ckpt_path=one/checkpoints/best.ckpt"
+    run("eval.py", best, *QUICK, "hydra.run.dir=two", cwd=tmp_path)
     assert json.loads((tmp_path / "two" / "metrics.json").read_text())["source"] == "simulated"
 
 
@@ -261,7 +263,7 @@ def test_own_folder_of_clouds(tmp_path: Path) -> None:
         cloud = rng.uniform(0, 3, (200, 4)).astype("<f4")
         cloud.tofile(tmp_path / "clouds" / f"{index}.bin")
         np.save(tmp_path / "clouds" / f"{index}_label.npy", (cloud[:, 2] > 1.5).astype(np.int64))
-    options = [option for option in TINY if "train_sequences" not in option]
+    options = [option for option in (*TINY, *QUICK) if "train_sequences" not in option]
     own = ["dataset=folder", "dataset.root=clouds", "dataset.class_names=[low,high]"]
     run("train.py", *own, *options, "hydra.run.dir=one", cwd=tmp_path)
     assert metrics(tmp_path / "one").keys() >= {"val/iou/low", "val/iou/high"}

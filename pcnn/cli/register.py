@@ -110,7 +110,7 @@ def register(
     from pcnn.datasets.readers.channels import Reading
     from pcnn.experiment.multiway import register_many
     from pcnn.experiment.pair_options import PairOptions
-    from pcnn.experiment.register import points_of, register
+    from pcnn.experiment.register import points_of, register_two
     from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
@@ -144,14 +144,13 @@ def register(
     try:
         read = [points_of(path, str(path), reading.columns, reading.max_gib) for path in clouds]
         with console.status("reading the clouds") as status:
+            pairs = PairOptions(**options)
             if graph:
                 names = [str(path) for path in clouds]
-                pairs = PairOptions(**options)
                 placed = register_many(read, names, model, voxel_size, pairs, status.update)
             else:
                 moving, fixed = read
-                options |= {"voxel_size": voxel_size, "progress": status.update}
-                found = register(moving, fixed, model, **options)
+                found = register_two(moving, fixed, model, voxel_size, pairs, status.update)
     except NoOverlapError as error:
         console.say(error, "" if graph else f"{source} onto {target}", "red")
         raise typer.Exit(1) from error

@@ -101,8 +101,9 @@ def missing(node: Any, prefix: str = "") -> Iterator[str]:
 
 def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
     """`cfg` on top of the schema, so that wrong types and unknown keys fail."""
+    typed: DictConfig = OmegaConf.structured(schema)
     try:
-        typed = OmegaConf.merge(OmegaConf.structured(schema), cfg)
+        typed.merge_with(cfg)
     except ConfigKeyError as error:
         names = list(OmegaConf.structured(schema))
         raise ConfigError(
@@ -117,7 +118,6 @@ def merged(cfg: DictConfig, schema: type[Config]) -> DictConfig:
             hints, key = {f"{key}.{name}": get_type_hints(hints[key])[name]}, f"{key}.{name}"
         value = OmegaConf.select(cfg, key)
         raise invalid(key, value, hints[key]) from error
-    assert isinstance(typed, DictConfig)
     return typed
 
 
@@ -126,7 +126,7 @@ def unmergeable(cfg: DictConfig, schema: type[Config]) -> str:
     typed = OmegaConf.structured(schema)
     for key in map(str, cfg):
         try:
-            OmegaConf.merge(typed, OmegaConf.masked_copy(cfg, key))
+            typed.merge_with(OmegaConf.masked_copy(cfg, key))
         except (OmegaConfBaseException, TypeError):
             return key
     raise AssertionError("every key by itself is of the type that the schema wants")

@@ -97,8 +97,6 @@ def register(
             `AmbiguousError`, where other poses fit as well, and `NotRigidError`, where the clouds
             differ in scale or one is a mirror image.
     """
-    moving, fixed = points_of(source, "source"), points_of(target, "target")
-    clouds = [moving.points, fixed.points]
     options = PairOptions(
         sensor_at_origin=sensor_at_origin,
         copies=copies,
@@ -112,15 +110,40 @@ def register(
         device=device,
         allow_targets=allow_targets,
     )
+    moving, fixed = points_of(source, "source"), points_of(target, "target")
+    return register_two(moving, fixed, model, voxel_size, options, progress)
+
+
+def register_two(
+    source: LocalCloud,
+    target: LocalCloud,
+    model: str | Path | None = None,
+    voxel_size: float | None = None,
+    options: PairOptions | None = None,
+    progress: Callable[[str], object] = str,
+) -> Registration:
+    """Register two clouds that were read; see `register`.
+
+    Args:
+        source: as `points_of` gives it.
+        target: likewise.
+        model: as of `register`.
+        voxel_size: likewise.
+        options: all others; None has their defaults.
+        progress: is told what begins.
+    """
+    options = options or PairOptions()
+    both = [source, target]
+    clouds = [cloud.points for cloud in both]
     tried: list[float] = []
 
     def estimated(choice: Choice) -> Registration:
         descriptor = options.descriptor(choice)
         if not tried:
-            warn_of_units([moving, fixed], descriptor.voxel_size)
+            warn_of_units(both, descriptor.voxel_size)
         tried.append(descriptor.voxel_size)
-        found = options.register(moving, fixed, descriptor, choice, progress)
-        return replace(found, transform=to_given(found.transform, moving, fixed))
+        found = options.register(source, target, descriptor, choice, progress)
+        return replace(found, transform=to_given(found.transform, source, target))
 
     def by_network_or_fpfh(choice: Choice) -> Registration:
         try:
@@ -138,8 +161,8 @@ def register(
             except (AmbiguousError, NotRigidError):
                 raise
             except ValueError as second:
-                both = f"by {choice.weights.stem}: {error}; by FPFH: {second}"
-                raise NoOverlapError(both) from None
+                reasons = f"by {choice.weights.stem}: {error}; by FPFH: {second}"
+                raise NoOverlapError(reasons) from None
 
     choice = chosen(model, clouds, voxel_size)
     try:
@@ -147,7 +170,7 @@ def register(
     except (AmbiguousError, NotRigidError):
         raise
     except ValueError as error:
-        advice = advice_on_size([moving, fixed], tried[0]) if tried else ""
+        advice = advice_on_size(both, tried[0]) if tried else ""
         if not advice:
             raise
         kind = NoOverlapError if isinstance(error, NoOverlapError) else ValueError

@@ -162,7 +162,7 @@ def test_many_clouds_are_placed_together(tmp_path: Path) -> None:
     merged = read_points(out / "merged.ply")
     assert len(merged.points) == sum(map(len, parts))
     assert (out / "merged.png").stat().st_size > 10_000
-    said = invoke(*words[:4], tmp_path / "other.npy", *words[4:], code=1)
+    said = invoke(*words[:3], tmp_path / "other.npy", *words[4:], code=1)
     assert "other.npy: no transform connects it with" in " ".join(said.split())
 
 

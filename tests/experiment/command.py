@@ -39,6 +39,8 @@ TINY = (
     "trainer.log_every_n_steps=1",
     "logger=csv",
 )
+#: For runs whose pictures nothing looks at: each takes a second.
+QUICK = ("++callbacks.picture=null", "++callbacks.wandb_media=null")
 
 
 def run(
