@@ -98,7 +98,8 @@ class Geometry:
         The sender has checked the sites. A second check takes longer than a step of a small
         network, in a process whose workers use all cores.
         """
-        return partial(type(self), check=False), tuple(self._fields().values())
+        make = partial(type(self), check=False)  # type: ignore[call-arg]  # of every subclass
+        return make, tuple(self._fields().values())
 
     @property
     def rows(self) -> int:
