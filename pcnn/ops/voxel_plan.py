@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,7 +14,8 @@ from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.kernels.beside import Beside
-from pcnn.maps import Windowed, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable, Windowed, ZDelta
+from pcnn.maps.bounded_lists import BOUNDED, BoundedLists, serves, with_own_keys
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS
@@ -45,7 +47,7 @@ class VoxelPlan(NetworkPlan):
         super().__init__(recipe, layouts)
         self.engine = engine
         self._device_plans: dict[tuple[Triple, str, KeyFormat, bool, bool], DevicePlan] = {}
-        self._splits = SplitTables()
+        self._splits, self._bounded = SplitTables(), BoundedLists()
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
 
@@ -106,8 +108,12 @@ class VoxelPlan(NetworkPlan):
         """
         ready = self._fixed(cells.device, downsampling)
         beside = Beside(cells.device)
-        given = cells, count, batch_size, room.sizes
+        sizes = replace(room.sizes, pairs=()) if self._groups_slots else room.sizes
+        given = cells, count, batch_size, sizes
         grids, maps, report = ready.in_room(*given, beside, meanwhile)
+        if self._groups_slots:
+            maps, counted = self._bounded_maps(grids, room.sizes.pairs)
+            report = torch.cat([report, *counted])
         self._finish(grids, maps, False, room.cut)
         beside.join()
         (geometry, *_) = grids
@@ -116,7 +122,9 @@ class VoxelPlan(NetworkPlan):
 
     def seen(self, numbers: Sequence[int], batch_size: int, downsampling: str) -> Room:
         """See `DevicePlan.seen`."""
-        return self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT).seen(numbers, batch_size)
+        ready = self._room_plan(downsampling)
+        found = ready.seen(numbers, batch_size)
+        return replace(found, pairs=tuple(numbers[ready.words :])) if self._groups_slots else found
 
     def room_of(self, grid: VoxelGrid) -> PlanRoom:
         """The room that a planned geometry of the same network takes."""
@@ -143,26 +151,39 @@ class VoxelPlan(NetworkPlan):
         took = ready.passes[0], ready.passes[1]  # also where a larger box would leave bitmaps out
         found = ((self.recipe.maps[entry.number].found(grids), one) for entry, one in ready.listing)
         pairs = tuple(0 if built is None else shape.pairs_of(built) for built, shape in found)
+        if self._groups_slots:
+            built_maps = (planned.found(grids) for planned in self.recipe.maps)
+            sizes = (one.offsets.diff().tolist() for one in built_maps if one is not None)
+            pairs = tuple(number for own in sizes for number in own)
         return PlanRoom(Room(points, rows, took, words, whole, pairs), frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
-        if not self._builds_together(device):
+        if not (self._builds_together(device) or (self._groups_slots and has_kernels(device))):
             raise WaitsForDevice(
-                f"engine {self.engine.name!r} asks {device} for one map after another, and the "
-                "host groups the slots of each by their numbers of triplets"
+                f"engine {self.engine.name!r} asks {device} for the number of triplets, or for one "
+                "map after another"
             )
         builder = self.engine.builder
         if isinstance(builder, ZDelta) and builder.search.bits == 32:
             raise WaitsForDevice(
                 "fields of 32-bit keys are made of the box of every cloud; take key_bits=64"
             )
-        ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT)
+        ready = self._room_plan(downsampling)
         if len(ready.strides) <= len(self.recipe.levels):
             raise WaitsForDevice(
                 "it has levels other than the floor of its input's (downsampling="
                 f"{downsampling!r}, or generative layers), whose sites are counted one by one"
             )
+        if self._groups_slots:
+            for planned, wanted in zip(self.recipe.maps, self.wanted[False], strict=True):
+                names = {name for name, _ in wanted}
+                if names != set(BOUNDED) or not serves(planned.kernel):
+                    raise WaitsForDevice(
+                        f"a layer reads {', '.join(sorted(names))} of a map of "
+                        f"{planned.kernel.volume} slots, lists whose length is counted"
+                    )
+            return ready
         shapes = {entry.number: entry.shape for entry in ready.maps}
         for number, planned in enumerate(self.recipe.maps):
             wanted, shape = self.wanted[False][number], shapes.get(number)
@@ -194,6 +215,44 @@ class VoxelPlan(NetworkPlan):
     def _writes_tables(self, device: torch.device) -> bool:
         """True if they do, and write tables: the host need not know how many triplets there are."""
         return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
+
+    @property
+    def _groups_slots(self) -> bool:
+        """True if maps are built one by one, for products of slots that are grouped on the host."""
+        builder = self.engine.builder
+        hashed = isinstance(builder, HashTable) and builder.search != "grid"
+        return hashed or isinstance(builder, DoubleTraversed)
+
+    def _room_plan(self, downsampling: str) -> DevicePlan:
+        """The plan of a room: with all maps where they are built together."""
+        key = (1, 1, 1), downsampling, DEFAULT_FORMAT
+        ready = self._device_plan(*key, with_maps=not self._groups_slots)
+        if self._groups_slots:  # the maps are built on its levels
+            ready.margin = self._device_plan(*key).margin
+        return ready
+
+    def _bounded_maps(
+        self, grids: Sequence[VoxelGrid | None], pairs: Sequence[int]
+    ) -> tuple[Maps, list[Tensor]]:
+        """All maps in a room for the triplets of every slot, and how many there are."""
+        own = [None if grid is None else with_own_keys(grid) for grid in grids]
+        maps: Maps = []
+        counted: list[Tensor] = []
+        builder, first = self.engine.builder, 0
+        assert isinstance(builder, HashTable | DoubleTraversed)
+        for planned in self.recipe.maps:
+            source, target = grids[planned.source], grids[planned.target]
+            below, above = own[planned.source], own[planned.target]
+            assert source is not None
+            assert target is not None
+            assert below is not None
+            assert above is not None
+            bounds = pairs[first : first + planned.kernel.volume]
+            first += planned.kernel.volume
+            built, found = self._bounded.map(builder, below, above, planned.kernel, bounds)
+            maps.append(source.add_map(target, planned.kernel, built))
+            counted.append(found)
+        return maps, counted
 
     def _device_plan(
         self,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.errors import FileError
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
-from pcnn.ops import resolve
+from pcnn.ops import Engine, resolve
 from pcnn.runtime import FixedTensor, GraphedNetwork
 from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
@@ -310,7 +310,7 @@ def test_memory_stays_flat() -> None:
 @pytest.mark.gpu
 def test_what_waits_runs_eagerly_with_a_reason() -> None:
     points, features = (t.cuda() for t in cloud(3_000))
-    net = MinkUNet42(width=0.125, engine="minuet").cuda().eval()
+    net = MinkUNet42(width=0.125, engine="reference").cuda().eval()
     runner = pcnn.runtime.graph(net, voxel_size=0.1)
     with pytest.warns(UserWarning, match="for one map after another"):
         out = runner(points, features)
@@ -320,11 +320,20 @@ def test_what_waits_runs_eagerly_with_a_reason() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("model", "t"),
-    [("minkunet42", 3), ("minkunet42", 0), ("sparse_resnet21", 3), ("sparse_resnet_large", 3)],
+    ("model", "engine"),
+    [
+        ("minkunet42", resolve("spira")),
+        ("minkunet42", resolve("spira", t=0)),
+        ("sparse_resnet21", resolve("spira")),
+        ("sparse_resnet_large", resolve("spira")),
+        ("minkunet42", resolve("torchsparse")),
+        ("minkunet42", resolve("minuet")),
+        ("sparse_resnet_large", resolve("minuet")),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.dataflow.name,
 )
-def test_spira_equals_its_eager_network(model: str, t: int) -> None:
-    net = MODELS[model](engine=resolve("spira", t=t)).cuda().eval()
+def test_engines_of_papers_equal_their_eager_networks(model: str, engine: Engine) -> None:
+    net = MODELS[model](engine=engine).cuda().eval()
     runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=torch.float16)
     half = runner._net
     for seed, n in enumerate([20_000, 0, 1, 700, 23_000, 60_000, 20_500]):
@@ -340,8 +349,9 @@ def test_spira_equals_its_eager_network(model: str, t: int) -> None:
 
 
 @pytest.mark.gpu
-def test_a_cloud_with_more_pairs_than_the_bucket_runs_in_a_larger_one() -> None:
-    net = MODELS["minkunet42"](engine="spira").cuda().eval()
+@pytest.mark.parametrize("engine", ["spira", "minuet", "torchsparse"])
+def test_a_cloud_with_more_pairs_than_the_bucket_runs_in_a_larger_one(engine: str) -> None:
+    net = MODELS["minkunet42"](engine=engine).cuda().eval()
     runner = pcnn.runtime.graph(net, voxel_size=0.1)
     lattice = torch.cartesian_prod(*[torch.arange(27)] * 3).float().cuda() * 0.1 + 0.05
     apart = torch.rand(len(lattice), 3, device="cuda") * torch.tensor([40.0, 40, 4]).cuda()

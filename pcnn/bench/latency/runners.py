@@ -21,7 +21,7 @@ from pcnn.runtime.buckets import Edges, Exact
 #: The lines by the engine ``auto``.
 GRAPH, EAGER = "graph", "eager"
 #: Engines of the papers that run as one graph too, by lines called ``<engine> graph``.
-CAPTURED = ("spira",)
+CAPTURED = ("torchsparse", "minuet", "spira")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def lines_on(device: torch.device, names: Sequence[str], native: bool = False) -
     if not native:
         papers = [engine for engine, _ in with_papers([], device)]
         found += [Line(engine.name, engine) for engine in papers]
-        captured = [engine for engine in papers if engine.name in CAPTURED]
+        captured = [e for e in papers if e.name in CAPTURED and device.type == "cuda"]
         found += [Line(f"{engine.name} {GRAPH}", engine, True) for engine in captured]
     return [line for line in found if line.name in names]
 

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 #: Networks of the suite ``latency``.
 MODELS = ("minkunet", "sparse_resnet", "sparse_resnet_large", "resunet")
-#: Its lines: the engine ``auto`` as a graph and eager, and the papers' engines, Spira's both ways.
-LINES = ("graph", "eager", "torchsparse", "torchsparse++", "minuet", "spira", "spira graph")
+#: Its lines: the engine ``auto`` as a graph and eager, and the papers' engines both ways.
+LINES = (
+    *("graph", "eager", "torchsparse", "torchsparse++", "minuet", "spira"),
+    *("torchsparse graph", "minuet graph", "spira graph"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ class LatencySetting(TypedSetting):
     ] = None
     line: Annotated[
         Words,
-        "graph, eager, torchsparse, torchsparse++, minuet, spira or 'spira graph'; may be repeated."
-        " Default: all.",
+        "graph, eager, torchsparse, torchsparse++, minuet, spira, or 'ENGINE graph' of "
+        "torchsparse, minuet and spira; may be repeated. Default: all.",
     ] = None
     geometry: Annotated[str, "voxel or native."] = "voxel"
     width: Annotated[Width, "Factor on all channels; the papers have 1."] = 1.0
