@@ -15,7 +15,15 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from pcnn.callbacks import Checkpoint, RunCheckpoint, StopOnSignal, StopSignals, WarmUp
+from pcnn.callbacks import (
+    Checkpoint,
+    RunCheckpoint,
+    StopOnSignal,
+    StopSignals,
+    WarmUp,
+    load_weights,
+)
+from pcnn.callbacks.exported_file import SUFFIX
 from pcnn.console import Console
 from pcnn.experiment import build, fine_tuning, report, run_folder
 from pcnn.experiment.check import checked, is_network
@@ -318,7 +326,11 @@ def evaluate(
     """Figures of a checkpoint's weights on the `val` or `test` split."""
     run = trainer.test if split == "test" else trainer.validate
     with fitting(checkpoint):
-        results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
+        if Path(checkpoint).suffix == SUFFIX:  # weights alone, which Lightning does not read
+            task.net.load_state_dict(load_weights(checkpoint))  # type: ignore[operator, union-attr]
+            results = run(task, datamodule, verbose=False)
+        else:
+            results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)
     return {name: float(value) for result in results for name, value in result.items()}
 
 
