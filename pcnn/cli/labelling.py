@@ -190,7 +190,7 @@ class Labelling:
             predictor.colors[:-1],
             target.with_name(f"{target.name}.png"),
             cloud.path.name,
-            source="simulated" if predictor.source == "simulated" else None,
+            source="simulated training" if predictor.source == "simulated" else None,
         )
 
 

@@ -23,6 +23,11 @@ PIXELS = 1000
 STRIP = (128, 1800)
 #: Not drawn from above: it would hide all that stands in a room.
 OVERHEAD = "ceiling"
+#: Words that stand large beside the title, by source.
+LARGE = {
+    "simulated": "SIMULATED DATA",
+    "simulated training": "network of SIMULATED data",
+}
 
 
 def segmentation_picture(
@@ -34,7 +39,7 @@ def segmentation_picture(
     path: str | Path,
     title: str = "",
     *,
-    source: Literal["real", "simulated"] | None = None,
+    source: Literal["real", "simulated", "simulated training"] | None = None,
     extent: float | None = None,
     ignore_index: int = 255,
 ) -> Path:
@@ -54,7 +59,8 @@ def segmentation_picture(
         colors: [C, 3] 0..255, or None for `pcnn.visualize.palette`.
         path: PNG to write, whole; its folder is created.
         title: first words of the heading, e.g. the name of the scan.
-        source: ``simulated`` is written large; None says nothing.
+        source: of the cloud; ``simulated`` is written large, and ``simulated training`` where a
+            network that was trained on simulated clouds labels this one; None says nothing.
         extent: half the side of the square seen from above [m]; None fits 98 % of the points.
         ignore_index: label of points without truth.
 
@@ -199,12 +205,12 @@ def _heading(page: _Page, title: str, source: str | None, counts: Any, size: int
         facts.insert(1, f"accuracy {100 * float(accuracy(counts)):.1f} %")
     page.text(page.MARGIN, 0.78, "   ·   ".join(facts), fontsize=14, color=FAINT)
     down = 0.45 if page.columns > 1 else 0.78  # one column is too narrow for a title beside it
-    if source == "simulated":
+    if source in LARGE:
         page.text(
             -page.MARGIN - 0.08,
             down,
-            "SIMULATED DATA",
-            fontsize=16,
+            LARGE[source],
+            fontsize=16 if source == "simulated" else 13,
             ha="right",
             weight="bold",
             color="white",
