@@ -94,7 +94,8 @@ class BoundedLists:
         if key not in self._rooms:
             with outside_inference_mode():
                 ends, most = torch.tensor([0, *accumulate(bounds)]), torch.tensor(bounds)
-                self._rooms[key] = SlotRoom(ends, ends.to(device), most.to(device))
+                there = (one.to(device, non_blocking=True) for one in (ends, most))
+                self._rooms[key] = SlotRoom(ends, *there)
         return self._rooms[key]
 
 
