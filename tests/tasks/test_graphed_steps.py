@@ -349,7 +349,7 @@ def test_gradients_are_averaged_over_devices(
     for graph in (False, True):
         options: dict[str, Any] = {"strategy": "ddp_fork", "devices": 2, "kept": False}
         options |= {"also": [seen], "limit_val_batches": 2, "val_check_interval": 2}
-        module, _ = fit(tmp_path / str(graph), graph, 3, accumulate_grad_batches=2, **options)
+        module, _ = fit(tmp_path / str(graph), graph, 2, accumulate_grad_batches=2, **options)
         states.append(module.state_dict())
     assert_same(*states)
     before = task(False).state_dict()
