@@ -27,6 +27,9 @@ OUTSIDE = {
 }
 #: A link whose text is the name of a page's file: on the site it is the title of that page.
 FILE_NAME = re.compile(r"(?<!!)\[([\w/-]+\.md)\]\(((?:[\w.-]+/)*[\w-]+\.md)(#[^)\s]*)?\)")
+#: Spaces in rows of tables at which a figure must not be broken: 54.6 ± 6.3, 12 %, [-0.4, +7.7].
+WITHIN_FIGURE = re.compile(r"(?<=\d) (?=[±%])|(?<=±) (?=\d)|(?<=\d,) (?=[+-]?[\d.]+\])")
+ROW = re.compile(r"^\|.*$", re.MULTILINE)
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 #: A result that a page names without a link to it.
 NAMED = re.compile(r"(?<![\[`])`((?:benchmarks|docs)/results/[\w.-]+\.(?:json|png))`(?![`\]])")
@@ -81,6 +84,7 @@ def moved(text: str, source: str) -> str:
 
     def prose(part: str) -> str:
         part = titled(part, folder)
+        part = ROW.sub(lambda row: WITHIN_FIGURE.sub("\u00a0", row[0]), part)
         part = LINK.sub(lambda found: found[1] + to(posixpath.join(folder, found[2])), part)
         return NAMED.sub(named, part)
 

@@ -59,6 +59,9 @@ def test_what_leaves_docs_is_led_to_its_place_on_the_site() -> None:
     )
     by_name = "[`f`](engines.md) [mapping.md](mapping.md#plans)"
     assert moved(by_name, "docs/x.md") == "[`f`](engines.md) [Kernel maps](mapping.md#plans)"
+    assert (
+        moved("| 4.6 ± 1.2 % | [-1, +2.5] |", "a.md") == "| 4.6\xa0±\xa01.2\xa0% | [-1,\xa0+2.5] |"
+    )
     fenced = "```text\n[a](b.md)\n```"
     assert moved(fenced, "docs/results/a.md") == fenced
     named = "measured: `benchmarks/results/ransac-h200.json`, not `benchmarks/results/none.json`"

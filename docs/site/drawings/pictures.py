@@ -101,7 +101,7 @@ def draw_layouts() -> Picture:
             fills = [INPUT if w != "" else PALE for w in words]
             picture.row(left + 36, top, words, 30, 26, fills)
         top += 40
-    picture.text(400, top + 4, "grey: padding, multiplied in vain", text_anchor="start")
+    picture.text(400, top + 4, "empty: padding, multiplied in vain", text_anchor="start")
     return picture
 
 

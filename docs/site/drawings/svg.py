@@ -7,7 +7,7 @@ from html import escape
 
 INK, PALE, LINE = "#222", "#f1f3f6", "#9aa3ad"
 #: Dark and light, so that prints in grey tell them apart: outputs, inputs, weights.
-OUTPUT, INPUT, WEIGHT = "#1f4e9c", "#f2b04c", "#7fb58a"
+OUTPUT, INPUT, WEIGHT = "#1f4e9c", "#f2b04c", "#5b9a6b"
 
 
 class Picture:
