@@ -23,11 +23,11 @@ class TimedSchedule(Callback):
 
     A schedule is made for all steps of a run. On a machine too slow for them the run would end with
     its rate still high, which costs more than the steps that are missing. After every step the
-    schedule is brought to at least ``begun + (total - begun) * (t - t0) / (limit - t0)``: t the
-    time of training so far, limit `trainer.max_time`, and (t0, begun) time and schedule after the
-    first `settle` steps, which are slow for reasons of their own. A run that is quick enough, or
-    has no time limit, keeps its schedule step by step. On several ranks all follow the clock of the
-    first, one step later, so that none waits for it; so does the end of the training.
+    schedule is brought to at least ``begun + (total - begun) * (t - t0) / (limit - t0)``. Here t is
+    the time of training so far, limit `trainer.max_time`, and (t0, begun) are time and schedule
+    after the first `settle` steps, which are slow for reasons of their own. A run that is quick
+    enough, or has no time limit, keeps its schedule step by step. On several ranks all follow the
+    clock of the first, one step later, so that none waits for it; so does the end of the training.
 
     Args:
         settle: steps that do not tell how quick the rest will be.

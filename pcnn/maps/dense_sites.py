@@ -50,7 +50,7 @@ def bitmap_sites(
 
     Returns:
         ``[N]`` int64 keys, of which the first ``count`` are sites; ``[N]`` int64 row above every
-        fine site; ``count [1]`` int32, which the device writes into the host's own memory: it is
+        fine site; ``count [1]`` int32, which the device writes into the host's own memory. It is
         there once the device has come so far (`pcnn.kernels.pinned.read`).
     """
     n, device, (low, size) = grid.rows, grid.device, box

@@ -72,7 +72,7 @@ class HashTable:
       key is hashed), so a column of slots reads one or two sectors in place of K_z.
     * ``grid``: an array over the bounding box, collision-free: exactly one memory access for an
       insertion or a look-up, at the price of clearing the box. The box is computed on the device,
-      without a synchronisation, and only its cells are touched; the memory is reserved, and
+      without a synchronisation, and only its cells are touched. The memory is reserved, and
       ``auto`` decides, by the extent that the host knows of every axis:
       ``4 B prod_axis(floor(highest / tensor_stride) - floor(lowest / tensor_stride) + 1)`` bytes.
     * ``runs``: open addressing over runs of 32 cells along z. Sites are sorted with z fastest, so

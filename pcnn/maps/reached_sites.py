@@ -31,11 +31,11 @@ def reached_sites(
 ) -> VoxelGrid:
     """Sites u of the output with ``p = u + offset`` for some input site p and some slot.
 
-    For every input p and slot: the candidate ``u = p - offset tensor_stride``, kept if the output's
-    tensor stride divides it (modular check) and a packed key can hold it (boundary check), as a
-    packed key, and if it lies in the grid's volume where it has one; then sorted, unique. Equals
-    the sites that ``VoxelGrid.strided`` derives under ``downsampling="reached"``, and those of
-    ``VoxelGrid.dilated`` for a kernel of stride 1.
+    For every input p and slot the candidate is ``u = p - offset tensor_stride``, as a packed key.
+    It is kept if the output's tensor stride divides it (modular check), a packed key can hold it
+    (boundary check), and it lies in the grid's volume where it has one. Then they are sorted and
+    unique. Equals the sites that ``VoxelGrid.strided`` derives under ``downsampling="reached"``,
+    and those of ``VoxelGrid.dilated`` for a kernel of stride 1.
 
     The host waits once, for the number of sites: their memory is allocated exactly. Candidates
     take 48 bytes each of scratch memory, as many as there may be: ``prod_axis ceil(K / s)`` an

@@ -311,10 +311,8 @@ class DevicePlan:
         listed: bool,
         pairs: dict[int, int] | None = None,
     ) -> dict[int, Found]:
-        """Search every map; count triplets into the report if they are listed or decide.
-
-        ``pairs``: those that there is room for in memory of fixed size, by the number of the map.
-        """
+        """Search every map; count triplets into the report if they are listed or decide."""
+        # pairs: those that there is room for in memory of fixed size, by the number of the map
         results: dict[int, Found] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Search] = []

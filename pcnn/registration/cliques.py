@@ -139,10 +139,8 @@ def _groups(support: Tensor, members: int) -> tuple[Tensor, Tensor]:
 
 
 def _weights(gap: Tensor, groups: Tensor, member: Tensor, slack: float) -> Tensor:
-    """Weights [B N, G] of the matches of groups: the leading eigenvector of their own graphs.
-
-    Differences of lengths are those of all matches, [B, N, N]; groups and members [B, N, G].
-    """
+    """Weights [B N, G] of the matches of groups: the leading eigenvector of their own graphs."""
+    # gap: differences of lengths of all matches, [B, N, N]; groups and members are [B, N, G]
     number = gap.shape[-1]
     places = groups[..., :, None] * number + groups[..., None, :]  # [B, N, G, G]
     own = gap.flatten(1).gather(1, places.flatten(1)).view(-1, *places.shape[2:])  # [B N, G, G]

@@ -46,7 +46,7 @@ class Part:
 class PartedCloud:
     """A cloud that is read part by part, as often as is asked for.
 
-    Files stay on the disk; those of text or packed data, but for LAZ, are held whole.
+    Files stay on the disk; those of text or packed data, except LAZ, are held whole.
 
     Args:
         path: the file, or what the points are called in messages.

@@ -86,11 +86,11 @@ def compare(
 ) -> Comparison:
     """Compare the runs of two methods (training seeds, RANSAC seeds) pair by pair.
 
-    ``rr`` is the share of runs that register a pair, over the pairs that count; ``fmr`` the share
-    with enough right matches, over pairs where a method has matches; ``ir`` the mean over runs with
-    matches, over pairs where both methods have some; ``rre`` and ``rte`` the mean over the runs
-    that register the pair, over pairs that count and that each method registers in one run or more.
-    A method that registers harder pairs too has larger errors of its own.
+    ``rr`` is the share of runs that register a pair, over the pairs that count. ``fmr`` is the
+    share with enough right matches, over pairs where a method has matches. ``ir`` is the mean over
+    runs with matches, over pairs where both methods have some. ``rre`` and ``rte`` are the mean
+    over the runs that register the pair, over pairs that count and that each method registers in
+    one run or more. A method that registers harder pairs too has larger errors of its own.
 
     Both figures of a bootstrap draw come from the same pairs, so that the difficulty of a pair
     cancels. Pairs are drawn, not runs: more runs do not make the number of pairs larger.
