@@ -29,8 +29,8 @@ VAL_PAIRS = 400
 class RegistrationDataModule(ExactLoading):
     """Loaders of `PairBatch`, and the sets of pairs behind them.
 
-    Training pairs are augmented; validation and test pairs are as their files hold them, in the
-    order of their list.
+    Training pairs are augmented; validation and test pairs are as their files hold them, but for
+    `turn_val`, in the order of their list.
 
     Args:
         sets: of the pairs, `pcnn.datasets.registration.ThreeDMatchSets` or `KITTISets`.
@@ -49,6 +49,8 @@ class RegistrationDataModule(ExactLoading):
         limit_val: number of validation pairs; None takes all.
         one_pass: both clouds of the pairs go through the network at once: half the launches, and
             batch norms see one mini-batch of both in training, where FCGF's see two.
+        turn_val: turn both clouds of every validation pair at random, uniformly over SO(3): of
+            trainings for clouds that lie any way, whose best state is not the best on upright ones.
     """
 
     unit = "pair"
@@ -71,6 +73,7 @@ class RegistrationDataModule(ExactLoading):
         limit_train: Count | None = None,
         limit_val: Count | None = VAL_PAIRS,
         one_pass: bool = False,
+        turn_val: bool = False,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -87,6 +90,7 @@ class RegistrationDataModule(ExactLoading):
         self.limit_train = limit_train
         self.limit_val = limit_val
         self.one_pass = one_pass
+        self.turn_val = turn_val
         self._pairs: dict[Split, PairDataset] = {}
 
     @property
@@ -129,11 +133,14 @@ class RegistrationDataModule(ExactLoading):
             log.warning("%s holds no pairs: there is no %s", pairs.name, split)
             return None
         limit = {"train": self.limit_train, "val": self.limit_val, "test": None}[split]
+        augment = self.augment if train else None
+        if split == "val" and self.turn_val:
+            augment = PairAugmentation(rotation=180.0, uniform_rotations=True)
         return PlacedPairs(
             pairs,
             voxel_size=self.voxel_size,
             geometry=self.geometry,
-            augment=self.augment if train else None,
+            augment=augment,
             feature_noise=self.feature_noise if train else 0.0,
             max_points=None if split == "test" else self.max_points,
             limit=limit,

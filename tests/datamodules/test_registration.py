@@ -19,6 +19,7 @@ from pcnn.datasets.registration import (
     ThreeDMatchSets,
 )
 from pcnn.datasets.training_share import TrainingShare
+from pcnn.metrics.registration import rotation_error
 from pcnn.metrics.registration.pair_results import PairId
 from tests.datasets.registration.training_sets import write_drive, write_predator
 from tests.forking import require_fork
@@ -69,6 +70,11 @@ def test_loaders_of_both_geometries(archive: Path, geometry: Placement) -> None:
     # validation is as the files have it
     pair = data.pairs("val").pairs[0]
     torch.testing.assert_close(val[0].transforms[0], pair.transform)
+    turned, again = (
+        next(iter(indoor(archive, geometry, turn_val=True).val_dataloader())) for _ in "ab"
+    )
+    assert rotation_error(turned.transforms[0], pair.transform) > 1
+    assert torch.equal(turned.transforms, again.transforms)
     assert float((val[0].inputs[0].features - 1).abs().max()) == 0.0
     assert float((train[0].inputs[0].features - 1).abs().max()) > 0.0
 
