@@ -29,6 +29,7 @@ WHAT = (
     "stage",
     "training",
     "part",
+    "solver",
 )
 #: Products of a kernel map; see `pcnn.bench.mapping.products`.
 PRODUCTS = ("table", "pairs", "ready", "train")
@@ -73,7 +74,7 @@ class Row:
         what: what ran: ``map``, ``layer`` (forward), ``backward``, ``train`` (both),
             ``map+layer`` and ``map+train`` (a new map, then these), ``network`` or ``radius`` (the
             map of native points); of the data path a ``stage``, or a whole ``training``,
-            and a ``part`` of its steps.
+            and a ``part`` of its steps; or a ``solver`` of registration.
         workload: name of the scene.
         engine: name of the engine.
         product: what a map measurement delivers: ``table``, ``pairs``, ``ready``, ``train``.

@@ -18,6 +18,7 @@ from pcnn.cli.app import App
 from pcnn.cli.bench_data import data
 from pcnn.cli.bench_papers import claims, papers
 from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
+from pcnn.cli.bench_solvers import solvers
 from pcnn.cli.bench_step import step
 from pcnn.cli.suites import SUITES, figures_of
 from pcnn.escaping import say
@@ -160,6 +161,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *map(suite, SUITES),
     data,
     step,
+    solvers,
     papers,
     claims,
     join,

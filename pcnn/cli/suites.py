@@ -50,5 +50,8 @@ SUITES: dict[str, tuple[type[Setting], str, tuple[str, ...]]] = {
 
 def figures_of(*names: str) -> list[Figure[Any]]:
     """Figures of suites; of all if none is named."""
-    modules = [import_module(f"pcnn.bench.{name}.figures") for name in names or (*SUITES, "step")]
+    modules = [
+        import_module(f"pcnn.bench.{name}.figures")
+        for name in names or (*SUITES, "step", "solvers")
+    ]
     return [figure for module in modules for figure in module.FIGURES]

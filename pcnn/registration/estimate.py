@@ -98,7 +98,8 @@ def estimate_all(
                 attempts.append(_Attempt(place, turn, matches, *ends))
         except ValueError as error:
             raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
-    solutions = _solved(attempts, settings)
+    matched = [(one.matches, one.source, one.target) for one in attempts]
+    solutions = solve_all(matched, settings)
     best: dict[int, tuple[_Attempt, Solution]] = {}
     for attempt, solution in zip(attempts, solutions, strict=True):
         rival = best.setdefault(attempt.pair, (attempt, solution))
@@ -117,16 +118,26 @@ def estimate_all(
     ]
 
 
-def _solved(attempts: Sequence[_Attempt], settings: EstimateSettings) -> list[Solution]:
-    ends = [one.source for one in attempts], [one.target for one in attempts]
+def solve_all(
+    matched: Sequence[tuple[Matches, Tensor, Tensor]], settings: EstimateSettings
+) -> list[Solution]:
+    """Transforms by the solver of the settings, before any choice among the poses of one.
+
+    Args:
+        matched: matches, and their points [M, 3] in source and target, on one device.
+        settings: the solver and its numbers.
+
+    Returns:
+        One solution each, in order.
+    """
+    ends = [source for _, source, _ in matched], [target for _, _, target in matched]
     if settings.solver == "ransac":
         return ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
     if settings.solver == "cliques":
         return cliques_batch(*ends, CliqueSettings(settings.ransac.distance), settings.refine)
     if settings.solver == "open3d":
-        return [_by_open3d(one.matches, one.source, one.target, settings) for one in attempts]
-    near = settings.ransac.distance
-    return [_by_svd(one.matches, one.source, one.target, near) for one in attempts]
+        return [_by_open3d(*one, settings) for one in matched]
+    return [_by_svd(*one, settings.ransac.distance) for one in matched]
 
 
 def _turns(

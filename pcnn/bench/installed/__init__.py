@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pcnn.bench.installed.peer import Peer
 
 
@@ -72,12 +74,22 @@ def installed(name: str) -> Peer:
         ValueError: it is not installed; says how to install it, and its licence.
     """
     package = PACKAGES[name]
+    modules = modules_of(name, package)
+    adapter = import_module(f"pcnn.bench.installed.{package.adapter}")
+    peer: Peer = adapter.peer(name, *modules)
+    return peer
+
+
+def modules_of(name: str, package: Package) -> list[ModuleType]:
+    """The modules of an installed package.
+
+    Raises:
+        ValueError: it is not installed; says how to install it, and its licence.
+    """
     roots = {module.partition(".")[0] for module in package.modules}
     if any(find_spec(root) is None for root in roots):
         raise ValueError(
             f"{name} is not installed; it is measured where it is: {package.install} (licence: "
             f"{package.licence})"
         )
-    adapter = import_module(f"pcnn.bench.installed.{package.adapter}")
-    peer: Peer = adapter.peer(name, *map(import_module, package.modules))
-    return peer
+    return [import_module(module) for module in package.modules]
