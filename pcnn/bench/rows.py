@@ -89,7 +89,7 @@ class Row:
         gpu_ms: device time without launch gaps, median.
         wall_ms: from start to end on an idle device, launches and syncs included, median.
         host_ms: until the call returned to the host, which waited for nothing, median; of a
-            ``stage``, time of one core.
+            ``stage``, time of one core; of a ``solver``, time of all cores together.
         min_ms: smallest wall time of the repeats.
         p90_ms: nine in ten repeats took at most this wall time.
         p95_ms: 95 in a hundred took at most this wall time.

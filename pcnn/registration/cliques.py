@@ -27,8 +27,9 @@ from pcnn.registration.settings import CliqueSettings
 from pcnn.registration.transforms import transform_points
 
 ENTRIES = 1 << 24  # edges of graphs at once
-POWER_STEPS = 10  # towards the leading eigenvector
+POWER_STEPS, APART_STEPS = 10, 5  # towards the leading eigenvector; between two normalisations
 REFITS = 5
+GAIN = 1e-3  # of support, below which another fit is not worth its time
 COMPARED, PLACES = 200, 50  # hypotheses, and matches by which poses are told apart
 APART = 4.0  # distances: root mean square motion of the matches between two poses
 
@@ -149,11 +150,12 @@ def _weights(gap: Tensor, groups: Tensor, member: Tensor, slack: float) -> Tenso
     near *= member[:, :, None] * member[:, None, :]
     hard = (near > 0).float()
     graph = near * (hard @ hard)
-    vector = member
-    for _ in range(POWER_STEPS):
-        vector = (graph @ vector[:, :, None]).squeeze(2)
-        vector = vector / vector.amax(1, keepdim=True).clamp(min=1e-12)
-    return vector
+    vector = member[:, :, None]
+    for step in range(1, POWER_STEPS + 1):
+        vector = graph @ vector
+        if step % APART_STEPS == 0:
+            vector = vector / vector.amax(1, keepdim=True).clamp(min=1e-30)
+    return vector.squeeze(2)
 
 
 def _solution(
@@ -170,12 +172,12 @@ def _solution(
         again = agreement.fitted(weight)
         near = agreement(again)
         now = near.sum(1)
-        better = now > score
-        if not bool(better.any()):
-            break
+        better, gains = now > score, now > (1 + GAIN) * score
         transforms = torch.where(better[:, None, None], again, transforms)
         weight = torch.where(better[:, None], near, weight)
         score = torch.where(better, now, score)
+        if not bool(gains.any()):
+            break
     # some have become the same pose
     transforms, score = _distinct(search, transforms, score, settings)
     agree = agreement(transforms) > 0

@@ -48,6 +48,7 @@ def test_every_solver_is_checked_timed_and_judged() -> None:
         assert (row.what, row.n, row.checked) == ("solver", 400, True)
         assert (said["pairs"], said["scenes"], said["samples"]) == (2, 2, 400)
         assert 0 < row.min_ms <= row.wall_ms <= row.p95_ms
+        assert 0 <= row.host_ms <= said["host_p95_ms"] + 1e-3
         if row.engine != "svd":  # most of these matches are wrong
             assert (said["rr"], said["rr_low"], said["rr_high"]) == (50.0, 0.0, 100.0)
             assert said["rre_deg"] < 1

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pcnn.bench.charts import View
 from pcnn.bench.environment import processor
-from pcnn.bench.harness import Repeats, Timing, same, wall_times
+from pcnn.bench.harness import Repeats, Timing, percentile, rounded, same, wall_times
 from pcnn.bench.rows import Row
 from pcnn.bench.run import Case, Checked, Columns, run
 from pcnn.bench.setting import Setting
@@ -72,22 +74,18 @@ def over_pairs(
     """One row: recall and errors over all pairs, and the time of a pair.
 
     A pair's time is the median of its repeats, from matches on the device to the transform on the
-    host; columns are over pairs. Errors are medians over the pairs that are right.
+    host; columns are over pairs. ``host_ms`` is the time of all cores together, on a CPU: other
+    work on the machine changes it little. Errors are medians over the pairs that are right.
     """
     line, pairs = found
     scenes = np.unique([pair.scene for pair in pairs], return_inverse=True)[1]
     often = Repeats(setting.repeats, 1, setting.budget)
-    times, judged = [], []
+    times, busy, judged = [], [], []
     for pair in pairs:
-        there = pair.to(line.where)
-        times.append(
-            statistics.median(
-                wall_times(
-                    same(lambda there=there: line.solve(there)), line.where, often, None, True
-                )
-            )
-        )
-        judged.append(pair.errors(line.solve(there)))
+        solve = _Watched(partial(line.solve, pair.to(line.where)))
+        times.append(statistics.median(wall_times(same(solve), line.where, often, on_host=True)))
+        busy.append(statistics.median(solve.milliseconds[1:]))
+        judged.append(pair.errors(solve()))
     right = np.array([one for one, _, _ in judged])
     recall = mean_with_other_scenes(right.astype(float), scenes)
     said = {name: round(100 * getattr(recall, of), 1) for name, of in _RECALL.items()}
@@ -97,7 +95,25 @@ def over_pairs(
     ):
         if values:
             said[name] = round(statistics.median(values), digits)
-    yield {**Timing.of(times).columns(tails=True), "params": said}
+    columns = Timing.of(times).columns(tails=True)
+    if line.where.type == "cpu":
+        said["host_p95_ms"] = round(percentile(busy, 95), 3)
+        columns |= rounded(host_ms=statistics.median(busy))
+    yield {**columns, "params": said}
+
+
+class _Watched:
+    """A call, and the time of all cores that each of its runs took [ms]."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.call = call
+        self.milliseconds: list[float] = []
+
+    def __call__(self) -> Any:
+        began = time.process_time()
+        found = self.call()
+        self.milliseconds.append(1e3 * (time.process_time() - began))
+        return found
 
 
 _RECALL = {"rr": "value", "rr_low": "low", "rr_high": "high"}

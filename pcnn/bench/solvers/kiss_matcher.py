@@ -39,9 +39,8 @@ def kiss_matcher(voxel_size: float) -> Callable[[Tensor, Tensor], Tensor | None]
         if not found.valid:
             return None
         transform = torch.eye(4, dtype=torch.float64)
-        transform[:3, :3] = torch.from_numpy(np.asarray(found.rotation, dtype=np.float64))
-        shift = np.asarray(found.translation, dtype=np.float64).reshape(3)
-        transform[:3, 3] = torch.from_numpy(shift)
+        transform[:3, :3] = torch.tensor(np.array(found.rotation), dtype=torch.float64)
+        transform[:3, 3] = torch.tensor(np.array(found.translation), dtype=torch.float64).flatten()
         return transform
 
     return solve
