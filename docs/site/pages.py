@@ -95,6 +95,12 @@ def moved(text: str, source: str) -> str:
     return "".join([*parts, prose(text[end:])])
 
 
+def ranked(address: str) -> str:
+    """Front matter: guides stand before lists of names and of changes in what a search finds."""
+    lists = address.startswith("api/") or address in ("changes.md", "licences.md")
+    return "---\nsearch:\n  boost: 0.2\n---\n\n" if lists else ""
+
+
 def write(folder: Path) -> None:
     """Write the pages, and copy what they link."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -104,7 +110,7 @@ def write(folder: Path) -> None:
         source, text = path.relative_to(ROOT).as_posix(), path.read_text()
         page = folder / address
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(moved(text, source))
+        page.write_text(ranked(address) + moved(text, source))
         needed |= {target for target in targets(text, source) if not target.endswith(".md")}
     for path in sorted((ROOT / "docs/notebooks").glob("*.py")):
         (folder / "notebooks").mkdir(exist_ok=True)
