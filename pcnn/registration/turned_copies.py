@@ -21,7 +21,7 @@ from pcnn.registration.rotation_group import rotation_group
 #: Points of each cloud whose matches vote for a rotation.
 VOTERS = 2000
 #: Rotations that are tried.
-TRIED = 4
+TRIED = 3
 
 
 def pooled(turned: Tensor) -> Tensor:
