@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 OURS, PEERS = "benchmarks/results/networks-h200.json", "benchmarks/peers/h200.json"
 SOLVERS = "docs/results/solvers-simulated.json"
+SOLVER_TIMES = "benchmarks/results/solvers-cpu.json"
 SOLVER_NAMES = {
     "cliques": "**cliques**",
     "most_support": "cliques, most support",
@@ -99,6 +100,25 @@ def solvers() -> str:
     return "\n".join([*lines, "", f"Simulated rooms: `{SOLVERS}`.", ""])
 
 
+def solver_times() -> str:
+    """Recall of solvers on a CPU, and the time of its cores for a pair."""
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for row in rows_of(SOLVER_TIMES):
+        lists.setdefault(row["engine"], []).append(row)
+    names = [row["workload"] for row in next(iter(lists.values()))]
+    heads = [f"{name.rpartition(', ')[2]}: RR %, interval over rooms" for name in names]
+    lines = [f"| | {' | '.join(f'{head} | ms, p95' for head in heads)} |"]
+    lines.append("|:--|" + "--:|--:|" * len(names))
+    for engine, rows in lists.items():
+        cells = []
+        for row in rows:
+            said = row["params"]
+            cells.append(f"{said['rr']:.1f} [{said['rr_low']:.1f}, {said['rr_high']:.1f}]")
+            cells.append(f"{row['host_ms']:.1f}, {said['host_p95_ms']:.1f}")
+        lines.append(f"| `{engine}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Simulated rooms: `{SOLVER_TIMES}`.", ""])
+
+
 def verifier() -> str:
     """Answers of the verifier by the confidence that is asked for."""
     rows = rows_of(SOLVERS)
@@ -124,6 +144,7 @@ def verifier() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "networks": networks,
     "solvers": solvers,
+    "solver_times": solver_times,
     "verifier": verifier,
 }
 

@@ -53,8 +53,10 @@ def test_every_solver_is_checked_timed_and_judged() -> None:
             assert (said["rr"], said["rr_low"], said["rr_high"]) == (50.0, 0.0, 100.0)
             assert said["rre_deg"] < 1
             assert said["rte_m"] < 0.05
-    recall, time = charts(FIGURES[0].views, rows)
-    assert list(recall.panels[0].series) == list(time.panels[0].series) == list(OWN)
+    drawn = charts(FIGURES[0].views, rows)
+    assert [chart.suffix for chart in drawn] == ["rr", "time", "cores"]
+    for chart in drawn:
+        assert list(chart.panels[0].series) == list(OWN)
 
 
 def test_a_wrong_solver_is_not_timed() -> None:

@@ -128,15 +128,21 @@ FIGURES: tuple[Figure[SolversSetting], ...] = (
             View(
                 "rr", "engine", "engine", "workload", label="registration recall [%]", suffix="rr"
             ),
-            View(
-                "wall_ms",
-                "engine",
-                "engine",
-                "workload",
-                kind="points",
-                label="median time of a pair [ms]",
-                log=True,
-                suffix="time",
+            *(
+                View(
+                    field,
+                    "engine",
+                    "engine",
+                    "workload",
+                    kind="points",
+                    label=label,
+                    log=True,
+                    suffix=suffix,
+                )
+                for field, label, suffix in (
+                    ("wall_ms", "median time of a pair [ms]", "time"),
+                    ("host_ms", "median time of all cores for a pair [ms]", "cores"),
+                )
             ),
         ),
     ),
