@@ -28,6 +28,7 @@ OTHERS = (
     "gaps-h200",
     "graphs-h200",
     "paper-engines-h200",
+    "paper-graphs-h200",
     "parity-h200",
     "ransac-h200",
     "recipes-h200",

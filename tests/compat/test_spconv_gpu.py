@@ -10,7 +10,7 @@ from torch import Tensor
 
 import pcnn.compat.spconv.pytorch as spconv
 from tests.clouds import surface_grid
-from tests.tolerance import LIKE_EAGER, relative_rms
+from tests.tolerance import FLOAT16_CHOICES, LIKE_EAGER, relative_rms
 from tests.waits import nothing_waits
 
 pytestmark = pytest.mark.gpu
@@ -60,8 +60,10 @@ def test_values_and_gradients(ordered: bool, dtype: torch.dtype) -> None:
     wanted = computed(exact, on("cpu", x, torch.float64))
     found = computed(mine, on("cuda", x, dtype))
     assert torch.equal(found[0].cpu(), wanted[0])
-    for own, right in zip(found[1:], wanted[1:], strict=True):
-        assert relative_rms(own.cpu(), right) < LIKE_EAGER[dtype]
+    assert relative_rms(found[1].cpu(), wanted[1]) < LIKE_EAGER[dtype]
+    limit = LIKE_EAGER[dtype] if dtype == torch.float32 else FLOAT16_CHOICES
+    for own, right in zip(found[2:], wanted[2:], strict=True):
+        assert relative_rms(own.cpu(), right) < limit
 
 
 def test_layers_on_known_maps_do_not_wait() -> None:
