@@ -16,10 +16,20 @@ def calibrate(
     root: Annotated[
         Path, typer.Argument(help="Simulated fragments (pcnn simulate fragments) with val scenes.")
     ],
-    out: Annotated[Path, typer.Option(help="The verifier to write (.json).")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File of verifiers (.json): one of turned copies and one without them, of which "
+            "the other stays."
+        ),
+    ],
     model: Annotated[
         str, typer.Option("--model", help="interiors, or a checkpoint of task=registration.")
     ] = "interiors",
+    copies: Annotated[
+        Count,
+        typer.Option(help="Turned copies of each cloud that the network describes: 24 or 60."),
+    ] = 1,
     pairs: Annotated[Count, typer.Option(help="Overlapping pairs of a scene at most.")] = 25,
     threshold: Annotated[Share, typer.Option(help="Confidence from which on to answer.")] = 0.5,
     picture: Annotated[Path | None, typer.Option(help="Reliability diagram (.png).")] = None,
@@ -45,7 +55,7 @@ def calibrate(
     console = Console()
     with refusing():
         where = str(chosen_device(device))
-        descriptor = of_checkpoint(weights_of(model), where, packages(allow_targets))
+        descriptor = of_checkpoint(weights_of(model), where, packages(allow_targets), copies)
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
         judged = judged_pairs(
             IndoorPairs(root, "val"),
@@ -59,11 +69,12 @@ def calibrate(
         )
         overlapping = sum(pair.overlaps for pair in judged)
         made = (
-            f"pcnn calibrate --model {model} --pairs {pairs} --seed {seed}, on simulated val "
-            f"scenes: {overlapping} pairs that overlap, {len(judged) - overlapping} of two rooms"
+            f"pcnn calibrate --model {model} --copies {copies} --pairs {pairs} --seed {seed}, on "
+            f"simulated val scenes: {overlapping} pairs that overlap, "
+            f"{len(judged) - overlapping} of two rooms"
         )
         found = calibrated(judged, made, threshold)
-        write_verifier(out, found.verifier)
+        write_verifier(out, found.verifier, copies > 1)
     told = reliability(found.confidence, found.right)
     strict = threshold_of(found.confidence[~found.overlaps])  # one answer in a hundred
     console.say(made)

@@ -73,7 +73,7 @@ def register(
             whether a pose puts points where the other sensor saw through.
         copies: turned copies of each cloud that a network describes. With 24 or 60, as many times
             the work, clouds may lie any way; networks that come with the package know clouds of
-            upright sensors. The verifier was fitted without.
+            upright sensors.
         solver: ``cliques``, ``ransac``, ``open3d`` or ``svd``; None: cliques of a network, ransac
             of FPFH, to which the verifier was not fitted.
         icp_distance: refine by ICP within this distance [m]; None does not.

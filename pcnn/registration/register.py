@@ -150,10 +150,8 @@ def register_points(
     """
     if min_inliers < 3:
         raise ValueError(f"a transform needs at least 3 matches, got min_inliers={min_inliers}")
-    verifier = shipped_verifier()
-    least = verifier.threshold if min_confidence is None else min_confidence
-    if not 0 <= least <= 1:
-        raise ValueError(f"min_confidence is a probability in 0..1, got {least}")
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
+        raise ValueError(f"min_confidence is a probability in 0..1, got {min_confidence}")
     if not 0 <= min_overlap <= 1:
         raise ValueError(f"min_overlap is a share in 0..1, got {min_overlap}")
     if icp_distance is not None and not 0 < icp_distance < math.inf:
@@ -197,6 +195,8 @@ def register_points(
             f"the {agreeing} matches that agree lie within {width:.2g} m of a "
             "line. They agree as well when the source is turned about that line"
         )
+    verifier = shipped_verifier(estimate.described[0].turned is not None)
+    least = verifier.threshold if min_confidence is None else min_confidence
     confidence = verifier.confidence(pose_evidence(estimate, descriptor.voxel_size, settings))
     if not confidence >= least:
         raise unsupported(

@@ -1,6 +1,7 @@
 """Whether to believe a pose: a logistic model of its evidence, and the best of several poses.
 
-The coefficients stand in `verifier.json` beside this file; `pcnn calibrate` made them from
+The coefficients stand in `verifier.json` beside this file, of descriptors of clouds as they lie and
+of turned copies apart: these speak otherwise of right poses. `pcnn calibrate` made them from
 simulated rooms, half of the pairs of different rooms, so that no pose of theirs is right.
 """
 
@@ -25,6 +26,8 @@ from pcnn.registration.evidence import NAMES, SIGNS, evidence
 from pcnn.registration.ransac import Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
+#: Names in the file: of descriptors of clouds as they lie, and of turned copies.
+KINDS = ("as_they_lie", "turned_copies")
 WORTH = 0.4  # share of the largest support from which on a pose is looked at
 DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 
@@ -78,7 +81,8 @@ def best_pose(
 
     Args:
         solution: with candidates, or as it is.
-        source: described points, as they were matched.
+        source: described points, as they were matched; with ``turned`` where these were turned
+            copies.
         target: likewise.
         voxel_size: [m].
         view_points: whether every cloud was seen from about its origin.
@@ -98,14 +102,14 @@ def best_pose(
         voxel_size,
         view_points,
     )
-    row = shipped_verifier().best(seen)
+    row = shipped_verifier(source.turned is not None).best(seen)
     return replace(solution, transform=poses.transforms[row], inliers=poses.inliers[row])
 
 
 @cache
-def shipped_verifier() -> Verifier:
-    """The model that comes with the package."""
-    return read_verifier(SHIPPED)
+def shipped_verifier(copies: bool = False) -> Verifier:
+    """The model that comes with the package, of turned copies or of clouds as they lie."""
+    return read_verifier(SHIPPED, copies)
 
 
 def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
@@ -113,26 +117,34 @@ def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
     return torch.nan_to_num((seen - centre) / spread, nan=0.0)
 
 
-def read_verifier(path: Path = SHIPPED) -> Verifier:
-    """Read a model.
+def read_verifier(path: Path, copies: bool = False) -> Verifier:
+    """Read the model of descriptors of turned copies, or of clouds as they lie.
 
     Raises:
         FileError: none, or one of other evidence.
     """
     content: dict[str, Any] = read_json(path)
     try:
-        found = Verifier(**content)
-    except TypeError as error:
-        raise FileError(path, f"no verifier: {error}") from error
+        found = Verifier(**content[KINDS[copies]])
+    except (KeyError, TypeError) as error:
+        raise FileError(path, f"no verifier {KINDS[copies]}: {error}") from error
     if tuple(found.names) != NAMES:
         raise FileError(path, f"is of evidence {', '.join(found.names)}; make it with this version")
     return found
 
 
-def write_verifier(path: Path, verifier: Verifier) -> None:
-    """Write a model whole or not at all."""
+def write_verifier(path: Path, verifier: Verifier, copies: bool = False) -> None:
+    """Write a model whole or not at all; the file keeps its model of the other kind.
+
+    Raises:
+        FileError: a file of something else.
+    """
+    content: dict[str, Any] = read_json(path) if path.exists() else {}
+    if not set(content) <= set(KINDS):
+        raise FileError(path, "is no file of verifiers; name another one")
+    content[KINDS[copies]] = asdict(verifier)
     with whole_file(path) as file:
-        file.write((json.dumps(asdict(verifier), indent=1) + "\n").encode())
+        file.write((json.dumps(content, indent=1) + "\n").encode())
 
 
 def fitted_logistic(columns: Tensor, right: Tensor) -> Tensor:

@@ -110,11 +110,15 @@ def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
 
 
 def test_a_verifier_is_written_and_read(tmp_path: Path) -> None:
-    write_verifier(tmp_path / "a.json", shipped_verifier())
-    assert read_verifier(tmp_path / "a.json") == shipped_verifier()
-    write_verifier(tmp_path / "b.json", replace(shipped_verifier(), names=["other"]))
+    one, copies = shipped_verifier(), shipped_verifier(True)
+    write_verifier(tmp_path / "a.json", one)
+    with pytest.raises(FileError, match="no verifier turned_copies"):
+        read_verifier(tmp_path / "a.json", True)
+    write_verifier(tmp_path / "a.json", copies, True)  # beside the other
+    assert [read_verifier(tmp_path / "a.json", kind) for kind in (False, True)] == [one, copies]
+    write_verifier(tmp_path / "b.json", replace(one, names=["other"]))
     with pytest.raises(FileError, match="is of evidence other"):
         read_verifier(tmp_path / "b.json")
-    (tmp_path / "c.json").write_text("{}")
-    with pytest.raises(FileError, match="no verifier"):
-        read_verifier(tmp_path / "c.json")
+    (tmp_path / "c.json").write_text('{"key": 1}')
+    with pytest.raises(FileError, match="name another"):
+        write_verifier(tmp_path / "c.json", one)
