@@ -73,6 +73,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "  --model minkunet",
     ),
     "bench data": ("pcnn bench data dataset.root=data/kitti dataset.num_workers=14",),
+    "bench solvers": (
+        "pcnn bench solvers",
+        "pcnn bench solvers --root FOLDER --solver cliques --solver kiss-matcher",
+    ),
     "bench step": (
         "pcnn bench step streets_minkunet_quick",
         "pcnn bench step model=minkunet dataset=kitti trainer=cpu --steps 5",
