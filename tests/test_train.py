@@ -12,6 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import RunCheckpoint
+from pcnn.experiment.export import export
 from pcnn.experiment.weights import was_chosen_here
 from tests.experiment.command import QUICK, TINY, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
@@ -141,6 +142,17 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
         right, total = right + (predicted == truth).sum(), total + truth.size
         assert set(truth) <= {ROAD, BUILDING, POLE}
     assert right / total == pytest.approx(tested["test/accuracy"], abs=1e-6)
+
+
+def test_eval_takes_an_exported_network(folder: Path) -> None:
+    exported = folder / "exported.safetensors"
+    export(folder / CKPT.removeprefix("ckpt_path="), exported)
+    words = "dataset.root=kitti", "dataset.crop=null", "trainer=cpu"  # it names no folder
+    out = "hydra.run.dir=evaluated_exported"
+    run("eval.py", f"ckpt_path={exported.name}", *words, out, cwd=folder)
+    trained = metrics(folder / "logs/segmentation/one")
+    for name, value in metrics(folder / "evaluated_exported").items():  # of float16 weights
+        assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=0.02), name
 
 
 def test_eval_writes_unlabelled_outside_the_crop(folder: Path) -> None:

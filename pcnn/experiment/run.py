@@ -23,7 +23,6 @@ from pcnn.callbacks import (
     WarmUp,
     load_weights,
 )
-from pcnn.callbacks.exported_file import SUFFIX
 from pcnn.console import Console
 from pcnn.experiment import build, fine_tuning, report, run_folder
 from pcnn.experiment.check import checked, is_network
@@ -60,6 +59,7 @@ from pcnn.experiment.weights import (
     require_checkpoint,
     was_chosen_here,
 )
+from pcnn.files.tensors import is_tensors
 from pcnn.lightning_internals import close_epoch
 from pcnn.loggers import finish, guard
 from pcnn.plural import counted
@@ -326,7 +326,7 @@ def evaluate(
     """Figures of a checkpoint's weights on the `val` or `test` split."""
     run = trainer.test if split == "test" else trainer.validate
     with fitting(checkpoint):
-        if Path(checkpoint).suffix == SUFFIX:  # weights alone, which Lightning does not read
+        if is_tensors(Path(checkpoint)):  # weights alone, which Lightning does not read
             task.net.load_state_dict(load_weights(checkpoint))  # type: ignore[operator, union-attr]
             results = run(task, datamodule, verbose=False)
         else:
