@@ -47,9 +47,10 @@ def calibrate(
     from pcnn.console import Console
     from pcnn.datasets.registration.threedmatch import IndoorPairs
     from pcnn.experiment.descriptors import of_checkpoint, weights_of
+    from pcnn.metrics.calibration import reliability
     from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
     from pcnn.registration.register import SAMPLES, default_settings
-    from pcnn.registration.verifier import reliability, write_verifier
+    from pcnn.registration.verifier import write_verifier
     from pcnn.visualize.reliability import reliability_picture
 
     console = Console()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from pcnn.datasets.readers import las
-from pcnn.datasets.readers.label_files import write_label_file
+from pcnn.datasets.readers.label_files import labelled_ranges, write_label_file
 from pcnn.datasets.readers.pcd import write_pcd_labels
 from pcnn.datasets.readers.ply import open_ply, write_ply_parts
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, TEST_SEQUENCES
@@ -69,18 +69,7 @@ def _write_ply(path: Path, source: Path, labels: np.ndarray) -> None:
     rows = open_ply(source, float("inf"))  # it was read before
     kept = [(n, rows.kind[n]) for n in rows.kind.names or () if n.lower() != "label"]
     dtype = np.dtype([*kept, ("label", "<i4")])
-
-    def parts() -> Iterator[np.ndarray]:
-        at = 0
-        for vertices in ranges(rows):
-            labelled = np.empty(len(vertices), dtype)
-            for name, _ in kept:
-                labelled[name] = vertices[name]
-            labelled["label"] = labels[at : at + len(vertices)]
-            at += len(vertices)
-            yield labelled
-
-    write_ply_parts(path, dtype, len(rows), parts())
+    write_ply_parts(path, dtype, len(rows), labelled_ranges(rows, dtype, labels))
 
 
 #: Shown of what is wrong.

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 
-from pcnn.callbacks import RunCheckpoint
 from pcnn.datasets.labels import IGNORE
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.trained import network_of
-from pcnn.experiment.weights import config_of
+from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
 from pcnn.metrics.calibration import calibration_error, fitted_temperature
 
@@ -60,10 +58,7 @@ def calibrate(
     """
     path = Path(checkpoint)
     with named(path, "checkpoint of a segmentation"):
-        found = RunCheckpoint.read(path, mmap=False)
-        cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
-        if cfg.task.name != "segmentation":
-            raise FileError(path, f"trained for {cfg.task.name}, not for segmentation")
+        cfg, found = opened(path, "segmentation", allow_targets)
         net = network_of(cfg, found).to(device).eval()
     cfg.train = True
     cfg.dataset.num_workers = 0

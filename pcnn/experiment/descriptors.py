@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
-from pcnn.callbacks import RunCheckpoint
 from pcnn.callbacks.exported_file import SUFFIX
-from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
-from pcnn.experiment.weights import check_finite, config_of, fitting
+from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
@@ -199,13 +197,9 @@ def of_checkpoint(
         FileError: a torn file, or a checkpoint of another task.
     """
     with named(path, "checkpoint of a registration"):
-        found = RunCheckpoint.read(path, mmap=False)
-        cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
-        weights = found.weights
-        if cfg.task.name != "registration":
-            raise FileError(path, f"trained for {cfg.task.name}, not for registration")
+        cfg, found = opened(path, "registration", allow_targets)
         name = described(cfg, path, cfg.data.source)
-        return trained_descriptor(cfg, weights, name, device, copies)
+        return trained_descriptor(cfg, found.weights, name, device, copies)
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:

@@ -12,7 +12,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.callbacks import RunCheckpoint
 from pcnn.datasets.batches import CollateSegmentation
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.domain import Domain
@@ -27,7 +26,7 @@ from pcnn.datasets.transforms.crops import crop
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.trained import network_of
-from pcnn.experiment.weights import config_of
+from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
 
 #: Channels of networks whose checkpoints do not name them, by their number.
@@ -98,10 +97,7 @@ class Predictor:
     def _loaded(
         cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str]
     ) -> Predictor:
-        found = RunCheckpoint.read(checkpoint, mmap=False)
-        cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
-        if cfg.task.name != "segmentation":
-            raise FileError(checkpoint, f"trained for {cfg.task.name}, not for segmentation")
+        cfg, found = opened(checkpoint, "segmentation", allow_targets)
         names = tuple(cfg.data.class_names)
         files = _files(cfg)
         net = network_of(cfg, found)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import nn
 
 from pcnn.callbacks import RunCheckpoint
 from pcnn.experiment import build
 from pcnn.experiment.catalogue import Weights, catalogue, weights_file
-from pcnn.experiment.weights import check_finite, config_of, fitting
+from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 
 
@@ -27,8 +27,7 @@ def load(
     """Make a trained network; see `pcnn.models.load`."""
     path = weights_file(model)
     with named(path, "checkpoint of a run"):
-        found = RunCheckpoint.read(path, mmap=False)
-        cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
+        cfg, found = opened(path, allow_targets=allow_targets)
         return network_of(cfg, found).to(device).eval()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.callbacks import CheckpointError, RunCheckpoint
+from pcnn.errors import FileError
 from pcnn.experiment.command_line import program
 from pcnn.experiment.errors import ConfigError, listed
 
@@ -68,6 +69,26 @@ def config_of(found: RunCheckpoint) -> dict[str, Any]:
 def read_config(path: str | Path) -> dict[str, Any]:
     """The configuration in a checkpoint (`config_of`)."""
     return config_of(RunCheckpoint.read(path))
+
+
+def opened(
+    path: str | Path, task: str | None = None, allow_targets: Sequence[str] = ()
+) -> tuple[DictConfig, RunCheckpoint]:
+    """A checkpoint that is used outside of its run, and its configuration.
+
+    Args:
+        path: the checkpoint.
+        task: that it has to be trained for; None takes any.
+        allow_targets: packages of the user's own whose classes the configuration may name.
+
+    Raises:
+        FileError: as `config_of`, or a checkpoint of another task.
+    """
+    found = RunCheckpoint.read(path, mmap=False)
+    cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
+    if task not in (None, cfg.task.name):
+        raise FileError(path, f"trained for {cfg.task.name}, not for {task}")
+    return cfg, found
 
 
 def was_chosen_here(cfg: DictConfig, found: RunCheckpoint) -> bool:

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 #: Range and precision of the logarithm of a temperature.
 _LOG_RANGE, _STEPS = 3.0, 60
 _GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How far confidence is from the share of right poses.
+
+    Args:
+        confidence: mean of every bin that holds a pair.
+        right: share of right poses there.
+        pairs: number of pairs there.
+        error: expected calibration error: mean distance of the two over pairs.
+    """
+
+    confidence: tuple[float, ...]
+    right: tuple[float, ...]
+    pairs: tuple[int, ...]
+    error: float
+
+
+def reliability(confidence: Tensor, right: Tensor, bins: int = 10) -> Reliability:
+    """Compare confidences [P] with what was right [P], in bins of equal width.
+
+    Source: Guo et al. 2017, "On calibration of modern neural networks" (ECE).
+    """
+    place = (confidence * bins).long().clamp(0, bins - 1)
+    rows = [place == one for one in range(bins)]
+    rows = [row for row in rows if bool(row.any())]
+    said = tuple(float(confidence[row].mean()) for row in rows)
+    was = tuple(float(right[row].double().mean()) for row in rows)
+    pairs = tuple(int(row.sum()) for row in rows)
+    gaps = (abs(one - other) * n for one, other, n in zip(said, was, pairs, strict=True))
+    return Reliability(said, was, pairs, math.fsum(gaps) / max(sum(pairs), 1))
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float:
@@ -28,11 +63,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
     if not len(labels):
         return 0.0
     confidence, classes = probabilities.double().max(1)
-    place = (confidence * bins).long().clamp(0, bins - 1)
-    right = (classes == labels).double()
-    apart = torch.zeros(bins, dtype=torch.float64, device=labels.device)
-    apart.index_add_(0, place, confidence - right)
-    return float(apart.abs().sum() / len(labels))
+    return reliability(confidence, classes == labels, bins).error
 
 
 def fitted_temperature(logits: Tensor, labels: Tensor) -> float:

@@ -30,6 +30,11 @@ class Described:
     features: Tensor
     turned: Tensor | None = None
 
+    def to(self, device: torch.device | str) -> Described:
+        """The same on another device."""
+        turned = None if self.turned is None else self.turned.to(device)
+        return Described(self.points.to(device), self.features.to(device), turned)
+
 
 class Descriptor(Protocol):
     """A cloud in, described points out."""

@@ -8,7 +8,6 @@ simulated rooms, half of the pairs of different rooms, so that no pose of theirs
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -177,35 +176,3 @@ def fitted_logistic(columns: Tensor, right: Tensor) -> Tensor:
 
     optimizer.step(loss)
     return coefficients().detach()
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """How far confidence is from the share of right poses.
-
-    Args:
-        confidence: mean of every bin that holds a pair.
-        right: share of right poses there.
-        pairs: number of pairs there.
-        error: expected calibration error: mean distance of the two over pairs.
-    """
-
-    confidence: tuple[float, ...]
-    right: tuple[float, ...]
-    pairs: tuple[int, ...]
-    error: float
-
-
-def reliability(confidence: Tensor, right: Tensor, bins: int = 10) -> Reliability:
-    """Compare confidences [P] with what was right [P], in bins of equal width.
-
-    Source: Guo et al. 2017, "On calibration of modern neural networks" (ECE).
-    """
-    place = (confidence * bins).long().clamp(0, bins - 1)
-    rows = [place == one for one in range(bins)]
-    rows = [row for row in rows if bool(row.any())]
-    said = tuple(float(confidence[row].mean()) for row in rows)
-    was = tuple(float(right[row].double().mean()) for row in rows)
-    pairs = tuple(int(row.sum()) for row in rows)
-    gaps = (abs(one - other) * n for one, other, n in zip(said, was, pairs, strict=True))
-    return Reliability(said, was, pairs, math.fsum(gaps) / max(sum(pairs), 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pcnn.registration.verifier import Reliability
+from pcnn.metrics.calibration import Reliability
 from pcnn.visualize.page import FAINT, INK, new_page, saved
 
 

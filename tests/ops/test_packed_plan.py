@@ -19,7 +19,7 @@ from tests.clouds import surface
 from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.ops.test_device_plan import cells_on
-from tests.ops.test_plan_rooms import in_room, larger, levels_of
+from tests.ops.test_plan_rooms import in_guarded_room, in_room, larger, levels_of
 from tests.waits import nothing_waits
 
 device, reversed_blocks = conftest.device, conftest.reversed_blocks
@@ -156,11 +156,7 @@ def test_rooms_hold_the_layouts_of_exact_size(
     exact = planner.voxelize(cells, 3)
     needed = planner.on_voxels.room_of(exact)
     room = larger(needed)
-    if device.type == "cpu":
-        with guarded(monkeypatch):
-            grid, seen = in_room(planner, cells, room)
-    else:
-        grid, seen = in_room(planner, cells, room)
+    grid, seen = in_guarded_room(planner, cells, room, monkeypatch)
     assert room.sizes.holds(seen)
     assert seen.pairs == needed.sizes.pairs
     assert planner.is_planned(grid, False)

@@ -1,5 +1,6 @@
 """Plans in rooms of fixed size: those of exact size, with spare rows behind them."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -46,6 +47,14 @@ def in_room(planner: Planner, cells: Tensor, room: PlanRoom) -> tuple[VoxelGrid,
     return grid, plan.seen(read_report(report), 3, "floor")
 
 
+def in_guarded_room(
+    planner: Planner, cells: Tensor, room: PlanRoom, monkeypatch: pytest.MonkeyPatch
+) -> tuple[VoxelGrid, Room]:
+    """As `in_room`; on a CPU with guards around all memory."""
+    with guarded(monkeypatch) if cells.device.type == "cpu" else nullcontext():
+        return in_room(planner, cells, room)
+
+
 def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
     found = [root]
     for parent, _, kernel in planner.recipe.levels:
@@ -71,11 +80,7 @@ def test_equal_those_of_exact_size(
         words = 0 if way == "sorted" else needed.words
         sizes = replace(room.sizes, words=words, whole=False)
         room = replace(room, sizes=sizes)
-    if device.type == "cpu":
-        with guarded(monkeypatch):
-            grid, seen = in_room(planner, cells, room)
-    else:
-        grid, seen = in_room(planner, cells, room)
+    grid, seen = in_guarded_room(planner, cells, room, monkeypatch)
     assert room.sizes.holds(seen)
     assert seen.rows == needed.rows
     assert seen.passes[0] == needed.passes[0]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pcnn.errors import FileError
+from pcnn.metrics.calibration import reliability
 from pcnn.registration.calibration import threshold_of
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
@@ -18,7 +19,6 @@ from pcnn.registration.verifier import (
     best_pose,
     fitted_logistic,
     read_verifier,
-    reliability,
     shipped_verifier,
     write_verifier,
 )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.bench.installed import Package, modules_of
+from pcnn.registration.transforms import assembled
 
 NAME = "kiss-matcher"
 PACKAGE = Package(("kiss_matcher",), "kiss_matcher", "MIT", "pip install kiss-matcher")
@@ -38,9 +39,8 @@ def kiss_matcher(voxel_size: float) -> Callable[[Tensor, Tensor], Tensor | None]
         found = matcher.prune_and_solve(*(list(side.numpy()) for side in (source, target)))
         if not found.valid:
             return None
-        transform = torch.eye(4, dtype=torch.float64)
-        transform[:3, :3] = torch.tensor(np.array(found.rotation), dtype=torch.float64)
-        transform[:3, 3] = torch.tensor(np.array(found.translation), dtype=torch.float64).flatten()
-        return transform
+        parts = (np.array(part, np.float64) for part in (found.rotation, found.translation))
+        rotation, translation = map(torch.from_numpy, parts)
+        return assembled(rotation, translation.flatten())
 
     return solve

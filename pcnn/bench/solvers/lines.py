@@ -13,7 +13,7 @@ from pcnn.bench.solvers.kiss_matcher import NAME, kiss_matcher
 from pcnn.bench.solvers.pairs import MatchedPair
 from pcnn.bench.verify import CheckFailed, Proof
 from pcnn.metrics.registration import rotation_error, translation_error
-from pcnn.registration.descriptor import Described
+from pcnn.registration.descriptor import Described, random_rotation
 from pcnn.registration.estimate import REACH, solve_all
 from pcnn.registration.matching import Matches
 from pcnn.registration.settings import SOLVERS, EstimateSettings
@@ -99,10 +99,7 @@ def made_pair(right: float, distance: float, number: int = 400) -> MatchedPair:
     """Matches in a cube of 40 distances, a share of them right but for noise of a tenth of one."""
     generator = torch.Generator().manual_seed(0)
     source, other = 40 * distance * torch.rand(2, number, 3, generator=generator)
-    turn, triangle = torch.linalg.qr(torch.randn(3, 3, generator=generator).double())
-    turn = turn * triangle.diagonal().sign()
-    turn = turn * turn.det()  # of a matrix of odd size: a rotation
-    truth = assembled(turn, torch.randn(3, generator=generator).double())
+    truth = assembled(random_rotation(generator), torch.randn(3, generator=generator).double())
     noise = 0.1 * distance * torch.randn(number, 3, generator=generator)
     placed = transform_points(truth, source.double()).float() + noise
     target = torch.where((torch.arange(number) < right * number)[:, None], placed, other)

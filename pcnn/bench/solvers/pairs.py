@@ -46,9 +46,7 @@ class MatchedPair:
         """The same, what solvers read on another device."""
         matches = self.matches
         moved = (side.to(device) for side in (matches.source, matches.target, matches.distance))
-        one, other = (
-            Described(side.points.to(device), side.features.to(device)) for side in self.described
-        )
+        one, other = (side.to(device) for side in self.described)
         return replace(
             self,
             matches=Matches(*moved),
@@ -106,9 +104,7 @@ def _matched(
     settings: EstimateSettings,
     samples: int,
 ) -> MatchedPair:
-    source, target = (
-        Described(side.points.cpu(), side.features.cpu()) for side in (source, target)
-    )
+    source, target = source.to("cpu"), target.to("cpu")
     matches = sampled_matches(
         source.features,
         target.features,

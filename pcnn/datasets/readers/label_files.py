@@ -9,7 +9,7 @@ import numpy as np
 
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
-from pcnn.files.rows import HeldRows, ranges
+from pcnn.files.rows import HeldRows, Rows, ranges
 from pcnn.files.whole_file import whole_file
 
 #: Names of folders that hold labels, beside a folder of clouds.
@@ -103,3 +103,20 @@ def write_label_file(path: Path, raw: np.ndarray) -> None:
     with whole_file(path) as file:
         for part in ranges(HeldRows(raw)):
             file.write(part.astype("<u4").tobytes())
+
+
+def labelled_ranges(rows: Rows, dtype: np.dtype, labels: np.ndarray) -> Iterator[np.ndarray]:
+    """Records with their labels, range by range.
+
+    Args:
+        rows: [P] structured records.
+        dtype: of the results: fields of the records, and ``label``.
+        labels: [P] integers.
+    """
+    at = 0
+    for part in ranges(rows):
+        labelled = np.empty(len(part), dtype)
+        for name in dtype.names or ():
+            labelled[name] = labels[at : at + len(part)] if name == "label" else part[name]
+        at += len(part)
+        yield labelled

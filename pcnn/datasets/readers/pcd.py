@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from pcnn.datasets.readers.label_files import labelled_ranges
 from pcnn.datasets.readers.number_text import number_rows
 from pcnn.datasets.readers.table import COLORS, missing_axes
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, check_size, named, read_whole
-from pcnn.files.rows import HeldRows, Rows, StoredRows, ranges, stamp_of
+from pcnn.files.rows import HeldRows, Rows, StoredRows, stamp_of
 from pcnn.files.whole_file import whole_file
 
 _TYPES = {
@@ -133,14 +134,8 @@ def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
     ]
     with whole_file(path) as file:
         file.write(("\n".join(lines) + "\n").encode("ascii"))
-        at = 0
-        for points in ranges(rows):
-            labelled = np.empty(len(points), fields)
-            for name in names:
-                labelled[name] = points[name]
-            labelled["label"] = labels[at : at + len(points)]
+        for labelled in labelled_ranges(rows, np.dtype(fields), labels):
             file.write(labelled.tobytes())
-            at += len(points)
 
 
 def pcd_names(points: np.ndarray) -> tuple[str, ...]:
