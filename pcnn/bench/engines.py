@@ -157,12 +157,12 @@ SPIRA_STEPS: tuple[Step, ...] = (
 
 
 #: The papers' engines, where no engine of their name serves. Spira chooses a dataflow for every
-#: layer; its hybrid of threshold 3 stands here for all.
+#: layer; untuned, all slots are served by output row.
 PAPERS: tuple[Step, ...] = (
     ("torchsparse", HashTable(), TORCHSPARSE),
     ("torchsparse++", HashTable(), OutputStationary()),
     ("minuet", DoubleTraversed(), MINUET),
-    ("spira", ZDelta(product="hybrid:3"), Hybrid(3)),
+    ("spira", ZDelta(product="hybrid:7"), Hybrid(7)),
 )
 
 

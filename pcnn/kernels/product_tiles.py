@@ -156,7 +156,10 @@ class RowTiles:
             n_out: rows of the output.
             compute_dtype: dtype of the operands.
         """
-        return _row_tiles(*shape.block(compute_dtype), compute_dtype.itemsize, n_out < MANY_ROWS)
+        columns, depth = shape.block(compute_dtype)
+        if depth == 64 and shape.channels % 64 and shape.channels % 32 == 0:
+            depth = 32  # 96 channels are three whole steps of 32, or one and a half of 64
+        return _row_tiles(columns, depth, compute_dtype.itemsize, n_out < MANY_ROWS)
 
     @property
     def name(self) -> str:
@@ -218,7 +221,9 @@ class ChunkTiles:
 # a layer asks again in every call: what there is of each is made once
 @functools.cache
 def _row_tiles(columns: int, depth: int, itemsize: int, few: bool) -> RowTiles:
-    rows = 64 if few or itemsize == 4 else 128
+    # steps of 32 channels leave 128 x 128 sums too little work between two gathers
+    short = columns == 128 and depth < 64
+    rows = 64 if few or short or itemsize == 4 else 128
     return RowTiles(rows, columns, depth, 8 if rows * columns >= 128 * 128 else 4)
 
 

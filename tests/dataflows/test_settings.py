@@ -56,6 +56,11 @@ def test_tiles_without_measuring_are_of_sizes_that_triton_takes(pairs: int, chan
             assert all(size == power_of_two(size) for size in sizes), tiles
 
 
+def test_rows_of_96_channels_are_cut_into_whole_steps() -> None:
+    tiles = RowTiles.of(ProductShape(27, 96, 0, 96, 1, False, False), 1 << 17, torch.float16)
+    assert (tiles.rows, tiles.columns, tiles.depth) == (64, 128, 32)
+
+
 def test_usual_cuts_are_of_sizes_that_triton_takes() -> None:
     sizes = *astuple(GemmBlocks())[:-1], WARPS
     assert all(size == power_of_two(size) for size in sizes), sizes
