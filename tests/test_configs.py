@@ -259,6 +259,7 @@ def test_steps_that_no_graph_can_hold_are_refused() -> None:
 # with those of the sweep, every file of the groups; loggers and experiments have tests of their own
 REST = (
     ("augment=lidar_sensors", "dataset=kitti"),
+    ("augment=rooms_pieces", "dataset=s3dis"),
     ("callbacks=plain", "engine=minuet", "trainer=cpu", "tta=identity"),
     ("callbacks=evaluation", "engine=spira", "trainer=gpu"),
     ("engine=torchsparse", "trainer=ddp", "debug=profiler"),

@@ -127,7 +127,7 @@ class CloudDataModule(ExactLoading):
     @property
     def files(self) -> dict[str, Any]:
         """Classes and conventions of the set's files, for predictions of files of a user's own."""
-        names = ("word_labels", "always_centred", "unit_intensity")
+        names = ("word_labels", "always_centred", "on_floor", "unit_intensity")
         classes = {key: value for key, value in self.classes.items() if key != "colors"}
         return {"classes": classes, **{name: getattr(self.sets, name) for name in names}}
 

@@ -169,6 +169,8 @@ class CloudSets(ABC):
     word_labels = False
     #: the origin of every cloud was put into its middle; otherwise of those far from zero alone
     always_centred = False
+    #: the origin of every cloud is in the middle of its box along x and y, and at its lowest point
+    on_floor = False
     #: intensities are known to lie in 0..1
     unit_intensity = False
 

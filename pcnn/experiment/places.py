@@ -24,6 +24,7 @@ from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix, ScanMix
+from pcnn.datasets.transforms.pieces import Pieces
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.tasks import EvaluationViews
@@ -122,7 +123,7 @@ PLACES: Mapping[str, Place] = {
         (Augmentation, PairAugmentation),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.Augmentation",
-        inner={name: name for name in ("mix", "elastic", "chromatic", "remission")},
+        inner={name: name for name in ("mix", "pieces", "elastic", "chromatic", "remission")},
     ),
     "mix": Place(
         "a mix of scans",
@@ -130,6 +131,9 @@ PLACES: Mapping[str, Place] = {
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.LaserMix",
         inner={"mixes": "mix"},
+    ),
+    "pieces": Place(
+        "pieces of rooms", (Pieces,), ("pcnn.datasets",), "pcnn.datasets.transforms.Pieces"
     ),
     "elastic": Place(
         "a distortion", (Elastic,), ("pcnn.datasets",), "pcnn.datasets.transforms.Elastic"

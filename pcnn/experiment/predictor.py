@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pcnn.datasets.readers.table import COLORS, meant, rounded_points
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
 from pcnn.datasets.semantic_kitti import label_map
 from pcnn.datasets.transforms.crops import crop
+from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.trained import network_of
@@ -112,7 +113,7 @@ class Predictor:
             str(cfg.data.source),
             read_classes(files["classes"]),
             files["word_labels"],
-            _reading(cfg, only_far=not files["always_centred"]),
+            _reading(cfg, files),
             build.placement(cfg),
             files["unit_intensity"],
             float(cfg.data.get("temperature") or 1.0),
@@ -266,7 +267,7 @@ def _files(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
-def _reading(cfg: DictConfig, only_far: bool) -> Reading:
+def _reading(cfg: DictConfig, files: Mapping[str, Any]) -> Reading:
     named = cfg.data.get("channels")
     own = cfg.dataset.get("channels") if named is None else named
     further = int(cfg.data.in_channels) - 3
@@ -276,11 +277,18 @@ def _reading(cfg: DictConfig, only_far: bool) -> Reading:
         cfg.dataset.get("intensity_max"),
         centred=True,
         columns=chosen_columns(cfg.dataset.get("columns")),
-        fill=dict(cfg.dataset.get("fill") or {}),
+        fill={**_forgotten(cfg), **(cfg.dataset.get("fill") or {})},
         strict=bool(cfg.dataset.get("strict")),
-        only_far=only_far,
+        only_far=not files["always_centred"],
+        on_floor=bool(files.get("on_floor")),
         by_place=own is None,
     )
+
+
+def _forgotten(cfg: DictConfig) -> dict[str, float]:
+    """Colours for clouds that have none, where the network has seen such clouds in its training."""
+    forget = OmegaConf.select(cfg, "augment.chromatic.forget")
+    return dict.fromkeys(COLORS, FORGOTTEN) if forget else {}
 
 
 def doubt_of(

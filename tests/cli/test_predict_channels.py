@@ -13,6 +13,7 @@ from pcnn.datasets import FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.datasets.readers.points import read_points
+from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.las_files import write_las
@@ -176,3 +177,20 @@ def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> Non
     run(kitti, tmp_path / "c.bin", "--out", tmp_path / "metres", code=0)
     same = words(tmp_path / "metres", "c") == words(tmp_path / "scaled", "a")
     assert same.mean() > 0.99
+
+
+def test_rooms_lie_anywhere_and_need_no_colour_where_it_was_forgotten(tmp_path: Path) -> None:
+    colours = ["red", "green", "blue"]
+    files = {"always_centred": False, "on_floor": True, "word_labels": False}
+    files |= {"unit_intensity": False, "classes": {"names": ["a", "b", "c"], "ignore": IGNORE}}
+    checkpoint = saved(tmp_path / "rooms.ckpt", "folder", colours)
+    content = torch.load(checkpoint, weights_only=True)
+    content["pcnn_config"]["data"]["files"] = files
+    content["pcnn_config"]["augment"] = {"chromatic": {"forget": 0.4}}
+    torch.save(content, checkpoint)
+    points = np.random.default_rng(0).uniform(0, 4, (500, 3))
+    there = {"colors": np.full((500, 3), 0.5)}
+    grey = predict(points, checkpoint, channels=there)
+    np.testing.assert_array_equal(predict(points, checkpoint).confidence, grey.confidence)
+    moved = predict(points + np.array([96.0, -32.0, 8.0]), checkpoint)
+    np.testing.assert_array_equal(moved.classes, grey.classes)

@@ -19,8 +19,16 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms import augment
 from pcnn.datasets.transforms.augment import Augmentation, fewer_beams, sample_generator
-from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission, distort, stretched
+from pcnn.datasets.transforms.features import (
+    FORGOTTEN,
+    Chromatic,
+    Elastic,
+    Remission,
+    distort,
+    stretched,
+)
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
+from pcnn.datasets.transforms.pieces import Pieces
 from pcnn.geometry import PointSet
 from tests.datasets.clouds import cloud, write_scan
 
@@ -116,7 +124,8 @@ def test_tiny_clouds_keep_their_size(n: int):
         tilt=3.0,
         shift=(1.0, 1.0, 0.2),
         elastic=Elastic(share=1.0),
-        chromatic=Chromatic(contrast=1.0),
+        chromatic=Chromatic(contrast=1.0, fade=1.0, balance=0.1, gamma=(0.7, 1.4)),
+        pieces=Pieces(share=1.0, open=1.0, thin=0.99),
         remission=Remission(),
     )
     after = change(coloured(n), generator())
@@ -150,6 +159,9 @@ def test_an_augmentation_is_repeatable_and_leaves_its_input():
         (Augmentation, {"shift": (1.0, -1.0, 0.0)}),
         (Elastic, {"strengths": [[0.2, 0.0]]}),
         (Chromatic, {"contrast": -1}),
+        (Chromatic, {"gamma": [1.5, 1.0]}),
+        (Pieces, {"radius": [4.0, 1.5]}),
+        (Pieces, {"thin": 1.0}),
         (Remission, {"gain": [2.0, 1.0]}),
         (Remission, {"noise": -0.1}),
         (LaserMix, {"areas": []}),
@@ -211,6 +223,40 @@ def test_colours_change_within_their_range_and_nothing_else_does():
     assert 0 < float(moves.abs().max()) <= 0.05
     colours = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.5, 0.9]])
     torch.testing.assert_close(stretched(colours), torch.tensor([[0, 0.5, 0], [1.0, 0.5, 1.0]]))
+
+
+def test_colours_are_forgotten_in_some_clouds_and_rebalanced_in_others():
+    before = coloured(300)
+    change = Chromatic(0.0, 0.0, 0.05, 0.0, forget=0.4, balance=0.2, fade=1.0, gamma=(0.7, 1.4))
+    after = [change(before, generator(e)).features for e in range(200)]
+    forgotten = [bool((colours == FORGOTTEN).all()) for colours in after]
+    assert 55 <= sum(forgotten) <= 105
+    kept = after[forgotten.index(False)]
+    assert 0 <= float(kept.min()) <= float(kept.max()) <= 1
+    rising = before.features.argsort(0)  # one curve a channel, but for what fades
+    faded = Chromatic(0.0, 0.0, 0.05, 0.0, fade=1.0)(before, generator()).features
+    spread = [c.max(1).values - c.min(1).values for c in (faded, before.features)]
+    assert bool((spread[0] <= spread[1] + 1e-6).all())
+    curved = Chromatic(0.0, 0.0, 0.05, 0.0, gamma=(2.0, 2.0), balance=0.1)(before, generator())
+    assert bool((curved.features.gather(0, rising).diff(dim=0) >= 0).all())
+
+
+def test_pieces_are_balls_or_cylinders_with_or_without_a_top():
+    before = replace(cloud(6000), points=torch.rand(6000, 3) * torch.tensor([8.0, 8.0, 3.0]) + 5)
+    for epoch in range(12):
+        after = Pieces(share=1.0, radius=(1.0, 2.0), open=0.0)(before, generator(epoch))
+        own = before.points[after.point_index]
+        move = own - after.points
+        torch.testing.assert_close(move, move[:1].expand_as(move), atol=2e-6, rtol=0)
+        assert torch.equal(after.labels, before.labels[after.point_index])
+        low, high = after.points.aminmax(dim=0)
+        assert float((high - low)[:2].max()) <= 4.0
+        torch.testing.assert_close(low[:2], -high[:2], atol=1e-5, rtol=0)
+        assert float(low[2]) == 0
+    flat = Pieces(share=0.0, open=1.0, height=(1.0, 1.5))(before, generator())
+    assert 1.0 <= float(flat.points[:, 2].max()) + 0.01 <= 1.51
+    sizes = [Pieces(0.0, open=0.0, thin=0.8)(before, generator(e)).n_points for e in range(60)]
+    assert 1200 <= min(sizes) < 3000 < 4500 < np.median(sizes) <= max(sizes) <= 6000
 
 
 def test_beams_are_left_out():

@@ -36,6 +36,8 @@ class Reading:
         strict: refuse clouds with missing returns (NaN, or zeros) in place of leaving these out.
         scale: metres in a unit of the files' coordinates.
         only_far: with ``centred``, move LAS clouds too only where they lie far from zero.
+        on_floor: put the origin of every cloud into the middle of its box along x and y, and to the
+            height below which a thousandth of its points lies, as stray echoes do.
         by_place: take the columns of an array without names for the channels, in their order.
         max_gib: largest size of a file, and of what it unpacks to in memory [GiB].
 
@@ -52,6 +54,7 @@ class Reading:
     strict: bool = False
     scale: Positive = 1.0
     only_far: bool = False
+    on_floor: bool = False
     by_place: bool = False
     max_gib: Positive = LIMIT
 
@@ -104,8 +107,12 @@ class Reading:
 
         Returns:
             [3] float64, whole metres: the middle of the box along x and y, the median of z; zero
-            where the origin stays.
+            where the origin stays. With ``on_floor``, whole millimetres.
         """
+        if self.on_floor and len(points):
+            middle = (points.min(axis=0) + points.max(axis=0)) / 2
+            middle[2] = np.quantile(points[:, 2], 0.001)
+            return np.round(middle.astype(np.float64), 3)
         if not self.centred or not len(points):
             return np.zeros(3)
         if (self.only_far or not in_map) and np.abs(points).max() <= _FAR:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ from pcnn.datasets.s3dis.classes import (
     room_type,
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
+from pcnn.datasets.transforms.pieces import on_floor
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.ranges import ArgumentsOf, Positive
@@ -105,17 +106,7 @@ class S3DISRooms:
             str(room.folder),
             torch.arange(arrays.n_points),
         )
-        return centred(cloud)
-
-
-def centred(cloud: Cloud) -> Cloud:
-    """Move the middle of the bounding box to x = y = 0 and its lowest point to z = 0."""
-    if not cloud.n_points:
-        return cloud
-    low, high = cloud.points.aminmax(dim=0)
-    origin = (low + high) / 2
-    origin[2] = low[2]
-    return replace(cloud, points=cloud.points - origin)
+        return on_floor(cloud)
 
 
 @dataclass(frozen=True)
@@ -150,6 +141,7 @@ class S3DISSets(CloudSets):
     simulate: _Rooms | None = None
     max_gib: Positive = LIMIT
     unit = "room"
+    on_floor = True
 
     def __post_init__(self) -> None:
         _ = self.areas  # refuses what does not exist

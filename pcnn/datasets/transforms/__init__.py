@@ -3,5 +3,15 @@
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
+from pcnn.datasets.transforms.pieces import Pieces
 
-__all__ = ["Augmentation", "Chromatic", "Elastic", "LaserMix", "OneOf", "PolarMix", "Remission"]
+__all__ = [
+    "Augmentation",
+    "Chromatic",
+    "Elastic",
+    "LaserMix",
+    "OneOf",
+    "Pieces",
+    "PolarMix",
+    "Remission",
+]

@@ -19,6 +19,7 @@ from torch import Tensor
 from pcnn.datasets.cloud import Cloud, turned
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
+from pcnn.datasets.transforms.pieces import Pieces
 from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
@@ -121,8 +122,8 @@ def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
 class Augmentation:
     """The changes above in a fixed order; what is switched off draws no random number.
 
-    A scan is mixed with another one first, then cropped to a sector, thinned, turned, tilted,
-    scaled, mirrored, shifted, shaken and distorted; its features change last.
+    A scan is mixed with another one first, then cropped to a piece or a sector, thinned, turned,
+    tilted, scaled, mirrored, shifted, shaken and distorted; its features change last.
 
     Args:
         rotate_z: rotate about the vertical axis.
@@ -138,6 +139,7 @@ class Augmentation:
         elastic: smooth distortion, or None.
         chromatic: change of colour, or None.
         remission: change of remission, or None.
+        pieces: cuts a piece out of a room, or None.
         mix: mixes the scan with another one of the set before everything else, or None.
         mix3d: chance that another cloud of the set, changed and cropped as in its own turn, is
             added to this one (Nekrasov et al., "Mix3D", 2021). It is the data set that does it.
@@ -161,6 +163,7 @@ class Augmentation:
     mix: ScanMix | None = None
     mix3d: Share = 0.0
     beams: Share = 0.0
+    pieces: Pieces | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -188,6 +191,8 @@ class Augmentation:
             if partner is None:
                 raise ValueError(f"{cloud.path}: a mix of scans needs a set to draw another from")
             cloud = self.mix(cloud, partner(generator), generator)
+        if self.pieces is not None:
+            cloud = self.pieces(cloud, generator)
         if self.sector is not None:
             cloud = sector(cloud, generator, self.sector)
         if self.beams > 0.0:

@@ -19,6 +19,8 @@ from pcnn.ranges import Factor, Length, NonNegative, Share
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.
 MAX_NODES = 50_000_000
+#: Each channel of a colour that a cloud has forgotten, or never had.
+FORGOTTEN = 0.5
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,10 @@ def _sampled(noise: Tensor, place: Tensor, nodes: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class Chromatic:
-    """Stretch the contrast, shift all colours, and add noise to each.
+    """Stretch the contrast, rebalance and shift all colours, and add noise to each; or forget them.
 
-    Colours are the first three features, in 0..1, and stay in it.
+    Colours are the first three features, in 0..1, and stay in it. A network that has seen clouds
+    without colours serves for these too; they are `FORGOTTEN` there.
 
     Args:
         contrast: chance of auto-contrast, which blends a random share of the colours with
@@ -113,9 +116,14 @@ class Chromatic:
         shift: largest shift of a channel; the shift is uniform in [-shift, shift).
         noise_share: chance of noise.
         noise: its standard deviation, in every channel of every point.
+        forget: chance that all colours of a cloud are `FORGOTTEN`.
+        balance: standard deviation of the logarithm of a factor on each channel, as of white
+            balance and exposure.
+        fade: chance that colours lose a random share of their saturation.
+        gamma: lowest and highest exponent of all colours, or None.
 
     Raises:
-        ValueError: a chance outside 0..1, or a negative number.
+        ValueError: a chance outside 0..1, a negative number, or a range that is none.
 
     Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, and its code, with the numbers of
     Pointcept's S3DIS configurations.
@@ -126,9 +134,15 @@ class Chromatic:
     shift: NonNegative = 0.05
     noise_share: Share = 0.95
     noise: NonNegative = 0.05
+    forget: Share = 0.0
+    balance: NonNegative = 0.0
+    fade: Share = 0.0
+    gamma: Annotated[Sequence[Factor], Len(2, 2)] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.gamma is not None and self.gamma[0] > self.gamma[1]:
+            raise ValueError(f"gamma of colours must be low <= high, got {list(self.gamma)}")
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the cloud in other colours.
@@ -144,6 +158,10 @@ class Chromatic:
         if cloud.n_points == 0:
             return cloud
         colour = cloud.features[:, :3]
+        if self.forget > 0.0 and generator.random() < self.forget:
+            grey = torch.full_like(colour, FORGOTTEN)
+            return replace(cloud, features=torch.cat([grey, cloud.features[:, 3:]], dim=1))
+        colour = self._balanced(colour, generator)
         if generator.random() < self.contrast:
             share = generator.random()
             colour = (1 - share) * colour + share * stretched(colour)
@@ -154,6 +172,21 @@ class Chromatic:
             noise = generator.standard_normal(tuple(colour.shape), dtype=np.float32) * self.noise
             colour = (colour + torch.from_numpy(noise)).clamp(0, 1)
         return replace(cloud, features=torch.cat([colour, cloud.features[:, 3:]], dim=1))
+
+    def _balanced(self, colour: Tensor, generator: np.random.Generator) -> Tensor:
+        """Colours [P, 3] of another camera; what is switched off draws nothing."""
+        if self.fade > 0.0:
+            chance, share = generator.random(2).tolist()
+            if chance < self.fade:
+                colour = colour + share * (colour.mean(1, keepdim=True) - colour)
+        if self.gamma is not None:
+            # powers in double: they may round differently from one machine to the next in float
+            power = colour.double().clamp(0, 1) ** _between(self.gamma, float(generator.random()))
+            colour = power.to(colour.dtype)
+        if self.balance > 0.0:
+            gains = np.exp(self.balance * generator.standard_normal(3)).astype(np.float32)
+            colour = (colour * torch.from_numpy(gains)).clamp(0, 1)
+        return colour
 
 
 def stretched(colour: Tensor) -> Tensor:

@@ -1,0 +1,85 @@
+"""Random pieces of rooms, as crops of clouds and partial scans hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+import torch
+from annotated_types import Len
+
+from pcnn.datasets.cloud import Cloud
+from pcnn.hints import check_fields
+from pcnn.ranges import Length, PartialShare, Share
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Cut a piece out of a room, take its upper part away, and leave points out.
+
+    A piece is what a ball or an upright cylinder about a random point holds. So a network learns
+    from rooms that lack walls or a ceiling, and from clouds of several densities. What is left has
+    its origin in the middle of its box along x and y and at its lowest point, as whole rooms have.
+
+    Args:
+        share: chance of a piece; half of them are balls.
+        radius: smallest and largest radius [m].
+        open: chance that everything above a height is missing.
+        height: smallest and largest such height above the lowest point [m].
+        thin: largest share of points left out; each cloud draws its own from 0 to this, in half of
+            the clouds less than a quarter of it.
+
+    Raises:
+        ValueError: a chance outside 0..1, or ranges that are none.
+    """
+
+    share: Share = 0.7
+    radius: Annotated[Sequence[Length], Len(2, 2)] = (1.5, 4.0)
+    open: Share = 0.3
+    height: Annotated[Sequence[Length], Len(2, 2)] = (0.8, 2.2)
+    thin: PartialShare = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("radius", "height"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} of pieces must be low <= high, got {[low, high]}")
+
+    def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
+        """Return the piece, of at least one point; a cloud without points as it is."""
+        # always the same draws, so that a chance changes nothing but what it is about
+        cut, ball, middle, size, opened, height, thin = generator.random(7).tolist()
+        seed = int(generator.integers(1 << 63))
+        if cloud.n_points == 0:
+            return cloud
+        keep = torch.ones(cloud.n_points, dtype=torch.bool)
+        if cut < self.share:
+            centre = cloud.points[int(middle * cloud.n_points)]
+            axes = 3 if ball < 0.5 else 2
+            square = (cloud.points - centre)[:, :axes].square().sum(1)
+            keep &= square <= _between(self.radius, size) ** 2
+        if opened < self.open:
+            z = cloud.points[:, 2]
+            keep &= z <= z[keep].min() + _between(self.height, height)
+        if thin > 0.0 and self.thin > 0.0:
+            luck = np.random.default_rng(seed).random(cloud.n_points)
+            left = keep & (torch.from_numpy(luck) >= self.thin * thin**2)
+            keep = left if bool(left.any()) else keep
+        return on_floor(cloud.select(keep))
+
+
+def on_floor(cloud: Cloud) -> Cloud:
+    """Move the middle of the bounding box to x = y = 0 and its lowest point to z = 0."""
+    if not cloud.n_points:
+        return cloud
+    low, high = cloud.points.aminmax(dim=0)
+    origin = (low + high) / 2
+    origin[2] = low[2]
+    return replace(cloud, points=cloud.points - origin)
+
+
+def _between(pair: Sequence[float], share: float) -> float:
+    return pair[0] + (pair[1] - pair[0]) * share
