@@ -71,10 +71,20 @@ def _small(site: Site, where: str) -> Thing:
     )
 
 
-def _lay(
+def lay(
     site: Site, base: Thing, x: float, y: float, yaw: float, mean: float, where: str = "table"
 ) -> None:
-    """Lay small things on the top of one at (x, y); they keep clear of each other."""
+    """Lay small things on the top of one at (x, y); they keep clear of each other.
+
+    Args:
+        site: the room.
+        base: what they lie on.
+        x: of its middle [m], with ``y`` and ``yaw`` [rad].
+        y: ...
+        yaw: ...
+        mean: number of things.
+        where: which things, `desk` or `table`.
+    """
     if base.top is None:
         return
     c, s = np.cos(yaw), np.sin(yaw)
@@ -112,7 +122,7 @@ def _table_group(site: Site, table: str, chair: str, small: float) -> None:
         yaw = np.pi / 2 if site.happens(0.5) else 0.0
         x, y = site.anywhere()
         if site.stand(base, x, y, yaw, margin=0.05):
-            _lay(site, base, x, y, yaw, small)
+            lay(site, base, x, y, yaw, small)
             _chairs_around(site, base, x, y, yaw, chair)
             return
 
@@ -124,7 +134,7 @@ def _at_walls(site: Site, name: str, count: Any) -> None:
         base = site.make(name)
         at = site.stand_at_wall(base)
         if at is not None:
-            _lay(site, base, *at, 1.5)
+            lay(site, base, *at, 1.5)
 
 
 def _boards(site: Site, mean: float) -> None:
@@ -154,7 +164,7 @@ def _work_place(site: Site) -> None:
     at = site.stand_at_wall(base)
     if at is not None:
         x, y, yaw = at
-        _lay(site, base, x, y, yaw, 5.0, "desk")
+        lay(site, base, x, y, yaw, 5.0, "desk")
         off = base.depth / 2 + 0.23
         _seat(site, "office_chair", x + off * np.sin(yaw), y - off * np.cos(yaw), yaw + np.pi)
         if site.happens(0.3):
@@ -176,7 +186,7 @@ def _rows_of_desks(site: Site) -> None:
                 base = site.make("desk")
                 away = side * (base.depth / 2 + 0.03)
                 if site.stand(base, x, y + away, yaw):
-                    _lay(site, base, x, y + away, yaw, 5.0, "desk")
+                    lay(site, base, x, y + away, yaw, 5.0, "desk")
                     seat = away + side * (base.depth / 2 + 0.23)
                     _seat(site, "office_chair", x, y + seat, yaw + np.pi)
             if site.happens(0.4):
@@ -193,7 +203,7 @@ def _conference(site: Site) -> None:
     for aside in (0.0, 0.3, -0.3, 0.6, -0.6):  # round a column in the middle
         x, y = s.width / 2 + aside * longer, s.depth / 2 + aside * (not longer)
         if site.stand(base, x, y, yaw):
-            _lay(site, base, x, y, yaw, 4.0)
+            lay(site, base, x, y, yaw, 4.0)
             _chairs_around(site, base, x, y, yaw, chair)
             return
 

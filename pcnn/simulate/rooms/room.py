@@ -9,6 +9,7 @@ import numpy as np
 from pcnn.simulate.mesh import Floats, Mesh, join
 from pcnn.simulate.raycast import RayCaster
 from pcnn.simulate.rooms.furnish import furnish
+from pcnn.simulate.rooms.lived_in import groups, litter, styles
 from pcnn.simulate.rooms.paint import Paint, Palette
 from pcnn.simulate.rooms.settings import RoomSettings, draw_settings
 from pcnn.simulate.rooms.shell import build_shell
@@ -45,19 +46,29 @@ class Room:
         return np.array([self.caster.first_faces(p, around)[0].min() for p in points], np.float64)
 
 
-def build_room(rng: np.random.Generator, room_type: str, split: Split) -> Room:
+def build_room(
+    rng: np.random.Generator, room_type: str, split: Split, lived_in: bool = False
+) -> Room:
     """Build one room from a random stream.
 
     Args:
         rng: random stream; equal streams give equal rooms.
         room_type: one of the S3DIS room types, or `guestRoom`.
         split: whose ranges the settings are drawn from.
+        lived_in: with chairs of one kind, groups of tables and more clutter, as rooms for
+            segmentation have it.
 
     Raises:
         ValueError: an unknown room type or split.
     """
     settings = draw_settings(rng, room_type, split)
     site = Site(rng, settings, Palette(rng))
+    if lived_in:
+        site.styles = styles(site)
     lights = build_shell(site)
+    if lived_in:
+        groups(site, room_type)
     furnish(site, room_type)
+    if lived_in:
+        litter(site)
     return Room.of(settings, join(site.meshes), site.palette.paints, lights)

@@ -21,10 +21,11 @@ from pcnn.simulate.mesh import Floats, rotation_z
 from pcnn.simulate.rooms.room import build_room
 from pcnn.simulate.rooms.scanner import RoomCloud, scan_room
 from pcnn.simulate.rooms.settings import TYPES
+from pcnn.simulate.settings import Split
 from pcnn.simulate.simulator import Simulator
 
 #: changes whenever the same seed would give other bytes
-VERSION = "3"
+VERSION = "4"
 
 Layout = Literal["text", "arrays"]
 
@@ -134,7 +135,8 @@ def plan_area(seed: int, area: int, rooms: int, spacing: float, layout: Layout) 
 def do_room(folder: Path, job: RoomJob) -> dict[str, Any]:
     """Build, scan and write one room; return its points by class, objects and settings."""
     rng = job.stream(3)
-    room = build_room(rng, job.room_type, "test" if job.area in TEST_AREAS else "train")
+    split: Split = "test" if job.area in TEST_AREAS else "train"
+    room = build_room(rng, job.room_type, split, lived_in=True)
     cloud = scan_room(rng, room, job.spacing)
     place = np.array([20.0 * (job.index % 5) - 40.0, 20.0 * (job.index // 5), 0.0])
     turn = np.rint(rotation_z(np.radians(job.angle)))

@@ -30,12 +30,15 @@ class Site:
     rng: np.random.Generator
     settings: RoomSettings
     palette: Palette
+    styles: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # of this room
     meshes: list[Mesh] = field(default_factory=list)
     _taken: list[tuple[float, float, float, float]] = field(default_factory=list)
     _hung: list[tuple[int, float, float, float, float]] = field(default_factory=list)
 
     def make(self, name: str, **given: Any) -> Thing:
-        """Make a thing of the catalogue, or of the shelves."""
+        """Make a thing of the catalogue in the style of the room, or of the shelves."""
+        name, own = self.styles.get(name, (name, {}))
+        given = {**own, **given}
         if name in SHELVES:
             return SHELVES[name](self.rng, self.palette)
         return OBJECTS.make(self.rng, self.palette.find, name, **given)
@@ -62,16 +65,26 @@ class Site:
         number = self.palette.draw(paint) if isinstance(paint, str) else paint
         self.put(surface(triangles, number, LABELS[label]))
 
-    def claim(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
-        """Take an axis-parallel rectangle of floor if it is free and inside the room."""
+    def is_free(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
+        """Tell whether an axis-parallel rectangle of floor is free and inside the room."""
         x0, x1 = x - width / 2 - margin, x + width / 2 + margin
         y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
         if min(x0, y0) < -0.1 or x1 > self.settings.width + 0.1 or y1 > self.settings.depth + 0.1:
             return False
-        if any(x0 < b and a < x1 and y0 < d and c < y1 for a, b, c, d in self._taken):
-            return False
+        return not any(x0 < b and a < x1 and y0 < d and c < y1 for a, b, c, d in self._taken)
+
+    def take(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> None:
+        """Take an axis-parallel rectangle of floor, free or not."""
+        x0, x1 = x - width / 2 - margin, x + width / 2 + margin
+        y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
         self._taken.append((x0, x1, y0, y1))
-        return True
+
+    def claim(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
+        """Take an axis-parallel rectangle of floor if it is free and inside the room."""
+        free = self.is_free(x, y, width, depth, margin)
+        if free:
+            self.take(x, y, width, depth, margin)
+        return free
 
     def stand(self, thing: Thing, x: float, y: float, yaw: float, margin: float = 0.03) -> bool:
         """Put a thing on the floor if its place is free."""

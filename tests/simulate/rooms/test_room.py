@@ -18,7 +18,7 @@ KINDS = ((0, "train"), (1, "val"))  # seeds and splits
 
 @cache
 def room(room_type: str, seed: int = 0, split: str = "train") -> Room:
-    return build_room(np.random.default_rng(seed), room_type, split)
+    return build_room(np.random.default_rng(seed), room_type, split, lived_in=split == "val")
 
 
 @pytest.mark.parametrize("room_type", [*ROOM_TYPES, "guestRoom"])
@@ -50,6 +50,20 @@ def test_every_type_is_furnished_inside_its_walls(room_type: str) -> None:
 def test_all_classes_occur() -> None:
     built = [room(room_type, *kind) for room_type in ROOM_TYPES for kind in KINDS]
     assert set(np.concatenate([one.mesh.labels for one in built])) == set(range(13))
+
+
+def test_rooms_that_are_lived_in_hold_more_clutter() -> None:
+    def things(built: Room) -> int:
+        return len(np.unique(built.mesh.instances[built.mesh.labels == LABELS["clutter"]]))
+
+    more = 0
+    for seed in range(6):
+        plain, used = (
+            build_room(np.random.default_rng(seed), "conferenceRoom", "train", lived_in)
+            for lived_in in (False, True)
+        )
+        more += things(used) - things(plain)
+    assert more > 30
 
 
 def test_what_is_unknown_is_named() -> None:
