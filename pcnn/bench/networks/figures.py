@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,10 +49,12 @@ def chosen_thresholds(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     for scene in setting.scenes:
         for model in setting.models:
             with products_of(setting.dtype_name):
-                counts = Counter(
-                    _quickest_threshold(setting, call)
-                    for _, call in calls_of(setting, scene, model)
-                )
+                known: dict[Hashable, str] = {}
+                found = [call for _, call in calls_of(setting, scene, model)]
+                for call in found:
+                    if _work_of(call) not in known:
+                        known[_work_of(call)] = _quickest_threshold(setting, call)
+                counts = Counter(known[_work_of(call)] for call in found)
             for label, layers in sorted(counts.items()):
                 yield _row(setting, scene, figure, model, {"t": label, "layers": layers})
 
@@ -62,13 +64,14 @@ def _quickest_threshold(setting: NetworksSetting, call: LayerCall) -> str:
     entries = thresholds(max(2, size))
     labels = [f"t = {params['t']}" for _, params in entries]
     labels[0], labels[-1] = "weight-stationary", "output-stationary"
-    times = [_product_ms(setting, call, e.dataflows(setting.where)[0]) for e, _ in entries]
+    product = LayerProduct(call, "forward")
+    times = [_product_ms(setting, product, e.dataflows(setting.where)[0]) for e, _ in entries]
     return labels[times.index(min(times))]
 
 
-def _product_ms(setting: NetworksSetting, call: LayerCall, dataflow: Dataflow) -> float:
+def _product_ms(setting: NetworksSetting, product: LayerProduct, dataflow: Dataflow) -> float:
     try:
-        run = _checked(call, dataflow)
+        run = _checked(product, dataflow)
     except ValueError:  # a map that has no such layout
         return float("inf")
     found = gpu_time(same(run), setting.where, REPEATS)
@@ -77,12 +80,11 @@ def _product_ms(setting: NetworksSetting, call: LayerCall, dataflow: Dataflow) -
     return found[0].median
 
 
-def _checked(call: LayerCall, dataflow: Dataflow) -> Callable[[], Tensor]:
-    """The forward product of a call; CheckFailed or ValueError where it is wrong or not served."""
-    check_dataflow(dataflow, call.device)
-    product = LayerProduct(call, "forward")
+def _checked(product: LayerProduct, dataflow: Dataflow) -> Callable[[], Tensor]:
+    """A product of a call; CheckFailed or ValueError where it is wrong or not served."""
+    check_dataflow(dataflow, product.call.device)
     run = product.prepared(dataflow)
-    dtype = call.signature(product.name).dtype
+    dtype = product.call.signature(product.name).dtype
     wrong = disagreement(run(), product.truth, dtype, product.terms)
     if wrong:
         raise CheckFailed(f"{dataflow.name}, forward product of a layer: it {wrong}")
@@ -94,22 +96,32 @@ def chosen_tiles(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     for scene in setting.scenes:
         with products_of(setting.dtype_name):
             found = calls_of(setting, scene, "minkunet")
+            known: dict[Hashable, dict[str, int]] = {}
             for number, (_, call) in enumerate(found, 1):
-                gather = _quickest_tile(setting, call, "gather", tiles_of(call.c_in))
-                scatter = _quickest_tile(setting, call, "scatter", tiles_of(call.c_out))
-                found_here = {"layer": number, "gather": gather, "scatter": scatter}
+                if _work_of(call) not in known:
+                    product, sides = LayerProduct(call, "forward"), (call.c_in, call.c_out)
+                    known[_work_of(call)] = {
+                        part: _quickest_tile(setting, product, part, tiles_of(channels))
+                        for part, channels in zip(("gather", "scatter"), sides, strict=True)
+                    }
+                found_here = {"layer": number, **known[_work_of(call)]}
                 yield _row(setting, scene, figure, "minkunet", found_here)
 
 
 def _quickest_tile(
-    setting: NetworksSetting, call: LayerCall, part: str, tiles: Sequence[int]
+    setting: NetworksSetting, product: LayerProduct, part: str, tiles: Sequence[int]
 ) -> int:
     spent: dict[int, float] = {}
     for tile in tiles:
         words: dict[str, Any] = {f"{part}_tile": tile}
-        run = _checked(call, GatherScatter(MINUET.grouping, **words))
+        run = _checked(product, GatherScatter(MINUET.grouping, **words))
         spent[tile] = by_part(trace(run, setting.where).timeline)[part]
     return min(spent, key=lambda tile: spent[tile])
+
+
+def _work_of(call: LayerCall) -> Hashable:
+    """Equal for layers of a network that read one map alike, with as many channels."""
+    return id(call.kernel_map.edges), call.kernel_map.flipped, call.c_in, call.c_out
 
 
 def calls_of(setting: NetworksSetting, scene: Scene, model: str) -> list[tuple[str, LayerCall]]:
