@@ -16,11 +16,13 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.datamodules.mixed_pairs import PairSource
 from pcnn.datasets import OnPoints, OnVoxels
 from pcnn.datasets.cloud_sets import CloudSets
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
 from pcnn.datasets.registration.pair_sets import PairSets
+from pcnn.datasets.registration.sensors import Sensor
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix, ScanMix
@@ -110,7 +112,14 @@ PLACES: Mapping[str, Place] = {
         (L.LightningDataModule,),
         ("pcnn.datamodules",),
         "pcnn.datamodules.CloudDataModule",
-        inner={name: name for name in ("sets", "augment", "geometry")},
+        inner={name: name for name in ("sets", "augment", "geometry")} | {"sources": "source"},
+    ),
+    "source": Place(
+        "a source of pairs",
+        (PairSource,),
+        ("pcnn.datamodules",),
+        "pcnn.datamodules.PairSource",
+        inner={name: name for name in ("sets", "augment")},
     ),
     "sets": Place(
         "the splits of a data set",
@@ -123,7 +132,15 @@ PLACES: Mapping[str, Place] = {
         (Augmentation, PairAugmentation),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.Augmentation",
-        inner={name: name for name in ("mix", "pieces", "elastic", "chromatic", "remission")},
+        inner={name: name for name in ("mix", "pieces", "elastic", "chromatic", "remission")}
+        | {"sensors": "sensor"},
+    ),
+    "sensor": Place(
+        "a change of a sensor",
+        (Sensor,),
+        ("pcnn.datasets",),
+        "pcnn.datasets.registration.scan_patterns.Beams",
+        inner={"sensors": "sensor"},
     ),
     "mix": Place(
         "a mix of scans",

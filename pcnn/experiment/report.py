@@ -160,6 +160,11 @@ def try_it(cfg: DictConfig, checkpoint: str) -> list[str]:
     return [commands[cfg.task.name]] if cfg.task.name in commands else []
 
 
+def tested(cfg: DictConfig) -> str:
+    """The data set that an evaluation has to name, where that of the training has no protocol."""
+    return " dataset=threedmatch" if cfg.data.get("benchmark") == "cells" else ""
+
+
 def longer(cfg: DictConfig) -> str:
     """The argument that makes a run twice as long, by whichever of its limits ends it."""
     steps, epochs = cfg.trainer.max_steps, cfg.trainer.max_epochs
@@ -176,14 +181,15 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     if cfg.train and checkpoint:
         lines += [
             "next:",
-            f"  {program('eval')} {run_folder.argument('ckpt_path', checkpoint)}",
+            f"  {program('eval')} {run_folder.argument('ckpt_path', checkpoint)}{tested(cfg)}",
             *try_it(cfg, checkpoint),
             f"  {run_folder.resume_command(folder, allowed_packages(cfg))} {longer(cfg)}",
         ]
     if cfg.data.source != "real":
-        lines.append(
-            f"  {program('train')} dataset={cfg.dataset.name} dataset.root=FOLDER  (real data)"
-        )
+        names = [str(key) for key in cfg.dataset]
+        roots = [name for name in names if name == "root" or name.endswith("_root")]
+        folders = " ".join(f"dataset.{name}=FOLDER" for name in roots)
+        lines.append(f"  {program('train')} dataset={cfg.dataset.name} {folders}  (real data)")
     for line in lines:
         console.say(line)
     say_simulated(console, cfg)

@@ -55,7 +55,8 @@ class RegistrationTask(NetworkTask):
 
     Logged: `train/loss`, its terms, `train/positives` (how many), `train/positive_distance` (mean
     distance of their descriptors), `train/lr`; for `val` and `test`: `loss`, `feat_match_ratio`,
-    `inlier_ratio`, `rr`, and `rre` [deg] and `rte` [m] over the registered pairs.
+    `inlier_ratio`, `rr`, and `rre` [deg] and `rte` [m] over the registered pairs; where pairs of
+    several sources are mixed the same of each, as `val/SOURCE/rr`. Lengths are in cells there.
 
     Args:
         net: maps the input tensor to C features a row; they are scaled to unit length here.
@@ -63,7 +64,8 @@ class RegistrationTask(NetworkTask):
         optimizer: makes an optimiser from parameter groups.
         scheduler: makes a schedule from (optimiser, total_steps); stepped after every step.
         voxel_size: edge of a voxel, on native points of a cell [m].
-        benchmark: ``threedmatch`` or ``kitti``: whose thresholds count where none is given.
+        benchmark: ``threedmatch``, ``kitti`` or ``cells``: whose thresholds count where none is
+            given.
         positive_radius: in voxels.
         val_samples: rows drawn of each cloud in evaluation.
         inlier_share: a pair counts for `feat_match_ratio` above this share of right matches.
@@ -252,8 +254,7 @@ class RegistrationTask(NetworkTask):
         own, self._seen[stage] = self._seen[stage], {}
         self.results[stage] = results = gathered(own)
         if results:
-            found = figures(results, self.rules)
-            self.log_dict({f"{stage}/{name}": value for name, value in found.items()})
+            self.log_dict(named_figures(stage, results, self.rules))
 
 
 def gathered(own: dict[PairId, PairResult]) -> list[PairResult]:
@@ -286,6 +287,16 @@ def figures(results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
         found["rr"] = summary.rr.value
         if summary.rre.pairs:
             found |= {"rre": summary.rre.value, "rte": summary.rte.value}
+    return found
+
+
+def named_figures(stage: str, results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
+    """`figures` as they are logged, and those of every source by itself where pairs are mixed."""
+    found = {f"{stage}/{name}": value for name, value in figures(results, rules).items()}
+    for source in sorted({result.pair.source_set for result in results} - {""}):
+        own = [result for result in results if result.pair.source_set == source]
+        of_source = figures(own, rules)
+        found |= {f"{stage}/{source}/{name}": value for name, value in of_source.items()}
     return found
 
 

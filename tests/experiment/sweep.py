@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "mix": ("augment=lidar_mix", "task/loss=lovasz_weighted", "tta=rot4"),
     "pairs": ("model=resunet", "geometry=point"),
     "fragments": ("model=minkunet", "task=registration", "dataset=threedmatch"),
+    "sources": ("model=resunet", "dataset=anywhere", "geometry=point"),
     "fpfh": ("model=fpfh", "dataset=threedmatch"),
     "circle": ("model=resunet", "task/loss=circle", "task/scheduler=multi_step"),
     "info_nce": ("model=resunet", "task/loss=info_nce", "task/scheduler=poly"),

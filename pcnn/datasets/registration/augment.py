@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pcnn.datasets.registration.sensors import Sensor
 from pcnn.datasets.transforms.augment import scale_range
 from pcnn.datasets.transforms.crops import smallest
 from pcnn.hints import check_fields
@@ -46,8 +47,8 @@ class PairClouds:
 class PairAugmentation:
     """Random changes of pairs in a fixed order; what is switched off draws no random number.
 
-    First effects of a sensor, in the cloud's own frame with the sensor at its origin (`crop`,
-    `drop`, `depth_noise`, `warp`, `jitter`). Then a similarity of each cloud:
+    First effects of a sensor, in the cloud's own frame with the sensor at its origin (`sensors`,
+    `crop`, `drop`, `depth_noise`, `warp`, `jitter`). Then a similarity of each cloud:
     ``x' = s (R (x - m) + m + d)`` with m the cloud's mean and one s for both. The transform becomes
     ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
 
@@ -77,6 +78,8 @@ class PairAugmentation:
             what is left of the drift of a camera in a fused fragment.
         drop: largest share of points left out at random.
         crop: largest share of points cut off by a random plane.
+        sensors: changes that stand for other sensors, applied to each cloud by itself in their
+            order (`pcnn.datasets.registration.sensors`, `scan_patterns`).
 
     Raises:
         ValueError: a number out of range.
@@ -95,10 +98,13 @@ class PairAugmentation:
     warp: Distance = 0.0
     drop: PartialShare = 0.0
     crop: PartialShare = 0.0
+    sensors: tuple[Sensor, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "scale", scale_range(self.scale))
+        if not all(isinstance(sensor, Sensor) for sensor in self.sensors):
+            raise ValueError(f"sensors must be a list of sensors, got {self.sensors}")
         shares = [share for share, _ in self.rotation_growth or ()]
         if self.rotation_growth is not None and (not shares or shares != sorted(set(shares))):
             raise ValueError(
@@ -146,6 +152,8 @@ class PairAugmentation:
 
     def _measured(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """The points as another measurement might have had them."""
+        for sensor in self.sensors:
+            points = sensor(points, generator)
         if self.crop > 0.0:
             points = cropped(points, generator, self.crop)
         if self.drop > 0.0:

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from pcnn.datasets.batches import Batch, joined_geometry
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import Placement
-from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, subset
+from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, similar, subset
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import sample_generator
@@ -85,6 +85,8 @@ class PlacedPairs(Dataset[PlacedPair]):
         kept_bytes: of clouds that a process keeps after reading them; the first ones that come.
         share: of the training that is done at a key, for an augmentation that changes with it;
             None stands for all of it.
+        unit: length [m] that coordinates and translations are divided by after the augmentation;
+            with the cell of a set they are in cells, and `voxel_size` is 1.
 
     Raises:
         ValueError: a number out of range, or a set without pairs.
@@ -101,8 +103,11 @@ class PlacedPairs(Dataset[PlacedPair]):
     seed: int = 0
     kept_bytes: int = KEPT_BYTES
     share: Callable[[Key], float] | None = None
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
+        if not self.unit > 0.0:
+            raise ValueError(f"unit must be positive [m], got {self.unit}")
         if self.feature_noise < 0.0:
             raise ValueError(f"feature_noise must be at least 0, got {self.feature_noise}")
         if self.max_points is not None and self.max_points < 1:
@@ -139,6 +144,8 @@ class PlacedPairs(Dataset[PlacedPair]):
         if self.augment is not None:
             share = 1.0 if self.share is None else self.share((epoch, index))
             clouds = self.augment(clouds, generator, share)
+        if self.unit != 1.0:
+            clouds = in_units(clouds, self.unit)
         name = self.chosen[index].id
         source, target = (
             self._placed(points, generator, str(name)) for points in (clouds.source, clouds.target)
@@ -172,6 +179,16 @@ class PlacedPairs(Dataset[PlacedPair]):
                 scene,
             )
         return points
+
+
+def in_units(pair: PairClouds, unit: float) -> PairClouds:
+    """The pair with all lengths divided by a unit [m]."""
+    still = np.eye(4)
+    transform = pair.transform.clone()
+    transform[:3, 3] /= unit
+    return PairClouds(
+        similar(pair.source, still, 1.0 / unit), similar(pair.target, still, 1.0 / unit), transform
+    )
 
 
 def placed(points: Tensor, size: float, geometry: Placement, name: str) -> PlacedCloud:

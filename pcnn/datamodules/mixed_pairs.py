@@ -1,0 +1,180 @@
+"""Loading for registration from several sources at once, such as rooms and drives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pcnn.datamodules.batch_stream import Collate
+from pcnn.datamodules.exact_loading import ExactLoading
+from pcnn.datasets.cloud_sets import Kind, Split
+from pcnn.datasets.placement import Placement
+from pcnn.datasets.registration.augment import PairAugmentation
+from pcnn.datasets.registration.mixed_pairs import MixedPairs
+from pcnn.datasets.registration.pair_sets import PairSets
+from pcnn.datasets.registration.pairs import PairDataset
+from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
+from pcnn.errors import UserError
+from pcnn.hints import check_fields
+from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PairSource:
+    """Pairs of one kind in a mixed training.
+
+    Args:
+        sets: of the pairs, `pcnn.datasets.registration.ThreeDMatchSets` or `KITTISets`.
+        cell: edge of a cell of these clouds [m]; their lengths are divided by it.
+        augment: random changes of training pairs in metres, or None.
+        limit_train: number of training pairs, spread over their list; None takes all.
+        limit_val: number of validation pairs; None takes all.
+
+    Raises:
+        ValueError: a number out of range, or an augmentation that grows over the training.
+    """
+
+    sets: PairSets
+    cell: Length
+    augment: PairAugmentation | None = None
+    limit_train: Count | None = None
+    limit_val: Count | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not isinstance(self.augment, PairAugmentation | None):
+            raise ValueError(f"augment must be a PairAugmentation or null, got {self.augment!r}")
+        if self.augment is not None and self.augment.rotation_growth is not None:
+            raise ValueError("rotation_growth: a mixed training has none; give rotation")
+
+
+class MixedPairsDataModule(ExactLoading):
+    """Loaders of `PairBatch` with pairs of all sources in every batch, about as many of each.
+
+    Every cloud is divided by the cell of its source, so lengths in a batch are in cells, and
+    one network sees rooms and streets at one scale. Validation has every pair of all sources once.
+
+    Args:
+        sources: by name.
+        voxel_size: edge of a voxel, on native points of a cell [cells]: 1, or a share of all
+            sources' cells.
+        feature_noise: as in `RegistrationDataModule`, with the following ones.
+        max_points: ...
+        batch_size: ...
+        val_batch_size: ...
+        num_workers: ...
+        seed: ...
+        geometry: ...
+        one_pass: ...
+
+    Raises:
+        ValueError: no sources.
+    """
+
+    unit = "pair"
+    in_channels = 1
+    #: whose thresholds apply: lengths in cells
+    benchmark = "cells"
+
+    def __init__(
+        self,
+        sources: Mapping[str, PairSource],
+        *,
+        voxel_size: Length = 1.0,
+        feature_noise: NonNegative = 0.0,
+        max_points: Count | None = None,
+        batch_size: Count = 1,
+        val_batch_size: Count = 1,
+        num_workers: Workers | None = None,
+        seed: Seed = 0,
+        geometry: Placement | None = None,
+        one_pass: bool = False,
+    ) -> None:
+        super().__init__(
+            batch_size=batch_size,
+            val_batch_size=val_batch_size,
+            num_workers=num_workers,
+            seed=seed,
+            geometry=geometry,
+        )
+        if not sources or not all(isinstance(one, PairSource) for one in sources.values()):
+            raise ValueError(f"sources must be one PairSource or more by name, got {sources}")
+        self.sources = dict(sources)
+        self.voxel_size = voxel_size
+        self.feature_noise = feature_noise
+        self.max_points = max_points
+        self.one_pass = one_pass
+        self._pairs: dict[tuple[str, Split], PairDataset] = {}
+
+    @property
+    def source_kind(self) -> Kind:
+        """Kind of the pairs, ``simulated`` where those of one source are.
+
+        Raises:
+            RuntimeError: before `setup`.
+        """
+        simulated = any(pairs.source_kind == "simulated" for pairs in self._found().values())
+        return "simulated" if simulated else "real"
+
+    @property
+    def data_root(self) -> Path:
+        """The folder that the first source is read from; known after `setup`."""
+        return next(iter(self._found().values())).root
+
+    def pairs(self, split: Split) -> PairDataset:
+        """A mixed set has no protocol of its own.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "pairs of several sources are not evaluated together.\n"
+            "possible: eval.py ckpt_path=CKPT dataset=threedmatch, then dataset=kitti"
+        )
+
+    def build(self, split: Split) -> MixedPairs | None:
+        """Make the samples of a split; None where no source has pairs for validation or test."""
+        parts = {}
+        for number, (name, source) in enumerate(self.sources.items()):
+            pairs = self._of(name, split)
+            if not pairs.pairs and split != "train":
+                log.warning("%s: %s holds no pairs: there is no %s", name, pairs.name, split)
+                continue
+            parts[name] = self._part(source, pairs, split, number)
+        return MixedPairs(parts, alternate=split == "train") if parts else None
+
+    def collate(self) -> Collate:
+        """Return what joins pairs into a batch."""
+        return CollatePairs(self.geometry, self.voxel_size, self.one_pass)
+
+    def _part(
+        self, source: PairSource, pairs: PairDataset, split: Split, number: int
+    ) -> PlacedPairs:
+        train = split == "train"
+        limit = {"train": source.limit_train, "val": source.limit_val, "test": None}[split]
+        return PlacedPairs(
+            pairs,
+            voxel_size=self.voxel_size,
+            geometry=self.geometry,
+            augment=source.augment if train else None,
+            feature_noise=self.feature_noise if train else 0.0,
+            max_points=None if split == "test" else self.max_points,
+            limit=limit,
+            # sources draw different numbers; validation is the same in runs of all seeds
+            seed=(self.seed + number) % 2**32 if train else 0,
+            unit=source.cell,
+        )
+
+    def _of(self, name: str, split: Split) -> PairDataset:
+        if (name, split) not in self._pairs:
+            self._pairs[name, split] = self.sources[name].sets.find(split)
+        return self._pairs[name, split]
+
+    def _found(self) -> dict[tuple[str, Split], PairDataset]:
+        if not self._pairs:
+            raise RuntimeError("the data source is known after setup()")
+        return self._pairs

@@ -1,0 +1,203 @@
+"""A cloud as another sensor might have measured it: ranges, densities and noise.
+
+Every change is a pure function of the cloud and a generator. Points [P, 3] float32 [m] lie in the
+cloud's own frame, with the sensor at its origin. Patterns of rays are in `scan_patterns`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pcnn.hints import check_fields
+from pcnn.ranges import Count, Distance, Length, NonNegative, Share
+
+#: Points below which a pattern is not applied: fewer are no cloud to learn from.
+LEAST = 256
+
+
+class Sensor(ABC):
+    """A change of a cloud that stands for another sensor."""
+
+    def __post_init__(self) -> None:
+        """Check every number, and every pair of numbers for its order."""
+        check_fields(self)
+        for name, value in vars(self).items():
+            if type(value) in (tuple, list) and len(value) == 2 and _numbers(value):
+                if value[0] > value[1]:
+                    raise ValueError(f"{name} must be two numbers low <= high, got {value}")
+                object.__setattr__(self, name, tuple(value))
+
+    @abstractmethod
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """The points [Q, 3] that this sensor would have measured, in their order; never none."""
+
+
+@dataclass(frozen=True)
+class AnySensor(Sensor):
+    """One of several sensors, with a probability; all are as likely.
+
+    Args:
+        sensors: to choose among; each may be a list, which is applied in its order.
+        probability: of changing the cloud at all.
+
+    Raises:
+        ValueError: no sensors, or a number out of range.
+    """
+
+    sensors: tuple[Sensor | tuple[Sensor, ...], ...]
+    probability: Share = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lists = [one if isinstance(one, (tuple, list)) else [one] for one in self.sensors]
+        if not lists or not all(isinstance(one, Sensor) for some in lists for one in some):
+            raise ValueError(f"sensors must hold one or more to choose among, got {self.sensors}")
+
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """See `Sensor`."""
+        if generator.random() >= self.probability:
+            return points
+        chosen = self.sensors[int(generator.integers(len(self.sensors)))]
+        for sensor in chosen if isinstance(chosen, (tuple, list)) else (chosen,):
+            points = sensor(points, generator)
+        return points
+
+
+@dataclass(frozen=True)
+class RangeCut(Sensor):
+    """A sensor that sees less far: points beyond a distance are left out.
+
+    Args:
+        farthest: that distance is uniform between the two [m].
+        nearest: points closer than this are left out as well [m].
+    """
+
+    farthest: tuple[Length, Length] = (20.0, 80.0)
+    nearest: Distance = 0.0
+
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """See `Sensor`."""
+        limit = generator.uniform(*self.farthest)
+        distance = ranges(points)
+        return kept(points, (distance <= limit) & (distance >= self.nearest))
+
+
+@dataclass(frozen=True)
+class RangeThinning(Sensor):
+    """Density that falls with the distance: a point at r stays with probability (whole / r)^power.
+
+    Args:
+        whole: distance up to which all points stay, uniform between the two [m].
+        power: uniform between the two; 2 is that of rays at even angles on surfaces that face the
+            sensor.
+    """
+
+    whole: tuple[Length, Length] = (1.0, 3.0)
+    power: tuple[NonNegative, NonNegative] = (0.0, 2.0)
+
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """See `Sensor`."""
+        whole, power = generator.uniform(*self.whole), generator.uniform(*self.power)
+        share = (whole / ranges(points).clamp_(min=whole)) ** power
+        chance = torch.from_numpy(generator.random(len(points), dtype=np.float32))
+        return kept(points, chance < share)
+
+
+@dataclass(frozen=True)
+class RangeNoise(Sensor):
+    """Normal noise along the ray whose standard deviation grows with the distance.
+
+    Args:
+        base: at the sensor, uniform from 0 to this [m].
+        growth: on every metre of distance, uniform from 0 to this [m].
+    """
+
+    base: Distance = 0.02
+    growth: Distance = 0.0005
+
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """See `Sensor`."""
+        base, growth = generator.uniform(0.0, self.base), generator.uniform(0.0, self.growth)
+        distance = ranges(points)
+        noise = torch.from_numpy(generator.standard_normal(len(points), dtype=np.float32))
+        return at_ranges(points, distance, distance + noise * (base + growth * distance))
+
+
+@dataclass(frozen=True)
+class DepthCamera(Sensor):
+    """A camera that finds depth by disparity: noise and steps that grow with the square of it.
+
+    Ranges are rounded to whole steps of 1 / r: a step is ``quantum r²`` metres at the distance r.
+
+    Args:
+        farthest: of what the camera sees, uniform between the two [m].
+        noise: standard deviation at 1 m, uniform from 0 to this [m].
+        quantum: step at 1 m, uniform from 0 to this [m].
+    """
+
+    farthest: tuple[Length, Length] = (3.0, 8.0)
+    noise: Distance = 0.003
+    quantum: Distance = 0.003
+
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """See `Sensor`."""
+        limit = generator.uniform(*self.farthest)
+        sigma, step = generator.uniform(0.0, self.noise), generator.uniform(0.0, self.quantum)
+        points = kept(points, ranges(points) <= limit)
+        distance = ranges(points)
+        noise = torch.from_numpy(generator.standard_normal(len(points), dtype=np.float32))
+        # rounding begins anywhere in a step, and never reaches infinity
+        begin = generator.random()
+        measured = (distance + noise * (sigma * distance**2)).clamp_(min=0.05)
+        if step > 1e-6:
+            steps = (1.0 / (measured * step) - begin).round_() + begin
+            measured = 1.0 / (steps.clamp_(min=0.5) * step)
+        return at_ranges(points, distance, measured)
+
+
+@dataclass(frozen=True)
+class Sparser(Sensor):
+    """Fewer points: that many random ones at most, a number drawn evenly on a log scale.
+
+    Args:
+        points: fewest and most.
+    """
+
+    points: tuple[Count, Count] = (2000, 20000)
+
+    def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
+        """See `Sensor`."""
+        low, high = np.log(self.points)
+        wanted = round(float(np.exp(generator.uniform(low, high))))
+        if wanted >= len(points):
+            return points
+        chance = torch.from_numpy(generator.random(len(points), dtype=np.float32))
+        return kept(points, chance < wanted / len(points))
+
+
+def ranges(points: Tensor) -> Tensor:
+    """Distances [P] float32 of points from the origin."""
+    x, y, z = points.T.contiguous()
+    return (x * x).addcmul_(y, y).addcmul_(z, z).sqrt_()
+
+
+def at_ranges(points: Tensor, distance: Tensor, wanted: Tensor) -> Tensor:
+    """Points moved along their rays from one distance to another; those at the origin stay."""
+    return points * torch.where(distance > 0, wanted / distance, 1.0)[:, None]
+
+
+def kept(points: Tensor, keep: Tensor) -> Tensor:
+    """Those points; all where fewer than `LEAST` would be left."""
+    rows = keep.nonzero()[:, 0]
+    if len(rows) < min(LEAST, len(points)):
+        return points
+    return points if len(rows) == len(points) else points.index_select(0, rows)
+
+
+def _numbers(pair: tuple[object, ...] | list[object]) -> bool:
+    return all(isinstance(one, (int, float)) for one in pair)

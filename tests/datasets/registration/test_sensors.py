@@ -1,0 +1,182 @@
+"""Clouds as other sensors would have measured them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.datasets.registration import PairAugmentation
+from pcnn.datasets.registration.augment import PairClouds
+from pcnn.datasets.registration.scan_patterns import (
+    Beams,
+    SolidState,
+    SurveyScan,
+    about,
+    angles,
+    rosette,
+)
+from pcnn.datasets.registration.sensors import (
+    LEAST,
+    AnySensor,
+    DepthCamera,
+    RangeCut,
+    RangeNoise,
+    RangeThinning,
+    Sensor,
+    Sparser,
+    ranges,
+)
+from pcnn.datasets.transforms.augment import sample_generator
+
+PATTERNS = (Beams(), SurveyScan(), SolidState(), SolidState(ahead=True))
+ALL = (
+    *PATTERNS,
+    *(RangeCut((5.0, 9.0)), RangeThinning(), RangeNoise(), DepthCamera(), Sparser((500, 900))),
+    AnySensor((Beams(), (SolidState(), RangeNoise())), probability=0.8),
+)
+
+
+def shell(points: int = 20000, farthest: float = 12.0) -> Tensor:
+    """Points all around a sensor, 1 m to ``farthest`` away, 30 degrees up and down at most."""
+    generator = torch.Generator().manual_seed(0)
+    share = torch.rand(3, points, generator=generator, dtype=torch.float64)
+    azimuth, elevation = share[0] * 6.2831853, (share[1] - 0.5) * 1.0471976
+    flat = elevation.cos()
+    rays = torch.stack([flat * azimuth.cos(), flat * azimuth.sin(), elevation.sin()], 1)
+    return (rays * (1 + (farthest - 1) * share[2])[:, None]).float()
+
+
+def changed(sensor: Sensor, points: Tensor, index: int = 0) -> Tensor:
+    return sensor(points, sample_generator(0, 0, index))
+
+
+@pytest.mark.parametrize("sensor", ALL, ids=lambda one: type(one).__name__)
+def test_a_function_of_the_cloud_and_the_generator_that_leaves_no_cloud_without_points(
+    sensor: Sensor,
+) -> None:
+    points = shell()
+    before = points.clone()
+    results = [changed(sensor, points, index) for index in range(4)]
+    assert torch.equal(points, before)
+    assert any(len(one) != len(points) or not torch.equal(one, points) for one in results)
+    for index, one in enumerate(results):
+        assert one.dtype == torch.float32
+        assert bool(torch.isfinite(one).all())
+        assert LEAST <= len(one) <= len(points)
+        assert torch.equal(changed(sensor, points, index), one)
+        strided = points.T.contiguous().T  # as other changes leave points in memory
+        assert torch.equal(changed(sensor, strided, index), one)
+    for few in (points[:0], points[:1], torch.zeros(3, 3)):
+        found = changed(sensor, few)
+        assert found.shape == few.shape
+        assert bool(torch.isfinite(found).all())
+
+
+@pytest.mark.parametrize("sensor", PATTERNS, ids=lambda one: type(one).__name__)
+def test_patterns_keep_measured_points_in_their_order(sensor: Sensor) -> None:
+    points = shell()
+    found = changed(sensor, points, 1)
+    rows = {row: place for place, row in enumerate(map(tuple, points.tolist()))}
+    places = [rows[row] for row in map(tuple, found.tolist())]
+    assert places == sorted(places)
+
+
+def test_densities_and_ranges() -> None:
+    points = shell()
+    assert float(ranges(changed(RangeCut((5.0, 5.0), nearest=2.0), points)).max()) <= 5.0
+    assert float(ranges(changed(RangeCut((5.0, 5.0), nearest=2.0), points)).min()) >= 2.0
+    thinned = ranges(changed(RangeThinning((2.0, 2.0), (2.0, 2.0)), points))
+    given = ranges(points)
+    for low, high in ((1.0, 2.0), (4.0, 5.0), (8.0, 9.0)):
+        before = int(((given >= low) & (given < high)).sum())
+        share = int(((thinned >= low) & (thinned < high)).sum()) / before
+        middle = (low + high) / 2
+        assert share == pytest.approx(min(1.0, (2.0 / middle) ** 2), abs=0.05)
+    assert len(changed(Sparser((700, 700)), points)) == pytest.approx(700, rel=0.15)
+
+
+def test_beams_have_their_number_and_a_survey_scan_one_return_a_step() -> None:
+    points = shell(60000)
+    for number in (16, 32):
+        found = changed(Beams((number, number), thickness=0.4), points)
+        _, elevation = angles(found)
+        lit = torch.histc(torch.rad2deg(elevation), 1500, -30.0, 30.0) > 0
+        begins = int((lit[1:] & ~lit[:-1]).sum())
+        assert number - 1 <= begins <= number + 2
+    assert changed(Beams((128, 128), thickness=2.0), points) is points  # finer than the cloud
+    survey = SurveyScan((3.0, 3.0))
+    found = changed(survey, points, 2)
+    assert torch.equal(changed(survey, found, 2), found)  # one point in every step already
+    assert 0.8 * 120 * 20 < len(found) <= 121 * 21
+    near = ranges(found).mean() < ranges(points).mean()  # the nearest of a step stays
+    assert bool(near)
+
+
+def test_a_solid_state_lidar_sees_a_cone_densest_in_its_middle() -> None:
+    points = shell(60000)
+    sensor = SolidState((50.0, 50.0), (0.5, 0.5), ahead=True, wander=0.0)
+    found = changed(sensor, points)
+    u, v = about(found, 0.0, 0.0)
+    angle = torch.rad2deg(torch.hypot(u, v))
+    torch.testing.assert_close(
+        angle,
+        torch.rad2deg(torch.acos((found[:, 0] / ranges(found)).clamp(-1, 1))),
+        atol=0.05,
+        rtol=0,
+    )
+    assert float(angle.max()) < 25.0 + 3 * 0.5  # the width of the trace
+    all_angles = torch.rad2deg(torch.hypot(*about(points, 0.0, 0.0)))
+    share = [
+        float(
+            ((angle >= low) & (angle < high)).sum()
+            / ((all_angles >= low) & (all_angles < high)).sum()
+        )
+        for low, high in ((0.0, 5.0), (10.0, 20.0))
+    ]
+    assert share[0] > share[1] > 0.0
+    shares = [float(rosette(100, turns, 1.7, 0.3).float().mean()) for turns in (5, 20, 80)]
+    assert all(a < b for a, b in pairwise(shares))
+
+
+def test_noise_grows_with_the_distance_and_depth_comes_in_steps() -> None:
+    points = shell()
+    given = ranges(points)
+    # base and growth are uniform up to the given ones: their shares of them are drawn first
+    error = (ranges(changed(RangeNoise(0.0, 0.01), points)) - given).abs()
+    near, far = error[given < 3].mean(), error[given > 10].mean()
+    assert 2.5 < float(far / near) < 12.0
+    camera = DepthCamera((6.0, 6.0), noise=0.0, quantum=0.02)
+    found = ranges(changed(camera, points, 3))
+    assert float(found.max()) < 6.6
+    steps = np.unique((1.0 / found.double()).round(decimals=4))
+    apart = np.diff(steps)
+    assert np.allclose(apart, apart.min(), atol=3e-4)
+
+
+def test_pairs_take_sensors_first_and_without_them_nothing_changes() -> None:
+    pair = PairClouds(shell(3000), shell(2500), torch.eye(4, dtype=torch.float64))
+    plain = PairAugmentation(rotation=30.0, jitter=0.01)
+    with_none = PairAugmentation(rotation=30.0, jitter=0.01, sensors=())
+    one, two = (a(pair, sample_generator(1, 0, 0)) for a in (plain, with_none))
+    assert torch.equal(one.source, two.source)
+    thinner = PairAugmentation(rotation=0.0, sensors=(Sparser((400, 800)), RangeNoise()))
+    found = thinner(pair, sample_generator(1, 0, 0))
+    assert len(found.source) < 1100
+    assert len(found.target) < 1100
+    assert len(found.source) != len(found.target)  # each cloud by itself
+    assert torch.equal(found.transform, pair.transform)
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match="low <= high"):
+        RangeCut((5.0, 2.0))
+    with pytest.raises(ValueError, match="number"):
+        Beams((0, 16))
+    with pytest.raises(ValueError, match="probability"):
+        AnySensor((Beams(),), probability=1.5)
+    with pytest.raises(ValueError, match="one or more"):
+        AnySensor(())
