@@ -19,9 +19,11 @@ from pcnn.ranges import Length, PartialShare, Share
 class Pieces:
     """Cut a piece out of a room, take its upper part away, and leave points out.
 
-    A piece is what a ball or an upright cylinder about a random point holds. So a network learns
-    from rooms that lack walls or a ceiling, and from clouds of several densities. What is left has
-    its origin in the middle of its box along x and y and at its lowest point, as whole rooms have.
+    A piece is what a ball or an upright cylinder about a random point holds. The middle of a ball
+    is lowered to a random share of the height of its point, as most crops hold what stands on a
+    floor. So a network learns from rooms that lack walls or a ceiling, and from clouds of several
+    densities. What is left has its origin in the middle of its box along x and y and at its lowest
+    point, as whole rooms have.
 
     Args:
         share: chance of a piece; half of them are balls.
@@ -51,16 +53,19 @@ class Pieces:
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the piece, of at least one point; a cloud without points as it is."""
         # always the same draws, so that a chance changes nothing but what it is about
-        cut, ball, middle, size, opened, height, thin = generator.random(7).tolist()
+        cut, ball, middle, lower, size, opened, height, thin = generator.random(8).tolist()
         seed = int(generator.integers(1 << 63))
         if cloud.n_points == 0:
             return cloud
         keep = torch.ones(cloud.n_points, dtype=torch.bool)
         if cut < self.share:
-            centre = cloud.points[int(middle * cloud.n_points)]
+            centre = cloud.points[int(middle * cloud.n_points)].clone()
+            bottom = cloud.points[:, 2].min()
+            centre[2] = bottom + lower * (centre[2] - bottom)
             axes = 3 if ball < 0.5 else 2
             square = (cloud.points - centre)[:, :axes].square().sum(1)
-            keep &= square <= _between(self.radius, size) ** 2
+            inside = square <= _between(self.radius, size) ** 2
+            keep = inside if bool(inside.any()) else keep
         if opened < self.open:
             z = cloud.points[:, 2]
             keep &= z <= z[keep].min() + _between(self.height, height)
