@@ -19,13 +19,15 @@ from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.sampler import evenly_spaced
 from pcnn.datasets.shards import ShardedClouds
-from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop as cropped
 from pcnn.errors import FileError
 from pcnn.ranges import Count, Length, Natural, Seed, Workers
 
 #: Clouds that are measured for `CloudDataModule.domain`.
 _MEASURED = 8
+#: stream of random numbers of the pieces that statistics look at
+_PIECES = 3
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +134,10 @@ class CloudDataModule(ExactLoading):
         return {"classes": classes, **{name: getattr(self.sets, name) for name in names}}
 
     def domain(self) -> dict[str, Any] | None:
-        """Statistics of eight clouds of the training, cropped; None where there are none."""
+        """Statistics of eight clouds of the training, cropped; None where there are none.
+
+        Where it sees pieces of rooms, a piece of each counts too.
+        """
         dataset = self.dataset("train")
         if not isinstance(dataset, CloudDataset):  # of clouds whose class is asked for
             return None
@@ -142,7 +147,11 @@ class CloudDataModule(ExactLoading):
                 cloud = cropped(dataset.read(row), self.crop)
             except FileError:  # the training names it, or skips it
                 continue
-            clouds.append((cloud.points.numpy(), cloud.features.numpy()))
+            seen = [cloud]
+            if self.augment is not None and self.augment.pieces is not None:
+                generator = sample_generator(self.seed, 0, row, _PIECES)
+                seen.append(self.augment.pieces(cloud, generator))
+            clouds += [(one.points.numpy(), one.features.numpy()) for one in seen]
         found = Domain.of(clouds, self.channels, self.voxel_size)
         return None if found is None else found.as_config()
 
