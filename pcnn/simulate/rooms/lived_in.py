@@ -21,8 +21,8 @@ _CHAIRS = {
 _TABLES = {"pedestal_table": 35, "square_table": 20, "long_table": 20, "table": 25}
 # chance of groups of tables by type of room
 _GROUPS = {
-    "lounge": 0.6, "lobby": 0.6, "pantry": 0.7, "openspace": 0.5, "conferenceRoom": 0.4,
-    "office": 0.2, "hallway": 0.15, "copyRoom": 0.15, "storage": 0.1,
+    "lounge": 0.6, "lobby": 0.6, "pantry": 0.7, "openspace": 0.5, "conferenceRoom": 0.5,
+    "office": 0.3, "hallway": 0.2, "copyRoom": 0.2, "storage": 0.15,
 }  # fmt: skip
 # what hangs on walls, with its lowest and highest middle [m]
 _ON_WALLS = {
@@ -45,7 +45,10 @@ def styles(site: Site) -> dict[str, Style]:
     tops: dict[str, Any] = {}
     if table != "table" and site.happens(0.8):
         tops = {"plate": draw("wood" if site.happens(0.5) else "light")}
-    return {"chair": (chair, paints), "table": (table, tops)}
+    found = {"chair": (chair, paints), "table": (table, tops)}
+    if site.happens(0.25):  # at desks too
+        found["office_chair"] = found["chair"]
+    return found
 
 
 def groups(site: Site, room_type: str) -> None:
