@@ -101,11 +101,11 @@ class PredictionPicture(EvaluationPicture[Scan]):
         labels = {"prediction": first.pred}
         if first.target is not None:
             labels["truth"] = first.target
+        simulated = getattr(data, "source_kind", None) == "simulated"
         return View(
-            [ViewedCloud(first.name, first.points, labels=labels)],
+            [ViewedCloud(first.name, first.points, labels=labels, simulated=simulated)],
             task.class_names,
             getattr(data, "colors", None),
             title=f"{first.name} ({when})",
-            note="SIMULATED DATA" * (getattr(data, "source_kind", None) == "simulated"),
             points=self.view_points,
         )

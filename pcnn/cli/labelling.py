@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from pcnn.datasets.readers.parts import PART, Part, PartedCloud, open_parts
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares, places_alone
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
+from pcnn.files.simulated import is_simulated
 from pcnn.plural import counted
 from pcnn.visualize import segmentation_picture, write_coloured_ply_parts
 
@@ -178,6 +180,11 @@ class Labelling:
         self._lost += cloud.points - found.returns
 
     def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> None:
+        source: Literal["simulated", "simulated training"] | None = None
+        if is_simulated(cloud.path):
+            source = "simulated"
+        elif predictor.source == "simulated":
+            source = "simulated training"
         step = max(1, cloud.points // _DRAWN)
         parts = [part.select(np.arange(0, len(part), step)) for part in cloud]
         rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
@@ -190,7 +197,7 @@ class Labelling:
             predictor.colors[:-1],
             target.with_name(f"{target.name}.png"),
             cloud.path.name,
-            source="simulated training" if predictor.source == "simulated" else None,
+            source=source,
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pcnn.datasets.readers.parts import Part, PartedCloud
 from pcnn.experiment.answer import Answer
 from pcnn.experiment.predictor import Predictor
+from pcnn.files.simulated import is_simulated
 from pcnn.visualize.view import POINTS, View, ViewedCloud
 
 
@@ -38,6 +39,7 @@ def prediction_view(
         _bytes(part.channels[:, -3:]) if channels in (3, 4) else None,
         {"prediction": found.classes[part.rows]},
         found.confidence[part.rows] / 255,
+        simulated=is_simulated(cloud.path),
     )
     notes = [
         f"{len(part):,} of {cloud.points:,} points" if step > 1 else "",

@@ -111,6 +111,7 @@ def register(
     from pcnn.experiment.multiway import register_many
     from pcnn.experiment.pair_options import PairOptions
     from pcnn.experiment.register import points_of, register_two
+    from pcnn.files.simulated import is_simulated
     from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
@@ -186,6 +187,7 @@ def register(
     }
     with whole_file(out / "transform.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())
+    simulated = is_simulated(source), is_simulated(target)
     # both about the origin of the target, so that "as given" shows them as the files have them
     shown = ShownPair(
         f"{source.name} onto {target.name}",
@@ -194,6 +196,7 @@ def register(
         about(found.transform, fixed.origin).numpy(),
         f"{found.inliers} of {counted(found.matches, 'match', 'matches')} agree   "
         f"overlap {100 * found.overlap:.0f} %   {found.descriptor}",
+        simulated=any(simulated),
     )
     overlay_picture(shown, out / "overlay.png")
     console.say(f"{out / 'transform.json'}\n{out / 'overlay.png'}")
@@ -205,6 +208,7 @@ def register(
             found.transform.numpy(),
             (source.name, target.name),
             shown.facts,
+            simulated=simulated,
         )
         console.say(page.write(out / "view.html"))
 

@@ -25,7 +25,7 @@ def test_validation_and_test_draw_the_first_scan(tmp_path):
     (cloud,) = content["clouds"]
     assert list(cloud["labels"]) == ["prediction", "truth"]
     assert content["title"].endswith("(test)")
-    assert content["note"].startswith("SIMULATED DATA")
+    assert content["simulated"] == "SIMULATED DATA"
     assert len(arrays[cloud["arrays"]["rows"]]) > 0
 
 

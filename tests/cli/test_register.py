@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pcnn.datasets.readers.points import read_points
+from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.visualize import write_coloured_ply
@@ -21,12 +22,15 @@ from tests.visualize.view.test_page import held
 def test_register_and_describe(tmp_path: Path) -> None:
     pytest.importorskip("open3d")
     source, target, truth = two_views()
-    np.save(tmp_path / "a.npy", source.numpy())
+    set_of_a = tmp_path / "simulated"
+    set_of_a.mkdir()
+    write_marker(set_of_a, {})
+    np.save(set_of_a / "a.npy", source.numpy())
     write_coloured_ply(tmp_path / "b.ply", target.numpy(), np.zeros(target.shape, np.uint8))
     out = tmp_path / "out"
     said = invoke(
         "register",
-        tmp_path / "a.npy",
+        set_of_a / "a.npy",
         tmp_path / "b.ply",
         "--out",
         out,
@@ -45,6 +49,7 @@ def test_register_and_describe(tmp_path: Path) -> None:
     assert (out / "overlay.png").stat().st_size > 10_000
     content, _ = held(out / "view.html")
     assert [cloud["name"] for cloud in content["clouds"]] == ["a.npy", "b.ply"]
+    assert content["simulated"] == "SIMULATED DATA: a.npy"
     pose = np.reshape(content["clouds"][0]["pose"], (4, 4)).T
     assert np.allclose(pose, transform.numpy())
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pcnn.files.simulated import write_marker
 from tests.cli.invoking import invoke
 from tests.visualize.view.test_page import held
 
@@ -103,6 +104,18 @@ def test_a_pose_of_register_moves_the_first_cloud(scan: Path, tmp_path: Path) ->
     file.write_text('{"transform": [[1, 0], [0, 1]]}')
     said = invoke("view", scan, scan, "--pose", file, "--out", page, code=2)
     assert "a pose is [4, 4] finite numbers" in said
+
+
+def test_simulated_clouds_are_marked(scan: Path, tmp_path: Path) -> None:
+    page = tmp_path / "v.html"
+    real = tmp_path / "real.bin"
+    real.write_bytes(scan.read_bytes())
+    for folder, marked in ((None, ""), (scan.parent, ": 000000.bin"), (tmp_path, "")):
+        if folder is not None:
+            write_marker(folder, {})
+        invoke("view", scan, real, "--out", page)
+        mark = held(page)[0]["simulated"]
+        assert mark == ("SIMULATED DATA" + marked if folder is not None else "")
 
 
 def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class ViewedCloud:
         confidence: [P] in 0..1, or None.
         pose: [4, 4] transform of a registered cloud, in the coordinates of the files, or None.
         color: of the cloud as a whole; None leaves the choice to the page.
+        simulated: whether the points are simulated, which is then written large.
 
     Raises:
         ValueError: points that are not finite, shapes that do not fit together, or a layer of
@@ -53,6 +54,7 @@ class ViewedCloud:
     confidence: NDArray[np.floating] | None = None
     pose: NDArray[np.floating] | None = None
     color: Rgb | None = None
+    simulated: bool = False
 
     def __post_init__(self) -> None:
         n = len(self.points)

@@ -13,6 +13,7 @@ function start() {
     matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const scene = sceneOf("scene");
   element("title").textContent = scene.title;
+  element("simulated").textContent = scene.simulated;
   element("note").textContent = scene.note;
   const canvas = element("canvas");
   const status = element("status");

@@ -16,6 +16,7 @@ from pcnn.datasets.readers.table import COLORS, PointTable, valid_returns
 from pcnn.errors import FileError
 from pcnn.files.arrays import read_npy
 from pcnn.files.bounded import named
+from pcnn.files.simulated import is_simulated
 from pcnn.files.text import finite_numbers, numbered_lines, read_json
 from pcnn.plural import counted
 from pcnn.visualize.view.cloud import ViewedCloud
@@ -34,7 +35,8 @@ def viewed_file(
 
     Labels that the cloud's own file holds, or one beside it, are the truth where `labels` are given
     and no `truth`, else a layer of their own. A classification of LAS files, which is always there,
-    is a layer of its own unless it is named as one of both. Missing returns are left out.
+    is a layer of its own unless it is named as one of both. Missing returns are left out. A cloud
+    in the folder of a simulated set (`pcnn.files.simulated`) is marked as simulated.
 
     Args:
         path: the cloud; coordinates stay in its unit.
@@ -65,6 +67,7 @@ def viewed_file(
             _colours(table, reading, rows),
             {name: values[rows] for name, values in layers.items()},
             None if trust is None else trust[rows],
+            simulated=is_simulated(path),
         )
 
 

@@ -131,6 +131,7 @@ class View:
         content = {
             "format": FORMAT,
             "title": visible(self.title or ", ".join(cloud.name for cloud in few)),
+            "simulated": _simulated(few),
             "note": visible(". ".join(filter(None, notes))),
             "first": self.first or _first(few),
             "classes": [
@@ -225,6 +226,13 @@ def _matrix(cloud: ViewedCloud, own: Places, seen: Places) -> list[float] | None
     matrix = cloud.pose.astype(np.float64).copy()
     matrix[:3, 3] += matrix[:3, :3] @ own.origin - seen.origin
     return matrix.T.ravel().tolist()
+
+
+def _simulated(clouds: Sequence[ViewedCloud]) -> str:
+    """The mark of simulated clouds, with their names where others are real."""
+    names = [visible(cloud.name) for cloud in clouds if cloud.simulated]
+    some = 0 < len(names) < len(clouds)
+    return "SIMULATED DATA" * bool(names) + f": {', '.join(names)}" * some
 
 
 def _first(clouds: Sequence[ViewedCloud]) -> str:

@@ -19,6 +19,7 @@ def pair_view(
     names: tuple[str, str] = ("source", "target"),
     facts: str = "",
     points: int = POINTS,
+    simulated: tuple[bool, bool] = (False, False),
 ) -> View:
     """A pair as given and as registered, which a switch of the page changes.
 
@@ -30,20 +31,26 @@ def pair_view(
         names: of the clouds.
         facts: a line below the heading.
         points: the most that are shown.
+        simulated: whether source and target are simulated, which is then written large.
 
     Raises:
         ValueError: no point.
     """
     clouds = [
-        ViewedCloud(names[0], source, pose=transform, color=SOURCE),
-        ViewedCloud(names[1], target, color=TARGET),
+        ViewedCloud(names[0], source, pose=transform, color=SOURCE, simulated=simulated[0]),
+        ViewedCloud(names[1], target, color=TARGET, simulated=simulated[1]),
     ]
     return View(clouds, title=name, note=facts, points=points, first="clouds")
 
 
 def shown_pair_view(pair: ShownPair, points: int) -> View:
     """The page of a pair of which there is a picture."""
-    facts = "SIMULATED DATA. " * pair.simulated + pair.facts
     return pair_view(
-        pair.name, pair.source, pair.target, pair.transform, facts=facts, points=points
+        pair.name,
+        pair.source,
+        pair.target,
+        pair.transform,
+        facts=pair.facts,
+        points=points,
+        simulated=(pair.simulated, pair.simulated),
     )

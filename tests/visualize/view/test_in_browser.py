@@ -148,7 +148,7 @@ def test_a_pair_is_shown_as_given_and_as_registered(browser: Browser, tmp_path: 
     pose = np.eye(4)
     pose[0, 3] = 500.0
     grid = np.stack(np.meshgrid(np.arange(60.0), np.arange(60.0), [0.0]), -1).reshape(-1, 3)
-    moved = ViewedCloud("a", grid, pose=pose, color=(255, 0, 0))
+    moved = ViewedCloud("a", grid, pose=pose, color=(255, 0, 0), simulated=True)
     path = View([moved, ViewedCloud("b", grid + pose[:3, 3])]).write(tmp_path / "p.html")
     browser.size(1200, 700)
     browser.open(path)
@@ -158,6 +158,10 @@ def test_a_pair_is_shown_as_given_and_as_registered(browser: Browser, tmp_path: 
     assert browser.value(STATUS) == "3,600 points"
     switch(browser, "registered")
     assert of_colour(pixels(browser), (255, 0, 0)) == 0
+    browser.value("document.getElementById('fold').click()")
+    mark = browser.value("document.getElementById('simulated').innerText")
+    assert mark == "SIMULATED DATA: a", "also where the panel is folded"
+    browser.value("document.getElementById('fold').click()")
     assert browser.complaints() == []
 
 
