@@ -248,6 +248,12 @@ def test_steps_that_no_graph_can_hold_are_refused() -> None:
         ("engine=torchsparse", "engine=torchsparse"),
         ("compile=true", "compile=true"),
         ("trainer.sync_batchnorm=true", "trainer=ddp"),
+        (
+            "model.overlap_head=true",
+            "model=resunet",
+            "dataset=threedmatch",
+            "model.overlap_head=true",
+        ),
     ):
         assert reason in str(refusal(graph, *overrides)), overrides
     assert refusal(graph, "trainer=ddp", "trainer.sync_batchnorm=false") is None

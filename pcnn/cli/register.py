@@ -66,6 +66,13 @@ def register(
         str | None,
         typer.Option(help="cliques, ransac, open3d or svd; default cliques, of FPFH ransac."),
     ] = None,
+    sampling: Annotated[
+        str,
+        typer.Option(
+            help="Which points are matched: random_points; scores or top_scores of a checkpoint "
+            "with a head of overlap."
+        ),
+    ] = "random_points",
     icp: Annotated[
         Length | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,
@@ -133,6 +140,7 @@ def register(
         "copies": copies,
         "sensor_at_origin": sensor_at_origin,
         "solver": solver,  # refused by name where it is none
+        "sampling": sampling,  # likewise
         "icp_distance": icp,
         "min_confidence": min_confidence,
         "min_inliers": min_inliers,

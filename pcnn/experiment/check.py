@@ -235,6 +235,8 @@ def no_graph(cfg: DictConfig) -> str | None:
         return "compile=true makes another graph of the network"
     if cfg.get("recompute"):
         return "recompute runs layers again in backward"
+    if cfg.model.get("overlap_head"):
+        return "model.overlap_head=true is taught outside of the network's graph"
     if cfg.trainer.get("shard_optimizer"):
         return "trainer.shard_optimizer=true exchanges weights in a step"
     if cfg.trainer.get("out_of_memory", "raise") != "raise":

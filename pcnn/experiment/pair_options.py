@@ -11,7 +11,7 @@ from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud
 from pcnn.registration.register import Registration, default_settings, register_points
-from pcnn.registration.settings import Solver
+from pcnn.registration.settings import Sampling, Solver
 
 #: Matches of FPFH that agree by chance: of 58 wrong transforms of indoor fragments without much
 #: overlap none had more than 23; of 58 right ones two had fewer than this.
@@ -25,6 +25,7 @@ class PairOptions:
     sensor_at_origin: bool = True
     copies: int = 1
     solver: Solver | None = None
+    sampling: Sampling = "random_points"
     icp_distance: float | None = None
     min_confidence: float | None = None
     min_inliers: int | None = None
@@ -69,11 +70,12 @@ class PairOptions:
         seen = self.sensor_at_origin and not (source.moved or target.moved)
         solver = self.solver or ("cliques" if network else "ransac")
         least = 3 if network else FPFH_MIN_INLIERS
+        settings = default_settings(descriptor.voxel_size, self.seed, solver, seen)
         found = register_points(
             source.points,
             target.points,
             descriptor,
-            default_settings(descriptor.voxel_size, self.seed, solver, seen),
+            replace(settings, sampling=self.sampling),
             icp_distance=self.icp_distance,
             min_confidence=self.min_confidence if network else 0.0,
             min_inliers=least if self.min_inliers is None else self.min_inliers,

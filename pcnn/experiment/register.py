@@ -18,13 +18,14 @@ from pcnn.experiment.pair_options import PairOptions
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
 from pcnn.registration.local_frame import LocalCloud, to_given
+from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
     AmbiguousError,
     NoOverlapError,
     NotRigidError,
     Registration,
 )
-from pcnn.registration.settings import Solver
+from pcnn.registration.settings import Sampling, Solver
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def register(
     sensor_at_origin: bool = True,
     copies: int = 1,
     solver: Solver | None = None,
+    sampling: Sampling = "random_points",
     icp_distance: float | None = None,
     min_confidence: float | None = None,
     min_inliers: int | None = None,
@@ -76,6 +78,8 @@ def register(
             upright sensors.
         solver: ``cliques``, ``ransac``, ``open3d`` or ``svd``; None: cliques of a network, ransac
             of FPFH, to which the verifier was not fitted.
+        sampling: which points are matched: ``random_points``; of a network with a head of overlap
+            ``scores`` or ``top_scores`` (`pcnn.registration.matching.sampled_matches`).
         icp_distance: refine by ICP within this distance [m]; None does not.
         min_confidence: probability of being right below which a transform is refused; None as the
             verifier has it (`Registration.confidence`). Poses of FPFH have no confidence.
@@ -101,6 +105,7 @@ def register(
         sensor_at_origin=sensor_at_origin,
         copies=copies,
         solver=solver,
+        sampling=sampling,
         icp_distance=icp_distance,
         min_confidence=min_confidence,
         min_inliers=min_inliers,
@@ -137,7 +142,7 @@ def register_two(
     clouds = [cloud.points for cloud in both]
     tried: list[float] = []
 
-    def estimated(choice: Choice) -> Registration:
+    def estimated(choice: Choice, options: PairOptions) -> Registration:
         descriptor = options.descriptor(choice)
         if not tried:
             warn_of_units(both, descriptor.voxel_size)
@@ -147,7 +152,7 @@ def register_two(
 
     def by_network_or_fpfh(choice: Choice) -> Registration:
         try:
-            return estimated(choice)
+            return estimated(choice, options)
         except (AmbiguousError, NotRigidError):  # true of the clouds, whatever describes them
             raise
         except NoOverlapError as error:
@@ -155,7 +160,9 @@ def register_two(
             if model is not None or choice.weights is None:
                 raise
             try:
-                return estimated(fpfh_after(choice, clouds))
+                # which has no scores
+                rule = "random_points" if options.sampling in BY_SCORES else options.sampling
+                return estimated(fpfh_after(choice, clouds), replace(options, sampling=rule))
             except ImportError:
                 raise error from None
             except (AmbiguousError, NotRigidError):

@@ -28,7 +28,8 @@ class RegistrationOptions:
             drawn evenly from all there are: how descriptors hold under rotation; None does not.
         solver: ``ransac``, ``cliques``, ``open3d`` or ``svd``.
         matching: ``one_way`` or ``mutual``.
-        sampling: ``random_points``, ``random_matches`` or ``top_k``.
+        sampling: ``random_points``, ``random_matches`` or ``top_k``; of a network with a head of
+            overlap ``scores`` (points by their scores, as Predator draws them) or ``top_scores``.
         distance: of RANSAC's inliers [m].
         points: matches in a hypothesis.
         hypotheses: tried at most.

@@ -123,7 +123,8 @@ def check_fit(cfg: DictConfig) -> None:
     assert isinstance(model, dict)
     served = ("tasks", "geometries")  # grow from version to version
     for key in [key for key in [*model, *saved["model"]] if key not in served]:
-        ours, theirs = model.get(key), saved["model"].get(key)
+        # an option that an earlier version had not, as overlap_head, was off
+        ours, theirs = model.get(key) or None, saved["model"].get(key) or None
         if ours != theirs:
             raise ConfigError(
                 f"the checkpoint was trained with model.{key}={theirs}, not {ours}.\n"

@@ -11,6 +11,7 @@ from pcnn.losses.cross_entropy import CrossEntropy
 from pcnn.losses.hardest_contrastive import HardestContrastive
 from pcnn.losses.info_nce import InfoNCE
 from pcnn.losses.lovasz import LovaszSoftmax, lovasz_softmax
+from pcnn.losses.overlap import OverlapLoss
 
 __all__ = [
     "Circle",
@@ -18,6 +19,7 @@ __all__ = [
     "HardestContrastive",
     "InfoNCE",
     "LovaszSoftmax",
+    "OverlapLoss",
     "WeightedSum",
     "inverse_log_frequency",
     "lovasz_softmax",

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Annotated
 
 from annotated_types import Interval
-from torch import nn
+from torch import Tensor, nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
+from pcnn.models.overlap_head import OverlapHead, seen_by_head
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
@@ -64,6 +65,7 @@ class ResUNet(PlannedModule):
         conv: makes convolutions.
         conv_transpose: makes transposed convolutions.
         norm: makes norms.
+        overlap_head: give the network a head that scores points of pairs of clouds.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class ResUNet(PlannedModule):
         conv: ConvFactory,
         conv_transpose: ConvFactory,
         norm: NormFactory,
+        overlap_head: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
@@ -102,9 +105,20 @@ class ResUNet(PlannedModule):
         self.merge = conv(decoder[-1] + skips[-1], merged, 1, bias=False)
         self.relu = FeatureWise(nn.ReLU())
         self.final = conv(merged, out_channels, 1, bias=True)
+        # last, so that all others are drawn as without it
+        self.overlap_head = (
+            OverlapHead(merged + out_channels, out_channels) if overlap_head else None
+        )
 
-    def forward(self, x: SparseTensor) -> SparseTensor:
-        """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites."""
+    def forward(
+        self, x: SparseTensor, for_head: bool = False
+    ) -> SparseTensor | tuple[SparseTensor, Tensor]:
+        """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites.
+
+        Args:
+            x: the input.
+            for_head: return what `OverlapHead` reads, too: ``[N, merged + out_channels]``.
+        """
         levels: list[SparseTensor] = []
         for level in self.encoder:
             x = level(x)
@@ -113,11 +127,12 @@ class ResUNet(PlannedModule):
         for level in self.decoder:
             skip = levels.pop()
             y = concatenate(level(y, skip), skip)
-        y = self.final(self.relu(fused_convolution(self.merge, y)))
-        if not self.normalize_features:
-            return y
-        # eps: a zero row stays zero instead of turning into NaN
-        return y.replace(nn.functional.normalize(y.features, dim=1, eps=1e-8))
+        merged = self.relu(fused_convolution(self.merge, y))
+        y = self.final(merged)
+        if self.normalize_features:
+            # eps: a zero row stays zero instead of turning into NaN
+            y = y.replace(nn.functional.normalize(y.features, dim=1, eps=1e-8))
+        return (y, seen_by_head(merged.features, y.features)) if for_head else y
 
 
 def ResUNetBN2C(
@@ -130,6 +145,7 @@ def ResUNetBN2C(
     conv: ConvFactory | None = None,
     conv_transpose: ConvFactory | None = None,
     norm: NormFactory = partial(nn.BatchNorm1d, momentum=0.05),
+    overlap_head: bool = False,
 ) -> ResUNet:
     """ResUNetBN2C: descriptors of 32 channels from a constant input.
 
@@ -143,6 +159,8 @@ def ResUNetBN2C(
         conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
         conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
         norm: makes norms.
+        overlap_head: give the network a head that scores points of pairs of clouds by overlap and
+            matchability (`pcnn.models.overlap_head`), for ``task=registration``.
     """
     return ResUNet(
         in_channels,
@@ -155,4 +173,5 @@ def ResUNetBN2C(
         conv or partial(Conv3d, engine=engine),
         conv_transpose or partial(ConvTranspose3d, engine=engine),
         norm,
+        overlap_head,
     )

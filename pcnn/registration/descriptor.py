@@ -9,9 +9,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from pcnn.models.overlap_head import OverlapHead
 from pcnn.registration.rigid_fit import from_quaternion
 
 SHORTEST = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class HeadInput:
+    """What a head scores the points of a cloud by, beside their places.
+
+    Args:
+        head: of the network that described the cloud.
+        rows: [N, D] float32.
+        voxel_size: the unit of places for it [m].
+    """
+
+    head: OverlapHead
+    rows: Tensor
+    voxel_size: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,16 +40,19 @@ class Described:
         turned: [N, G, C'] float16, descriptors of the same points in copies of the cloud that the
             rotations of a group turned, where they were asked for
             (`pcnn.registration.turned_copies`).
+        scored: what the points of a pair of clouds are scored by, of a network that has a head.
     """
 
     points: Tensor
     features: Tensor
     turned: Tensor | None = None
+    scored: HeadInput | None = None
 
     def to(self, device: torch.device | str) -> Described:
-        """The same on another device."""
+        """The same on another device; a head stays where it is."""
         turned = None if self.turned is None else self.turned.to(device)
-        return Described(self.points.to(device), self.features.to(device), turned)
+        moved = self.points.to(device), self.features.to(device)
+        return Described(*moved, turned, self.scored)
 
 
 class Descriptor(Protocol):

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pcnn.models.overlap_head import log_scores
 from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
-from pcnn.registration.matching import Matches, sampled_matches
+from pcnn.registration.matching import BY_SCORES, Matches, sampled_matches
 from pcnn.registration.ransac import Solution, ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import CliqueSettings, EstimateSettings
@@ -76,13 +77,15 @@ def estimate_all(
         One estimate a pair, in order; each is what it would be alone.
 
     Raises:
-        ValueError: descriptors hold NaN or infinite numbers; a name is given with it.
+        ValueError: descriptors hold NaN or infinite numbers, or points are drawn by scores and
+            clouds have no head; a name is given with it.
     """
     begun = time.perf_counter()
     pairs = list(zip(sources, targets, strict=True))
     attempts: list[_Attempt] = []
     for place, (source, target) in enumerate(pairs):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
+        scores = _log_scores(source, target, settings, samples, device)
         try:
             for turn in _turns(source, target, device):
                 one, other = _compared(source, target, turn, device)
@@ -93,6 +96,7 @@ def estimate_all(
                     settings.matching,
                     settings.sampling,
                     torch.Generator().manual_seed(seed),
+                    scores,
                 )
                 ends = one.points[matches.source], other.points[matches.target]
                 attempts.append(_Attempt(place, turn, matches, *ends))
@@ -160,6 +164,28 @@ def _compared(
     one, other = (side.points.to(device) for side in (source, target))
     kept = (None, None) if turn is None else (source.turned, target.turned)
     return Described(one, features[0], kept[0]), Described(other, features[1], kept[1])
+
+
+@torch.no_grad()
+def _log_scores(
+    source: Described,
+    target: Described,
+    settings: EstimateSettings,
+    samples: int | None,
+    device: torch.device | str,
+) -> tuple[Tensor, Tensor] | None:
+    """Scores of the points of both clouds, where they are asked for and a head gives them."""
+    one, other = source.scored, target.scored
+    if settings.sampling not in BY_SCORES or samples is None or one is None or other is None:
+        return None
+    head = one.head
+    where = head.widths.device
+    first, second = (
+        (side.rows.to(where), cloud.points.to(where) / side.voxel_size)
+        for side, cloud in ((one, source), (other, target))
+    )
+    found = log_scores(head, (first[0], second[0]), (first[1], second[1]))
+    return found[0].to(device), found[1].to(device)
 
 
 def seed_of(name: str, seed: int) -> int:

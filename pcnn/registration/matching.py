@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from pcnn.registration.nearest import nearest_descriptors
 from pcnn.registration.settings import MATCHINGS, SAMPLINGS
+
+#: Rules that go by the scores of a network's head.
+BY_SCORES = ("scores", "top_scores")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +66,12 @@ def sampled_matches(
     matching: str,
     sampling: str,
     generator: torch.Generator | None = None,
+    log_scores: Sequence[Tensor] | None = None,
 ) -> Matches:
     """Matches of a number of samples, drawn by a named rule.
 
     The rule matters: the best matches hold more right ones the fewer they are, random ones do not.
+    Scores of points raise their share, too.
 
     Args:
         source: [N, C] descriptors.
@@ -74,11 +80,15 @@ def sampled_matches(
         matching: ``one_way`` or ``mutual``.
         sampling: ``random_points`` draws that many points of each cloud before matching;
             ``random_matches`` that many of all matches; ``top_k`` the matches with the smallest
-            distance of descriptors.
+            distance of descriptors. ``scores`` draws points of each cloud before matching, with a
+            probability proportional to their score and each at most once (Predator);
+            ``top_scores`` takes those with the highest scores.
         generator: of the draws, on the CPU.
+        log_scores: [N] and [M], logarithms of the scores of both clouds' points, for the rules that
+            go by them.
 
     Raises:
-        ValueError: another rule, or fewer than one sample.
+        ValueError: another rule, fewer than one sample, or a rule by scores without any.
     """
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}")
@@ -87,8 +97,18 @@ def sampled_matches(
     if not len(source) or not len(target):
         none = torch.zeros(0, dtype=torch.int64, device=source.device)
         return Matches(none, none, source.new_zeros(0, dtype=torch.float32))
-    if samples is not None and sampling == "random_points":
-        rows = [drawn(len(d), samples, generator).to(d.device) for d in (source, target)]
+    if samples is not None and sampling in BY_SCORES and log_scores is None:
+        raise ValueError(
+            f"sampling={sampling} goes by the scores of a head, which these descriptors have none "
+            "of; possible: weights that were trained with model.overlap_head=true, without turned "
+            "copies"
+        )
+    if samples is not None and sampling in ("random_points", *BY_SCORES):
+        if sampling == "random_points" or log_scores is None:
+            rows = [drawn(len(d), samples, generator).to(d.device) for d in (source, target)]
+        else:
+            best = sampling == "top_scores"
+            rows = [drawn_by(side, samples, best, generator) for side in log_scores]
         found = match(source[rows[0]], target[rows[1]], matching)
         return Matches(rows[0][found.source], rows[1][found.target], found.distance)
     found = match(source, target, matching)
@@ -97,6 +117,29 @@ def sampled_matches(
     if sampling == "top_k":
         return found.take(found.distance.argsort(stable=True)[:samples])
     return found.take(drawn(len(found), samples, generator).to(found.source.device))
+
+
+def drawn_by(
+    log_scores: Tensor, samples: int, best: bool, generator: torch.Generator | None
+) -> Tensor:
+    """Rows ``[min(N, samples)]`` of points, each at most once, in ascending order.
+
+    Args:
+        log_scores: [N], logarithms of scores.
+        samples: how many.
+        best: take the highest scores, of equal ones the first; otherwise a row is drawn with a
+            probability proportional to its score, then of the rest, and so on.
+        generator: of the draws, on the CPU.
+    """
+    if samples >= len(log_scores):
+        return torch.arange(len(log_scores), device=log_scores.device)
+    keys = log_scores.double()
+    if not best:
+        # the largest of scores with noise of Gumbel's distribution are such draws
+        uniform = torch.rand(len(keys), generator=generator, dtype=torch.float64)
+        noise = -torch.log(-torch.log(uniform.clamp(min=1e-300)))
+        keys = keys + noise.to(keys.device)
+    return keys.argsort(descending=True, stable=True)[:samples].sort().values
 
 
 def drawn(n: int, samples: int, generator: torch.Generator | None) -> Tensor:

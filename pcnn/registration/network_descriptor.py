@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from pcnn.datasets.placement import OnPoints, Placement
 from pcnn.datasets.registration.placed_pairs import placed
-from pcnn.registration.descriptor import Described, unit_length
+from pcnn.registration.descriptor import Described, HeadInput, unit_length
 from pcnn.registration.dominant_frame import dominant_frame
 from pcnn.registration.rotation_group import rotation_group
 from pcnn.registration.turned_copies import pooled
@@ -53,7 +53,8 @@ class NetworkDescriptor:
         Returns:
             On voxels the mean point of each, on native points every point that was kept;
             descriptors of unit length. With copies these are pooled over them, and ``turned`` holds
-            what each copy has.
+            what each copy has. Without copies a head of the network is passed on, with what it
+            reads.
 
         Raises:
             ValueError: no points, coordinates that are not finite or too far apart, or a network
@@ -67,8 +68,14 @@ class NetworkDescriptor:
         if self.copies > 1:
             turned = self._turned(places)
             return Described(places.cpu(), pooled(turned).cpu(), turned.cpu())
-        features = self._finite(self.net(SparseTensor(cloud.features, cloud.geometry)))
-        return Described(places.cpu(), unit_length(features).cpu())
+        x = SparseTensor(cloud.features, cloud.geometry)
+        head = getattr(self.net, "overlap_head", None)
+        if head is None:
+            return Described(places.cpu(), unit_length(self._finite(self.net(x))).cpu())
+        found, for_head = self.net(x, for_head=True)
+        features = unit_length(self._finite(found)).cpu()
+        scored = HeadInput(head, for_head.float().cpu(), self.voxel_size)
+        return Described(places.cpu(), features, scored=scored)
 
     def _turned(self, places: Tensor) -> Tensor:
         """Descriptors [N, G, C] float16 of places [N, 3] in turned copies of their cloud."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Matching = Literal["one_way", "mutual"]
-Sampling = Literal["random_points", "random_matches", "top_k"]
+Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
 Solver = Literal["ransac", "cliques", "open3d", "svd"]
 
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
 MATCHINGS: tuple[str, ...] = get_args(Matching)
-#: How a number of samples is drawn: points before matching, matches at random, the best matches.
+#: How a number of samples is drawn: points before matching, matches at random, the best matches;
+#: points before matching by the scores of a network's head, with that probability or the best.
 SAMPLINGS: tuple[str, ...] = get_args(Sampling)
 SOLVERS: tuple[str, ...] = get_args(Solver)
 
@@ -96,7 +97,7 @@ class EstimateSettings:
             distance, on any device), ``open3d`` (its RANSAC, the field's reference) or ``svd`` (one
             fit to all matches, near descriptors weighing more: for matches that are mostly right).
         matching: ``one_way`` or ``mutual``.
-        sampling: ``random_points``, ``random_matches`` or ``top_k``.
+        sampling: ``random_points``, ``random_matches``, ``top_k``, ``scores`` or ``top_scores``.
         refine: fit the best hypotheses of ``ransac`` and ``cliques`` again to what agrees.
         seed: of samples and hypotheses.
         view_points: whether every cloud was seen from about its origin: then ``cliques`` asks, too,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.losses.overlap import HeadLoss, OverlapLoss
 from pcnn.metrics.registration import (
     PairId,
     PairResult,
@@ -20,7 +21,8 @@ from pcnn.metrics.registration import (
     summarize,
     validation_protocol,
 )
-from pcnn.ranges import Count, Degrees, Length, Natural, Seed, Share
+from pcnn.models.overlap_head import OverlapHead
+from pcnn.ranges import Count, Degrees, Length, Natural, NonNegative, Seed, Share
 from pcnn.registration.descriptor import Described, unit_length
 from pcnn.registration.estimate import estimate_all, seed_of
 from pcnn.registration.positives import positive_pairs
@@ -29,6 +31,8 @@ from pcnn.runtime.capture import Figures
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tensor import SparseTensor
 from pcnn.visualize.pair import DrawnMatches, ShownPair
+
+Result = TypeVar("Result")
 
 MEASURED = 4096  # positives whose distance is logged
 
@@ -47,6 +51,9 @@ class RegistrationTask(NetworkTask):
     RANSAC. The draws depend on the pair's name and `seed` alone, and so does what the loss
     draws: one network has one set of figures.
 
+    A network with an `OverlapHead` learns to score points as well: `OverlapLoss`, in which a match
+    is right within the hit distance of evaluation, is added. Its steps are not CUDA graphs.
+
     A batch has `inputs` (SparseTensors: source and target of B clouds each, or one of 2 B clouds,
     sources first), `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
     `target_offsets` [B + 1], `transforms` [B, 4, 4], `positives` [T, 2] and `positive_offsets`
@@ -56,7 +63,9 @@ class RegistrationTask(NetworkTask):
     Logged: `train/loss`, its terms, `train/positives` (how many), `train/positive_distance` (mean
     distance of their descriptors), `train/lr`; for `val` and `test`: `loss`, `feat_match_ratio`,
     `inlier_ratio`, `rr`, and `rre` [deg] and `rte` [m] over the registered pairs; where pairs of
-    several sources are mixed the same of each, as `val/SOURCE/rr`. Lengths are in cells there.
+    several sources are mixed the same of each, as `val/SOURCE/rr`. Lengths are in cells there. Of a
+    head also `train/overlap_loss`, and in every stage `overlap_precision`, `overlap_recall`,
+    `match_precision` and `match_recall` of the points that its loss draws, at a score of a half.
 
     Args:
         net: maps the input tensor to C features a row; they are scaled to unit length here.
@@ -74,6 +83,7 @@ class RegistrationTask(NetworkTask):
         success_rte: and below this translation error [m]; None: 0.3 or 2.
         val_ransac_distance: of RANSAC's inliers [m]; None: 0.05 or 0.3.
         val_hypotheses: of RANSAC; 0 leaves it and `rr` out.
+        overlap_weight: of the loss of an `OverlapHead`.
         decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
         prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
             still busy with the step before.
@@ -82,7 +92,8 @@ class RegistrationTask(NetworkTask):
         seed: of evaluation.
 
     Raises:
-        ValueError: another benchmark, or a number out of range.
+        ValueError: another benchmark, a number out of range, or a network with a head that is to be
+            compiled or to run as a graph.
     """
 
     def __init__(
@@ -101,6 +112,7 @@ class RegistrationTask(NetworkTask):
         success_rte: Length | None = None,
         val_ransac_distance: Length | None = None,
         val_hypotheses: Natural = 1000,
+        overlap_weight: NonNegative = 1.0,
         decay_norms_and_biases: bool = True,
         prefetch_maps: bool = True,
         compiled: bool = False,
@@ -114,7 +126,14 @@ class RegistrationTask(NetworkTask):
                 f"voxel_size [m] and positive_radius [voxels] must be positive, got {voxel_size} "
                 f"and {positive_radius}"
             )
+        if self.head is not None and (compiled or graph):
+            raise ValueError(
+                "model.overlap_head=true: steps are neither compiled nor CUDA graphs; leave "
+                "compile and trainer.graph out"
+            )
         self.loss = loss
+        self.overlap_loss = OverlapLoss()
+        self.overlap_weight = overlap_weight
         self.radius = positive_radius * voxel_size  # [m]
         self.rules = validation_protocol(
             benchmark,
@@ -130,7 +149,14 @@ class RegistrationTask(NetworkTask):
         self.samples = val_samples
         self.seed = seed
         self._seen: dict[str, dict[PairId, PairResult]] = {"val": {}, "test": {}}
+        self._scored: dict[str, dict[PairId, list[list[int]]]] = {"val": {}, "test": {}}
         self.results: dict[str, list[PairResult]] = {}  # of the last pass, by stage
+
+    @property
+    def head(self) -> OverlapHead | None:
+        """The head of the network that scores points, if it has one."""
+        found = getattr(self.net, "overlap_head", None)
+        return found if isinstance(found, OverlapHead) else None
 
     def forward(self, tensor: Any) -> Tensor:
         """Descriptors [N, C] of every row, of unit length."""
@@ -155,36 +181,55 @@ class RegistrationTask(NetworkTask):
         )
         return batch.with_positives(*found)
 
-    def described(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Descriptors [N, C] of the sources' rows and [M, C] of the targets'."""
-        return self.sides(batch, [self(tensor) for tensor in batch.inputs])
-
     def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.learn`: the descriptors of every input, by its number."""
-        return {str(number): self(tensor) for number, tensor in enumerate(inputs)}
+        """See `NetworkTask.learn`: the descriptors of every input, by its number.
 
-    def sides(self, batch: Any, found: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Descriptors of the sources' rows and of the targets', of those of the batch's inputs."""
+        Of a network with a head also what that reads, by ``head`` and the number.
+        """
+        if self.head is None:
+            return {str(number): self(tensor) for number, tensor in enumerate(inputs)}
+        figures = {}
+        for number, tensor in enumerate(inputs):
+            found, figures[f"head{number}"] = self.net(tensor, for_head=True)
+            figures[str(number)] = unit_length(found.features)
+        return figures
+
+    def sides(self, batch: Any, figures: Figures, of: str = "") -> tuple[Tensor, Tensor]:
+        """Figures of the sources' rows and of the targets', of those of the batch's inputs."""
+        found = [
+            figures[f"{of}{number}"][: len(tensor.features)]
+            for number, tensor in enumerate(batch.inputs)
+        ]
         if len(found) == 2:
             return found[0], found[1]
         # rows of a geometry lie cloud by cloud, the sources' first
         source, target = found[0].split([len(batch.source_places), len(batch.target_places)])
         return source, target
 
+    def lost(self, batch: Any, figures: Figures) -> tuple[Tensor, HeadLoss | None]:
+        """The loss of a batch, and the part of a head in it."""
+        both = self.sides(batch, figures)
+        loss: Tensor = self.loss(*both, batch)
+        if self.head is None:
+            return loss, None
+        rows = self.sides(batch, figures, "head")
+        head = self.overlap_loss(self.head, rows, both, batch, self.rules.inlier_distance)
+        return loss + self.overlap_weight * head.loss, head
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
         figures = self.learnt(batch)
-        found = [
-            figures[str(number)][: len(tensor.features)]
-            for number, tensor in enumerate(batch.inputs)
-        ]
-        source, target = self.sides(batch, found)
-        loss: Tensor = self.loss(source, target, batch)
+        loss, head = self.lost(batch, figures)
         self.note_taught(len(batch.positives))
         size = max(batch.batch_size, 1)
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
-            self.log_dict(self.seen(source, target, batch.positives), batch_size=size)
+            seen = self.seen(*self.sides(batch, figures), batch.positives)
+            self.log_dict(seen, batch_size=size)
+            if head is not None:
+                self.log("train/overlap_loss", head.loss.detach(), batch_size=size)
+                scored = head_figures(head.counts.sum(0), "train")
+                self.log_dict(scored, batch_size=size)
         self.log_rate(size)
         return loss
 
@@ -215,11 +260,15 @@ class RegistrationTask(NetworkTask):
         if batch.batch_size == 0:
             return None
         names = [str(name) for name in batch.names]
-        source, target = self.described(batch)
+        figures = self.learn(self.inputs(batch), {})
+        source, target = self.sides(batch, figures)
         devices = [source.device] if source.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # nothing that training draws depends on validation
             torch.manual_seed(seed_of("/".join(names), self.seed))
-            loss = float(self.loss(source, target, batch).detach())
+            lost, head = self.lost(batch, figures)
+            loss = float(lost.detach())
+        if head is not None:
+            self._scored[stage].update(zip(batch.names, head.counts.tolist(), strict=True))
         sources = _clouds(batch.source_places, source, batch.source_offsets)
         targets = _clouds(batch.target_places, target, batch.target_offsets)
         settings = EstimateSettings(self.rules.ransac, seed=self.seed)
@@ -255,9 +304,24 @@ class RegistrationTask(NetworkTask):
         self.results[stage] = results = gathered(own)
         if results:
             self.log_dict(named_figures(stage, results, self.rules))
+        scored, self._scored[stage] = self._scored[stage], {}
+        if self.head is not None and (counts := gathered(scored)):
+            self.log_dict(head_figures(torch.tensor(counts).sum(0), stage))
 
 
-def gathered(own: dict[PairId, PairResult]) -> list[PairResult]:
+def head_figures(counts: Tensor, stage: str) -> dict[str, Tensor]:
+    """Precision and recall by counts [2, 3] of `HeadLoss`; of nothing they are 0."""
+    right, false, missed = counts.float().unbind(1)  # [2]
+    precision = right / (right + false).clamp(min=1)
+    recall = right / (right + missed).clamp(min=1)
+    return {
+        f"{stage}/{what}_{name}": values[number]
+        for name, values in (("precision", precision), ("recall", recall))
+        for number, what in enumerate(("overlap", "match"))
+    }
+
+
+def gathered(own: dict[PairId, Result]) -> list[Result]:
     """The results of all ranks, sorted, each pair once: a sampler may fill a rank's last batch up.
 
     Every rank calls this at the end of a pass and gets the same.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,9 @@ from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.experiment.export import export
 from pcnn.experiment.registration import reference_table
 from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.registration.descriptor import Described
+from pcnn.registration.estimate import estimate_all
+from pcnn.registration.settings import EstimateSettings, RansacSettings
 from tests.datasets.registration.scenes import fragments, write_fragments
 from tests.datasets.registration.training_sets import write_predator
 from tests.experiment.command import run
@@ -53,7 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scene = root / "set" / "indoor" / "test" / "scene"
     write_fragments(scene)
     make_ground_truth(scene, overlaps=(0.2, 1.0))
-    options = ("model=resunet", "dataset=threedmatch", *TINY, "test=true", "hydra.run.dir=one")
+    head = "model.overlap_head=true", "task.sampling=scores"
+    options = ("model=resunet", "dataset=threedmatch", *TINY, *head, "test=true")
+    options = (*options, "hydra.run.dir=one")
     done = run("train.py", *options, cwd=root)
     (root / "said.txt").write_text(done.stdout)
     return root
@@ -68,9 +74,9 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     assert (content["task"], content["source"]) == ("registration", "real")
     best = torch.load(folder / BEST, weights_only=True)
     assert content["steps"] == best["global_step"]
-    assert {"val/feat_match_ratio", "val/inlier_ratio", "val/rr", "test/rr@200"} <= set(
-        content["metrics"]
-    )
+    named = {"val/feat_match_ratio", "val/inlier_ratio", "val/rr", "test/rr@200"}
+    assert named | {"val/overlap_precision", "val/match_recall"} <= set(content["metrics"])
+    assert content["sampling"] == "scores"
     assert (content["protocol"], content["pairs"]) == ("predator, changed", 3)
     names = {path.relative_to(folder / "one").as_posix() for path in (folder / "one").rglob("*")}
     assert {BEST[4:], "predictions.png", "pairs.csv", "recall.png", "pictures/best_1.png"} <= names
@@ -88,7 +94,7 @@ def test_a_training_leaves_everything(folder: Path) -> None:
 def test_weights_of_voxels_are_evaluated_on_points_against_themselves(folder: Path) -> None:
     options = (
         *("geometry=point", "geometry.thin=0.08", "task.reference=one/pairs.csv"),
-        *("task.copies=24", "task.turn_clouds=3"),
+        *("task.copies=24", "task.turn_clouds=3", "task.sampling=random_points"),
     )
     done = run("eval.py", f"ckpt_path={BEST}", *options, "hydra.run.dir=two", cwd=folder)
     assert "resunet 0.1 m, point" in done.stdout
@@ -133,6 +139,20 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
     cloud = fragments()[0][0].float()
     first, second = (of_checkpoint(path)(cloud) for path in (folder / BEST, out))
     torch.testing.assert_close(first.features, second.features, atol=0.02, rtol=0)
+    # and scores points as it does; turned copies have no scores
+    assert first.scored is not None
+    assert second.scored is not None
+    torch.testing.assert_close(first.scored.rows, second.scored.rows, atol=0.05, rtol=0.05)
+    settings = EstimateSettings(RansacSettings(0.15, hypotheses=100), sampling="scores")
+
+    def sampled(one: Described, seed: int = 0) -> torch.Tensor:
+        found = estimate_all([one], [one], replace(settings, seed=seed), 40)
+        return found[0].source
+
+    assert torch.equal(sampled(first), sampled(first))
+    assert not torch.equal(sampled(first), sampled(first, 1))
+    with pytest.raises(ValueError, match=r"model\.overlap_head=true, without turned copies"):
+        sampled(of_checkpoint(out, copies=24)(cloud))
 
 
 def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pcnn.models import ResUNetBN2C
 from pcnn.registration.estimate import seed_of
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.tasks import RegistrationTask
-from pcnn.tasks.registration import figures, gathered
+from pcnn.tasks.registration import figures, gathered, head_figures
 from pcnn.tasks.schedules import constant
 from tests.forking import require_fork
 from tests.registration.poses import random_pose
@@ -30,6 +30,7 @@ from tests.tasks.pairs import Pairs, pairs_of, views
 from tests.tasks.quiet import loader, trainer_for
 
 VOXEL = 0.1
+FOUND = ("precision", "recall")
 
 
 class Lookup(nn.Module):
@@ -198,12 +199,16 @@ def test_descriptors_improve(geometry: str, steps: int, tmp_path: Any) -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("loss", [HardestContrastive(64, 32), Circle(samples=64)], ids=type)
 def test_training_logs(loss: nn.Module, tmp_path: Any) -> None:
-    task = task_of(small(), loss)
+    head = isinstance(loss, Circle)
+    task = task_of(small(overlap_head=head), loss)
     trainer = trainer_for(tmp_path, max_steps=2)
     trainer.fit(task, loader([views([3], VOXEL)] * 2))
     logged = {"train/loss", "train/positives", "train/positive_distance", "train/lr"}
     if isinstance(loss, HardestContrastive):
         logged |= {"train/positive", "train/negative"}
+    if head:
+        kinds = [f"train/{what}_{name}" for what in ("overlap", "match") for name in FOUND]
+        logged |= {"train/overlap_loss", *kinds}
     assert set(trainer.callback_metrics) == logged
     assert all(torch.isfinite(value) for value in trainer.callback_metrics.values())
 
@@ -239,7 +244,7 @@ def test_degenerate_batches_train_on(geometry: str, loss: nn.Module, tmp_path: A
         sources, targets = make()
         poses = [torch.eye(4, dtype=torch.float64)] * len(sources)
         batches.append(pairs_of(sources, targets, poses, VOXEL, geometry))
-    net = small(0.125, normalize_features=False)
+    net = small(0.125, normalize_features=False, overlap_head=geometry == "point")
     task = task_of(net, loss, val_samples=20, val_hypotheses=20)
     seen: list[dict[str, bool]] = []
 
@@ -256,6 +261,7 @@ def test_degenerate_batches_train_on(geometry: str, loss: nn.Module, tmp_path: A
     for name, value in net.state_dict().items():
         assert torch.isfinite(value).all(), name
     assert trainer.callback_metrics["val/loss"].isfinite()
+    assert ("val/overlap_recall" in trainer.callback_metrics) == (geometry == "point")
 
 
 # a pair of rank 0, one that both ranks had, one of rank 1
@@ -299,6 +305,16 @@ def test_checkpoint_holds_weights_only() -> None:
     task = task_of(Lookup())
     assert set(task.state_dict()) == {"net.scale"}
     assert not task.hparams
+
+
+def test_counts_of_a_head() -> None:
+    found = head_figures(torch.tensor([[6, 2, 4], [0, 0, 0]]), "val")
+    wanted = {"overlap_precision": 0.75, "overlap_recall": 0.6, "match_precision": 0.0}
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(
+        {f"val/{name}": value for name, value in {**wanted, "match_recall": 0.0}.items()}
+    )
+    with pytest.raises(ValueError, match=r"model\.overlap_head=true"):
+        task_of(small(overlap_head=True), graph=True)
 
 
 def test_diverged_descriptors_are_named() -> None:
