@@ -23,6 +23,7 @@ PEERS = read_peers(RESULTS.parent / "peers" / "h200.json").rows
 #: Files of other programs: no rows of `pcnn bench`.
 OTHERS = (
     "before-and-after-h200",
+    "compat-h200",
     "dense-plans-h200",
     "devices-h200",
     "gaps-h200",
