@@ -99,8 +99,8 @@ PAPER = Paper(
                 Ratio("baseline / all", {"step": _STEPS[0]}, {"step": _STEPS[-1]}),
                 *(_step(number) for number in range(1, len(_STEPS))),
             ),
-            why="Steps are cumulative; the paper prints bars without numbers. Tiles gain most here; "
-            "searches take so small a part of a network that sorted queries cannot show.",
+            why="Steps are cumulative; the paper prints bars without numbers. Tiles gain most "
+            "here; searches take so small a part of a network that sorted queries cannot show.",
         ),
         Claim(
             part="Fig. 15",

@@ -71,9 +71,9 @@ PAPER = Paper(
                     1,
                 ),
             ),
-            why="Our baseline moves one channel a thread, which this device punishes more (Table 3). "
-            "Backbones alone are timed: the detectors, CenterPoint on nuScenes and Waymo, are absent "
-            "with their heads, and aggregated scans are moved copies of one.",
+            why="Our baseline moves one channel a thread, which this device punishes more "
+            "(Table 3). Backbones alone are timed: the detectors, CenterPoint on nuScenes and "
+            "Waymo, are absent with their heads, and aggregated scans are moved copies of one.",
         ),
         Claim(
             part="Fig. 12",
