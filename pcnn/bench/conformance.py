@@ -2,8 +2,9 @@
 
 A time needs more than a right result of the configuration that is timed: a dataflow that is wrong
 elsewhere takes short cuts. So dataflows and map builders pass their whole checks
-(`pcnn.ops.conformance`, `pcnn.maps.conformance`), once in a process for every device, before
-anything of theirs is timed; the configuration is then checked itself (`pcnn.bench.verify`).
+(`pcnn.ops.conformance`, `pcnn.maps.conformance`), once for every device and all sources as they are
+(`pcnn.bench.passed`), before anything of theirs is timed; the configuration is then checked itself
+(`pcnn.bench.verify`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 
 from pcnn.bench import oracle
 from pcnn.bench.mapping.products import Planned
+from pcnn.bench.passed import once
 from pcnn.bench.verify import CheckFailed
 from pcnn.dataflows import Dataflow
 from pcnn.geometry import Kernel, PointSet
@@ -57,15 +59,19 @@ def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
     Raises:
         CheckFailed: it breaks a promise.
     """
-    if device.type == "cuda":
-        with recorded() as launches, suppress(Nonconforming):  # results of no launch are wrong
+
+    def check_of_dataflow() -> None:
+        if device.type == "cuda":
+            with recorded() as launches, suppress(Nonconforming):  # results of no launch are wrong
+                conformance.check_dataflow(dataflow, device)
+            with suppress(Exception):  # what does not compile fails in the check, which says where
+                deque(compile_all(launches, device), maxlen=0)
+        try:
             conformance.check_dataflow(dataflow, device)
-        with suppress(Exception):  # what does not compile fails in the check, which says where
-            deque(compile_all(launches, device), maxlen=0)
-    try:
-        conformance.check_dataflow(dataflow, device)
-    except Nonconforming as error:
-        raise CheckFailed(str(error)) from error
+        except Nonconforming as error:
+            raise CheckFailed(str(error)) from error
+
+    once(dataflow, device, check_of_dataflow)
 
 
 def check_map_builder(builder: MapBuilder | RadiusSearch, device: torch.device) -> None:
@@ -77,10 +83,14 @@ def check_map_builder(builder: MapBuilder | RadiusSearch, device: torch.device) 
     if isinstance(builder, RadiusSearch):
         check_search(builder, device)
         return
-    try:
-        check_builder(builder, device, usual=isinstance(builder, Planned))
-    except WrongMap as error:
-        raise CheckFailed(str(error)) from error
+
+    def check_of_builder() -> None:
+        try:
+            check_builder(builder, device, usual=isinstance(builder, Planned))
+        except WrongMap as error:
+            raise CheckFailed(str(error)) from error
+
+    once(builder, device, check_of_builder)
 
 
 def check_search(search: RadiusSearch | None, device: torch.device) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 import pcnn
-from pcnn.bench import conformance
+from pcnn.bench import conformance, passed
 from pcnn.bench import run as run_file
 from pcnn.bench.conformance import check_engine, check_search
 from pcnn.bench.layers.cases import layer_rows
@@ -17,6 +18,7 @@ from pcnn.bench.mapping.maps import map_case, places
 from pcnn.bench.networks.cases import network_rows
 from pcnn.bench.run import run
 from pcnn.bench.verify import CheckFailed
+from pcnn.dataflows.hybrid import Hybrid
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.kernels.recorded import RECORD
@@ -74,6 +76,38 @@ def test_on_a_gpu_kernels_are_compiled_before_the_check(monkeypatch: pytest.Monk
     monkeypatch.setattr(conformance, "compile_all", compiled)
     conformance.check_dataflow(resolve("reference").dataflow, torch.device("cuda"))
     assert order == ["list", "a launch", "check"]
+
+
+def test_a_check_that_passed_on_a_gpu_is_kept_until_a_source_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(passed, "SOURCES", (tmp_path,))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a device")
+    ran: list[str] = []
+
+    def check() -> None:
+        ran.append("ran")
+        if len(ran) == 1:
+            raise CheckFailed("wrong")
+
+    def runs(what: object, place: str = "cuda") -> int:
+        before = len(ran)
+        passed.once(what, torch.device(place), check)
+        return len(ran) - before
+
+    flow = Hybrid(1)
+    with pytest.raises(CheckFailed):  # not kept
+        runs(flow)
+    assert [runs(flow), runs(flow), runs(Hybrid(2)), runs(flow)] == [1, 0, 1, 0]
+    assert [runs(flow, "cpu"), runs(flow, "cpu")] == [1, 1]
+    foreign = Faulty(flaw="none", name="theirs")
+    assert [runs(foreign), runs(foreign)] == [1, 1]
+    (tmp_path / "kernel.cu").write_text("// changed")
+    passed.source_digest.cache_clear()
+    assert [runs(flow), runs(flow)] == [1, 0]
+    passed.source_digest.cache_clear()
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
