@@ -16,41 +16,42 @@ RESIDUALS = 1 << 20  # at once: those of a block stay in a CPU's cache
 
 
 class Agreement:
-    """The agreement of the matches of a pair with any transforms.
+    """The agreement of the matches of pairs with any transforms.
 
     Args:
-        source: [M, 3] float64 points of the matches, about their mean.
-        target: [M, 3] their partners, likewise.
+        source: [B, M, 3] float64 points of the matches of every pair, about their mean.
+        target: [B, M, 3] their partners, likewise.
         distance: residual of a match that no longer agrees [m].
     """
 
     def __init__(self, source: Tensor, target: Tensor, distance: float) -> None:
         self.scale = distance**2
-        both = (target[:, :, None] * source[:, None, :]).flatten(1)  # [M, 9] q pᵀ
-        square = (source.square() + target.square()).sum(1, keepdim=True)
-        one = torch.ones_like(square)
-        self.products = torch.cat([both, source, target, square, one], 1).T.contiguous()  # [17, M]
+        one = torch.ones_like(source[..., :1])
+        moved = torch.cat([source, one], -1)  # [B, M, 4]
+        both = (target[..., :, None] * (2 * moved)[..., None, :]).flatten(-2)  # 2 q (p, 1)ᵀ
+        # [B, 16, M]: rows multiply those of [R t], then Rᵀt and |t|²
+        self.products = (torch.cat([both, -2 * source, -one], -1) / self.scale).mT.contiguous()
+        square = (source.square() + target.square()).sum(-1)
+        self.alone = (1 - square / self.scale)[:, None]  # [B, 1, M]
 
-    def __call__(self, transforms: Tensor) -> Tensor:
-        """Agreement [S, M] in 0..1 of transforms [S, 4, 4] float64, rotations with translations."""
-        rotation, shift = transforms[:, :3, :3], transforms[:, :3, 3]
-        back = (rotation * shift[:, :, None]).sum(1)  # Rᵀ t
-        one = torch.ones_like(shift[:, :1])
-        square = shift.square().sum(1, keepdim=True)
-        parts = [2 * rotation.flatten(1), -2 * back, 2 * shift, -one, self.scale - square]
-        factors = torch.cat(parts, 1) / self.scale  # [S, 17]
-        return (factors @ self.products).clamp_(min=0)
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Agreement [B, S, M] in 0..1 of transforms, of their first three rows [B, S, 3, 4]."""
+        back = rows.mT @ rows[..., 3:]  # Rᵀt, |t|²
+        factors = torch.cat([rows.flatten(-2), back.flatten(-2)], -1)  # [B, S, 16]
+        return torch.baddbmm(self.alone, factors, self.products).clamp_(min=0)
 
     def fitted(self, weight: Tensor) -> Tensor:
-        """The transforms [S, 4, 4] that fit the matches best, with weights [S, M]."""
-        sums = weight @ self.products.T  # [S, 17]
-        sums = sums / sums[:, 16:].clamp(min=1e-12)
-        both, p, q, square, _ = sums.split((9, 3, 3, 1, 1), dim=1)
-        covariance = both.unflatten(1, (3, 3)).mT - p[:, :, None] * q[:, None, :]
-        above = (square.squeeze(1) - p.square().sum(1) - q.square().sum(1)) / 2
-        return turned_onto(covariance, p, q, above)
+        """Rows [B, S, 3, 4] of the transforms that fit the matches best, with weights [B, S, M]."""
+        sums = weight @ self.products.mT  # [B, S, 16]
+        total = sums[..., 15:].clamp(max=-1e-12 / self.scale)
+        both, p, _ = (sums / (-2 * total)).flatten(0, -2).split((12, 3, 1), dim=1)
+        both = both.unflatten(1, (3, 4))  # [B S, 3, 4] mean of q pᵀ, and of q
+        p, q = -p, both[:, :, 3]
+        covariance = torch.baddbmm(both[:, :, :3], q[:, :, None], p[:, None, :], alpha=-1)
+        return turned_onto(covariance, p, q).unflatten(0, weight.shape[:-1])
 
-    def support(self, transforms: Tensor) -> Tensor:
-        """Sums [S] of the agreement of all matches."""
-        size = max(RESIDUALS // max(self.products.shape[1], 1), 1)
-        return torch.cat([self(part).sum(1) for part in transforms.split(size)])
+    def support(self, rows: Tensor) -> Tensor:
+        """Sums [B, S] of the agreement of all matches."""
+        each = max(self.products[:, 0].numel(), 1)
+        parts = rows.split(max(RESIDUALS // each, 1), dim=1)
+        return torch.cat([self(part).sum(-1) for part in parts], -1)

@@ -1,47 +1,47 @@
 """Transforms from groups of matches that all keep each other's distance.
 
-Every match of a compatibility graph leads a group: itself and the neighbours whose edges to it have
-most second-order support. In a group right matches form a clique, or nearly one; the leading
-eigenvector of its own graph weighs them, and a weighted fit makes a hypothesis. No draws: groups
-are found where RANSAC would have to hit three right matches by chance.
+Some matches of a compatibility graph lead a group: themselves and the neighbours whose edges to
+them have most second-order support. In a group right matches form a clique, or nearly one; its
+weighted fit makes a hypothesis. No draws: groups are found where RANSAC would have to hit three
+right matches by chance.
 
 Ideas: SC2-PCR (Chen et al. 2022) for groups, MAC (Zhang et al. 2023) for hypotheses from cliques,
-Leordeanu and Hebert 2005 for the eigenvector.
+Leordeanu and Hebert 2005 for the eigenvector that weighs a group.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pcnn.registration.agreement import Agreement
-from pcnn.registration.compatibility import alike, lengths, most_compatible, second_order
-from pcnn.registration.ransac import Candidates, Solution, checked_matches
-from pcnn.registration.rigid_fit import fitted
+from pcnn.registration.clique_groups import hypotheses
+from pcnn.registration.compatibility import most_compatible
+from pcnn.registration.distinct_poses import distinct
+from pcnn.registration.ransac import Candidates, Solution, checked_shapes
+from pcnn.registration.rigid_fit import whole
 from pcnn.registration.settings import CliqueSettings
 from pcnn.registration.transforms import transform_points
 
-ENTRIES = 1 << 24  # edges of graphs at once
-POWER_STEPS, APART_STEPS = 10, 5  # towards the leading eigenvector; between two normalisations
+ENTRIES = 1 << 24  # edges of graphs at once on a GPU
 REFITS = 5
 GAIN = 1e-3  # of support, below which another fit is not worth its time
-COMPARED, PLACES = 200, 50  # hypotheses, and matches by which poses are told apart
+PLACES = 50  # matches by which poses are told apart
 APART = 4.0  # distances: root mean square motion of the matches between two poses
+FAR = 1e15  # [m], where partners of matches that do not exist lie: nothing agrees with them
 
 
-class _Search(NamedTuple):
-    """The matches of one pair about their means, and the rows of its graph."""
+class Found(NamedTuple):
+    """Poses of pairs on the device of the matches, as the first three rows of their transforms."""
 
-    source: Tensor  # [M, 3] float32
-    target: Tensor  # [M, 3]
-    middle_source: Tensor  # [3] float64
-    middle_target: Tensor  # [3]
-    rows: Tensor  # [N]
+    rows: Tensor  # [B, K, 3, 4] float64, most support first
+    support: Tensor  # [B, K] float64, negative: no pose
+    agree: Tensor  # [B, K, M] bool
+    tried: Tensor  # [B] int64, hypotheses
+    finite: Tensor  # [B] bool, whether all coordinates are
 
 
 def cliques(
@@ -60,7 +60,7 @@ def cliques_batch(
     """Estimate the transforms of several pairs; each comes out as it would alone.
 
     Nothing is drawn: equal matches give equal results on the same device. Memory grows with the
-    number of matches, not with its square.
+    number of matches, not with its square. On a GPU the host waits once, for the solutions.
 
     Args:
         sources: [M_b, 3] points of the matches in every source [m], on one device.
@@ -77,136 +77,174 @@ def cliques_batch(
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources for {len(targets)} targets")
-    searches = []
-    for source, target in zip(sources, targets, strict=True):
-        checked_matches(source, target)
-        middles = source.double().mean(0), target.double().mean(0)
-        about = [
-            (side.double() - middle).float()
-            for side, middle in zip((source, target), middles, strict=True)
-        ]
-        rows = most_compatible(about[0], about[1], settings.distance, settings.most)
-        searches.append(_Search(about[0], about[1], *middles, rows))
+    pairs = list(zip(sources, targets, strict=True))
+    for pair in pairs:
+        checked_shapes(*pair)
     solutions: list[Solution] = []
-    size = max(ENTRIES // settings.most**2, 1)
-    for at in range(0, len(searches), size):
-        part = searches[at : at + size]
-        found = _hypotheses(part, settings)
-        solutions += [
-            _solution(search, transforms, settings, refine)
-            for search, transforms in zip(part, found, strict=True)
-        ]
+    size = max(ENTRIES // settings.most**2, 1) if pairs and sources[0].is_cuda else 1
+    for at in range(0, len(pairs), size):
+        solutions += _solved(pairs[at : at + size], settings, refine)
     return solutions
 
 
-def _hypotheses(searches: Sequence[_Search], settings: CliqueSettings) -> list[Tensor]:
-    """Transforms [N, 4, 4] of the groups of every pair, one a match of its graph."""
-    counts = [len(search.rows) for search in searches]
-    number = max(counts)
-    if number < 3:
-        return [torch.zeros(0, 4, 4, dtype=torch.float64) for _ in searches]
-    first = searches[0].source
-    sides = first.new_zeros(2, len(searches), number, 3)
-    there = torch.zeros(len(searches), number, dtype=torch.bool, device=first.device)
-    for place, search in enumerate(searches):
-        for side, points in enumerate((search.source, search.target)):
-            sides[side, place, : counts[place]] = points[search.rows]
-        there[place, : counts[place]] = True
-    source, target = sides  # [B, N, 3]
-    slack = settings.slack * settings.distance
-    one, other = lengths(source, source), lengths(target, target)  # [B, N, N]
-    edges = alike(one, other, slack)
-    edges &= there[:, :, None] & there[:, None, :]
-    groups, member = _groups(second_order(edges), settings.members)  # [B, N, G]
-    batch = torch.arange(len(searches), device=first.device)[:, None, None]
-    sets = source[batch, groups].flatten(0, 1), target[batch, groups].flatten(0, 1)  # [B N, G, 3]
-    weight = _weights(one.sub_(other), groups, member, slack)
-    transforms = fitted(*sets, weight).unflatten(0, (len(searches), number))
-    # a leader whose group is too small for a transform has none
-    whole = (weight > 0).sum(1).unflatten(0, (len(searches), number)) >= 3
-    return [found[good] for found, good in zip(transforms, whole, strict=True)]
+def _solved(
+    pairs: Sequence[tuple[Tensor, Tensor]], settings: CliqueSettings, refine: bool
+) -> list[Solution]:
+    counts = [len(source) for source, _ in pairs]
+    first = pairs[0][0]
+    if max(counts) < 3:
+        return [Solution(None, torch.zeros(count, dtype=torch.bool), 0) for count in counts]
+    if len(pairs) == 1:
+        return on_host(poses(pairs[0][0][None], pairs[0][1][None], None, settings, refine), counts)
+    sides = first.new_zeros(2, len(pairs), max(counts), 3)
+    for place, pair in enumerate(pairs):
+        for side, points in enumerate(pair):
+            sides[side, place, : len(points)] = points
+    numbers = torch.cat([first.new_full((1,), count, dtype=torch.int64) for count in counts])
+    return on_host(poses(sides[0], sides[1], numbers, settings, refine), counts)
 
 
-def _groups(support: Tensor, members: int) -> tuple[Tensor, Tensor]:
-    """Rows [B, N, G] of every match and its neighbours with most support; which of them exist."""
-    number = support.shape[-1]
-    # whole keys, unique in a row: ties fall alike on every device; 2048² are exact in float32
-    order = torch.arange(number - 1, -1, -1, device=support.device, dtype=torch.float32)
-    keys = support * number + order
-    best = keys.topk(min(members, number) - 1, dim=-1, sorted=False).values.long()
-    rows, found = number - 1 - best % number, best >= number
-    own = torch.arange(number, device=support.device)[:, None].expand(*support.shape[:-1], 1)
-    return torch.cat([own, rows], -1), torch.cat([found.any(-1, keepdim=True), found], -1)
+def poses(
+    source: Tensor,
+    target: Tensor,
+    counts: Tensor | None,
+    settings: CliqueSettings,
+    refine: bool = True,
+) -> Found:
+    """Poses of pairs, of sizes that are known beforehand: on a GPU the host waits for nothing.
 
-
-def _weights(gap: Tensor, groups: Tensor, member: Tensor, slack: float) -> Tensor:
-    """Weights [B N, G] of the matches of groups: the leading eigenvector of their own graphs."""
-    # gap: differences of lengths of all matches, [B, N, N]; groups and members are [B, N, G]
-    number = gap.shape[-1]
-    places = groups[..., :, None] * number + groups[..., None, :]  # [B, N, G, G]
-    own = gap.flatten(1).gather(1, places.flatten(1)).view(-1, *places.shape[2:])  # [B N, G, G]
-    member = member.flatten(0, 1).float()
-    near = (1 - (own / slack).square_()).clamp_(min=0)
-    near *= member[:, :, None] * member[:, None, :]
-    hard = (near > 0).float()
-    graph = near * (hard @ hard)
-    vector = member[:, :, None]
-    for step in range(1, POWER_STEPS + 1):
-        vector = graph @ vector
-        if step % APART_STEPS == 0:
-            vector = vector / vector.amax(1, keepdim=True).clamp(min=1e-30)
-    return vector.squeeze(2)
-
-
-def _solution(
-    search: _Search, transforms: Tensor, settings: CliqueSettings, refine: bool
-) -> Solution:
-    """The hypothesis with most support, and other poses, in the clouds' own coordinates."""
-    tried = len(transforms)
-    source, target = search.source.double(), search.target.double()
-    agreement = Agreement(source, target, settings.distance)
-    score = agreement.support(transforms)
-    transforms, score = _distinct(search, transforms, score, settings)
-    weight = agreement(transforms)  # [H, M]
-    for _ in range(REFITS if refine and len(score) else 0):
-        again = agreement.fitted(weight)
-        near = agreement(again)
-        now = near.sum(1)
-        better, gains = now > score, now > (1 + GAIN) * score
-        transforms = torch.where(better[:, None, None], again, transforms)
-        weight = torch.where(better[:, None], near, weight)
-        score = torch.where(better, now, score)
-        if not bool(gains.any()):
-            break
+    Args:
+        source: [B, M, 3] points of the matches, M >= 3.
+        target: [B, M, 3] their partners, finite on a CPU.
+        counts: [B] int64, how many rows of every pair are matches; None: all.
+        settings: of groups and what agrees.
+        refine: as in `cliques_batch`.
+    """
+    about, middles = _about_mean(torch.stack([source, target]), counts)
+    finite = middles.isfinite().all(2).all(0)
+    if not finite.is_cuda:
+        _check_finite(finite)  # LAPACK refuses what is not
+    one, other = about
+    graphs = []
+    for place, pair in enumerate(zip(one, other, strict=True)):
+        count = None if counts is None else counts[place]
+        graphs.append(
+            most_compatible(*pair, settings.slack * settings.distance, settings.most, count)
+        )
+    rows = torch.stack(graphs)[..., None].expand(-1, -1, 3)
+    found, large = hypotheses(one.gather(1, rows), other.gather(1, rows), settings)
+    one, other = one.double(), other.double()
+    agreement = Agreement(one, other, settings.distance)
+    spots = _spots(one, counts)
+    score = torch.where(large, agreement.support(found), -1.0)
+    found, score = _distinct(found, score, spots, settings)
+    if refine:
+        found, score = _refitted(agreement, found, score)
     # some have become the same pose
-    transforms, score = _distinct(search, transforms, score, settings)
-    agree = agreement(transforms) > 0
-    enough = agree.sum(1) >= 3
-    agree = agree[enough].cpu()
-    poses = transforms[enough]
-    poses[:, :3, 3] += search.middle_target - poses[:, :3, :3] @ search.middle_source
-    poses = poses.cpu()
-    if not len(poses):
-        return Solution(None, torch.zeros(len(source), dtype=torch.bool), tried)
-    return Solution(poses[0], agree[0], tried, Candidates(poses, agree, score[enough].cpu()))
+    found, score = _distinct(found, score, spots, settings)
+    agree = (agreement(found) > 0) & (score > 0)[..., None]
+    score = torch.where(agree.sum(2) >= 3, score, -1.0)
+    turned = (found[..., :3] @ middles[0][:, None, :, None]).squeeze(-1)
+    found[..., 3] += middles[1][:, None] - turned
+    return Found(found, score, agree, large.sum(1), finite)
+
+
+def on_host(found: Found, counts: Sequence[int]) -> list[Solution]:
+    """Wait for poses, once, and make a solution of those of every pair.
+
+    Args:
+        found: of `poses`.
+        counts: matches of every pair.
+
+    Raises:
+        ValueError: coordinates are not finite.
+    """
+    pairs, most = found.support.shape
+    numbers = torch.cat(
+        [
+            found.rows.flatten(1),
+            found.support,
+            found.tried.double()[:, None],
+            found.finite.double()[:, None],
+        ],
+        1,
+    )  # [B, 13 K + 2] float64
+    agree = found.agree
+    if numbers.is_cuda:
+        packed = torch.cat([numbers.view(torch.uint8), agree.flatten(1).view(torch.uint8)], 1).cpu()
+        width = 8 * numbers.shape[1]
+        numbers = packed[:, :width].contiguous().view(torch.float64)
+        agree = packed[:, width:].contiguous().view(torch.bool).view(pairs, most, -1)
+        _check_finite(numbers[:, -1] > 0)
+    transforms = whole(numbers[:, : 12 * most].unflatten(1, (most, 3, 4)))
+    solutions = []
+    for pair, count in enumerate(counts):
+        support = numbers[pair, 12 * most : 13 * most]
+        kept = (support > 0).nonzero().squeeze(1)
+        tried = int(numbers[pair, -2])
+        if not len(kept):
+            solutions.append(Solution(None, torch.zeros(count, dtype=torch.bool), tried))
+            continue
+        inliers = agree[pair, :, :count].index_select(0, kept)
+        candidates = Candidates(transforms[pair, kept], inliers, support[kept])
+        solutions.append(Solution(candidates.transforms[0], inliers[0], tried, candidates))
+    return solutions
+
+
+def _check_finite(finite: Tensor) -> None:
+    if not bool(finite.all()):
+        raise ValueError("matched points hold NaN or infinite coordinates")
+
+
+def _about_mean(sides: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Points [2, B, M, 3] float32 about the mean of their cloud, and these [2, B, 3] float64."""
+    wide = sides.double()
+    if counts is None:
+        middles = wide.mean(2)
+        return (wide - middles[:, :, None]).float(), middles
+    there = (torch.arange(sides.shape[2], device=sides.device) < counts[:, None])[..., None]
+    middles = torch.where(there, wide, 0).sum(2) / counts[:, None].clamp(min=1)
+    about = torch.where(there, wide - middles[:, :, None], 0)
+    about[1].masked_fill_(~there, FAR)
+    return about.float(), middles
+
+
+def _spots(source: Tensor, counts: Tensor | None) -> Tensor:
+    """Matches [B, P, 3] that stand for all of a pair."""
+    number = source.shape[1]
+    few = min(number, PLACES)
+    spread = torch.arange(few, device=source.device)
+    if counts is None:
+        return source[:, spread * number // few]
+    rows = (spread * counts[:, None]).div(few, rounding_mode="floor")
+    return source.gather(1, rows[..., None].expand(-1, -1, 3))
 
 
 def _distinct(
-    search: _Search, transforms: Tensor, score: Tensor, settings: CliqueSettings
+    found: Tensor, score: Tensor, spots: Tensor, settings: CliqueSettings
 ) -> tuple[Tensor, Tensor]:
     """Transforms that move the matches to other places, most support first, and their scores."""
-    order = score.argsort(descending=True, stable=True)[:COMPARED]
-    transforms, score = transforms[order], score[order]
-    step = max(len(search.source) // PLACES, 1)
-    places = transform_points(transforms, search.source[::step].double()).flatten(1)  # [H, 3 P]
-    # root mean square distance of the places under two transforms
-    apart = torch.cdist(places, places) / math.sqrt(max(places.shape[1] // 3, 1))
-    same = (apart < APART * settings.distance).cpu().numpy()
-    taken = np.zeros(len(same), dtype=bool)
-    kept: list[int] = []
-    while len(kept) < settings.candidates and not taken.all():
-        kept.append(int(taken.argmin()))  # the first that is free
-        taken |= same[kept[-1]]
-        taken[kept[-1]] = True
-    rows = torch.tensor(kept, dtype=torch.int64, device=score.device)
-    return transforms[rows], score[rows]
+    places = transform_points(found, spots[:, None])  # [B, S, P, 3]
+    rows, there = distinct(places, score, APART * settings.distance, settings.candidates)
+    found = found.gather(1, rows[..., None, None].expand(-1, -1, 3, 4))
+    return found, torch.where(there, score.gather(1, rows), -1.0)
+
+
+def _refitted(agreement: Agreement, found: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+    """Transforms [B, K, 3, 4] fitted to what agrees with them, while their support grows."""
+    score = torch.where(score < 0, torch.inf, score)  # no fit is better than what is no pose
+    weight = agreement(found)  # [B, K, M]
+    running = torch.ones_like(score[:, :1], dtype=torch.bool)  # [B, 1]
+    for _ in range(REFITS):
+        again = agreement.fitted(weight)
+        near = agreement(again)
+        now = near.sum(2)
+        better = (now > score) & running
+        running = running & (now > (1 + GAIN) * score).any(1, keepdim=True)
+        found = torch.where(better[..., None, None], again, found)
+        weight = torch.where(better[..., None], near, weight)
+        score = torch.where(better, now, score)
+        # a GPU would wait for the answer longer than for the fits
+        if not score.is_cuda and not bool(running.any()):
+            break
+    return found, torch.where(score == torch.inf, -1.0, score)

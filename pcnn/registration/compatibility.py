@@ -12,7 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ENTRIES, CACHED = 1 << 24, 1 << 18  # lengths at once on a GPU, and on a CPU: as its cache holds
+ENTRIES, CACHED = 1 << 25, 1 << 18  # lengths at once on a GPU, and on a CPU: as its cache holds
+
+FEW = 128  # matches below which products of float32 are as quick as those of bfloat16
+BFLOAT_COUNTS = 256  # up to here whole numbers are exact in bfloat16
 
 
 def compatible(
@@ -32,21 +35,31 @@ def compatible(
     Returns:
         [..., N, K] bool.
     """
-    return alike(lengths(source, others[0]), lengths(target, others[1]), slack)
+    return alike(lengths(source, others[0]), lengths(target, others[1]), slack).bool()
 
 
 def lengths(points: Tensor, others: Tensor) -> Tensor:
-    """Distances [..., N, K] between points [..., N, 3] and others [..., K, 3], to the digit."""
-    # products lose digits of small lengths, and use TF32
-    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    """Distances [..., N, K] float32 of points [..., N, 3] and others [..., K, 3], to the digit."""
+    if points.is_cuda:  # products of float32 lose digits of small lengths, and use TF32
+        return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
+    one, other = points.double(), others.double()
+    squares = [side.square().sum(-1, keepdim=True) for side in (one, other)]
+    units = [torch.ones_like(square) for square in squares]
+    left = torch.cat([-2 * one, squares[0], units[0]], -1)  # [..., N, 5]
+    right = torch.cat([other, units[1], squares[1]], -1)
+    return (left @ right.mT).float().clamp_(min=0).sqrt_()
 
 
 def alike(one: Tensor, other: Tensor, slack: float) -> Tensor:
-    """Lengths that differ by less than the slack and are longer than it: bool of their shape."""
-    return ((one - other).abs() < slack) & (torch.minimum(one, other) > slack)
+    """1 where lengths differ by less than the slack and are longer than it, else 0: float32."""
+    # comparisons that write floats in place: on a CPU several times as quick as those to bools
+    longer = torch.minimum(one, other).gt_(slack)
+    return (one - other).abs_().lt_(slack).mul_(longer)
 
 
-def most_compatible(source: Tensor, target: Tensor, slack: float, most: int) -> Tensor:
+def most_compatible(
+    source: Tensor, target: Tensor, slack: float, most: int, count: Tensor | None = None
+) -> Tensor:
     """Rows of the matches with most compatible others beyond chance.
 
     Points amid a cloud are compatible with many others whatever they are matched with. So what
@@ -58,31 +71,49 @@ def most_compatible(source: Tensor, target: Tensor, slack: float, most: int) -> 
         target: [M, 3] their partners.
         slack: as in `compatible` [m].
         most: rows at most.
+        count: [] int64, how many of the rows are matches; the others follow them, and are
+            compatible with none. None: all.
 
     Returns:
         [min(M, most)] int64, rising; of equal ones those that come first.
     """
     number = len(source)
+    rows = torch.arange(number, device=source.device)
     if number <= most:
-        return torch.arange(number, device=source.device)
+        return rows
+    elsewhere = target.roll(number // 2, 0)
+    if count is not None:
+        elsewhere = target[
+            torch.where(rows < count, (rows - count // 2) % count.clamp(min=1), rows)
+        ]
     size = max((ENTRIES if source.is_cuda else CACHED) // number, 1)
     degrees = []
     for some, theirs in zip(source.split(size), target.split(size), strict=True):
-        one, other = lengths(some, source), lengths(theirs, target)
-        elsewhere = other.roll(number // 2, 1)
-        degrees.append(alike(one, other, slack).sum(1) - alike(one, elsewhere, slack).sum(1))
-    first = torch.cat(degrees).argsort(descending=True, stable=True)[:most]
-    return first.sort().values
+        one = lengths(some, source)
+        true, chance = lengths(theirs, target), lengths(theirs, elsewhere)
+        degrees.append(alike(one, true, slack).sum(1) - alike(one, chance, slack).sum(1))
+    degree = torch.cat(degrees)
+    if count is not None:
+        degree = torch.where(rows < count, degree, -float(number))
+    return degree.argsort(descending=True, stable=True)[:most].sort().values
 
 
-def second_order(first: Tensor) -> Tensor:
+def second_order(edges: Tensor) -> Tensor:
     """Number of common partners of every two compatible matches.
 
     Args:
-        first: [..., N, N] bool, symmetric, N at most 2048: counts are exact in half precision.
+        edges: [..., N, N] 0 or 1, symmetric, N at most 2048: counts are exact in half precision.
 
     Returns:
         [..., N, N] float32, whole numbers; 0 where two matches are not compatible.
     """
-    edges = first.to(torch.float16 if first.is_cuda else torch.float32)
-    return (edges @ edges).mul_(edges).float()
+    if edges.is_cuda:
+        halves = edges.half()
+        return (halves @ halves).mul_(halves).float()
+    if edges.shape[-1] < FEW or not torch.cpu._is_avx512_bf16_supported():
+        return (edges @ edges).mul_(edges)
+    halves, total = edges.bfloat16(), torch.zeros_like(edges)
+    sides = (halves.split(BFLOAT_COUNTS, dim=dim) for dim in (-1, -2))
+    for columns, rows in zip(*sides, strict=True):
+        total += columns @ rows
+    return total.mul_(edges)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.maps.radius_pairs import radius_pairs
+from pcnn.registration.cell_search import nearest_in_cells
 
 #: Entries of a block of distances between descriptors.
 BLOCK = 1 << 24
@@ -33,21 +33,10 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
     for step in (8, 4, 2, 1):
         if len(open_rows) == 0:
             break
-        gap, found = _nearest(query[open_rows], points, radius / step)
+        gap, found = nearest_in_cells(query[open_rows], points, radius / step)
         distance[open_rows], index[open_rows] = gap, found
         open_rows = open_rows[found < 0]
     return distance, index
-
-
-def _nearest(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The nearest of all points within the radius."""
-    distance = query.new_full((len(query),), torch.inf)
-    at, found = radius_pairs(points, None, query, None, radius)
-    gap = (query[at] - points[found]).norm(dim=1)
-    distance.scatter_reduce_(0, at, gap, "amin")
-    first = at.new_full((len(query),), len(points))
-    first.scatter_reduce_(0, at, torch.where(gap == distance[at], found, len(points)), "amin")
-    return distance, torch.where(first < len(points), first, -1)
 
 
 def nearest_places(query: Tensor, points: Tensor, reach: float) -> tuple[Tensor, Tensor]:
@@ -65,7 +54,7 @@ def nearest_places(query: Tensor, points: Tensor, reach: float) -> tuple[Tensor,
     """
     if query.is_cuda:
         return nearest_descriptors(query, points)
-    return _nearest(query.float(), points.float(), reach)
+    return nearest_in_cells(query.float(), points.float(), reach)
 
 
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:

@@ -148,13 +148,22 @@ def checked_matches(source: Tensor, target: Tensor) -> None:
     Raises:
         ValueError: other shapes, or coordinates that are not finite.
     """
+    checked_shapes(source, target)
+    if not bool(torch.isfinite(source).all() & torch.isfinite(target).all()):
+        raise ValueError("matched points hold NaN or infinite coordinates")
+
+
+def checked_shapes(source: Tensor, target: Tensor) -> None:
+    """Refuse points of matches that are not [M, 3] on both sides.
+
+    Raises:
+        ValueError: other shapes.
+    """
     if source.ndim != 2 or source.shape[1] != 3 or source.shape != target.shape:
         raise ValueError(
             "matched points must be [M, 3] on both sides, got "
             f"{list(source.shape)} and {list(target.shape)}"
         )
-    if not bool(torch.isfinite(source).all() & torch.isfinite(target).all()):
-        raise ValueError("matched points hold NaN or infinite coordinates")
 
 
 def _settled(search: _Search, settings: RansacSettings) -> bool:

@@ -65,6 +65,7 @@ class CliqueSettings:
         distance: largest residual of a match that agrees [m].
         slack: largest difference of two lengths of compatible matches, in distances.
         most: matches in the graph: those with most compatible others, 3 to 2048.
+        leaders: matches that lead a group at most, 1 or more.
         members: matches of a group at most, its leader included; 3 or more.
         candidates: poses at most that a solution holds, 1 or more.
     """
@@ -72,6 +73,7 @@ class CliqueSettings:
     distance: float
     slack: float = 1.5
     most: int = 1000
+    leaders: int = 128
     members: int = 20
     candidates: int = 12
 
@@ -83,6 +85,8 @@ class CliqueSettings:
             raise ValueError(f"the graph takes 3 to 2048 matches, got most={self.most}")
         if self.candidates < 1:
             raise ValueError(f"a solution holds at least 1 pose, got {self.candidates}")
+        if self.leaders < 1:
+            raise ValueError(f"at least 1 match leads a group, got leaders={self.leaders}")
         if self.members < 3:
             raise ValueError(f"a group needs at least 3 matches, got members={self.members}")
 

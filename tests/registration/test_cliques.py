@@ -6,8 +6,10 @@ from torch import Tensor
 
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.agreement import Agreement
-from pcnn.registration.cliques import cliques, cliques_batch
+from pcnn.registration.clique_groups import leaders
+from pcnn.registration.cliques import cliques, cliques_batch, on_host, poses
 from pcnn.registration.compatibility import compatible, most_compatible, second_order
+from pcnn.registration.distinct_poses import distinct, without_a_look
 from pcnn.registration.rigid_fit import fitted, weighted_svd
 from pcnn.registration.settings import CliqueSettings
 from pcnn.registration.transforms import transform_points
@@ -28,7 +30,7 @@ def test_the_graph_is_that_of_all_pairs() -> None:
     assert not found[3, 7]
     assert not found.diagonal().any()
     common = (found[:, None, :] & found[None, :, :]).sum(2) * found
-    assert torch.equal(second_order(found), common.float())
+    assert torch.equal(second_order(found.float()), common.float())
     by_chance = compatible(source, target, (source, target.roll(30, 0)), 0.075)
     degrees = found.sum(1) - by_chance.sum(1)
     rows = most_compatible(source, target, 0.075, 20)
@@ -36,19 +38,60 @@ def test_the_graph_is_that_of_all_pairs() -> None:
     assert torch.equal(most_compatible(source, target, 0.075, 60), torch.arange(60))
 
 
+def test_counts_in_halves_are_exact() -> None:
+    edges = torch.rand(2, 600, 600).lt(0.9).float().triu(1)
+    edges = edges + edges.mT
+    assert torch.equal(second_order(edges), edges @ edges * edges)
+
+
+def test_leaders_are_those_of_loops() -> None:
+    support = torch.randint(0, 30, (1, 40, 40), generator=torch.Generator().manual_seed(0)).float()
+    support = torch.minimum(support, support.mT)
+    largest = support[0].amax(1)
+    worth = []
+    for i in range(40):
+        ahead = [j for j in range(40) if largest[j] > largest[i]]
+        followed = sum(bool(5 * support[0, j, i] >= 3 * largest[j]) for j in ahead)
+        worth.append((-float(largest[i]) / (followed + 2), i))
+    assert leaders(support, 12)[0].tolist() == sorted(row for _, row in sorted(worth)[:12])
+    assert leaders(support, 40)[0].tolist() == list(range(40))
+
+
+def test_distinct_poses_are_those_of_a_loop() -> None:
+    places = torch.randn(3, 60, 5, 3, dtype=torch.float64).cumsum(1)
+    score = torch.rand(3, 60).round(decimals=1)  # with ties
+    rows, there = distinct(places, score, 3.0, 8)
+    for pair in range(3):
+        kept: list[int] = []
+        for row in score[pair].argsort(descending=True, stable=True).tolist():
+            gaps = [(places[pair, row] - places[pair, one]).square().sum() / 5 for one in kept]
+            if all(float(gap) >= 9 for gap in gaps) and len(kept) < 8:
+                kept.append(row)
+        assert rows[pair, there[pair]].tolist() == kept
+    same = torch.cdist(places.flatten(2), places.flatten(2)) < 3 * 5**0.5
+    order = score.argsort(dim=1, descending=True, stable=True)
+    found, real = without_a_look(same, order, 8)
+    assert torch.equal(real, there)
+    assert torch.equal(found[real], rows[there])
+
+
 def test_agreement_is_that_of_residuals_far_from_the_origin() -> None:
     source, target, truth = matches(0, 300, right=0.5)
     source, target = source.double() + 200, target.double() - 300
     poses = torch.stack([truth, *(random_pose(seed) for seed in range(9))])
     poses[:, :3, 3] += target.mean(0) - (poses[:, :3, :3] @ source.mean(0))
-    agreement = Agreement(source, target, 0.3)
+    agreement = Agreement(source[None], target[None], 0.3)
     gap = (transform_points(poses, source) - target).norm(dim=2) / 0.3
     expected = (1 - gap.square()).clamp(min=0)
-    torch.testing.assert_close(agreement(poses), expected, atol=1e-8, rtol=0)
-    torch.testing.assert_close(agreement.support(poses), expected.sum(1), atol=1e-6, rtol=0)
+    torch.testing.assert_close(agreement(poses[None, :, :3])[0], expected, atol=1e-8, rtol=0)
+    torch.testing.assert_close(
+        agreement.support(poses[None, :, :3])[0], expected.sum(1), atol=1e-6, rtol=0
+    )
     fits = fitted(source.expand(10, -1, -1), target.expand(10, -1, -1), expected)
     some = expected.sum(1) > 0
-    torch.testing.assert_close(agreement.fitted(expected)[some], fits[some], atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        agreement.fitted(expected[None])[0, some], fits[some, :3], atol=1e-6, rtol=0
+    )
 
 
 def test_a_weighted_closed_form_equals_svd() -> None:
@@ -88,6 +131,21 @@ def test_a_batch_gives_what_each_gives_alone() -> None:
             assert torch.equal(alone.inliers, solution.inliers)
 
 
+def test_rows_to_spare_change_nothing() -> None:
+    made = [matches(seed, number, 0.2) for seed, number in enumerate((400, 90, 1200))]
+    sides = torch.full((2, 3, 1500, 3), 7.0)
+    for place, (source, target, _) in enumerate(made):
+        sides[0, place, : len(source)], sides[1, place, : len(source)] = source, target
+    counts = [len(source) for source, _, _ in made]
+    found = on_host(poses(*sides, torch.tensor(counts), SETTINGS), counts)
+    for (source, target, _), solution in zip(made, found, strict=True):
+        alone = cliques(source, target, SETTINGS)
+        assert alone.transform is not None
+        assert solution.transform is not None
+        torch.testing.assert_close(alone.transform, solution.transform, atol=1e-6, rtol=0)
+        assert torch.equal(alone.inliers, solution.inliers)
+
+
 def test_two_poses_with_support_are_both_found() -> None:
     (source, target, truth), (more, there, other) = matches(0, 200, 0.4), matches(1, 200, 0.25)
     found = cliques(torch.cat([source, more]), torch.cat([target, there]), SETTINGS).candidates
@@ -123,6 +181,7 @@ def test_refusals() -> None:
         ("slack must be positive", {"distance": 1.0, "slack": -1.0}),
         ("3 to 2048", {"distance": 1.0, "most": 5000}),
         ("at least 3", {"distance": 1.0, "members": 2}),
+        ("at least 1 match leads", {"distance": 1.0, "leaders": 0}),
         ("at least 1 pose", {"distance": 1.0, "candidates": 0}),
     ):
         with pytest.raises(ValueError, match=words):

@@ -3,7 +3,7 @@ import torch
 
 from pcnn.registration.matching import drawn_by, match, sampled_matches
 from pcnn.registration.nearest import nearest_descriptors, nearest_places, nearest_within
-from pcnn.registration.rigid_fit import largest_eigenvalue, weighted_svd
+from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
 
@@ -90,15 +90,6 @@ def test_random_points_are_drawn_from_both_clouds() -> None:
     found = sampled_matches(source, source, 100, "one_way", "random_points")
     assert int((found.source == found.target).sum()) < 50
     assert len(found) == 100
-
-
-def test_the_largest_eigenvalue_is_that_of_linalg() -> None:
-    matrix = torch.randn(200, 4, 4, dtype=torch.float64)
-    matrix = matrix + matrix.mT
-    matrix -= matrix.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * torch.eye(4)
-    above = matrix.flatten(1).norm(dim=1)
-    expected = torch.linalg.eigvalsh(matrix)[:, -1]
-    torch.testing.assert_close(largest_eigenvalue(matrix, above), expected, rtol=0, atol=1e-9)
 
 
 def test_weighted_svd_recovers_a_pose_and_minds_weights() -> None:

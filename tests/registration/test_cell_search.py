@@ -1,0 +1,28 @@
+"""The nearest point within a radius, against all distances."""
+
+import pytest
+import torch
+
+from pcnn.registration import cell_search
+from pcnn.registration.cell_search import nearest_in_cells
+
+
+@pytest.mark.parametrize("candidates", [1 << 21, 50])
+def test_the_nearest_is_that_of_all_distances(
+    candidates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_search, "CANDIDATES", candidates)
+    generator = torch.Generator().manual_seed(0)
+    for queries, number, radius in ((200, 900, 0.1), (1, 5, 0.3), (70, 3, 0.05), (50, 900, 1.0)):
+        query = 3 * torch.rand(queries, 3, generator=generator) - 0.2
+        points = torch.rand(number, 3, generator=generator) * 2.5
+        points[-1], query[0] = points[0], points[0]  # a tie, and a distance of 0
+        gap = (query[:, None] - points).square().sum(2)
+        nearest, index = gap.min(1)
+        inside = nearest <= radius**2
+        distance, found = nearest_in_cells(query, points, radius)
+        assert torch.equal(found, torch.where(inside, index, -1))
+        expected = torch.where(inside, nearest.sqrt(), torch.inf)
+        torch.testing.assert_close(distance, expected, atol=1e-6, rtol=0)
+    assert nearest_in_cells(query, points[:0], 1.0)[1].tolist() == [-1] * len(query)
+    assert nearest_in_cells(query[:0], points, 1.0)[0].shape == (0,)
