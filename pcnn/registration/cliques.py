@@ -12,7 +12,6 @@ Leordeanu and Hebert 2005 for the eigenvector that weighs a group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +20,8 @@ from pcnn.registration.agreement import Agreement
 from pcnn.registration.clique_groups import hypotheses
 from pcnn.registration.compatibility import most_compatible
 from pcnn.registration.distinct_poses import distinct
-from pcnn.registration.ransac import Candidates, Solution, checked_shapes
-from pcnn.registration.rigid_fit import whole
+from pcnn.registration.found_poses import Found, check_finite, on_host
+from pcnn.registration.ransac import Solution, checked_shapes
 from pcnn.registration.settings import CliqueSettings
 from pcnn.registration.transforms import transform_points
 
@@ -32,16 +31,6 @@ GAIN = 1e-3  # of support, below which another fit is not worth its time
 PLACES = 50  # matches by which poses are told apart
 APART = 4.0  # distances: root mean square motion of the matches between two poses
 FAR = 1e15  # [m], where partners of matches that do not exist lie: nothing agrees with them
-
-
-class Found(NamedTuple):
-    """Poses of pairs on the device of the matches, as the first three rows of their transforms."""
-
-    rows: Tensor  # [B, K, 3, 4] float64, most support first
-    support: Tensor  # [B, K] float64, negative: no pose
-    agree: Tensor  # [B, K, M] bool
-    tried: Tensor  # [B] int64, hypotheses
-    finite: Tensor  # [B] bool, whether all coordinates are
 
 
 def cliques(
@@ -123,7 +112,7 @@ def poses(
     about, middles = _about_mean(torch.stack([source, target]), counts)
     finite = middles.isfinite().all(2).all(0)
     if not finite.is_cuda:
-        _check_finite(finite)  # LAPACK refuses what is not
+        check_finite(finite)  # LAPACK refuses what is not
     one, other = about
     graphs = []
     for place, pair in enumerate(zip(one, other, strict=True)):
@@ -147,53 +136,6 @@ def poses(
     turned = (found[..., :3] @ middles[0][:, None, :, None]).squeeze(-1)
     found[..., 3] += middles[1][:, None] - turned
     return Found(found, score, agree, large.sum(1), finite)
-
-
-def on_host(found: Found, counts: Sequence[int]) -> list[Solution]:
-    """Wait for poses, once, and make a solution of those of every pair.
-
-    Args:
-        found: of `poses`.
-        counts: matches of every pair.
-
-    Raises:
-        ValueError: coordinates are not finite.
-    """
-    pairs, most = found.support.shape
-    numbers = torch.cat(
-        [
-            found.rows.flatten(1),
-            found.support,
-            found.tried.double()[:, None],
-            found.finite.double()[:, None],
-        ],
-        1,
-    )  # [B, 13 K + 2] float64
-    agree = found.agree
-    if numbers.is_cuda:
-        packed = torch.cat([numbers.view(torch.uint8), agree.flatten(1).view(torch.uint8)], 1).cpu()
-        width = 8 * numbers.shape[1]
-        numbers = packed[:, :width].contiguous().view(torch.float64)
-        agree = packed[:, width:].contiguous().view(torch.bool).view(pairs, most, -1)
-        _check_finite(numbers[:, -1] > 0)
-    transforms = whole(numbers[:, : 12 * most].unflatten(1, (most, 3, 4)))
-    solutions = []
-    for pair, count in enumerate(counts):
-        support = numbers[pair, 12 * most : 13 * most]
-        kept = (support > 0).nonzero().squeeze(1)
-        tried = int(numbers[pair, -2])
-        if not len(kept):
-            solutions.append(Solution(None, torch.zeros(count, dtype=torch.bool), tried))
-            continue
-        inliers = agree[pair, :, :count].index_select(0, kept)
-        candidates = Candidates(transforms[pair, kept], inliers, support[kept])
-        solutions.append(Solution(candidates.transforms[0], inliers[0], tried, candidates))
-    return solutions
-
-
-def _check_finite(finite: Tensor) -> None:
-    if not bool(finite.all()):
-        raise ValueError("matched points hold NaN or infinite coordinates")
 
 
 def _about_mean(sides: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,7 @@
 """The solver of cliques against the truth, its graph against loops over all pairs."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,12 +9,15 @@ from torch import Tensor
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.agreement import Agreement
 from pcnn.registration.clique_groups import leaders
-from pcnn.registration.cliques import cliques, cliques_batch, on_host, poses
+from pcnn.registration.cliques import cliques, cliques_batch, poses
 from pcnn.registration.compatibility import compatible, most_compatible, second_order
 from pcnn.registration.distinct_poses import distinct, without_a_look
+from pcnn.registration.found_poses import on_host
+from pcnn.registration.graphed_cliques import GraphedCliques, room_for
 from pcnn.registration.rigid_fit import fitted, weighted_svd
 from pcnn.registration.settings import CliqueSettings
 from pcnn.registration.transforms import transform_points
+from pcnn.runtime.capture import Figures
 from tests.registration.poses import random_pose
 from tests.registration.test_ransac import matches
 
@@ -144,6 +149,33 @@ def test_rows_to_spare_change_nothing() -> None:
         assert solution.transform is not None
         torch.testing.assert_close(alone.transform, solution.transform, atol=1e-6, rtol=0)
         assert torch.equal(alone.inliers, solution.inliers)
+
+
+def test_graphs_give_what_eager_calls_give() -> None:
+    def rerun(work: Callable[[], Figures]) -> Callable[[], Figures]:
+        captured.append(work)
+        return work
+
+    captured: list[Callable[[], Figures]] = []
+    solve = GraphedCliques(SETTINGS, capture=rerun)
+    for seed, number in enumerate((400, 1500, 300, 2, 3)):
+        source, target, _ = matches(seed, number, 0.2)
+        found, expected = solve(source, target), cliques(source, target, SETTINGS)
+        assert torch.equal(found.inliers, expected.inliers)
+        assert (found.transform is None) == (expected.transform is None)
+        if found.transform is not None and expected.transform is not None:
+            torch.testing.assert_close(found.transform, expected.transform, atol=1e-6, rtol=0)
+    assert len(captured) == 4
+    assert [room_for(count) for count in (1, 256, 257, 385, 513, 4097)] == [
+        256,
+        256,
+        384,
+        512,
+        768,
+        6144,
+    ]
+    with pytest.raises(ValueError, match="NaN"):
+        solve(source, source / 0)
 
 
 def test_two_poses_with_support_are_both_found() -> None:

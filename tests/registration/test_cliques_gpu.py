@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from pcnn.metrics.registration import rotation_error
-from pcnn.registration.cliques import cliques, cliques_batch, on_host, poses
+from pcnn.registration.cliques import cliques, cliques_batch, poses
+from pcnn.registration.found_poses import on_host
+from pcnn.registration.graphed_cliques import GraphedCliques
 from pcnn.registration.settings import CliqueSettings
 from tests.registration.test_ransac import matches
 
@@ -46,6 +48,17 @@ def test_poses_wait_for_nothing() -> None:
     for solution, (_, _, truth) in zip(on_host(found, [700, 3000]), made, strict=True):
         assert solution.transform is not None
         assert float(rotation_error(solution.transform, truth)) < 2
+
+
+def test_graphs_give_what_eager_calls_give() -> None:
+    solve = GraphedCliques(SETTINGS)
+    for seed, number in enumerate((400, 2500, 300, 2400, 3)):
+        source, target, _ = (one.cuda() for one in matches(seed, number, 0.1))
+        for _ in range(2):
+            found, expected = solve(source, target), cliques(source, target, SETTINGS)
+            assert (found.transform is None) == (expected.transform is None)
+            if expected.transform is not None:
+                torch.testing.assert_close(found.transform, expected.transform, atol=1e-4, rtol=0)
 
 
 def test_coordinates_that_are_not_finite_are_refused() -> None:
