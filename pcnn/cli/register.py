@@ -33,6 +33,13 @@ Model = Annotated[
 Voxel = Annotated[
     Length | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, beyond 20 m 0.3.")
 ]
+Cell = Annotated[
+    str,
+    typer.Option(
+        help="auto: the trained cell where clouds are as wide and dense as in training, otherwise "
+        "by the clouds; trained; clouds: always by the clouds."
+    ),
+]
 Sensor = Annotated[bool, typer.Option(help="The origin of each cloud is about its sensor's place.")]
 
 
@@ -54,6 +61,7 @@ def register(
         typer.Option(help="Folder for transform.json and overlay.png, or what --graph writes."),
     ] = Path("registration"),
     voxel_size: Voxel = None,
+    cell: Cell = "auto",
     sensor_at_origin: Sensor = True,
     copies: Annotated[
         Count,
@@ -149,6 +157,7 @@ def register(
         "seed": seed,
         "device": str(where),
         "allow_targets": packages(allow_targets),
+        "cell": cell,  # likewise
     }
     try:
         read = [points_of(path, str(path), reading.columns, reading.max_gib) for path in clouds]
@@ -228,6 +237,7 @@ def describe(
         Path | None, typer.Option(help="The .npz file; default CLOUD_descriptors.npz beside it.")
     ] = None,
     voxel_size: Voxel = None,
+    cell: Cell = "auto",
     sensor_at_origin: Sensor = True,
     columns: Columns = None,
     max_gib: MaxGib = None,
@@ -257,10 +267,14 @@ def describe(
         read = points_of(cloud, str(cloud), reading.columns, reading.max_gib)
         choice = chosen(model, [read.points], voxel_size)
         options = PairOptions(
-            sensor_at_origin, device=str(where), allow_targets=packages(allow_targets)
+            sensor_at_origin,
+            device=str(where),
+            allow_targets=packages(allow_targets),
+            cell=cell,  # type: ignore[arg-type]  # refused by name where it is none
         )
         descriptor = options.descriptor(choice)
         warn_of_units([read], descriptor.voxel_size)
+        descriptor, choice = options.fitted(descriptor, choice, [read.points])
         advice = advice_on_size([read], descriptor.voxel_size)
         if advice:
             console.say(f"{advice}.")

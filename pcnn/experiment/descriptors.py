@@ -15,6 +15,7 @@ from pcnn.experiment import build
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
+from pcnn.registration.cell_size import extent
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 FOLDER = SHIPPED
@@ -26,6 +27,8 @@ FILES = {
     "interiors": ("resunet_interiors_point", "resunet_interiors_voxel"),
     "streets": ("resunet_streets_point", "resunet_streets_voxel"),
 }
+#: Benchmark of the clouds of a place.
+_LIKE = {"interiors": "threedmatch", "streets": "kitti"}
 #: Voxel of FPFH where it stands in for weights [m].
 FPFH_VOXELS = {"interiors": 0.05, "streets": 0.3}
 
@@ -38,11 +41,13 @@ class Choice:
         weights: file of a network; None stands for FPFH.
         voxel_size: of FPFH [m]; None with a network, which has its own.
         reason: why, in words.
+        like: benchmark whose clouds a voxel of FPFH suits, where it was not given; else empty.
     """
 
     weights: Path | None
     voxel_size: float | None
     reason: str
+    like: str = ""
 
 
 def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float | None) -> Choice:
@@ -74,6 +79,7 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
             None,
             cell,
             f"--model fpfh, voxels of {cell:g} m because {width}, {beyond} {INTERIORS_UP_TO:g} m",
+            _LIKE[place],
         )
     if model is None:
         why = f"{width}, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
@@ -81,7 +87,7 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
         if weights is not None:
             return Choice(weights, None, why)
         none = f"{why}, and no weights for {place} come with this version: FPFH"
-        return Choice(None, FPFH_VOXELS[place], none)
+        return Choice(None, FPFH_VOXELS[place], none, _LIKE[place])
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
     return Choice(weights_of(model), None, f"--model {model}")
@@ -90,7 +96,8 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
 def fpfh_after(choice: Choice, clouds: Sequence[Tensor]) -> Choice:
     """FPFH for clouds of which shipped weights found no transform."""
     _, place = place_of(clouds)
-    return Choice(None, FPFH_VOXELS[place], f"{choice.reason}; the network found nothing: FPFH")
+    reason = f"{choice.reason}; the network found nothing: FPFH"
+    return Choice(None, FPFH_VOXELS[place], reason, _LIKE[place])
 
 
 def place_of(clouds: Sequence[Tensor]) -> tuple[float, str]:
@@ -135,16 +142,6 @@ def shipped(name: str) -> Path | None:
     return None
 
 
-def extent(points: Tensor) -> float:
-    """Longest side [m] of the box that holds the middle nine tenths of points [P, 3] of each axis.
-
-    Far points are few in a scan and many in none, so that a stray one decides nothing.
-    """
-    some = points[:: -(-len(points) // 100_000)].float()  # quantile takes no more than 16 M numbers
-    low, high = torch.quantile(some, torch.tensor([0.05, 0.95], device=some.device), dim=0)
-    return float((high - low).max())
-
-
 def trained_descriptor(
     cfg: DictConfig,
     weights: Mapping[str, Tensor],
@@ -175,6 +172,7 @@ def trained_descriptor(
         build.placement(cfg),
         device,
         copies,
+        str(cfg.data.get("benchmark", "")),
     )
 
 

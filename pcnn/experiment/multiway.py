@@ -78,8 +78,10 @@ def register_many(
     if len(clouds) < 2:
         raise ValueError(f"two clouds or more are registered, got {len(clouds)}")
     options = options or PairOptions()
-    choice = chosen(model, [cloud.points for cloud in clouds], voxel_size)
-    descriptor = Remembered(options.descriptor(choice))
+    points = [cloud.points for cloud in clouds]
+    choice = chosen(model, points, voxel_size)
+    single, choice = options.fitted(options.descriptor(choice), choice, points)
+    descriptor = Remembered(single)
     for name, cloud in zip(names, clouds, strict=True):
         progress(f"describing {name}")
         try:

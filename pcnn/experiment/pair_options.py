@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
 from pcnn.experiment.descriptors import Choice, of_checkpoint
+from pcnn.experiment.fitted_cells import CellRule, check_rule, fitted
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud
@@ -34,6 +37,10 @@ class PairOptions:
     seed: int = 0
     device: str = "cpu"
     allow_targets: Sequence[str] = ()
+    cell: CellRule = "auto"
+
+    def __post_init__(self) -> None:
+        check_rule(self.cell)
 
     def descriptor(self, choice: Choice) -> Descriptor:
         """The descriptor that was chosen.
@@ -46,6 +53,12 @@ class PairOptions:
             return of_checkpoint(choice.weights, self.device, self.allow_targets, self.copies)
         assert choice.voxel_size is not None  # FPFH comes with one
         return FPFH(choice.voxel_size, sensor_at_origin=self.sensor_at_origin)
+
+    def fitted(
+        self, descriptor: Descriptor, choice: Choice, clouds: Sequence[Tensor]
+    ) -> tuple[Descriptor, Choice]:
+        """The descriptor in cells that fit the clouds; see `pcnn.experiment.fitted_cells`."""
+        return fitted(descriptor, choice, clouds, self.cell)
 
     def register(
         self,

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.experiment.descriptors import Choice, chosen, extent, fpfh_after
+from pcnn.experiment.descriptors import Choice, chosen, fpfh_after
+from pcnn.experiment.fitted_cells import CellRule
 from pcnn.experiment.pair_options import PairOptions
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
+from pcnn.registration.cell_size import extent
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
@@ -54,6 +56,7 @@ def register(
     device: str = "cpu",
     allow_targets: Sequence[str] = (),
     progress: Callable[[str], object] = str,
+    cell: CellRule = "auto",
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
@@ -90,6 +93,10 @@ def register(
         device: ``cpu`` or ``cuda``.
         allow_targets: packages of the user's own whose classes a checkpoint may name.
         progress: is told what begins.
+        cell: ``auto``: cells of the training where the clouds are as wide and dense as those of the
+            training, otherwise by the clouds (`pcnn.registration.cell_size.fitting_cell`);
+            ``trained``; ``clouds``: always by the clouds, so that the pose of clouds in another
+            unit is the same in that unit. A voxel size that is given stays.
 
     Returns:
         The transform with its inliers and overlap.
@@ -114,6 +121,7 @@ def register(
         seed=seed,
         device=device,
         allow_targets=allow_targets,
+        cell=cell,
     )
     moving, fixed = points_of(source, "source"), points_of(target, "target")
     return register_two(moving, fixed, model, voxel_size, options, progress)
@@ -146,6 +154,7 @@ def register_two(
         descriptor = options.descriptor(choice)
         if not tried:
             warn_of_units(both, descriptor.voxel_size)
+        descriptor, choice = options.fitted(descriptor, choice, clouds)
         tried.append(descriptor.voxel_size)
         found = options.register(source, target, descriptor, choice, progress)
         return replace(found, transform=to_given(found.transform, source, target))

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from pcnn.experiment.catalogue import SHIPPED, NoWeightsError, weights_file
-from pcnn.experiment.descriptors import INTERIORS_UP_TO, extent
+from pcnn.experiment.descriptors import INTERIORS_UP_TO
 from pcnn.experiment.predictor import Predictor
+from pcnn.registration.cell_size import extent
 
 #: Points of a cloud that are looked at for its extent.
 _SOME = 100_000

@@ -31,6 +31,8 @@ class NetworkDescriptor:
         device: where it computes.
         copies: that the network describes of a cloud, each turned by a rotation of a group: 1, 24
             or 60. With 24 or 60 descriptors hold under any rotation, for as many times the work.
+        benchmark: of the pairs that it was trained on, by which `pcnn.registration.cell_size` knows
+            which clouds fit; empty where nothing tells it.
 
     Raises:
         ValueError: another number of copies.
@@ -42,6 +44,7 @@ class NetworkDescriptor:
     placement: Placement
     device: torch.device | str = "cpu"
     copies: int = 1
+    benchmark: str = ""
 
     def __post_init__(self) -> None:
         rotation_group(self.copies)  # refuses what is none

@@ -110,8 +110,10 @@ def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixt
     small = generator.random((500, 3)) * 0.1
     advice = r"0\.09\d m wide, 1\.8 voxels of 0\.05 m.*--voxel-size 0\.002"
     with pytest.raises(NoOverlapError, match=advice):
-        pcnn.register(small, small + 0.01, "interiors")
+        pcnn.register(small, small + 0.01, "interiors", cell="trained")
     assert not caplog.text
+    found = pcnn.register(small, small + 0.01, "interiors")  # cells of the object's own size
+    assert float((found.transform[:3, 3] - 0.01).abs().max()) < 0.002
     degrees = np.array([11.57, 48.14, 510.0]) + generator.random((300, 3)) * [0.001, 0.001, 30.0]
     with pytest.raises(ValueError):
         pcnn.register(degrees, degrees[::-1].copy(), "interiors", min_inliers=400)
