@@ -15,17 +15,20 @@ from pcnn.experiment import build
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
-from pcnn.registration.cell_size import extent
+from pcnn.registration.cell_size import IN_CELLS, extent
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 FOLDER = SHIPPED
 
 #: Clouds up to this extent are taken for interiors, larger ones for streets [m].
 INTERIORS_UP_TO = 20.0
+#: Name of weights that serve all places; where they are shipped they come before the others.
+ANYWHERE = "anywhere"
 #: Files by the place they are for, the first that exists serves.
 FILES = {
     "interiors": ("resunet_interiors_point", "resunet_interiors_voxel"),
     "streets": ("resunet_streets_point", "resunet_streets_voxel"),
+    ANYWHERE: ("resunet_anywhere_point", "resunet_anywhere_voxel"),
 }
 #: Benchmark of the clouds of a place.
 _LIKE = {"interiors": "threedmatch", "streets": "kitti"}
@@ -57,7 +60,8 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
         model: ``interiors``, ``streets``, ``fpfh``, the name of shipped weights, or a file. None
             goes by the larger extent of the clouds: the longest side of the box that holds the
             middle nine tenths of the points along every axis, up to 20 m interiors, beyond it
-            streets. Where these weights are not shipped, FPFH stands in.
+            streets; weights for all places come first where they are shipped. Where there are none
+            FPFH stands in.
         clouds: [P, 3] [m] each.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
 
@@ -82,6 +86,9 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
             _LIKE[place],
         )
     if model is None:
+        weights = shipped(ANYWHERE)
+        if weights is not None:
+            return Choice(weights, None, f"{width}, and one network serves rooms and streets")
         why = f"{width}, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
         weights = shipped(place)
         if weights is not None:
@@ -208,7 +215,8 @@ def described(cfg: DictConfig, path: str | Path, source: str) -> str:
         path: file of the weights.
         source: of the training data, ``real`` or ``simulated``.
     """
-    where = f"{cfg.model.name} {voxel_size(cfg):g} m, {cfg.geometry.name}"
+    unit = "cells" if cfg.data.get("benchmark") == IN_CELLS else "m"
+    where = f"{cfg.model.name} {voxel_size(cfg):g} {unit}, {cfg.geometry.name}"
     data = "" if source == "real" else ", trained on SIMULATED data"
     file = Path(path)
     # shipped weights are known by their name, wherever the package lies

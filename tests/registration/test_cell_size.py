@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
 import pcnn
+from pcnn.experiment import descriptors
 from pcnn.experiment.descriptors import Choice, chosen
 from pcnn.experiment.fitted_cells import fitted
 from pcnn.experiment.pair_options import PairOptions
@@ -124,6 +127,22 @@ def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -
     assert trained.fitted(network, choice, small) == (network, choice)
     with pytest.raises(ValueError, match="auto, trained, clouds, got 'any'"):
         PairOptions(cell="any")  # type: ignore[arg-type]
+
+
+def test_weights_for_all_places_come_first_where_they_are_shipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
+    assert chosen(None, [room()], None).weights is None  # nothing is shipped there
+    for place in ("interiors", "anywhere"):
+        path = tmp_path / f"resunet_{place}_point.safetensors"
+        path.touch()
+        assert chosen(None, [room()], None).weights == path
+    assert (
+        chosen("interiors", [room()], None).weights
+        == tmp_path / "resunet_interiors_point.safetensors"
+    )
+    assert "one network serves rooms and streets" in chosen(None, [room() * 30], None).reason
 
 
 def test_fpfh_and_networks_of_cells() -> None:
