@@ -39,6 +39,13 @@ class LayoutChoice(str, Enum):
     arrays = "arrays"
 
 
+class SensorChoice(str, Enum):
+    """LiDARs that drive through simulated streets."""
+
+    hdl64 = "hdl64"
+    any = "any"
+
+
 @app.callback()
 def simulate() -> None:
     """Write simulated data sets in official formats; every folder is marked as simulated."""
@@ -68,6 +75,10 @@ def simulate_kitti_command(
         Count,
         typer.Option(help="Frames (10 Hz) from one scan to the next; 1 takes every frame."),
     ] = 15,
+    sensors: Annotated[
+        SensorChoice,
+        typer.Option(help="That of KITTI, or one of 16 to 128 beams at any height a sequence."),
+    ] = SensorChoice.hdl64,
     progress: Progress = True,
 ) -> None:
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry."""
@@ -84,6 +95,7 @@ def simulate_kitti_command(
         train_scans=scans,
         val_scans=val_scans,
         frame_stride=frame_stride,
+        sensors=sensors.value,
     )
 
 

@@ -39,8 +39,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     ("line", "asked"),
     [
         (
-            "kitti out --scans 100 --val-scans 20 --seed 7 --workers 3 --frame-stride 1",
-            {"seed": 7, "train_scans": 100, "val_scans": 20, "workers": 3, "frame_stride": 1},
+            "kitti out --scans 100 --val-scans 20 --seed 7 --workers 3 --frame-stride 1 "
+            "--sensors any",
+            {"seed": 7, "train_scans": 100, "val_scans": 20, "workers": 3, "frame_stride": 1,
+             "sensors": "any"},
         ),
         (
             "fragments out --scenes 5 --val-scenes 1 --test-scenes 3 --fragments 40 --fusion means",

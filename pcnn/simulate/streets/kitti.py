@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from pcnn.simulate.settings import Split
 from pcnn.simulate.simulator import Simulator
 from pcnn.simulate.streets.drive import REVOLUTION
 from pcnn.simulate.streets.lidar import Scan
+from pcnn.simulate.streets.settings import Sensors
 from pcnn.simulate.streets.street import Street, View
 
 #: changes whenever the same seed would give other bytes
@@ -45,6 +46,7 @@ class Job:
     split: Split
     scans: range
     frame_stride: int
+    sensors: Sensors = "hdl64"
 
     @property
     def name(self) -> str:
@@ -58,7 +60,7 @@ class Job:
 
     def street(self) -> Street:
         """Return the street of the sequence."""
-        return Street(self.seed, self.sequence, self.split)
+        return Street(self.seed, self.sequence, self.split, self.sensors)
 
 
 def simulate_kitti(
@@ -70,6 +72,7 @@ def simulate_kitti(
     workers: Workers | None = None,
     progress: bool = True,
     frame_stride: Count = 15,
+    sensors: Sensors = "hdl64",
 ) -> Path:
     """Write simulated streets in the formats of SemanticKITTI and KITTI odometry.
 
@@ -88,17 +91,21 @@ def simulate_kitti(
             usual `if __name__ == "__main__":` in a script.
         progress: show a progress bar on a terminal, two lines elsewhere.
         frame_stride: 10 Hz frames from one scan to the next; 15 are about 12 m of driving.
+        sensors: ``hdl64``, that of KITTI, or ``any``: every sequence has a LiDAR of 16, 32, 64 or
+            128 beams, 0.5 to 2.8 m above the road. The set of labels stays the same.
 
     Returns:
         The root, as an absolute path.
 
     Raises:
-        ValueError: a count or a seed that makes no sense.
+        ValueError: a count, a seed or sensors that make no sense.
         FileExistsError: the root holds something else than the set asked for.
     """
     if seed < 0:
         raise ValueError(f"seed={seed}: give a seed of at least 0")
-    request = {
+    if sensors not in get_args(Sensors):
+        raise ValueError(f"sensors must be one of {', '.join(get_args(Sensors))}, got {sensors!r}")
+    request: dict[str, Any] = {
         "format": "semantic_kitti",
         "version": VERSION,
         "seed": seed,
@@ -106,7 +113,12 @@ def simulate_kitti(
         "val_scans": val_scans,
         "frame_stride": frame_stride,
     }
-    sequences = plan_sequences(seed, train_scans, val_scans, frame_stride)
+    if sensors != "hdl64":  # sets of earlier versions have no such entry
+        request["sensors"] = sensors
+    sequences = [
+        replace(job, sensors=sensors)
+        for job in plan_sequences(seed, train_scans, val_scans, frame_stride)
+    ]
     jobs = [job for whole in sequences for job in cut(whole)]
     plan = SetPlan(
         request,
@@ -154,10 +166,7 @@ def cut(sequence: Job) -> list[Job]:
     """Cut the scans of a sequence into jobs for one process each."""
     starts = range(0, len(sequence.scans), _SCANS_PER_JOB)
     parts = [sequence.scans[start : start + _SCANS_PER_JOB] for start in starts]
-    return [
-        Job(sequence.seed, sequence.sequence, sequence.split, part, sequence.frame_stride)
-        for part in parts
-    ]
+    return [replace(sequence, scans=part) for part in parts]
 
 
 def do_job(folder: Path, job: Job) -> dict[str, int]:

@@ -24,7 +24,6 @@ from pcnn.simulate.streets.materials import (
 )
 from pcnn.simulate.streets.settings import SensorSettings
 
-BEAMS = 64
 AZIMUTH_STEPS = 2171  # firings of a beam in one revolution
 MIN_RANGE = 1.0  # [m] nearer returns belong to the vehicle itself
 
@@ -72,6 +71,26 @@ def hidden(azimuth: Floats, elevation: Floats, shift: float) -> NDArray[np.bool_
 
 
 @dataclass(frozen=True, eq=False)
+class Head:
+    """Where the beams of a spinning LiDAR leave it, from the top down."""
+
+    elevations: Floats  # [B] [rad]
+    heights: Floats  # [B] of the optical centres above the origin of the sensor's frame [m]
+    hides: bool  # whether parts of the recording vehicle stand in its view
+
+
+#: That of the unit on the KITTI recording vehicle.
+HDL64 = Head(ELEVATIONS, HEIGHTS, hides=True)
+
+
+def draw_head(rng: np.random.Generator) -> Head:
+    """Draw a head of 16, 32, 64 or 128 beams that are evenly spread, with a free view."""
+    beams = int(rng.choice((16, 32, 64, 128)))
+    top, bottom = rng.uniform(2.0, 15.0), rng.uniform(-25.0, -15.0)
+    return Head(np.radians(np.linspace(top, bottom, beams)), np.zeros(beams), hides=False)
+
+
+@dataclass(frozen=True, eq=False)
 class Scan:
     """One revolution in the frame of the sensor: x forward, y left, z up."""
 
@@ -83,7 +102,8 @@ class Scan:
 class Firings:
     """The rays of one revolution in the frame of the sensor at the moment of each firing.
 
-    R = BEAMS * AZIMUTH_STEPS, ring after ring from the top beam down, counter-clockwise from ahead.
+    R = B * AZIMUTH_STEPS of B beams, ring after ring from the top beam down, counter-clockwise from
+    ahead.
     """
 
     azimuth: Floats  # [R] [rad]
@@ -102,33 +122,36 @@ class Lidar:
     """One unit with its own small misalignments."""
 
     settings: SensorSettings
-    elevations: Floats  # [64] [rad]
-    azimuth_offsets: Floats  # [64] [rad]
-    gains: Floats  # [64] on remission
-    biases: Floats  # [64] of ranges [m]
+    elevations: Floats  # [B] [rad]
+    azimuth_offsets: Floats  # [B] [rad]
+    gains: Floats  # [B] on remission
+    biases: Floats  # [B] of ranges [m]
+    head: Head = HDL64
 
     @staticmethod
-    def draw(rng: np.random.Generator, settings: SensorSettings) -> Lidar:
+    def draw(rng: np.random.Generator, settings: SensorSettings, head: Head = HDL64) -> Lidar:
         """Draw a unit."""
+        beams = len(head.elevations)
         return Lidar(
             settings,
-            ELEVATIONS + rng.normal(0, np.radians(settings.misalignment), BEAMS),
-            rng.normal(0, 8e-4, BEAMS),
-            rng.normal(1.0, 0.05, BEAMS),
-            rng.normal(0, settings.range_bias, BEAMS),
+            head.elevations + rng.normal(0, np.radians(settings.misalignment), beams),
+            rng.normal(0, 8e-4, beams),
+            rng.normal(1.0, 0.05, beams),
+            rng.normal(0, settings.range_bias, beams),
+            head,
         )
 
     def firings(self, rng: np.random.Generator) -> Firings:
         """Return the rays of one revolution, whose first firing lies anywhere in a step."""
         start = rng.uniform(0, 2 * np.pi / AZIMUTH_STEPS)
-        azimuth = start + firing_azimuths() + self.azimuth_offsets[:, None]  # [64, A]
+        azimuth = start + firing_azimuths() + self.azimuth_offsets[:, None]  # [B, A]
         # every ring begins ahead, as in the official files
         azimuth = np.sort(azimuth % (2 * np.pi), axis=1).reshape(-1)
         elevation = np.repeat(self.elevations, AZIMUTH_STEPS)
         flat = np.cos(elevation)
         directions = [flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)]
         origins = np.zeros((len(azimuth), 3))
-        origins[:, 2] = np.repeat(HEIGHTS, AZIMUTH_STEPS)
+        origins[:, 2] = np.repeat(self.head.heights, AZIMUTH_STEPS)
         return Firings(azimuth, elevation, origins, np.stack(directions, axis=1))
 
     def measure(
@@ -158,7 +181,8 @@ class Lidar:
         share = RETURN_SHARE[material] * (1 - 0.12 * chosen.dropout * reach**2)
         share = share * (1 - np.minimum(chosen.dropout * 0.6, 1.0) * np.exp(-cosine / 0.02))
         seen = np.isfinite(hits.distance) & (lost < share * (1 - 0.004 * chosen.dropout))
-        seen &= ~hidden(firings.azimuth, firings.elevation, np.radians(chosen.blind_shift))
+        if self.head.hides:
+            seen &= ~hidden(firings.azimuth, firings.elevation, np.radians(chosen.blind_shift))
         # a rough surface seen at a slant spreads the range by its height over the cosine
         roughness = chosen.roughness * ROUGHNESS[material]
         spread = np.minimum(roughness / np.maximum(cosine, 0.05), 4 * roughness)

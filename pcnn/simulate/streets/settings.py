@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,6 +11,10 @@ from pcnn.simulate.settings import Split, draw, drawn
 
 BLOCK_LENGTH = 40.0  # [m] a street is generated block by block, each from its own seed
 DISTRICT_BLOCKS = 6  # blocks that share the settings of a district
+ANY_HEIGHT = (0.5, 2.8)  # [m] of sensors on robots, people, cars and lorries
+
+#: The LiDAR of the KITTI recording vehicle, or one of any number of beams for each sequence.
+Sensors = Literal["hdl64", "any"]
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,15 @@ from pcnn.simulate.streets.drive import REVOLUTION, Drive
 from pcnn.simulate.streets.foliage import Foliage, FoliageCaster, join_foliage
 from pcnn.simulate.streets.ground import Ground, Relief
 from pcnn.simulate.streets.layout import Block, draw_block, draw_sides
-from pcnn.simulate.streets.lidar import Lidar, Scan
+from pcnn.simulate.streets.lidar import HDL64, Lidar, Scan, draw_head
 from pcnn.simulate.streets.plots import build_plots
 from pcnn.simulate.streets.road import Road
 from pcnn.simulate.streets.roadside import furnish_junction, furnish_roadside, park_vehicles
 from pcnn.simulate.streets.settings import (
+    ANY_HEIGHT,
     BLOCK_LENGTH,
     DISTRICT_BLOCKS,
+    Sensors,
     StreetSettings,
     draw_course,
     draw_district,
@@ -37,7 +39,7 @@ _CONVOY_INSTANCES = 16  # ids 1..15 belong to the convoy
 _SECTORS = 12  # of a revolution, in each of which moving things stand still
 
 # streams of random numbers of a sequence, so that no part's draws shift another's
-_STREET, _BLOCK, _SCAN, _SENSOR, _DISTRICT = 0, 1, 2, 3, 4
+_STREET, _BLOCK, _SCAN, _SENSOR, _DISTRICT, _HEAD = 0, 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +59,14 @@ class Street:
     in float32 about the middle of its frames.
     """
 
-    def __init__(self, seed: int, sequence: int, split: Split) -> None:
+    def __init__(self, seed: int, sequence: int, split: Split, sensors: Sensors = "hdl64") -> None:
         """Draw the settings, the course and the cross-section.
 
         Args:
             seed: of the whole set.
             sequence: number of the sequence.
             split: whose ranges the settings are drawn from.
+            sensors: ``hdl64`` on a car, or ``any``: one of 16 to 128 beams at any height.
         """
         self._seed = (seed, sequence)
         self._split: Split = split
@@ -75,7 +78,13 @@ class Street:
         self._convoy = convoy(rng, course, first_instance=1)
         rng = self._stream(_SENSOR, 0)
         self.sensor_settings = draw_sensor_settings(rng, split)
-        self.lidar = Lidar.draw(rng, self.sensor_settings)
+        head = HDL64
+        if sensors == "any":
+            other = self._stream(_HEAD, 0)
+            head = draw_head(other)
+            height = other.uniform(*ANY_HEIGHT)
+            self.sensor_settings = replace(self.sensor_settings, height=height)
+        self.lidar = Lidar.draw(rng, self.sensor_settings, head)
         self.drive = Drive.draw(
             rng, self.road, course.ego_speed, course.lane, self.sensor_settings.height
         )

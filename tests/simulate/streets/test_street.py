@@ -199,3 +199,20 @@ def test_a_sector_holds_whatever_moves_in_it(street: Street) -> None:
         inside = near & (np.abs(azimuth - middle) < np.pi / sectors)
         assert set(whole.instances[inside]) <= set(part.instances)
         assert len(part) < len(whole)
+
+
+def test_any_sensor_has_its_beams_and_height_on_the_same_street() -> None:
+    usual, other = Street(5, 0, "train"), Street(5, 0, "train", sensors="any")
+    beams = {len(Street(5, number, "train", sensors="any").lidar.elevations) for number in range(9)}
+    assert beams <= {16, 32, 64, 128}
+    assert len(beams) > 1
+    assert usual.settings == other.settings
+    assert 0.5 <= other.sensor_settings.height <= 2.8
+    scan = View(other, [0]).scan(0)
+    below = np.abs(scan.points[:, :2]).max(1) < 6.0
+    ground = np.quantile(scan.points[below, 2], 0.05)
+    assert abs(ground + other.sensor_settings.height) < 0.3
+    flat = np.hypot(scan.points[:, 0], scan.points[:, 1])
+    elevation = np.degrees(np.arctan2(scan.points[:, 2], flat))
+    lit = np.histogram(elevation, 4 * len(other.lidar.elevations))[0] > 0
+    assert int((lit[1:] & ~lit[:-1]).sum()) <= len(other.lidar.elevations)
