@@ -56,8 +56,10 @@ struct Meeting {  // where fibers wait for each other
 
 struct Warp {
     Meeting meeting;
-    unsigned long long value[32];
-    Collective kind[32];
+    // Of one collective and of the next, in turn: all lanes have read a value before any of them
+    // hands in the one after the next, so that they need not meet again.
+    unsigned long long value[2][32];
+    Collective kind = NONE;  // in which its lanes meet
     bool partial = false;  // some lane has returned
 };
 
@@ -116,14 +118,12 @@ auto collect(unsigned mask, unsigned long long value, Collective kind, Use use) 
     Warp& warp = warps[threadIdx.x / 32];
     if (mask != 0xffffffffu) fail("a warp collective without the full mask");
     if (warp.partial) fail("a warp collective after lanes of the warp have returned");
-    warp.value[threadIdx.x % 32] = value;
-    warp.kind[threadIdx.x % 32] = kind;
+    const int turn = warp.meeting.generation % 2;
+    warp.value[turn][threadIdx.x % 32] = value;
+    if (!warp.meeting.arrived) warp.kind = kind;
+    if (warp.kind != kind) fail("lanes of a warp meet in different collectives");
     meet(warp.meeting);
-    for (int lane = 0; lane < 32; ++lane)
-        if (warp.kind[lane] != kind) fail("lanes of a warp meet in different collectives");
-    auto result = use(warp.value);
-    meet(warp.meeting);
-    return result;
+    return use(warp.value[turn]);
 }
 
 [[noreturn]] inline void enter() {

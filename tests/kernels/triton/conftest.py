@@ -10,10 +10,21 @@ import pytest
 def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add to Triton's interpreter (3.6) loops with computed bounds and products of bfloat16.
 
-    It rounds float32 to bfloat16 towards zero; that is tested with float16.
+    It rounds float32 to bfloat16 towards zero; that is tested with float16. It replaces the
+    functions of its language as a kernel begins, and again in every function that the kernel calls,
+    which takes almost half the time and changes nothing: here it does so once.
     """
     module = pytest.importorskip("triton.runtime.interpreter")
+    language = module.tl
     patch_tensor, dot = module._patch_lang_tensor, module.InterpreterBuilder.create_dot
+    patch_language = module._patch_lang
+
+    def patched_once(function: Any) -> Any:
+        for value in function.__globals__.values():
+            here = value is language or value is language.core
+            if here and language.core.is_builtin(value.load):
+                return patch_language(function)
+        return module._LangPatchScope()
 
     def patched(tensor: Any, scope: Any) -> None:
         patch_tensor(tensor, scope)
@@ -30,5 +41,6 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     def widened_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
         return dot(self, widened(a), widened(b), *rest)
 
+    monkeypatch.setattr(module, "_patch_lang", patched_once)
     monkeypatch.setattr(module, "_patch_lang_tensor", patched)
     monkeypatch.setattr(module.InterpreterBuilder, "create_dot", widened_dot)
