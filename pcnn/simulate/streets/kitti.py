@@ -192,13 +192,14 @@ def _record(
             points.update(counts[job.name])
         street, frames = sequence.street(), sequence.frames
         span = (street.drive.along(frame * REVOLUTION) for frame in (frames[0], frames[-1]))
+        beams = {} if sequence.sensors == "hdl64" else {"beams": len(street.lidar.elevations)}
         record[f"{sequence.sequence:02d}"] = {
             "split": sequence.split,
             "scans": len(sequence.scans),
             "points": sum(points.values()),
             "points_by_raw_id": {raw: points[raw] for raw in sorted(points, key=int)},
             "settings": asdict(street.settings),
-            "sensor": asdict(street.sensor_settings),
+            "sensor": asdict(street.sensor_settings) | beams,
             "districts": {str(n): asdict(d) for n, d in street.districts(*span).items()},
         }
     return {"sequences": record}
