@@ -14,6 +14,7 @@ from torch import Tensor
 
 CANDIDATES = 1 << 21  # compared at once, to bound memory
 AXIS_CELLS = 1 << 18  # at most along an axis: three of them fit a key
+TABLE = 8  # cells a point up to which their starts are listed, not searched
 SIDES = (2.0, 2.0, 0.5)  # of a cell, in radii
 # boxes and cells are this much larger: no rounding moves a point within reach out of its box
 BOX_MARGIN, CELL_MARGIN = 1 + 2.0**-10, 1 + 2.0**-9
@@ -92,16 +93,23 @@ def _runs(query: Tensor, points: Tensor, radius: float) -> _Runs:
 
     own = cells(wide)
     last = own.amax(0)
-    _, columns, layers = (last + 1).tolist()
+    rows, columns, layers = (last + 1).tolist()
     keys = (own[:, 0] * columns + own[:, 1]) * layers + own[:, 2]
-    keys, order = keys.sort(stable=True)
-    reach = query.double()
-    first = cells(reach - radius * BOX_MARGIN)
-    final = torch.minimum(cells(reach + radius * BOX_MARGIN), last)  # [Q, 3]
+    reach, margin = query.double(), radius * BOX_MARGIN
+    first, final = cells(torch.stack([reach - margin, reach + margin]))  # [Q, 3]
+    final = torch.minimum(final, last)
     step = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], device=query.device)
     at = first[:, None, :2] + step  # [Q, 4, 2] columns of cells
     bottom, top = first[:, 2:].clamp(min=0), final[:, 2:]
     inside = ((at >= 0) & (at <= final[:, None, :2])).all(2) & (bottom <= top)
     column = (at[..., 0] * columns + at[..., 1]) * layers
-    starts, ends = torch.searchsorted(keys, torch.stack([column + bottom, column + top + 1]))
+    wanted = torch.stack([column + bottom, column + top + 1])
+    number = rows * columns * layers
+    if number <= TABLE * len(points):
+        order = keys.argsort(stable=True)
+        table = torch.nn.functional.pad(keys.bincount(minlength=number).cumsum(0), (1, 0))
+        starts, ends = table[wanted.clamp_(0, number)]
+    else:
+        keys, order = keys.sort(stable=True)
+        starts, ends = torch.searchsorted(keys, wanted)
     return _Runs(order, starts, torch.where(inside, ends - starts, 0))

@@ -33,7 +33,7 @@ def hypotheses(source: Tensor, target: Tensor, settings: CliqueSettings) -> tupl
     """
     slack = settings.slack * settings.distance
     both = torch.stack([source, target])
-    one, other = lengths(both, both)  # [B, N, N]
+    one, other = lengths(both, both, slack)  # [B, N, N]
     support = second_order(alike(one, other, slack))
     rows = leaders(support, settings.leaders)  # [B, L]
     groups, member = _groups(support, rows, settings.members)  # [B, L, G]

@@ -27,7 +27,7 @@ from pcnn.registration.transforms import transform_points
 
 ENTRIES = 1 << 24  # edges of graphs at once on a GPU
 REFITS = 5
-GAIN = 1e-3  # of support, below which another fit is not worth its time
+GAIN = 5e-3  # of support, below which another fit is not worth its time
 PLACES = 50  # matches by which poses are told apart
 APART = 4.0  # distances: root mean square motion of the matches between two poses
 FAR = 1e15  # [m], where partners of matches that do not exist lie: nothing agrees with them

@@ -14,6 +14,9 @@ from torch import Tensor
 
 ENTRIES, CACHED = 1 << 25, 1 << 18  # lengths at once on a GPU, and on a CPU: as its cache holds
 
+# largest coordinate, in shortest lengths, whose rounded square in float32, off by some 2^-21 of it,
+# moves these by less than a thousandth
+SMALL_CLOUD = 45.0
 FEW = 128  # matches below which products of float32 are as quick as those of bfloat16
 BFLOAT_COUNTS = 256  # up to here whole numbers are exact in bfloat16
 
@@ -35,14 +38,26 @@ def compatible(
     Returns:
         [..., N, K] bool.
     """
-    return alike(lengths(source, others[0]), lengths(target, others[1]), slack).bool()
+    return alike(lengths(source, others[0], slack), lengths(target, others[1], slack), slack).bool()
 
 
-def lengths(points: Tensor, others: Tensor) -> Tensor:
-    """Distances [..., N, K] float32 of points [..., N, 3] and others [..., K, 3], to the digit."""
-    if points.is_cuda:  # products of float32 lose digits of small lengths, and use TF32
+def lengths(points: Tensor, others: Tensor, least: float = 0.0) -> Tensor:
+    """Distances between points.
+
+    Args:
+        points: [..., N, 3] float32, about the middle of their cloud.
+        others: [..., K, 3].
+        least: shortest distance that counts [m]: on a CPU it and longer ones may be off by a
+            thousandth of it.
+
+    Returns:
+        [..., N, K] float32.
+    """
+    if points.is_cuda:  # products of float32 may use TF32
         return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
-    one, other = points.double(), others.double()
+    extent = max(float(side.abs().max()) if side.numel() else 0.0 for side in (points, others))
+    dtype = torch.float32 if extent < SMALL_CLOUD * least else torch.float64
+    one, other = points.to(dtype), others.to(dtype)
     squares = [side.square().sum(-1, keepdim=True) for side in (one, other)]
     units = [torch.ones_like(square) for square in squares]
     left = torch.cat([-2 * one, squares[0], units[0]], -1)  # [..., N, 5]
@@ -89,8 +104,8 @@ def most_compatible(
     size = max((ENTRIES if source.is_cuda else CACHED) // number, 1)
     degrees = []
     for some, theirs in zip(source.split(size), target.split(size), strict=True):
-        one = lengths(some, source)
-        true, chance = lengths(theirs, target), lengths(theirs, elsewhere)
+        one = lengths(some, source, slack)
+        true, chance = (lengths(theirs, others, slack) for others in (target, elsewhere))
         degrees.append(alike(one, true, slack).sum(1) - alike(one, chance, slack).sum(1))
     degree = torch.cat(degrees)
     if count is not None:

@@ -69,8 +69,9 @@ def evidence(
         meets = gap < REACH * voxel_size  # [K, P]
         off = (features[one][::step] - features[other][rows]).norm(dim=2)
         shares.append(meets.double().mean(1))
-        gaps.append(_mean(gap, meets) / voxel_size)
-        unlike.append(_mean(off, meets) / chance)
+        means = _means(torch.stack([gap, off]), meets)
+        gaps.append(means[0] / voxel_size)
+        unlike.append(means[1] / chance)
         through.append(_through(placed, places[other], CLEAR * voxel_size))
     both = torch.stack(shares)  # [2, K]
     seen_through = torch.stack(through).mean(0)
@@ -96,9 +97,9 @@ def _by_chance(source: Tensor, target: Tensor) -> Tensor:
     return (one - other.roll(SAMPLES // 3, 0)).norm(dim=1).double().mean().clamp(min=1e-9)
 
 
-def _mean(values: Tensor, counted: Tensor) -> Tensor:
-    """Mean [K] of the counted values [K, P]; that of points that do not meet where none is."""
-    total = torch.where(counted, values, 0).double().sum(1)
+def _means(values: Tensor, counted: Tensor) -> Tensor:
+    """Means [V, K] of the counted values [V, K, P]; of points that do not meet where none is."""
+    total = torch.where(counted, values, 0).double().sum(2)
     number = counted.sum(1)
     return torch.where(number > 0, total / number.clamp(min=1), REACH)
 
@@ -108,10 +109,11 @@ def _through(placed: Tensor, points: Tensor, clear: float) -> Tensor:
     # directions and ranges are those from the origin of the cloud, in bins of equal angles; the
     # share is a half, which says nothing, where few directions are shared
     nearest = points.new_full((_bins(),), torch.inf)
-    bins, ranges = _directions(points)
-    nearest.scatter_reduce_(0, bins, ranges, "amin")
-    bins, ranges = _directions(placed)
-    first = nearest[bins]  # [K, P]
+    bins, ranges = _directions(torch.cat([points, placed.flatten(0, 1)]))
+    number = len(points)
+    nearest.scatter_reduce_(0, bins[:number], ranges[:number], "amin")
+    first = nearest[bins[number:]].view(placed.shape[:2])  # [K, P]
+    ranges = ranges[number:].view_as(first)
     known = torch.isfinite(first)
     free = known & (ranges < first - clear)
     number = known.sum(1)

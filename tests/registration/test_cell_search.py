@@ -7,10 +7,11 @@ from pcnn.registration import cell_search
 from pcnn.registration.cell_search import nearest_in_cells
 
 
-@pytest.mark.parametrize("candidates", [1 << 21, 50])
+@pytest.mark.parametrize(("candidates", "table"), [(1 << 21, 0), (50, 1 << 20)])
 def test_the_nearest_is_that_of_all_distances(
-    candidates: int, monkeypatch: pytest.MonkeyPatch
+    candidates: int, table: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cell_search, "TABLE", table)
     monkeypatch.setattr(cell_search, "CANDIDATES", candidates)
     generator = torch.Generator().manual_seed(0)
     for queries, number, radius in ((200, 900, 0.1), (1, 5, 0.3), (70, 3, 0.05), (50, 900, 1.0)):
