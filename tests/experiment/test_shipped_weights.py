@@ -6,13 +6,17 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+from omegaconf import OmegaConf
 
 from pcnn.callbacks import RunCheckpoint
 from pcnn.experiment.catalogue import TRAINED_BY, catalogue, local_file
 from pcnn.experiment.descriptors import FILES, FOLDER, of_checkpoint
+from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.weights import check_fit
 
 CARDS = Path(__file__).parents[2] / "docs" / "models"
 PAGES = {"README", "networks"}  # that are no cards
@@ -49,6 +53,14 @@ def test_weights_and_cards_belong_together() -> None:
         assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
         described = of_checkpoint(path)(torch.rand(200, 3) * 2)
         assert bool(torch.isfinite(described.features).all())
+        assert described.scored is None
+        # a head of overlap is an option that its configuration does not know: it had none
+        cfg = OmegaConf.create({**found.config, "ckpt_path": str(path)})
+        cfg.model.overlap_head = False
+        check_fit(cfg)
+        cfg.model.overlap_head = True
+        with pytest.raises(ConfigError, match=r"model\.overlap_head=None, not True"):
+            check_fit(cfg)
 
 
 def test_the_card_template_names_its_fields() -> None:
