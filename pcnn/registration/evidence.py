@@ -110,10 +110,10 @@ def _through(placed: Tensor, points: Tensor, clear: float) -> Tensor:
     # share is a half, which says nothing, where few directions are shared
     nearest = points.new_full((_bins(),), torch.inf)
     bins, ranges = _directions(torch.cat([points, placed.flatten(0, 1)]))
-    number = len(points)
-    nearest.scatter_reduce_(0, bins[:number], ranges[:number], "amin")
-    first = nearest[bins[number:]].view(placed.shape[:2])  # [K, P]
-    ranges = ranges[number:].view_as(first)
+    own = len(points)
+    nearest.scatter_reduce_(0, bins[:own], ranges[:own], "amin")
+    first = nearest[bins[own:]].view(placed.shape[:2])  # [K, P]
+    ranges = ranges[own:].view_as(first)
     known = torch.isfinite(first)
     free = known & (ranges < first - clear)
     number = known.sum(1)
