@@ -97,6 +97,7 @@ def over_pairs(
             said[name] = round(statistics.median(values), digits)
     columns = Timing.of(times).columns(tails=True)
     if line.where.type == "cpu":
+        said["host_mean_ms"] = round(statistics.mean(busy), 3)
         said["host_p95_ms"] = round(percentile(busy, 95), 3)
         columns |= rounded(host_ms=statistics.median(busy))
     yield {**columns, "params": said}
