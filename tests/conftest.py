@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -47,6 +48,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers > 1 and not missing["gpu"]:
         items[:] = dealt(items, workers, _is_long, lambda item: str(item.path))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests and modules that stay: collections need not look at them
 
 
 def _is_long(item: pytest.Item) -> bool:
