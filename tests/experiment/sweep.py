@@ -42,6 +42,7 @@ VALUES: tuple[Any, ...] = (
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "segmentation": ("logger=[csv,tensorboard,wandb]",),
     "rooms": ("dataset=s3dis", "augment=rooms_mix3d", "task/optimizer=sgd", "tta=scaleflip10"),
+    "pieces": ("dataset=s3dis", "augment=rooms_pieces"),
     "classification": ("model=resnet18", "dataset=s3dis", "task/loss=cross_entropy"),
     "folder": (
         *("dataset=folder", "dataset.root=clouds", "dataset.class_names=[road,wall]"),
