@@ -12,7 +12,7 @@ from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import REACH, estimate_all
-from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.evidence import NAMES, SIGNS, evidence
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
@@ -23,7 +23,12 @@ from pcnn.registration.verifier import (
 )
 
 RIGHT = 0.2  # metres: root mean square distance of the overlap from where it belongs, as in 3DMatch
-FOLDS = 4  # of scenes: a pair is judged by a model that never saw its place
+FOLDS = 4  # of scenes: a pair is judged by a model that never saw its places
+#: Evidence that is weighed. With the others, poses of rooms that a model did not see are told apart
+#: no better.
+WEIGHED = ("share", "alike", "gap", "through", "spread", "rank", "plane", "fits")
+_COLUMNS = [NAMES.index(name) for name in WEIGHED]
+_SIGNS = [SIGNS[column] for column in _COLUMNS]
 FALSE = 0.01  # share of pairs of different places that may get an answer
 
 
@@ -32,9 +37,9 @@ class JudgedPair:
     """The poses of a pair.
 
     Args:
-        scene: number of the place of its source.
+        scene: number of the place of its source; the other one is of the same fold (`fold_of`).
         overlaps: false of clouds of different places: no pose is right.
-        evidence: [K, F] of every pose that the solver found.
+        evidence: [K, E] of every pose that the solver found.
         right: [K] bool.
     """
 
@@ -54,7 +59,7 @@ def judged_pairs(
     seed: int = 0,
     track: Callable[[Sequence[str]], Iterable[str]] = iter,
 ) -> list[JudgedPair]:
-    """Poses of overlapping pairs, and of as many pairs of clouds of different scenes.
+    """Poses of overlapping pairs, and of pairs of clouds of different scenes of one fold.
 
     Args:
         data: pairs with true poses, of two scenes at least.
@@ -76,7 +81,7 @@ def judged_pairs(
         raise ValueError(f"{data.name}: pairs of different places need two scenes or more")
     generator = torch.Generator().manual_seed(seed)
     found: list[JudgedPair] = []
-    last: list[Described] = []  # clouds of the scene before
+    last: dict[int, list[Described]] = {}  # by fold: clouds of the scene before
     for number, scene in enumerate(track(scenes)):
         pairs = [pair for pair in data.pairs if pair.scene == scene]
         drawn = torch.randperm(len(pairs), generator=generator)[:a_scene].tolist()
@@ -87,14 +92,19 @@ def judged_pairs(
         chosen: list[tuple[Described, Described, Tensor | None]] = [
             (held[pair.source], held[pair.target], pair.transform) for pair in pairs
         ]
-        if last:
+        if others := last.get(fold_of(number)):
             ends = torch.randint(1 << 30, (len(pairs), 2), generator=generator).tolist()
-            chosen += [(own[a % len(own)], last[b % len(last)], None) for a, b in ends]
-        last = own
+            chosen += [(own[a % len(own)], others[b % len(others)], None) for a, b in ends]
+        last[fold_of(number)] = own
         for source, target, truth in chosen:
             one = _judged(number, source, target, truth, settings, samples, device)
             found += [one] if one is not None else []
     return found
+
+
+def fold_of(scene: int) -> int:
+    """The fold of a scene, by its number: two that follow each other share one."""
+    return scene // 2 % FOLDS
 
 
 def _judged(
@@ -114,8 +124,8 @@ def _judged(
     seen = evidence(
         *estimate.described,
         poses.transforms,
-        poses.support,
-        len(estimate.source),
+        (estimate.source, estimate.target),
+        settings.ransac.distance,
         settings.ransac.distance / REACH,
         settings.view_points,
     )
@@ -157,29 +167,30 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
         made: how, in words.
         threshold: confidence from which on a pose is an answer.
     """
-    every = torch.cat([pair.evidence for pair in pairs])
+    poses = [pair.evidence[:, _COLUMNS] for pair in pairs]
+    every = torch.cat(poses)
     right = torch.cat([pair.right for pair in pairs])
     centre, spread = _scale(every)
-    choice = fitted_logistic(standard(every, centre, spread), right)[:-1]
+    choice = fitted_logistic(standard(every, centre, spread), right, _SIGNS)[:-1]
     taken, is_taken_right = [], []
-    for pair in pairs:
-        row = int((standard(pair.evidence, centre, spread) @ choice).argmax())
-        taken.append(pair.evidence[row])
+    for pair, looks in zip(pairs, poses, strict=True):
+        row = int((standard(looks, centre, spread) @ choice).argmax())
+        taken.append(looks[row])
         is_taken_right.append(bool(pair.right[row]))
     seen, right = torch.stack(taken), torch.tensor(is_taken_right)
-    scene = torch.tensor([pair.scene for pair in pairs])
+    folds = torch.tensor([fold_of(pair.scene) for pair in pairs])
     overlaps = torch.tensor([pair.overlaps for pair in pairs])
     confidence = torch.zeros(len(pairs), dtype=torch.float64)
     for fold in range(FOLDS):
-        own = scene % FOLDS == fold
+        own = folds == fold
         scale = _scale(seen[~own])
-        found = fitted_logistic(standard(seen[~own], *scale), right[~own])
+        found = fitted_logistic(standard(seen[~own], *scale), right[~own], _SIGNS)
         columns = standard(seen[own], *scale)
         confidence[own] = torch.sigmoid(columns @ found[:-1] + found[-1])
     about, width = _scale(seen)
-    found = fitted_logistic(standard(seen, about, width), right)
+    found = fitted_logistic(standard(seen, about, width), right, _SIGNS)
     verifier = Verifier(
-        NAMES,
+        WEIGHED,
         about.tolist(),
         width.tolist(),
         (choice * width / spread).tolist(),

@@ -113,7 +113,8 @@ def estimate_all(
     for pair, (attempt, solution) in zip(pairs, best.values(), strict=True):
         both = _compared(*pair, attempt.turn, device)
         cell = settings.ransac.distance / REACH
-        solution = best_pose(solution, *both, cell, settings.view_points)
+        ends, distance = (attempt.source, attempt.target), settings.ransac.distance
+        solution = best_pose(solution, *both, ends, distance, cell, settings.view_points)
         found.append((attempt.source.cpu(), attempt.target.cpu(), solution, both))
     seconds = (time.perf_counter() - begun) / max(len(found), 1)
     return [

@@ -256,11 +256,9 @@ def pose_evidence(estimate: Estimate, voxel_size: float, settings: EstimateSetti
     """Evidence [F] for the transform of an estimate."""
     transform = estimate.solution.transform
     assert transform is not None
-    gap = match_distances(estimate.source, estimate.target, transform) / settings.ransac.distance
-    support = (1 - gap.square()).clamp(min=0).sum()[None]
-    matches = len(estimate.source)
+    ends, distance = (estimate.source, estimate.target), settings.ransac.distance
     return evidence(
-        *estimate.described, transform[None], support, matches, voxel_size, settings.view_points
+        *estimate.described, transform[None], ends, distance, voxel_size, settings.view_points
     )[0]
 
 

@@ -21,7 +21,7 @@ from pcnn.errors import FileError
 from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
 from pcnn.registration.descriptor import Described
-from pcnn.registration.evidence import NAMES, SIGNS, evidence
+from pcnn.registration.evidence import NAMES, evidence
 from pcnn.registration.ransac import Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
@@ -36,7 +36,7 @@ class Verifier:
     """A logistic model.
 
     Args:
-        names: of the evidence, as `pcnn.registration.evidence.NAMES`.
+        names: of the evidence that it weighs, some of `pcnn.registration.evidence.NAMES`.
         centre: [F] mean of every number over the poses it was fitted to.
         spread: [F] their standard deviation.
         choice: [F] coefficients of the standardised numbers, by which one of several poses is
@@ -57,16 +57,17 @@ class Verifier:
     made: str
 
     def best(self, seen: Tensor) -> int:
-        """The row of evidence [K, F] that speaks most for its pose."""
+        """The row of evidence, all columns of `NAMES` [K, E], that speaks most for its pose."""
         return int((self._standard(seen) @ self._tensor(self.choice)).argmax())
 
     def confidence(self, seen: Tensor) -> float:
-        """Probability that the pose with this evidence [F] is right, among pairs as fitted to."""
+        """Probability that the pose with this evidence [E] is right, among pairs as fitted to."""
         columns = self._standard(seen)
         return float(torch.sigmoid(columns @ self._tensor(self.certainty) + self.offset))
 
     def _standard(self, seen: Tensor) -> Tensor:
-        return standard(seen, self._tensor(self.centre), self._tensor(self.spread))
+        columns = seen[..., [NAMES.index(name) for name in self.names]]
+        return standard(columns, self._tensor(self.centre), self._tensor(self.spread))
 
     @staticmethod
     def _tensor(numbers: Sequence[float]) -> Tensor:
@@ -74,7 +75,13 @@ class Verifier:
 
 
 def best_pose(
-    solution: Solution, source: Described, target: Described, voxel_size: float, view_points: bool
+    solution: Solution,
+    source: Described,
+    target: Described,
+    ends: tuple[Tensor, Tensor],
+    distance: float,
+    voxel_size: float,
+    view_points: bool,
 ) -> Solution:
     """The pose of a solution that the clouds speak most for, in place of the first of them.
 
@@ -83,6 +90,8 @@ def best_pose(
         source: described points, as they were matched; with ``turned`` where these were turned
             copies.
         target: likewise.
+        ends: [M, 3] points of the matches in the source, and their partners.
+        distance: of matches that agree [m].
         voxel_size: [m].
         view_points: whether every cloud was seen from about its origin.
     """
@@ -96,8 +105,8 @@ def best_pose(
         source,
         target,
         poses.transforms[:worth],
-        poses.support[:worth],
-        len(solution.inliers),
+        ends,
+        distance,
         voxel_size,
         view_points,
     )
@@ -120,15 +129,16 @@ def read_verifier(path: Path, copies: bool = False) -> Verifier:
     """Read the model of descriptors of turned copies, or of clouds as they lie.
 
     Raises:
-        FileError: none, or one of other evidence.
+        FileError: none, or one of evidence that this version does not look at.
     """
     content: dict[str, Any] = read_json(path)
     try:
         found = Verifier(**content[KINDS[copies]])
     except (KeyError, TypeError) as error:
         raise FileError(path, f"no verifier {KINDS[copies]}: {error}") from error
-    if tuple(found.names) != NAMES:
-        raise FileError(path, f"is of evidence {', '.join(found.names)}; make it with this version")
+    unknown = [name for name in found.names if name not in NAMES]
+    if unknown:
+        raise FileError(path, f"is of evidence {', '.join(unknown)}; make it with this version")
     return found
 
 
@@ -146,7 +156,7 @@ def write_verifier(path: Path, verifier: Verifier, copies: bool = False) -> None
         file.write((json.dumps(content, indent=1) + "\n").encode())
 
 
-def fitted_logistic(columns: Tensor, right: Tensor) -> Tensor:
+def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Tensor:
     """Coefficients that make right rows probable, each of the sign that its number has.
 
     Without signs some hundred poses may teach that more support speaks against a pose.
@@ -154,16 +164,17 @@ def fitted_logistic(columns: Tensor, right: Tensor) -> Tensor:
     Args:
         columns: [K, F] float64, standardised evidence.
         right: [K] bool.
+        signs: [F] whether more of a number speaks for a pose (1) or against it (-1).
 
     Returns:
         [F + 1] float64, the offset last.
     """
-    signs = torch.tensor(SIGNS, dtype=torch.float64)
-    root = torch.full((len(SIGNS) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
+    speaks = torch.tensor(signs, dtype=torch.float64)
+    root = torch.full((len(signs) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([root], max_iter=300, line_search_fn="strong_wolfe")
 
     def coefficients() -> Tensor:
-        return torch.cat([signs * root[:-1].square(), root[-1:]])
+        return torch.cat([speaks * root[:-1].square(), root[-1:]])
 
     def loss() -> float:
         optimizer.zero_grad()

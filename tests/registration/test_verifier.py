@@ -11,7 +11,7 @@ from pcnn.metrics.calibration import reliability
 from pcnn.registration.calibration import threshold_of
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
-from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.evidence import NAMES, SIGNS, evidence
 from pcnn.registration.ransac import Candidates, Solution
 from pcnn.registration.register import NoOverlapError, register_points
 from pcnn.registration.transforms import inverse, transform_points
@@ -39,15 +39,28 @@ def pair() -> tuple[Described, Described, torch.Tensor]:
 def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     source, target, truth = pair()
     poses = torch.stack([truth, shifted(0.5, 0, 0) @ truth])
-    seen = evidence(source, target, poses, torch.tensor([50.0, 50.0]), 200, 0.05)
+    ends = source.points[::40], transform_points(truth, source.points[::40].double()).float()
+    seen = evidence(source, target, poses, ends, 0.075, 0.05)
     assert seen.shape == (2, len(NAMES))
     right, wrong = (dict(zip(NAMES, row.tolist(), strict=True)) for row in seen)
-    assert right["support"] == wrong["support"] == pytest.approx(torch.log(torch.tensor(51.0)))
+    support = torch.log1p(torch.tensor(float(len(ends[0]))))
+    assert right["support"] == pytest.approx(float(support), abs=1e-5)
+    assert (right["share"], wrong["support"]) == pytest.approx((0, 0), abs=1e-5)
+    # matches along one plane hold a pose less
+    flat = ends[0].clone()
+    flat[:, 2] = 0
+    ends_flat = flat, transform_points(truth, flat.double()).float()
+    thin = evidence(source, target, poses[:1], ends_flat, 0.075, 0.05)[0]
+    assert float(thin[NAMES.index("spread")]) < right["spread"] - 1
     assert right["alike"] < 0.01 < wrong["alike"]
     assert right["gap"] < 0.01 < wrong["gap"]
     assert right["overlap"] > wrong["overlap"]
-    unknown = evidence(source, target, poses, torch.ones(2), 9, 0.05, False)
-    assert bool(unknown[:, 6].isnan().all())
+    assert right["rank"] < wrong["rank"] - 1
+    assert right["plane"] < 0.01 < wrong["plane"]
+    assert right["fits"] > wrong["fits"]
+    unknown = evidence(source, target, poses, ends, 0.075, 0.05, False)
+    names = [NAMES.index(name) for name in ("through", "fits")]
+    assert bool(unknown[:, names].isnan().all())
     assert shipped_verifier().best(seen) == 0
     assert shipped_verifier().confidence(seen[0]) > shipped_verifier().confidence(seen[1])
 
@@ -57,9 +70,12 @@ def test_points_that_the_other_sensor_saw_through_are_counted() -> None:
     wall = torch.cat([grid, torch.full((1600, 1), 3.0)], 1)
     both = Described(wall, wall)
     poses = torch.stack([shifted(0, 0, 0), shifted(0, 0, -1.0), shifted(0, 0, 1.0)])
-    through = evidence(both, both, poses, torch.ones(3), 9, 0.05)[:, 6]
+    seen = evidence(both, both, poses, (wall[:9], wall[:9]), 0.075, 0.05)
+    through, fits = seen[:, NAMES.index("through")], seen[:, NAMES.index("fits")]
     # in front of the wall, of either of them, half of both clouds lie in free space
     torch.testing.assert_close(through, torch.tensor([0.0, 0.5, 0.5]).double(), atol=0.02, rtol=0)
+    assert float(fits[0]) > 3
+    assert float(fits[1:].max()) < -1  # behind the wall nothing can be seen: a half of one cloud
 
 
 def test_clouds_choose_among_poses() -> None:
@@ -67,12 +83,13 @@ def test_clouds_choose_among_poses() -> None:
     poses = torch.stack([shifted(0.5, 0, 0) @ truth, truth])
     rows = torch.tensor([[True, False], [False, True]])
     found = Solution(poses[0], rows[0], 9, Candidates(poses, rows, torch.tensor([9.0, 8.0])))
-    chosen = best_pose(found, source, target, 0.05, True)
+    ends = source.points[::40], transform_points(truth, source.points[::40].double()).float()
+    chosen = best_pose(found, source, target, ends, 0.075, 0.05, True)
     assert chosen.transform is not None
     assert torch.equal(chosen.transform, truth)
     assert torch.equal(chosen.inliers, rows[1])
     alone = replace(found, candidates=None)
-    assert best_pose(alone, source, target, 0.05, True) is alone
+    assert best_pose(alone, source, target, ends, 0.075, 0.05, True) is alone
 
 
 def test_a_pose_that_is_not_sure_enough_is_refused() -> None:
@@ -85,18 +102,18 @@ def test_a_pose_that_is_not_sure_enough_is_refused() -> None:
 
 def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
-    columns = torch.randn(4000, len(NAMES), generator=generator, dtype=torch.float64)
+    columns = torch.randn(4000, 7, generator=generator, dtype=torch.float64)
     # the number that speaks against its sign gets no weight
     truth = torch.tensor([2, -1, -1, 0, 0.5, 0, 0, -0.5], dtype=torch.float64)
     chance = torch.sigmoid(columns @ truth[:-1] + truth[-1])
     right = torch.rand(4000, generator=generator, dtype=torch.float64) < chance
-    found = fitted_logistic(columns, right)
+    found = fitted_logistic(columns, right, SIGNS[:7])
     assert float(found[1].abs()) < 0.05
     torch.testing.assert_close(found[[0, 2, 4]].sign(), truth[[0, 2, 4]].sign())
     columns[:, 1] = 0
     chance = torch.sigmoid(columns @ truth[:-1] + truth[-1])
     right = torch.rand(4000, generator=generator, dtype=torch.float64) < chance
-    found = fitted_logistic(columns, right)
+    found = fitted_logistic(columns, right, SIGNS[:7])
     truth[1] = 0
     torch.testing.assert_close(found, truth, atol=0.25, rtol=0)
     assert reliability(chance, right).error < 0.03
@@ -111,6 +128,12 @@ def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
 
 def test_a_verifier_is_written_and_read(tmp_path: Path) -> None:
     one, copies = shipped_verifier(), shipped_verifier(True)
+    # a file names its evidence: that of an older version still loads, and reads its own columns
+    assert copies.names != one.names
+    row = torch.zeros(len(NAMES), dtype=torch.float64)
+    sure = copies.confidence(row)
+    row[[NAMES.index(name) for name in NAMES if name not in copies.names]] = 9
+    assert copies.confidence(row) == sure
     write_verifier(tmp_path / "a.json", one)
     with pytest.raises(FileError, match="no verifier turned_copies"):
         read_verifier(tmp_path / "a.json", True)

@@ -68,7 +68,8 @@ def _solver(name: str, settings: EstimateSettings) -> Callable[[MatchedPair], Te
     def by_name(pair: MatchedPair) -> Tensor | None:
         (found,) = solve_all([(pair.matches, pair.source, pair.target)], own)
         if name != SUPPORT:
-            found = best_pose(found, *pair.described, cell, settings.view_points)
+            ends, distance = (pair.source, pair.target), settings.ransac.distance
+            found = best_pose(found, *pair.described, ends, distance, cell, settings.view_points)
         return found.transform
 
     return by_name
