@@ -153,8 +153,8 @@ def _by_chance(source: Tensor, target: Tensor) -> Tensor:
 def _log_rank(own: Tensor, others: Tensor, off: Tensor) -> Tensor:
     """Logarithm [K, P] of the share of other descriptors that are nearer than those met."""
     rows = torch.linspace(0, len(others) - 1, min(RANKED, len(others))).long()
-    gaps = torch.cdist(own, others[rows.to(others.device)]).sort(1).values  # [P, R]
-    nearer = torch.searchsorted(gaps, off.T.contiguous()).T
+    gaps = torch.cdist(own, others[rows.to(others.device)])  # [P, R]
+    nearer = (gaps < off[:, :, None]).sum(2)
     return torch.log(nearer.double() / len(rows) + 1e-3)
 
 
