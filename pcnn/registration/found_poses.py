@@ -56,7 +56,8 @@ def solutions_of(parcel: Tensor, counts: Sequence[int], most: int) -> list[Solut
         ValueError: coordinates are not finite.
     """
     width = 8 * (13 * most + 2)
-    numbers = parcel[:, :width].contiguous().view(torch.float64)
+    # a copy: the only row of a batch of one is contiguous as it is, and keeps its odd stride
+    numbers = parcel[:, :width].clone(memory_format=torch.contiguous_format).view(torch.float64)
     agree = parcel[:, width:].contiguous().view(torch.bool).unflatten(1, (most, -1))
     check_finite(numbers[:, -1] > 0)
     return _solutions(numbers, agree, counts)

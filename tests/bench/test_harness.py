@@ -198,11 +198,11 @@ def test_launches_syncs_and_memory_are_counted() -> None:
 @pytest.mark.gpu
 def test_a_cold_cache_is_slower() -> None:
     x = torch.randn(4 << 20, device=GPU)  # 16 MiB: in the L2 once read
-    warm, cold = (
-        measure(same(lambda: x.sum()), GPU, Repeats(), cold=cold, count=False)
-        for cold in (False, True)
-    )
-    assert cold["gpu_ms"] > warm["gpu_ms"]
+    found: dict[bool, list[float]] = {False: [], True: []}
+    for cold in (False, True) * 3:  # other processes share the device, and its cache
+        row = measure(same(lambda: x.sum()), GPU, Repeats(), cold=cold, count=False)
+        found[cold].append(row["gpu_ms"])
+    assert min(found[True]) > min(found[False])
 
 
 CYCLES_PER_MS = 1e6

@@ -70,7 +70,8 @@ def test_a_head_learns_the_same_without_waiting(radius: float) -> None:
     torch.testing.assert_close(found.loss.cpu(), expected.loss, rtol=1e-9, atol=1e-12)
     assert torch.equal(found.counts.cpu(), expected.counts)
     for one, other in zip(there, sides, strict=True):
-        torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-8, atol=1e-12)
+        # places are float32, and a CUDA device divides them by multiplying with the reciprocal
+        torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ from pcnn.registration.clique_groups import leaders
 from pcnn.registration.cliques import cliques, cliques_batch, poses
 from pcnn.registration.compatibility import compatible, most_compatible, second_order
 from pcnn.registration.distinct_poses import distinct, without_a_look
-from pcnn.registration.found_poses import on_host
+from pcnn.registration.found_poses import Found, on_host, packed, solutions_of
 from pcnn.registration.graphed_cliques import GraphedCliques, room_for
 from pcnn.registration.rigid_fit import fitted, weighted_svd
 from pcnn.registration.settings import CliqueSettings
@@ -218,3 +218,24 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             CliqueSettings(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pairs", [1, 2])
+@pytest.mark.parametrize("most", [1, 3])
+def test_what_is_copied_from_a_device_in_one_go_says_the_same(pairs: int, most: int) -> None:
+    made = torch.Generator().manual_seed(0)
+    matched = 7  # rows of bytes are no multiple of a float64
+    found = Found(
+        torch.rand(pairs, most, 3, 4, generator=made, dtype=torch.float64),
+        torch.rand(pairs, most, generator=made, dtype=torch.float64) + 0.1,
+        torch.rand(pairs, most, matched, generator=made) < 0.5,
+        torch.arange(pairs) + 5,
+        torch.ones(pairs, dtype=torch.bool),
+    )
+    counts = [matched, matched - 2][:pairs]
+    there, here = solutions_of(packed(found), counts, most), on_host(found, counts)
+    for one, other in zip(there, here, strict=True):
+        assert torch.equal(one.transform, other.transform)
+        assert torch.equal(one.inliers, other.inliers)
+        assert torch.equal(one.candidates.support, other.candidates.support)
+        assert one.hypotheses == other.hypotheses

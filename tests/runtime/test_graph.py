@@ -349,8 +349,12 @@ def test_engines_of_papers_equal_their_eager_networks(model: str, engine: Engine
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("engine", ["spira", "minuet", "torchsparse"])
-def test_a_cloud_with_more_pairs_than_the_bucket_runs_in_a_larger_one(engine: str) -> None:
+@pytest.mark.parametrize(
+    "engine",
+    [resolve("spira", t=3), resolve("minuet"), resolve("torchsparse")],
+    ids=lambda engine: engine.name,
+)
+def test_a_cloud_with_more_pairs_than_the_bucket_runs_in_a_larger_one(engine: Engine) -> None:
     net = MODELS["minkunet42"](engine=engine).cuda().eval()
     runner = pcnn.runtime.graph(net, voxel_size=0.1)
     lattice = torch.cartesian_prod(*[torch.arange(27)] * 3).float().cuda() * 0.1 + 0.05
