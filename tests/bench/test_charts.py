@@ -28,6 +28,7 @@ OTHERS = (
     "devices-h200",
     "gaps-h200",
     "graphs-h200",
+    "host-h200",
     "paper-engines-h200",
     "paper-graphs-h200",
     "parity-h200",
