@@ -62,7 +62,7 @@ def judged_pairs(
     """Poses of overlapping pairs, and of pairs of clouds of different scenes of one fold.
 
     Args:
-        data: pairs with true poses, of two scenes at least.
+        data: pairs with true poses, of three scenes at least, so of two folds.
         descriptor: describes clouds.
         settings: with ``solver=cliques``.
         samples: points drawn of each cloud.
@@ -72,13 +72,16 @@ def judged_pairs(
         track: wraps the scenes, e.g. to show progress.
 
     Raises:
-        ValueError: another solver, or fewer than two scenes.
+        ValueError: another solver, or fewer than three scenes.
     """
     if settings.solver != "cliques":
         raise ValueError("poses are judged of solver=cliques, which finds several")
     scenes = list(dict.fromkeys(pair.scene for pair in data.pairs))
-    if len(scenes) < 2:
-        raise ValueError(f"{data.name}: pairs of different places need two scenes or more")
+    if len(scenes) < 3:
+        raise ValueError(
+            f"{data.name}: {len(scenes)} scenes; three or more are needed, better {2 * FOLDS}: "
+            "pairs of different places take two, and a model is judged on others"
+        )
     generator = torch.Generator().manual_seed(seed)
     found: list[JudgedPair] = []
     last: dict[int, list[Described]] = {}  # by fold: clouds of the scene before
@@ -148,8 +151,8 @@ class Calibration:
 
     Args:
         verifier: fitted to all pairs.
-        confidence: [P] of every pair, by a model of other scenes.
-        right: [P] whether the pose that was taken is right.
+        confidence: [P] of every pair in the pose that is taken, both by a model of other scenes.
+        right: [P] whether that pose is right.
         overlaps: [P] false of pairs of different places.
     """
 
@@ -163,10 +166,28 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
     """Fit the choice among poses and the confidence in the one that was taken.
 
     Args:
-        pairs: some hundred, of `FOLDS` scenes at least.
+        pairs: some hundred, of two folds at least.
         made: how, in words.
         threshold: confidence from which on a pose is an answer.
     """
+    confidence = torch.zeros(len(pairs), dtype=torch.float64)
+    right = torch.zeros(len(pairs), dtype=torch.bool)
+    for fold in range(FOLDS):
+        others = [pair for pair in pairs if fold_of(pair.scene) != fold]
+        if len(others) == len(pairs):
+            continue
+        model = _fitted(others, made, threshold)
+        for place, pair in enumerate(pairs):
+            if fold_of(pair.scene) == fold:
+                row = model.best(pair.evidence)
+                confidence[place] = model.confidence(pair.evidence[row])
+                right[place] = pair.right[row]
+    overlaps = torch.tensor([pair.overlaps for pair in pairs])
+    return Calibration(_fitted(pairs, made, threshold), confidence, right, overlaps)
+
+
+def _fitted(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Verifier:
+    """The choice among all poses, and the confidence in those that it takes."""
     poses = [pair.evidence[:, _COLUMNS] for pair in pairs]
     every = torch.cat(poses)
     right = torch.cat([pair.right for pair in pairs])
@@ -178,18 +199,9 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
         taken.append(looks[row])
         is_taken_right.append(bool(pair.right[row]))
     seen, right = torch.stack(taken), torch.tensor(is_taken_right)
-    folds = torch.tensor([fold_of(pair.scene) for pair in pairs])
-    overlaps = torch.tensor([pair.overlaps for pair in pairs])
-    confidence = torch.zeros(len(pairs), dtype=torch.float64)
-    for fold in range(FOLDS):
-        own = folds == fold
-        scale = _scale(seen[~own])
-        found = fitted_logistic(standard(seen[~own], *scale), right[~own], _SIGNS)
-        columns = standard(seen[own], *scale)
-        confidence[own] = torch.sigmoid(columns @ found[:-1] + found[-1])
     about, width = _scale(seen)
     found = fitted_logistic(standard(seen, about, width), right, _SIGNS)
-    verifier = Verifier(
+    return Verifier(
         WEIGHED,
         about.tolist(),
         width.tolist(),
@@ -199,7 +211,6 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
         threshold,
         made,
     )
-    return Calibration(verifier, confidence, right, overlaps)
 
 
 def threshold_of(confidence: Tensor) -> float:

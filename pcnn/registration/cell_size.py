@@ -108,8 +108,11 @@ def cell_of_width(width: float) -> float:
 def extent(points: Tensor) -> float:
     """Longest side [m] of the box that holds the middle nine tenths of points [P, 3] of each axis.
 
-    Far points are few in a scan and many in none, so that a stray one decides nothing.
+    Far points are few in a scan and many in none, so that a stray one decides nothing. Of no points
+    it is 0.
     """
+    if not len(points):
+        return 0.0
     some = points[:: -(-len(points) // 100_000)].float()  # quantile takes no more than 16 M numbers
     low, high = torch.quantile(some, torch.tensor([0.05, 0.95], device=some.device), dim=0)
     return float((high - low).max())

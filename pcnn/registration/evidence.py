@@ -37,6 +37,7 @@ NAMES = (
 SIGNS = (1, 1, -1, 1, 1, -1, -1, 1, -1, -1, 1)
 SAMPLES = 512  # points of each cloud that are looked at
 RANKED = 1000  # descriptors of the other cloud among which that of a place has its rank
+CHANCE = 256  # pairs of descriptors whose mean distance is that by chance
 REACH = 2.0  # voxels within which two points are the same place
 CLEAR = 4.0  # voxels in front of a surface from which on a point is in free space
 PATCH = 2.5  # voxels: radius of the patch whose normal is taken
@@ -71,10 +72,11 @@ def evidence(
         of the share of the points that meet, in both clouds and in that where they are fewer; mean
         distance of points that meet in voxels; share of the points in free space of the other
         cloud; logarithm of the thickness of the matches that agree, in voxels; mean logarithm of
-        the rank of the descriptor of the place that a point meets, among all, weighed by how rare
-        the direction of its normal is; mean distance of points from the planes that they meet, in
-        voxels; logit of the share that meets, of points that the other sensor could see. Columns
-        ``through`` and ``fits`` are NaN where no view point is known.
+        the rank of the descriptor of the place that a point meets, among some of all, weighed by
+        how rare the direction of its normal is, of the cloud where it is larger; mean distance of
+        points from the planes that they meet, in voxels; logit of the share that meets, of points
+        that the other sensor could see. Columns ``through`` and ``fits`` are NaN where no view
+        point is known.
     """
     where = source.features.device
     features = [side.features for side in (source, target)]
@@ -145,9 +147,9 @@ def _of_matches(
 
 def _by_chance(source: Tensor, target: Tensor) -> Tensor:
     """Mean distance of descriptors of places that have nothing to do with each other."""
-    rows = [torch.linspace(0, len(side) - 1, 256).long() for side in (source, target)]
+    rows = [torch.linspace(0, len(side) - 1, CHANCE).long() for side in (source, target)]
     one, other = source[rows[0].to(source.device)], target[rows[1].to(source.device)]
-    return (one - other.roll(256 // 3, 0)).norm(dim=1).double().mean().clamp(min=1e-9)
+    return (one - other.roll(CHANCE // 3, 0)).norm(dim=1).double().mean().clamp(min=1e-9)
 
 
 def _log_rank(own: Tensor, others: Tensor, off: Tensor) -> Tensor:

@@ -72,8 +72,9 @@ class GraphedCliques:
         return solution
 
     def _most(self) -> int:
-        """Poses that a graph finds: it always has more matches than these."""
-        return min(self.settings.candidates, self.settings.leaders, SMALLEST)
+        """Poses that a graph finds: as many as lead a group, at most."""
+        own = self.settings
+        return min(own.candidates, own.leaders, own.most, SMALLEST)
 
     def _captured(self, size: int, device: torch.device) -> _Room:
         generator = torch.Generator().manual_seed(0)  # any matches: they are run once before

@@ -40,7 +40,7 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
 
 
 def nearest_places(query: Tensor, points: Tensor, reach: float) -> tuple[Tensor, Tensor]:
-    """The nearest point of every query: among those within reach on a CPU, among all elsewhere.
+    """The nearest point of every query: among those within reach on a CPU, among all on a GPU.
 
     Args:
         query: [Q, 3] [m], few beside the points: they are searched in one go, unlike those of
@@ -53,8 +53,16 @@ def nearest_places(query: Tensor, points: Tensor, reach: float) -> tuple[Tensor,
         point, -1 where the distance is infinite.
     """
     if query.is_cuda:
-        return nearest_descriptors(query, points)
+        return nearest_of_all(query, points)
     return nearest_in_cells(query.float(), points.float(), reach)
+
+
+def nearest_of_all(query: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest of all points, in launches alone; see `nearest_places`."""
+    # float64: products of float32 lose millimetres tens of metres from the middle, in TF32 a metre
+    query, points = query.double(), points.double()
+    index = _least_products(query, points)
+    return (query - points[index]).norm(dim=1).float(), index
 
 
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,13 +91,18 @@ def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Ten
     query, descriptors = query.float(), descriptors.float()
     if not bool(torch.isfinite(query).all() & torch.isfinite(descriptors).all()):
         raise ValueError("descriptors hold NaN or infinite numbers: nothing is nearest to them")
-    # centred: a common offset costs digits in |d|² - 2 q·d
-    middle = descriptors.mean(0)
-    centred = descriptors - middle
+    index = _least_products(query, descriptors)
+    return (query - descriptors[index]).norm(dim=1), index
+
+
+def _least_products(query: Tensor, others: Tensor) -> Tensor:
+    """Rows [Q] of the others [N, C] with the least ``|d|² - 2 q·d``, in the dtype of both."""
+    # centred: a common offset costs digits
+    middle = others.mean(0)
+    centred = others - middle
     square = centred.square().sum(1)  # [N]
     parts = [
         (square - 2 * (block - middle) @ centred.T).argmin(1)
-        for block in query.split(max(BLOCK // len(descriptors), 1))
+        for block in query.split(max(BLOCK // len(others), 1))
     ]
-    index = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=query.device)
-    return (query - descriptors[index]).norm(dim=1), index
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=query.device)

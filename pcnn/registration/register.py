@@ -76,7 +76,7 @@ class Registration:
         icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
             points were near enough.
         confidence: probability that the transform is right, among pairs as the verifier was fitted
-            to (`pcnn.registration.verifier`): half of them do not overlap.
+            to (`pcnn.registration.verifier`): half of them or more do not overlap.
         reason: why this descriptor was taken, where it was chosen automatically.
         scale: size of the target over that of the source by the similarity that most matches agree
             with; 1 within some hundredths. The transform is rigid all the same.

@@ -166,6 +166,10 @@ def test_graphs_give_what_eager_calls_give() -> None:
         if found.transform is not None and expected.transform is not None:
             torch.testing.assert_close(found.transform, expected.transform, atol=1e-6, rtol=0)
     assert len(captured) == 4
+    few = CliqueSettings(0.05, most=5)  # fewer poses than candidates
+    source, target, _ = matches(0, 300, 0.9)
+    found = GraphedCliques(few, capture=lambda work: work)(source, target)
+    assert torch.equal(found.inliers, cliques(source, target, few).inliers)
     assert [room_for(count) for count in (1, 256, 257, 385, 513, 4097)] == [
         256,
         256,

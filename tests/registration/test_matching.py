@@ -2,7 +2,12 @@ import pytest
 import torch
 
 from pcnn.registration.matching import drawn_by, match, sampled_matches
-from pcnn.registration.nearest import nearest_descriptors, nearest_places, nearest_within
+from pcnn.registration.nearest import (
+    nearest_descriptors,
+    nearest_of_all,
+    nearest_places,
+    nearest_within,
+)
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
@@ -36,6 +41,12 @@ def test_nearest_places_within_reach_are_those_of_all_pairs() -> None:
     torch.testing.assert_close(gap[within].double(), nearest.values[within], atol=1e-6, rtol=0)
     assert torch.equal(index[within], nearest.indices[within])
     assert bool((gap[~within] == torch.inf).all() & (index[~within] == -1).all())
+    # as on a GPU: the products of 100 m are exact to less than 10 micrometres
+    wide = 200 * torch.rand(500, 3, dtype=torch.float64)
+    near = wide + torch.tensor([1e-4, 0, 0], dtype=torch.float64)
+    gap, index = nearest_of_all(wide, torch.cat([near, near + 1e-3]))
+    assert torch.equal(index, torch.arange(500))
+    torch.testing.assert_close(gap, torch.full((500,), 1e-4), atol=1e-7, rtol=0)
 
 
 def test_nearest_descriptors_equal_all_distances() -> None:

@@ -1,0 +1,89 @@
+"""What the evidence and the solver do on a GPU, followed on tensors without numbers.
+
+Tensors of torch's device `meta` stand for those of a GPU: they say that they are, refuse to be read
+by the host, and are refused beside tensors of the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from pcnn.kernels import rigid_fits
+from pcnn.registration import evidence as looked_at
+from pcnn.registration.cliques import poses
+from pcnn.registration.descriptor import Described
+from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.found_poses import packed
+from pcnn.registration.settings import CliqueSettings
+
+#: May take tensors of two devices.
+CROSSINGS = (Tensor.to, Tensor.copy_, torch.empty_like, torch.zeros_like)
+
+
+class Gpu(TorchFunctionMode):
+    """Takes tensors of `meta` for those of a GPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        if func == Tensor.is_cuda.__get__ and given[0].is_meta:  # type: ignore[attr-defined]
+            return True
+        if func == Tensor.cpu and given[0].is_meta:
+            return torch.zeros(given[0].shape, dtype=given[0].dtype)
+        if func not in CROSSINGS:
+            devices = {one.device.type for one in given if one.ndim}
+            assert len(devices) < 2, f"{func} gets tensors of {devices}"
+        return func(*args, **(kwargs or {}))
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty(*shape, dtype=dtype, device="meta")
+
+
+def test_a_mixture_and_a_wait_are_noticed() -> None:
+    with Gpu():
+        assert numbers(3).is_cuda
+        with pytest.raises(AssertionError, match="gets tensors of"):
+            numbers(3) + torch.zeros(3)
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            bool(numbers(3).any())
+
+
+@pytest.mark.parametrize("view_points", [True, False])
+def test_evidence_stays_on_the_device_of_the_clouds(
+    view_points: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def normals(points: Tensor, places: Tensor, radius: float) -> Tensor:
+        # reads how many pairs there are: not followed
+        assert {one.device.type for one in (points, places)} == {"meta"}
+        return numbers(len(places), 3, dtype=torch.float64)
+
+    monkeypatch.setattr(looked_at, "normals_of", normals)
+    source, target = (Described(numbers(n, 3), numbers(n, 32)) for n in (3000, 400))
+    transforms, ends = torch.zeros(5, 4, 4).double(), (torch.zeros(90, 3), torch.zeros(90, 3))
+    with Gpu():
+        found = evidence(source, target, transforms, ends, 0.075, 0.05, view_points)
+    assert found.shape == (5, len(NAMES))
+    assert (found.dtype, found.device.type) == (torch.float64, "cpu")
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_poses_of_cliques_need_no_look(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fits(covariance: Tensor, *middles: Tensor) -> Tensor:
+        assert all(one.dtype == torch.float64 for one in (covariance, *middles))
+        return numbers(len(covariance), 3, 4, dtype=torch.float64)
+
+    monkeypatch.setattr(rigid_fits, "rigid_fits", fits)
+    counts = numbers(pairs, dtype=torch.int64) if pairs > 1 else None
+    with Gpu():
+        sides = numbers(2, pairs, 1500, 3)
+        found = poses(sides[0], sides[1], counts, CliqueSettings(0.05))
+        kept = found.support.shape[1]
+        assert packed(found).shape == (pairs, 104 * kept + 16 + kept * 1500)
