@@ -82,7 +82,7 @@ def chosen_reading(
         return replace(
             reading,
             columns=reading.columns if columns is None else chosen_columns(columns),
-            fill={**reading.fill, **filled(fill)},
+            fill=reading.filled(filled(fill)),
             strict=reading.strict or strict,
             intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
             scale=scale,

@@ -12,22 +12,21 @@ from torch.utils.data import Dataset
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.batches import CollateClassification, CollateSegmentation, CollateTraining
-from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
+from pcnn.datasets.cloud_dataset import PIECES, ClassifiedClouds, CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
 from pcnn.datasets.domain import Domain
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.readers.table import colours_first
 from pcnn.datasets.sampler import evenly_spaced
 from pcnn.datasets.shards import ShardedClouds
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop as cropped
-from pcnn.errors import FileError
+from pcnn.errors import FileError, UserError
 from pcnn.ranges import Count, Length, Natural, Seed, Workers
 
 #: Clouds that are measured for `CloudDataModule.domain`.
 _MEASURED = 8
-#: stream of random numbers of the pieces that statistics look at
-_PIECES = 3
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +148,7 @@ class CloudDataModule(ExactLoading):
                 continue
             seen = [cloud]
             if self.augment is not None and self.augment.pieces is not None:
-                generator = sample_generator(self.seed, 0, row, _PIECES)
+                generator = sample_generator(self.seed, 0, row, PIECES)
                 seen.append(self.augment.pieces(cloud, generator))
             clouds += [(one.points.numpy(), one.features.numpy()) for one in seen]
         found = Domain.of(clouds, self.channels, self.voxel_size)
@@ -198,7 +197,11 @@ class CloudDataModule(ExactLoading):
         _ = self.sets.found
 
     def build(self, split: Split) -> Dataset[Any] | None:
-        """Make the data set of a split; None where it has no clouds."""
+        """Make the data set of a split; None where it has no clouds.
+
+        Raises:
+            UserError: training changes colours, and these are not the first channels.
+        """
         if split == "test" and self.tests_on_validation:
             if self.sets.note_on_test:
                 log.warning("%s", self.sets.note_on_test)
@@ -220,13 +223,25 @@ class CloudDataModule(ExactLoading):
             limit=self.limit_train if train else self.limit_val,
         )
         made.gives_raw_points = not train
+        self._check_colours(made)
         return made
+
+    def _check_colours(self, made: CloudDataset) -> None:
+        if made.augment is None or made.augment.chromatic is None:
+            return
+        names = made.clouds.channels
+        if not colours_first(names):
+            raise UserError(
+                f"augment.chromatic changes the first three channels, which are "
+                f"{', '.join(names[:3])}.\n"
+                "possible: dataset.channels=[red,green,blue,...], or augment.chromatic=null"
+            )
 
     def _sharded(self, place: str) -> CloudDataset:
         """The training clouds in shards, which are cropped and reduced already."""
         geometry = self.geometry
         clouds = ShardedClouds(place, {**geometry.recipe(self.voxel_size), "crop": self.crop})
-        return CloudDataset(
+        made = CloudDataset(
             clouds,
             voxel_size=self.voxel_size,
             point_max=self.point_max,
@@ -235,6 +250,8 @@ class CloudDataModule(ExactLoading):
             geometry=geometry,
             limit=self.limit_train,
         )
+        self._check_colours(made)
+        return made
 
     def dataset(self, split: Split) -> CloudDataset | None:
         """Return the data set of a split, set up on the first call."""

@@ -25,7 +25,7 @@ from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop, sphere_crop
 
 # streams of random numbers beside that of the augmentation, which they do not disturb
-MIX3D, CROP = 1, 2
+MIX3D, CROP, PIECES = 1, 2, 3
 
 
 class LabelledClouds(Protocol):

@@ -79,14 +79,13 @@ def predict(
             cloud lacks, or a damaged file.
     """
     segmenters = Segmenters(torch.device(device), model, allow_targets)
-    filled = dict(fill or {})
     cloud = opened(points, channels or {}, Reading(channels=()))
     if model is None:
         predictor, why = segmenters.of(cloud.sample(_SOME))
         log.info("%s", why)
     else:
         predictor = segmenters.named()
-    reading = replace(predictor.reading, fill={**predictor.reading.fill, **filled})
+    reading = replace(predictor.reading, fill=predictor.reading.filled(fill or {}))
     if isinstance(points, str | Path):
         cloud = open_parts(Path(points), reading)  # whose columns the network may name
     else:

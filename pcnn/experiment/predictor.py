@@ -272,12 +272,13 @@ def _reading(cfg: DictConfig, files: Mapping[str, Any]) -> Reading:
     own = cfg.dataset.get("channels") if named is None else named
     further = int(cfg.data.in_channels) - 3
     channels = _UNNAMED.get(further) if own is None else tuple(own)
+    own_fill: dict[str, float] = dict(cfg.dataset.get("fill") or {})
     return Reading(
         channels,
         cfg.dataset.get("intensity_max"),
         centred=True,
         columns=chosen_columns(cfg.dataset.get("columns")),
-        fill={**_forgotten(cfg), **(cfg.dataset.get("fill") or {})},
+        fill=Reading(fill=_forgotten(cfg)).filled(own_fill),
         strict=bool(cfg.dataset.get("strict")),
         only_far=not files["always_centred"],
         on_floor=bool(files.get("on_floor")),

@@ -17,7 +17,7 @@ from pcnn.ranges import Count
 
 @dataclass(frozen=True, eq=False)
 class HeadLoss:
-    """What a head is taught by a batch.
+    """The loss of a head for a batch, and how its scores agree with the truth.
 
     Args:
         loss: scalar, with a path to every parameter of the head.

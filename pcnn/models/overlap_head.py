@@ -3,8 +3,8 @@
 A point lies in the other cloud where its descriptor and those of the points around it are like some
 descriptor there. So the step between the clouds is a maximum over the other cloud's descriptors,
 the one quantity that is trained to be alike across clouds: features of the coarsest level are not,
-and attention to them, or by learnt projections, knows the rooms of its training. What surrounds a
-point is seen by attention by distance within its own cloud.
+and attention to them, or by learnt projections, knows the rooms of its training. Attention by
+distance within its own cloud sees the surroundings of a point.
 """
 
 from __future__ import annotations

@@ -78,10 +78,11 @@ class RegistrationTask(NetworkTask):
         positive_radius: in voxels.
         val_samples: rows drawn of each cloud in evaluation.
         inlier_share: a pair counts for `feat_match_ratio` above this share of right matches.
-        hit_distance: a match is right below this residual [m]; None: 0.1 or 0.3.
-        success_rre: a pair is registered below this rotation error [deg]; None: 15 or 5.
-        success_rte: and below this translation error [m]; None: 0.3 or 2.
-        val_ransac_distance: of RANSAC's inliers [m]; None: 0.05 or 0.3.
+        hit_distance: a match is right below this residual [m]; None, as in the following ones: that
+            of `validation_protocol` for the benchmark.
+        success_rre: a pair is registered below this rotation error [deg].
+        success_rte: and below this translation error [m].
+        val_ransac_distance: of RANSAC's inliers [m].
         val_hypotheses: of RANSAC; 0 leaves it and `rr` out.
         overlap_weight: of the loss of an `OverlapHead`.
         decay_norms_and_biases: whether weight decay acts on parameters with one dimension.

@@ -9,6 +9,9 @@ import pytest
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets.batches import CollateTraining
+from pcnn.datasets.readers.ply import write_ply
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.features import Chromatic
 from pcnn.errors import UserError
 from tests.datamodules.modules import folder_module
 from tests.datasets.clouds import scan
@@ -51,6 +54,20 @@ def test_batches_of_a_module_that_joins_its_own_way_are_those_of_both_splits(roo
     data.setup("fit")
     batches = [*data.train_dataloader(), *data.val_dataloader()]
     assert sorted(itertools.chain.from_iterable(batches)) == list("01234")
+
+
+def test_colours_that_are_not_the_first_channels_are_not_augmented(tmp_path: Path) -> None:
+    kinds = [(name, "f4") for name in "xyz"] + [("intensity", "f4")]
+    kinds += [(name, "u1") for name in ("red", "green", "blue")]
+    for i in range(3):
+        write_ply(tmp_path / f"{i}.ply", np.ones(20, kinds))
+        np.save(tmp_path / f"{i}_label.npy", np.arange(20) % 2)
+    augment = Augmentation(chromatic=Chromatic())
+    with pytest.raises(UserError, match=r"intensity, red, green\.\npossible: dataset\.channels"):
+        module(tmp_path, augment=augment).build("train")
+    assert module(tmp_path, augment=augment).build("val") is not None
+    first = ("red", "green", "blue", "intensity")
+    assert module(tmp_path, augment=augment, channels=first).build("train") is not None
 
 
 def test_one_cloud_trains_and_nothing_validates(root: Path, caplog: pytest.LogCaptureFixture):

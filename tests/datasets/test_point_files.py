@@ -219,6 +219,8 @@ def test_a_channel_that_is_not_there(tmp_path: Path):
     fill = {"Red": 0.5, "green": 0, "b": 1, "intensity": 9}
     cloud = read_points(path, reading=Reading(named, centred=True, fill=fill))
     np.testing.assert_allclose(cloud.features[2], [2 * 655 / 65535, 0.5, 0, 1], rtol=1e-6)
+    known = Reading(fill={"red": 0.5, "Blue": 0.5})  # a number that is given counts for all names
+    assert known.filled({"R": 0.0, "intensity": 1.0}) == {"Blue": 0.5, "R": 0.0, "intensity": 1.0}
     for arguments, words in (
         ({"fill": {"red": float("nan")}}, "fill: red must be a finite number"),
         ({"scale": 0}, "scale must be a number above 0"),

@@ -98,6 +98,12 @@ class Reading:
         columns += [self._channel(table, name)[:, None] for name in self.names(table)]
         return np.concatenate(columns, axis=1)
 
+    def filled(self, fill: Mapping[str, float]) -> dict[str, float]:
+        """The numbers of `fill` with others before them, which count for all names of a channel."""
+        given = {meant(name) for name in fill}
+        kept = {name: value for name, value in self.fill.items() if meant(name) not in given}
+        return {**kept, **fill}
+
     def origin(self, points: np.ndarray, in_map: bool) -> np.ndarray:
         """Where the origin of a cloud is put, in the coordinates of its file.
 

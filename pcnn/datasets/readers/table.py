@@ -97,6 +97,12 @@ def find_name(name: str, names: Sequence[str]) -> str | None:
     return next((lower[n] for n in (name.lower(), *also) if n in lower), None)
 
 
+def colours_first(names: Sequence[str]) -> bool:
+    """Whether red, green and blue lead the channels, or are not all among them."""
+    known = [meant(name) for name in names]
+    return known[:3] == list(COLORS) or not set(COLORS) <= set(known)
+
+
 def places_of(points: np.ndarray) -> np.ndarray:
     """Positions [P, 3] of a structured array with fields x, y, z in any case."""
     names = points.dtype.names or ()

@@ -1,7 +1,7 @@
 """Patterns in which sensors send their rays, on the points that another sensor measured.
 
-A pattern keeps the points that its rays would have met. What the first sensor did not see stays
-unseen, so a pattern that is finer than the cloud changes nothing.
+A pattern keeps the points that its rays would have met. It adds none that the first sensor did not
+see, so a pattern that is finer than the cloud changes nothing.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class Pieces:
     A piece is what a ball or an upright cylinder about a random point holds. The middle of a ball
     is lowered to a random share of the height of its point, as most crops hold what stands on a
     floor. So a network learns from rooms that lack walls or a ceiling, and from clouds of several
-    densities. What is left has its origin in the middle of its box along x and y and at its lowest
-    point, as whole rooms have.
+    densities. The origin of the points that are left is in the middle of their box along x and y
+    and at their lowest point, as that of whole rooms is.
 
     Args:
         share: chance of a piece; half of them are balls.

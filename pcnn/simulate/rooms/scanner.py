@@ -68,7 +68,7 @@ def _light(room: Room, points: Floats, normals: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Camera:
-    """What a colour camera makes of the light: one of these a room."""
+    """A colour camera, which changes the light of a scene; each room has its own."""
 
     balance: Floats  # [3] factors, exposure among them, on red, green, blue
     saturation: float

@@ -157,12 +157,13 @@ def test_noise_grows_with_the_distance_and_depth_comes_in_steps() -> None:
     assert np.allclose(apart, apart.min(), atol=3e-4)
 
 
-def test_pairs_take_sensors_first_and_without_them_nothing_changes() -> None:
+def test_pairs_take_sensors_before_all_else_and_each_cloud_by_itself() -> None:
     pair = PairClouds(shell(3000), shell(2500), torch.eye(4, dtype=torch.float64))
-    plain = PairAugmentation(rotation=30.0, jitter=0.01)
-    with_none = PairAugmentation(rotation=30.0, jitter=0.01, sensors=())
-    one, two = (a(pair, sample_generator(1, 0, 0)) for a in (plain, with_none))
-    assert torch.equal(one.source, two.source)
+    # a sensor sees metres of its own frame: neither the turned nor the scaled cloud
+    near = PairAugmentation(rotation=90.0, scale=(3.0, 3.0), sensors=(RangeCut((5.0, 5.0)),))
+    cut = near(pair, sample_generator(1, 0, 0))
+    for own, given in ((cut.source, pair.source), (cut.target, pair.target)):
+        assert len(own) == int((ranges(given) <= 5.0).sum()) < len(given)
     thinner = PairAugmentation(rotation=0.0, sensors=(Sparser((400, 800)), RangeNoise()))
     found = thinner(pair, sample_generator(1, 0, 0))
     assert len(found.source) < 1100
