@@ -21,26 +21,6 @@ FEW = 128  # matches below which products of float32 are as quick as those of bf
 BFLOAT_COUNTS = 256  # up to here whole numbers are exact in bfloat16
 
 
-def compatible(
-    source: Tensor, target: Tensor, others: tuple[Tensor, Tensor], slack: float
-) -> Tensor:
-    """Matches whose points lie as far apart in the source as in the target.
-
-    Pairs nearer than the slack on either side say nothing and are not compatible: so is no match
-    with itself, and none with another of the same point.
-
-    Args:
-        source: [..., N, 3] float32 points of the matches.
-        target: [..., N, 3] their partners.
-        others: the same of the matches they are compared with, [..., K, 3] each.
-        slack: largest difference of lengths [m].
-
-    Returns:
-        [..., N, K] bool.
-    """
-    return alike(lengths(source, others[0], slack), lengths(target, others[1], slack), slack).bool()
-
-
 def lengths(points: Tensor, others: Tensor, least: float = 0.0) -> Tensor:
     """Distances between points.
 
@@ -66,7 +46,19 @@ def lengths(points: Tensor, others: Tensor, least: float = 0.0) -> Tensor:
 
 
 def alike(one: Tensor, other: Tensor, slack: float) -> Tensor:
-    """1 where lengths differ by less than the slack and are longer than it, else 0: float32."""
+    """Matches that are compatible, by lengths between their points in the source and the target.
+
+    Points nearer than the slack on either side say nothing and are not compatible: so is no match
+    with itself, and none with another of the same point.
+
+    Args:
+        one: [..., N, K] float32 lengths in the source [m].
+        other: those in the target.
+        slack: largest difference of both [m].
+
+    Returns:
+        [..., N, K] float32, 1 where matches are compatible, else 0.
+    """
     # comparisons that write floats in place: on a CPU several times as quick as those to bools
     longer = torch.minimum(one, other).gt_(slack)
     return (one - other).abs_().lt_(slack).mul_(longer)
@@ -84,7 +76,7 @@ def most_compatible(
     Args:
         source: [M, 3] float32 points of the matches.
         target: [M, 3] their partners.
-        slack: as in `compatible` [m].
+        slack: as in `alike` [m].
         most: rows at most.
         count: [] int64, how many of the rows are matches; the others follow them, and are
             compatible with none. None: all.

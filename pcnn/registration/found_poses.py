@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.ransac import Candidates, Solution
-from pcnn.registration.rigid_fit import whole
+from pcnn.registration.transforms import whole
 
 
 class Found(NamedTuple):

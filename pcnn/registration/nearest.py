@@ -14,8 +14,8 @@ BLOCK = 1 << 24
 def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """The nearest point of every query within a radius, exact.
 
-    The radius grows from an eighth: who has a neighbour within a small one has its nearest there,
-    so dense places are not searched at the full radius.
+    The radius grows from an eighth: a query with a neighbour within a small one has its nearest
+    there, so dense places are not searched at the full radius.
 
     Args:
         query: [Q, 3] [m].

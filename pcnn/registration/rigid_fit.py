@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.registration.transforms import assembled
+from pcnn.registration.transforms import assembled, whole
 
 #: [9, 16] Horn's symmetric 4 x 4 matrix N of a covariance (xx, xy, ... zz), both row by row.
 #: ``qᵀNq`` is the trace of the rotation of q times the covariance, so it makes rotations, too.
@@ -124,13 +124,6 @@ def fitted_rows(source: Tensor, target: Tensor, weight: Tensor | None = None) ->
         root = share.sqrt()  # [S, n, 1]: half of the weight on each side of the product
         p, q = root * (source - middle_source[:, None]), root * (target - middle_target[:, None])
     return turned_onto(q.mT @ p, middle_source, middle_target)
-
-
-def whole(rows: Tensor) -> Tensor:
-    """Transforms [..., 4, 4] of their first three rows [..., 3, 4]."""
-    bottom = torch.zeros_like(rows[..., :1, :])
-    bottom[..., 3] = 1
-    return torch.cat([rows, bottom], -2)
 
 
 def turned_onto(covariance: Tensor, middle_source: Tensor, middle_target: Tensor) -> Tensor:

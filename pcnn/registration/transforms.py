@@ -37,10 +37,14 @@ def inverse(transform: Tensor) -> Tensor:
 
 def assembled(rotation: Tensor, translation: Tensor) -> Tensor:
     """4 x 4 matrices of rotations [..., 3, 3] and translations [..., 3]."""
-    top = torch.cat([rotation, translation[..., None]], -1)  # [..., 3, 4]
-    bottom = torch.zeros_like(top[..., :1, :])
+    return whole(torch.cat([rotation, translation[..., None]], -1))
+
+
+def whole(rows: Tensor) -> Tensor:
+    """Transforms [..., 4, 4] of their first three rows [..., 3, 4]."""
+    bottom = torch.zeros_like(rows[..., :1, :])
     bottom[..., 3] = 1
-    return torch.cat([top, bottom], -2)
+    return torch.cat([rows, bottom], -2)
 
 
 def rigid(matrix: ArrayLike | Tensor, name: str = "transform") -> Tensor:

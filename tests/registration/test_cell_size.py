@@ -49,7 +49,8 @@ def test_usual_rooms_and_streets_keep_the_trained_cell() -> None:
     assert spacing(usual) == pytest.approx(0.025 * 2**0.5, rel=1e-3)  # eight around each point
     assert fitting_cell([usual, thinned(usual, 2)], 0.05, ROOMS).cell == 0.05
     assert fitting_cell([room(0.2, 60.0)], 0.3, KNOWN["kitti"]).cell == 0.3
-    assert fitting_cell([torch.zeros(5, 3)], 0.05, ROOMS).cell == 0.05
+    for places in (5, 0):
+        assert fitting_cell([torch.zeros(places, 3)], 0.05, ROOMS).cell == 0.05
     for size, cell in ((1.0, 0.05), (4.0, 0.05), (40.0, 0.3), (500.0, 0.3)):
         assert cell_of_width(size) == pytest.approx(cell)
     assert 0.05 < cell_of_width(12.0) < 0.3

@@ -10,7 +10,7 @@ from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.agreement import Agreement
 from pcnn.registration.clique_groups import leaders
 from pcnn.registration.cliques import cliques, cliques_batch, poses
-from pcnn.registration.compatibility import compatible, most_compatible, second_order
+from pcnn.registration.compatibility import alike, lengths, most_compatible, second_order
 from pcnn.registration.distinct_poses import distinct, without_a_look
 from pcnn.registration.found_poses import Found, on_host, packed, solutions_of
 from pcnn.registration.graphed_cliques import GraphedCliques, room_for
@@ -27,17 +27,20 @@ SETTINGS = CliqueSettings(0.05)
 def test_the_graph_is_that_of_all_pairs() -> None:
     source, target, _ = matches(0, 60, right=0.5)
     target[7] = target[3]  # two matches of one point say nothing about each other
-    found = compatible(source, target, (source, target), 0.075)
+    one, other, elsewhere = (
+        lengths(side, others, 0.075)
+        for side, others in ((source, source), (target, target), (target, target.roll(30, 0)))
+    )
+    found = alike(one, other, 0.075).bool()
     for i in range(60):
         for j in range(60):
-            one, other = (float((side[i] - side[j]).norm()) for side in (source, target))
-            assert bool(found[i, j]) == (abs(one - other) < 0.075 and min(one, other) > 0.075)
+            a, b = (float((side[i] - side[j]).norm()) for side in (source, target))
+            assert bool(found[i, j]) == (abs(a - b) < 0.075 and min(a, b) > 0.075)
     assert not found[3, 7]
     assert not found.diagonal().any()
     common = (found[:, None, :] & found[None, :, :]).sum(2) * found
     assert torch.equal(second_order(found.float()), common.float())
-    by_chance = compatible(source, target, (source, target.roll(30, 0)), 0.075)
-    degrees = found.sum(1) - by_chance.sum(1)
+    degrees = found.sum(1) - alike(one, elsewhere, 0.075).sum(1)
     rows = most_compatible(source, target, 0.075, 20)
     assert torch.equal(rows, degrees.argsort(descending=True, stable=True)[:20].sort().values)
     assert torch.equal(most_compatible(source, target, 0.075, 60), torch.arange(60))
