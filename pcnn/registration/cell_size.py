@@ -172,7 +172,10 @@ class Rescaled:
     def __call__(self, points: Tensor) -> Described:
         """Describe points [P, 3] [m]; described points are in metres again."""
         found = self.descriptor(points / self.factor)
-        return replace(found, points=found.points * self.factor)
+        scored = found.scored
+        if scored is not None:  # a head reads places in cells
+            scored = replace(scored, voxel_size=scored.voxel_size * self.factor)
+        return replace(found, points=found.points * self.factor, scored=scored)
 
 
 def _clouds(clouds: Sequence[Tensor]) -> str:
