@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from pcnn.datamodules.batch_stream import Collate
-from pcnn.datamodules.exact_loading import ExactLoading
-from pcnn.datasets.cloud_sets import Kind, Split
+from pcnn.datamodules.pair_loading import PairLoading
+from pcnn.datasets.cloud_sets import Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.mixed_pairs import MixedPairs
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
-from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
 from pcnn.errors import UserError
 from pcnn.hints import check_fields
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
@@ -52,7 +49,7 @@ class PairSource:
             raise ValueError("rotation_growth: a mixed training has none; give rotation")
 
 
-class MixedPairsDataModule(ExactLoading):
+class MixedPairsDataModule(PairLoading):
     """Loaders of `PairBatch` with pairs of all sources in every batch, about as many of each.
 
     Every cloud is divided by the cell of its source, so lengths in a batch are in cells, and
@@ -75,8 +72,6 @@ class MixedPairsDataModule(ExactLoading):
         ValueError: no sources.
     """
 
-    unit = "pair"
-    in_channels = 1
     #: whose thresholds apply: lengths in cells
     benchmark = "cells"
 
@@ -100,30 +95,14 @@ class MixedPairsDataModule(ExactLoading):
             num_workers=num_workers,
             seed=seed,
             geometry=geometry,
+            voxel_size=voxel_size,
+            feature_noise=feature_noise,
+            max_points=max_points,
+            one_pass=one_pass,
         )
         if not sources or not all(isinstance(one, PairSource) for one in sources.values()):
             raise ValueError(f"sources must be one PairSource or more by name, got {sources}")
         self.sources = dict(sources)
-        self.voxel_size = voxel_size
-        self.feature_noise = feature_noise
-        self.max_points = max_points
-        self.one_pass = one_pass
-        self._pairs: dict[tuple[str, Split], PairDataset] = {}
-
-    @property
-    def source_kind(self) -> Kind:
-        """Kind of the pairs, ``simulated`` where those of one source are.
-
-        Raises:
-            RuntimeError: before `setup`.
-        """
-        simulated = any(pairs.source_kind == "simulated" for pairs in self._found().values())
-        return "simulated" if simulated else "real"
-
-    @property
-    def data_root(self) -> Path:
-        """The folder that the first source is read from; known after `setup`."""
-        return next(iter(self._found().values())).root
 
     def pairs(self, split: Split) -> PairDataset:
         """A mixed set has no protocol of its own.
@@ -144,37 +123,18 @@ class MixedPairsDataModule(ExactLoading):
             if not pairs.pairs and split != "train":
                 log.warning("%s: %s holds no pairs: there is no %s", name, pairs.name, split)
                 continue
-            parts[name] = self._part(source, pairs, split, number)
+            parts[name] = self.placed(
+                pairs,
+                split,
+                augment=source.augment if split == "train" else None,
+                limit_train=source.limit_train,
+                limit_val=source.limit_val,
+                seed=(self.seed + number) % 2**32,  # sources draw different numbers
+                unit=source.cell,
+            )
         return MixedPairs(parts, alternate=split == "train") if parts else None
-
-    def collate(self) -> Collate:
-        """Return what joins pairs into a batch."""
-        return CollatePairs(self.geometry, self.voxel_size, self.one_pass)
-
-    def _part(
-        self, source: PairSource, pairs: PairDataset, split: Split, number: int
-    ) -> PlacedPairs:
-        train = split == "train"
-        limit = {"train": source.limit_train, "val": source.limit_val, "test": None}[split]
-        return PlacedPairs(
-            pairs,
-            voxel_size=self.voxel_size,
-            geometry=self.geometry,
-            augment=source.augment if train else None,
-            feature_noise=self.feature_noise if train else 0.0,
-            max_points=None if split == "test" else self.max_points,
-            limit=limit,
-            # sources draw different numbers; validation is the same in runs of all seeds
-            seed=(self.seed + number) % 2**32 if train else 0,
-            unit=source.cell,
-        )
 
     def _of(self, name: str, split: Split) -> PairDataset:
         if (name, split) not in self._pairs:
             self._pairs[name, split] = self.sources[name].sets.find(split)
         return self._pairs[name, split]
-
-    def _found(self) -> dict[tuple[str, Split], PairDataset]:
-        if not self._pairs:
-            raise RuntimeError("the data source is known after setup()")
-        return self._pairs

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import cast
 
 import lightning.pytorch as pl
 
-from pcnn.datamodules.batch_stream import BatchStream, Collate
-from pcnn.datamodules.exact_loading import ExactLoading
-from pcnn.datasets.cloud_sets import Kind, Split
+from pcnn.datamodules.batch_stream import BatchStream
+from pcnn.datamodules.pair_loading import PairLoading
+from pcnn.datasets.cloud_sets import Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
-from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
+from pcnn.datasets.registration.placed_pairs import PlacedPairs
 from pcnn.datasets.sampler import EpochSampler
 from pcnn.datasets.training_share import TrainingShare
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 VAL_PAIRS = 400
 
 
-class RegistrationDataModule(ExactLoading):
+class RegistrationDataModule(PairLoading):
     """Loaders of `PairBatch`, and the sets of pairs behind them.
 
     Training pairs are augmented; validation and test pairs are as their files hold them, but for
@@ -53,10 +52,6 @@ class RegistrationDataModule(ExactLoading):
             trainings for clouds that lie any way, whose best state is not the best on upright ones.
     """
 
-    unit = "pair"
-    #: of the network's input, which is a one at every row
-    in_channels = 1
-
     def __init__(
         self,
         sets: PairSets,
@@ -81,34 +76,16 @@ class RegistrationDataModule(ExactLoading):
             num_workers=num_workers,
             seed=seed,
             geometry=geometry,
+            voxel_size=voxel_size,
+            feature_noise=feature_noise,
+            max_points=max_points,
+            one_pass=one_pass,
         )
         self.sets = sets
-        self.voxel_size = voxel_size
         self.augment = augment
-        self.feature_noise = feature_noise
-        self.max_points = max_points
         self.limit_train = limit_train
         self.limit_val = limit_val
-        self.one_pass = one_pass
         self.turn_val = turn_val
-        self._pairs: dict[Split, PairDataset] = {}
-
-    @property
-    def source_kind(self) -> Kind:
-        """Kind of the pairs, ``real`` or ``simulated``.
-
-        Raises:
-            RuntimeError: before `setup` or `pairs`.
-        """
-        if not self._pairs:
-            raise RuntimeError("the data source is known after setup() or pairs()")
-        simulated = any(pairs.source_kind == "simulated" for pairs in self._pairs.values())
-        return "simulated" if simulated else "real"
-
-    @property
-    def data_root(self) -> Path:
-        """The folder the pairs are read from; known after `setup` or `pairs`."""
-        return next(iter(self._pairs.values())).root
 
     @property
     def benchmark(self) -> str:
@@ -132,20 +109,16 @@ class RegistrationDataModule(ExactLoading):
         if not pairs.pairs and not train:
             log.warning("%s holds no pairs: there is no %s", pairs.name, split)
             return None
-        limit = {"train": self.limit_train, "val": self.limit_val, "test": None}[split]
         augment = self.augment if train else None
         if split == "val" and self.turn_val:
             augment = PairAugmentation(rotation=180.0, uniform_rotations=True)
-        return PlacedPairs(
+        return self.placed(
             pairs,
-            voxel_size=self.voxel_size,
-            geometry=self.geometry,
+            split,
             augment=augment,
-            feature_noise=self.feature_noise if train else 0.0,
-            max_points=None if split == "test" else self.max_points,
-            limit=limit,
-            # validation is the same in runs of all seeds
-            seed=self.seed if train else 0,
+            limit_train=self.limit_train,
+            limit_val=self.limit_val,
+            seed=self.seed,
         )
 
     def dataset(self, split: Split) -> PlacedPairs | None:
@@ -164,10 +137,6 @@ class RegistrationDataModule(ExactLoading):
             batches = None if self.trainer is None else batches_of(self.trainer, sampler)
             dataset.share = None if batches is None else TrainingShare(sampler, batches)
         return super().train_dataloader()
-
-    def collate(self) -> Collate:
-        """Return what joins pairs into a batch."""
-        return CollatePairs(self.geometry, self.voxel_size, self.one_pass)
 
 
 def batches_of(trainer: pl.Trainer, sampler: EpochSampler) -> int:
