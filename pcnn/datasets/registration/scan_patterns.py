@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.sensors import Sensor, kept, ranges
+from pcnn.datasets.registration.sensors import Sensor, kept, on_log_scale, ranges
 from pcnn.ranges import Count, Degrees, Distance, Positive
 
 
@@ -36,8 +36,7 @@ class Beams(Sensor):
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
-        low, high = np.log(self.number)
-        beams = round(float(np.exp(generator.uniform(low, high))))
+        beams = round(on_log_scale(self.number, generator))
         begin, move = generator.random(), generator.uniform(-self.height, self.height)
         _, elevation = angles(points, move)
         some = elevation[:: max(1, len(elevation) // 2000)]
@@ -67,8 +66,7 @@ class SurveyScan(Sensor):
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
-        low, high = np.log(self.step)
-        step = math.radians(float(np.exp(generator.uniform(low, high))))
+        step = math.radians(on_log_scale(self.step, generator))
         begin, move = generator.random(2), generator.uniform(-self.height, self.height)
         azimuth, elevation = angles(points, move)
         if not len(points):

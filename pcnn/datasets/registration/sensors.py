@@ -172,12 +172,16 @@ class Sparser(Sensor):
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
-        low, high = np.log(self.points)
-        wanted = round(float(np.exp(generator.uniform(low, high))))
+        wanted = round(on_log_scale(self.points, generator))
         if wanted >= len(points):
             return points
         chance = torch.from_numpy(generator.random(len(points), dtype=np.float32))
         return kept(points, chance < wanted / len(points))
+
+
+def on_log_scale(pair: tuple[float, float], generator: np.random.Generator) -> float:
+    """A number between two, drawn evenly on a log scale."""
+    return float(np.exp(generator.uniform(*np.log(pair))))
 
 
 def ranges(points: Tensor) -> Tensor:

@@ -181,7 +181,7 @@ class Chromatic:
                 colour = colour + share * (colour.mean(1, keepdim=True) - colour)
         if self.gamma is not None:
             # powers in double: they may round differently from one machine to the next in float
-            power = colour.double().clamp(0, 1) ** _between(self.gamma, float(generator.random()))
+            power = colour.double().clamp(0, 1) ** between(self.gamma, float(generator.random()))
             colour = power.to(colour.dtype)
         if self.balance > 0.0:
             gains = np.exp(self.balance * generator.standard_normal(3)).astype(np.float32)
@@ -243,11 +243,12 @@ class Remission:
             value = torch.zeros_like(value)
         else:
             # powers in double: they may round differently from one machine to the next in float
-            power = value.double().clamp(0, 1) ** _between(self.gamma, gamma)
+            power = value.double().clamp(0, 1) ** between(self.gamma, gamma)
             noise = torch.from_numpy(generator.standard_normal(cloud.n_points)) * self.noise
-            value = (_between(self.gain, gain) * power + noise).clamp(0, 1).float()
+            value = (between(self.gain, gain) * power + noise).clamp(0, 1).float()
         return replace(cloud, features=torch.cat([cloud.features[:, :-1], value[:, None]], dim=1))
 
 
-def _between(pair: Sequence[float], share: float) -> float:
+def between(pair: Sequence[float], share: float) -> float:
+    """The number that lies a share of the way from the first of two to the second."""
     return pair[0] + (pair[1] - pair[0]) * share

@@ -11,6 +11,7 @@ import torch
 from annotated_types import Len
 
 from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.transforms.features import between
 from pcnn.hints import check_fields
 from pcnn.ranges import Length, PartialShare, Share
 
@@ -64,11 +65,11 @@ class Pieces:
             centre[2] = bottom + lower * (centre[2] - bottom)
             axes = 3 if ball < 0.5 else 2
             square = (cloud.points - centre)[:, :axes].square().sum(1)
-            inside = square <= _between(self.radius, size) ** 2
+            inside = square <= between(self.radius, size) ** 2
             keep = inside if bool(inside.any()) else keep
         if opened < self.open:
             z = cloud.points[:, 2]
-            keep &= z <= z[keep].min() + _between(self.height, height)
+            keep &= z <= z[keep].min() + between(self.height, height)
         if thin > 0.0 and self.thin > 0.0:
             luck = np.random.default_rng(seed).random(cloud.n_points)
             left = keep & (torch.from_numpy(luck) >= self.thin * thin**2)
@@ -84,7 +85,3 @@ def on_floor(cloud: Cloud) -> Cloud:
     origin = (low + high) / 2
     origin[2] = low[2]
     return replace(cloud, points=cloud.points - origin)
-
-
-def _between(pair: Sequence[float], share: float) -> float:
-    return pair[0] + (pair[1] - pair[0]) * share

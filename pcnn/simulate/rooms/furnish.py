@@ -65,10 +65,7 @@ def _seat(site: Site, name: str, x: float, y: float, yaw: float) -> None:
 
 
 def _small(site: Site, where: str) -> Thing:
-    shares = np.array(list(_SMALL[where].values()), np.float64)
-    return site.make(
-        list(_SMALL[where])[int(site.rng.choice(len(shares), p=shares / shares.sum()))]
-    )
+    return site.make(site.one_of(_SMALL[where]))
 
 
 def lay(

@@ -34,7 +34,7 @@ _ON_WALLS = {
 def styles(site: Site) -> dict[str, Style]:
     """Draw the chairs and tables of a room: most rooms have one kind of each, in one colour."""
     draw = site.palette.draw
-    chair, table = _one_of(site, _CHAIRS), _one_of(site, _TABLES)
+    chair, table = site.one_of(_CHAIRS), site.one_of(_TABLES)
     paints: dict[str, Any] = {}
     if chair in ("shell_chair", "tub_chair") and site.happens(0.8):
         names = ("wood", "fabric", "coloured", "dark", "light")
@@ -95,7 +95,7 @@ def litter(site: Site) -> None:
     s, rng = site.settings, site.rng
     shares = {name: entry[0] for name, entry in _ON_WALLS.items()}
     for _ in range(site.several((s.width + s.depth) / 2.5 * s.clutter)):
-        name = _one_of(site, shares)
+        name = site.one_of(shares)
         middle = rng.uniform(*_ON_WALLS[name][1:])
         site.hang_anywhere(site.make(name), middle, tries=2)
     for _ in range(site.several(s.area / 12)):
@@ -125,8 +125,3 @@ def _extent(thing: Thing, yaw: float) -> tuple[float, float]:
     corners = thing.mesh.triangles.reshape(-1, 3)
     width, depth, _ = (corners.max(0) - corners.min(0)).tolist()
     return (depth, width) if yaw else (width, depth)
-
-
-def _one_of(site: Site, shares: dict[str, int]) -> str:
-    chances = np.array(list(shares.values()), np.float64)
-    return list(shares)[int(site.rng.choice(len(chances), p=chances / chances.sum()))]

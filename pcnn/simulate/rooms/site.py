@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,11 @@ class Site:
     def happens(self, share: float) -> bool:
         """Draw an event of the given probability."""
         return bool(self.rng.random() < share)
+
+    def one_of(self, shares: Mapping[str, float]) -> str:
+        """Draw a name by its share of all."""
+        chances = np.array(list(shares.values()), np.float64)
+        return list(shares)[int(self.rng.choice(len(chances), p=chances / chances.sum()))]
 
     def several(self, mean: float) -> int:
         """Draw a number of things of the given mean."""
