@@ -22,6 +22,7 @@ from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine, resolve
+from pcnn.ops.engine_settings import SpiraSettings
 
 #: An engine, and the settings that tell its rows from others'.
 Entry = tuple[Engine, Params]
@@ -162,7 +163,7 @@ PAPERS: tuple[Step, ...] = (
     ("torchsparse", HashTable(), TORCHSPARSE),
     ("torchsparse++", HashTable(), OutputStationary()),
     ("minuet", DoubleTraversed(), MINUET),
-    ("spira", ZDelta(product="hybrid:7"), Hybrid(7)),
+    ("spira", SpiraSettings().builder, SpiraSettings().dataflow),
 )
 
 

@@ -8,7 +8,6 @@ failed is never kept.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from pcnn.kernels.cubin_cache import folder as kernels_folder
 from pcnn.kernels.sources import FOLDER as CUDA_SOURCES
 
 #: Folders whose files decide what a check finds.
@@ -24,9 +24,12 @@ SUFFIXES = (".py", ".cu", ".cuh")
 
 
 def folder() -> Path:
-    """Folder of one empty file a check, in the user's cache folder (XDG base directories)."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "pcnn" / "checked"
+    """Folder of one empty file a check, in the user's cache folder (XDG base directories).
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    return kernels_folder().parent / "checked"
 
 
 def once(what: object, device: torch.device, check: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.cliques import poses
-from pcnn.registration.found_poses import packed, solutions_of
+from pcnn.registration.found_poses import Found, packed, solutions_of
 from pcnn.registration.ransac import Solution, checked_shapes
 from pcnn.registration.settings import CliqueSettings
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
@@ -22,6 +22,7 @@ class _Room(NamedTuple):
 
     sides: Tensor  # [2, 1, M, 3] float64 points of the matches
     there: Tensor  # [1] int64, how many are
+    most: int  # poses that it finds
     replay: Callable[[], Figures]
 
 
@@ -68,27 +69,24 @@ class GraphedCliques:
         room.sides[1, 0, :count] = target
         room.there.fill_(count)
         parcel = room.replay()["parcel"].cpu()
-        (solution,) = solutions_of(parcel, [count], self._most())
+        (solution,) = solutions_of(parcel, [count], room.most)
         return solution
-
-    def _most(self) -> int:
-        """Poses that a graph finds: as many as lead a group, at most."""
-        own = self.settings
-        return min(own.candidates, own.leaders, own.most, SMALLEST)
 
     def _captured(self, size: int, device: torch.device) -> _Room:
         generator = torch.Generator().manual_seed(0)  # any matches: they are run once before
         sides = torch.rand(2, 1, size, 3, generator=generator, dtype=torch.float64).to(device)
         count = torch.full((1,), size, device=device)
 
-        def work() -> Figures:
-            found = poses(sides[0], sides[1], count, self.settings, self.refine)
-            return {"parcel": packed(found)}
+        def found() -> Found:
+            return poses(sides[0], sides[1], count, self.settings, self.refine)
 
-        work()
+        def work() -> Figures:
+            return {"parcel": packed(found())}
+
+        most = found().support.shape[1]
         if self._capture is None:
             self._capture = CudaGraphs(device)
-        return _Room(sides, count, self._capture(work))
+        return _Room(sides, count, most, self._capture(work))
 
 
 def room_for(count: int) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -35,6 +36,8 @@ from pcnn.ops.engine import Engine, resolve
 from pcnn.runtime.candidates import disagreement
 from pcnn.runtime.layer_calls import LayerCall, LayerProduct, recorded
 
+Found = TypeVar("Found")
+
 #: Repeats of a product for a choice.
 REPEATS = Repeats(7, 2, 0.5)
 
@@ -49,12 +52,8 @@ def chosen_thresholds(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     for scene in setting.scenes:
         for model in setting.models:
             with products_of(setting.dtype_name):
-                known: dict[Hashable, str] = {}
-                found = [call for _, call in calls_of(setting, scene, model)]
-                for call in found:
-                    if _work_of(call) not in known:
-                        known[_work_of(call)] = _quickest_threshold(setting, call)
-                counts = Counter(known[_work_of(call)] for call in found)
+                found = calls_of(setting, scene, model)
+                counts = Counter(_by_work(found, partial(_quickest_threshold, setting)))
             for label, layers in sorted(counts.items()):
                 yield _row(setting, scene, figure, model, {"t": label, "layers": layers})
 
@@ -96,16 +95,17 @@ def chosen_tiles(setting: NetworksSetting, figure: str) -> Iterator[Row]:
     for scene in setting.scenes:
         with products_of(setting.dtype_name):
             found = calls_of(setting, scene, "minkunet")
-            known: dict[Hashable, dict[str, int]] = {}
-            for number, (_, call) in enumerate(found, 1):
-                if _work_of(call) not in known:
-                    product, sides = LayerProduct(call, "forward"), (call.c_in, call.c_out)
-                    known[_work_of(call)] = {
-                        part: _quickest_tile(setting, product, part, tiles_of(channels))
-                        for part, channels in zip(("gather", "scatter"), sides, strict=True)
-                    }
-                found_here = {"layer": number, **known[_work_of(call)]}
-                yield _row(setting, scene, figure, "minkunet", found_here)
+            quickest = _by_work(found, partial(_quickest_tiles, setting))
+            for number, tiles in enumerate(quickest, 1):
+                yield _row(setting, scene, figure, "minkunet", {"layer": number, **tiles})
+
+
+def _quickest_tiles(setting: NetworksSetting, call: LayerCall) -> dict[str, int]:
+    product = LayerProduct(call, "forward")
+    return {
+        "gather": _quickest_tile(setting, product, "gather", tiles_of(call.c_in)),
+        "scatter": _quickest_tile(setting, product, "scatter", tiles_of(call.c_out)),
+    }
 
 
 def _quickest_tile(
@@ -119,9 +119,17 @@ def _quickest_tile(
     return min(spent, key=lambda tile: spent[tile])
 
 
-def _work_of(call: LayerCall) -> Hashable:
-    """Equal for layers of a network that read one map alike, with as many channels."""
-    return id(call.kernel_map.edges), call.kernel_map.flipped, call.c_in, call.c_out
+def _by_work(
+    calls: Sequence[tuple[str, LayerCall]], measure: Callable[[LayerCall], Found]
+) -> Iterator[Found]:
+    """Measure every call, once for those of one map and equal channels."""
+    known: dict[tuple[int, bool, int, int], Found] = {}
+    for _, call in calls:
+        edges = call.kernel_map.edges
+        work = id(edges), call.kernel_map.flipped, call.c_in, call.c_out
+        if work not in known:
+            known[work] = measure(call)
+        yield known[work]
 
 
 def calls_of(setting: NetworksSetting, scene: Scene, model: str) -> list[tuple[str, LayerCall]]:
