@@ -17,6 +17,7 @@ from pcnn.geometry.find_sites import require_voxels
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple, triple
 from pcnn.geometry.single_clouds import single_clouds
+from pcnn.rowwise import acts_by_row, batch_norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,10 @@ class SparseTensor:
     ``+ - * /`` work site by site with a tensor on the same geometry, a number, and a plain tensor
     that broadcasts to ``[N, C]``. That is ``[C]`` for all sites, or ``[N, 1]`` or ``[N, C]`` in the
     order of the sites. One channel broadcasts to all. Sites without features are not made.
+
+    Pointwise modules of `torch.nn` take it and act on the features: activations, `Linear`, dropout
+    and norms of rows, and `BatchNorm1d` over the sites. `torch.nn.Sequential` may mix them with
+    sparse layers; `pcnn.nn.Sequential` does too, and computes a layer, its norm and ReLU at once.
 
     Args:
         features: ``[N, C]``, row n belongs to site n.
@@ -69,6 +74,37 @@ class SparseTensor:
 
     def __bool__(self) -> bool:
         return True  # a tensor without sites is there, too: ``if skip`` asks whether one is given
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """What pointwise modules of `torch.nn` call, on the features.
+
+        Raises:
+            TypeError: any other function of torch.
+        """
+        x, others, kwargs = args[0] if args else None, args[1:], kwargs or {}
+        if isinstance(x, SparseTensor):
+            if function is torch.nn.functional.batch_norm:
+                count = x.geometry.count
+                return x.replace(batch_norm(x.features, *others, **kwargs, count=count))
+            if acts_by_row(function, others, kwargs):
+                return x.replace(function(x.features, *others, **kwargs))
+        name = getattr(function, "__name__", function)
+        raise TypeError(
+            f"torch's {name} does not act on every site by itself, so it takes no SparseTensor; "
+            "pcnn.nn has operations on sites, and x.replace(...) takes features [N, C] that you "
+            "made of x.features"
+        )
+
+    def dim(self) -> int:
+        """2, the axes of the features: norms of `torch.nn` ask for it."""
+        return 2
 
     @property
     def shape(self) -> torch.Size:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pcnn.geometry.base import holding_sites
+from pcnn.rowwise import batch_norm
 
 
 def normalize(norm: nn.Module, features: Tensor, count: Tensor | None = None) -> Tensor:
@@ -28,9 +28,8 @@ def normalize(norm: nn.Module, features: Tensor, count: Tensor | None = None) ->
     if count is not None and isinstance(norm, _BatchNorm) and norm.training:
         return _counted(norm, features, count)
     if features.shape[0] < 2 and isinstance(norm, nn.BatchNorm1d) and norm.training:
-        return nn.functional.batch_norm(
-            features, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps
-        )
+        own = norm.running_mean, norm.running_var, norm.weight, norm.bias
+        return batch_norm(features, *own, eps=norm.eps)
     normalized: Tensor = norm(features)
     return normalized
 
@@ -39,28 +38,11 @@ def _counted(norm: _BatchNorm, features: Tensor, count: Tensor) -> Tensor:
     """Batch norm over the first rows, of which there are at least two; nothing waits."""
     if isinstance(norm, nn.SyncBatchNorm):
         raise ValueError("norms over all devices know of no spare rows; take nn.BatchNorm1d")
-    there = holding_sites(len(features), count)[:, None]  # [N, 1]
-    wide = features if features.dtype == torch.float64 else features.float()
-    number = count.to(wide.dtype)  # [1]
-    mean = torch.where(there, wide, 0).sum(0) / number  # [C]
-    centred = torch.where(there, wide - mean, 0)
-    variance = centred.square().sum(0) / number
-    _keep(norm, mean.detach(), (variance * number / (number - 1)).detach())
-    scaled = centred * torch.rsqrt(variance + norm.eps)
-    if norm.weight is not None:
-        scaled = torch.where(there, scaled * norm.weight + norm.bias, 0)
-    return scaled.to(features.dtype)
-
-
-@torch.no_grad()
-def _keep(norm: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """Move the running statistics towards those of a batch, as torch does."""
-    if norm.running_mean is None or norm.running_var is None:
-        return
-    assert norm.num_batches_tracked is not None  # there with the statistics
-    norm.num_batches_tracked += 1
     share: float | Tensor = 0.0 if norm.momentum is None else norm.momentum
-    if norm.momentum is None:  # the mean of all batches
-        share = norm.num_batches_tracked.reciprocal()
-    for running, own in ((norm.running_mean, mean), (norm.running_var, variance)):
-        running += share * (own.to(running.dtype) - running)
+    if norm.num_batches_tracked is not None:
+        with torch.no_grad():
+            norm.num_batches_tracked += 1
+            if norm.momentum is None:  # the mean of all batches
+                share = norm.num_batches_tracked.reciprocal()
+    own = norm.running_mean, norm.running_var, norm.weight, norm.bias
+    return batch_norm(features, *own, True, share, norm.eps, count=count)

@@ -1,8 +1,11 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import pcnn
+from pcnn.geometry import VoxelGrid
 from pcnn.nn import Conv3d, FeatureWise, Sequential, add, concatenate, normalize
 from tests.clouds import surface_grid
 
@@ -21,6 +24,62 @@ def test_plain_modules_act_on_features() -> None:
     assert (y.features >= 0).all()
     synced = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     assert any(isinstance(m, nn.SyncBatchNorm) for m in synced.modules())
+
+
+POINTWISE = (
+    *(nn.CELU(), nn.Dropout(0), nn.ELU(), nn.GELU(), nn.GLU(), nn.Hardsigmoid(), nn.Hardswish()),
+    *(nn.Hardtanh(), nn.Identity(), nn.LayerNorm(4), nn.LeakyReLU(), nn.Linear(4, 3)),
+    *(nn.LogSigmoid(), nn.LogSoftmax(-1), nn.Mish(), nn.PReLU(), nn.RMSNorm(4), nn.ReLU()),
+    *(nn.ReLU6(), nn.SELU(), nn.SiLU(), nn.Sigmoid(), nn.Softmax(1), nn.Softplus()),
+    *(nn.Softsign(), nn.Tanh(), nn.BatchNorm1d(4)),
+)
+
+
+def test_pointwise_modules_of_torch_take_it_as_they_are() -> None:
+    x = tensor(50)
+    for module in POINTWISE:
+        y = module(x)
+        assert y.geometry is x.geometry
+        assert torch.equal(y.features, module(x.features)), module
+    for module in (nn.Softmax(0), nn.LayerNorm((50, 4)), nn.MaxPool1d(2), nn.Dropout1d()):
+        with pytest.raises(TypeError, match=r"does not act on every site by itself.* pcnn\.nn has"):
+            module(x)
+    for mixed in (lambda: torch.cat([x, x]), lambda: torch.matmul(torch.eye(len(x)), x)):
+        with pytest.raises(TypeError, match="takes no SparseTensor"):
+            mixed()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sequence_of_torch_trains_as_ours_does(compiled: bool) -> None:
+    x = tensor(50)
+    layers = Conv3d(4, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), Conv3d(8, 8, 2, 2), nn.GELU()
+    own, theirs = Sequential(*copy.deepcopy(layers)), nn.Sequential(*layers)
+    pcnn.plan(theirs, x.geometry)
+    run = torch.compile(theirs, backend="eager", fullgraph=True) if compiled else theirs
+    y, expected = run(x), own(x)
+    assert y.geometry is expected.geometry
+    torch.testing.assert_close(y.features, expected.features)
+    for features in (y.features, expected.features):
+        features.square().sum().backward()
+    for a, b in zip(theirs.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+    for a, b in zip(theirs.buffers(), own.buffers(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_a_norm_of_torch_knows_spare_rows_and_few(rows: int) -> None:
+    full = tensor(rows)
+    spare = rows > 1
+    grid = full.geometry
+    if spare:
+        keys = torch.cat([grid.keys, torch.full((3,), grid.key_format.sentinel)])  # type: ignore[attr-defined]
+        count = torch.tensor([full.geometry.rows], dtype=torch.int32)
+        grid = VoxelGrid(keys, 1, grid.bound, count=count)  # type: ignore[attr-defined]
+    x = pcnn.SparseTensor(torch.cat([full.features, torch.full((3 * spare, 4), torch.inf)]), grid)
+    plain, wrapped = nn.BatchNorm1d(4), FeatureWise(nn.BatchNorm1d(4))
+    assert torch.equal(plain(x).features, wrapped(x).features)
+    assert torch.equal(plain.running_var, wrapped.module.running_var)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("n", [0, 1])

@@ -1,0 +1,110 @@
+"""Functions of torch that see one row of features at a time, and batch norm over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pcnn.geometry.base import holding_sites
+
+#: What the pointwise modules of `torch.nn` call with features ``[N, C]`` in front.
+POINTWISE: frozenset[Callable[..., Any]] = frozenset(
+    {
+        functional.alpha_dropout,
+        functional.celu,
+        functional.dropout,
+        functional.elu,
+        functional.gelu,
+        functional.hardsigmoid,
+        functional.hardswish,
+        functional.hardtanh,
+        functional.leaky_relu,
+        functional.linear,
+        functional.logsigmoid,
+        functional.mish,
+        functional.prelu,
+        functional.relu,
+        functional.selu,
+        functional.silu,
+        functional.softplus,
+        functional.softsign,
+        torch.sigmoid,
+        torch.tanh,
+    }
+)
+#: The same if they act along the channels.
+ALONG_CHANNELS: frozenset[Callable[..., Any]] = frozenset(
+    {functional.softmax, functional.log_softmax, functional.glu}
+)
+#: Norms of every row.
+NORMS: frozenset[Callable[..., Any]] = frozenset({functional.layer_norm, functional.rms_norm})
+
+
+def acts_by_row(
+    function: Callable[..., Any], others: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bool:
+    """Whether a function of torch gives each row of features by itself.
+
+    Args:
+        function: of ``(features, *others, **kwargs)``.
+        others: positional arguments behind the features.
+        kwargs: of the function.
+    """
+    if function in ALONG_CHANNELS:
+        return kwargs.get("dim", others[0] if others else None) in (1, -1)
+    if function in NORMS:
+        return len(kwargs.get("normalized_shape", others[0] if others else ())) == 1
+    return function in POINTWISE
+
+
+def batch_norm(
+    features: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+    *,
+    count: Tensor | None = None,
+) -> Tensor:
+    """`torch.nn.functional.batch_norm` of features ``[N, C]`` for any N; nothing waits.
+
+    Torch refuses to train on fewer than two rows, because their variance does not exist; here they
+    are normalised with the running statistics, which stay as they are.
+
+    Args:
+        features: ``[N, C]``.
+        running_mean: as the following arguments in torch; ``momentum`` may be on the device.
+        running_var: ...
+        weight: ...
+        bias: ...
+        training: ...
+        momentum: ...
+        eps: ...
+        count: ``[1]`` int32 on the device, rows that there are, at least two; those behind are in
+            no statistics of a batch, and 0 where there are any. ``None``: all rows.
+    """
+    if count is None or not training:
+        parts = running_mean, running_var, weight, bias, training and len(features) > 1
+        return functional.batch_norm(features, *parts, momentum, eps)  # type: ignore[arg-type]
+    there = holding_sites(len(features), count)[:, None]  # [N, 1]
+    wide = features if features.dtype == torch.float64 else features.float()
+    number = count.to(wide.dtype)  # [1]
+    mean = torch.where(there, wide, 0).sum(0) / number  # [C]
+    centred = torch.where(there, wide - mean, 0)
+    variance = centred.square().sum(0) / number
+    with torch.no_grad():
+        unbiased = variance * number / (number - 1)
+        for running, own in ((running_mean, mean), (running_var, unbiased)):
+            if running is not None:
+                running += momentum * (own.to(running.dtype) - running)
+    scaled = centred * torch.rsqrt(variance + eps)
+    if weight is not None and bias is not None:
+        scaled = torch.where(there, scaled * weight + bias, 0)
+    return scaled.to(features.dtype)
