@@ -148,10 +148,12 @@ MINUET_STEPS: tuple[Step, ...] = (
     ("+ SS", BinarySearch(), MINUET),
     ("+ DTBS", DoubleTraversed(), MINUET),
 )
-#: Spira Fig. 13; the plan of the whole network is the last step, by the engine ``auto``.
+#: Spira Fig. 13; the plan of the whole network is the last step, by the engine ``auto``. The third
+#: step serves all slots by output row as the paper does, which the hybrid is to be held against.
 SPIRA_STEPS: tuple[Step, ...] = (
     ("hash table", HashTable(), OutputStationary()),
     ("+ z-delta", ZDelta(), OutputStationary()),
+    ("rows unsorted, t = 7", ZDelta(product="hybrid:7"), Hybrid(7)),
     ("+ hybrid, t = 3", ZDelta(product="hybrid:3"), Hybrid(3)),
     ("+ 32-bit keys", ZDelta(product="hybrid:3", key_bits=32), Hybrid(3)),
 )

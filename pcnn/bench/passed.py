@@ -7,8 +7,10 @@ failed is never kept.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -33,7 +35,7 @@ def folder() -> Path:
 
 
 def once(what: object, device: torch.device, check: Callable[[], None]) -> None:
-    """Run a check, unless the same has passed here before.
+    """Run a check, unless the same has passed here before; of several processes one runs it.
 
     Kept on a GPU alone, where it takes long, and of objects that are made of this package's classes
     alone: the source of others is not known. Where nothing can be stored the check runs every time.
@@ -48,14 +50,19 @@ def once(what: object, device: torch.device, check: Callable[[], None]) -> None:
         return
     words = repr(what), check.__name__, torch.cuda.get_device_name(device), torch.__version__
     file = folder() / hashlib.sha256("\n".join((*words, source_digest())).encode()).hexdigest()
-    if file.exists():
-        return
-    check()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
+        lock = file.with_suffix(".lock").open("a")
     except OSError:
-        pass  # it is checked again next time
+        check()
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file closes, or the process dies
+        if file.exists():
+            return
+        check()
+        with suppress(OSError):  # it is checked again next time
+            file.touch()
 
 
 @cache

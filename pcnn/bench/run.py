@@ -12,6 +12,7 @@ from pcnn.bench.harness import Calls, Repeats, measure, rounded
 from pcnn.bench.rows import Row, left_out
 from pcnn.bench.setting import Setting
 from pcnn.bench.trace import KernelTime, Trace, trace
+from pcnn.bench.turns import measuring
 from pcnn.bench.verify import Proof
 
 #: Columns of one row that a measurement makes; ``params`` are added to those of the case.
@@ -69,8 +70,9 @@ def run(cases: Iterable[Case], setting: Setting) -> Iterator[Row]:
         for row, made, measured in admitted:
             own = replace(row, run=number) if setting.runs > 1 else row
             try:
-                for columns in measured(made(), setting, setting.count and number == 0):
-                    yield recorded(own, columns)
+                with measuring():
+                    for columns in measured(made(), setting, setting.count and number == 0):
+                        yield recorded(own, columns)
             except Exception as error:  # out of memory, at the full size only
                 yield left_out(own, error)
 

@@ -53,6 +53,10 @@ _WORKLOAD = (
     ".npz file with coords (N x 4), a scan of points, or surface_<n>k or random_<n>k; may be "
     "repeated."
 )
+#: Help of the option ``turns``, here and of `pcnn bench papers`.
+TURNS_HELP = (
+    "Lock file: processes that name the same one check side by side, and time one after another."
+)
 _DTYPE = "auto: float16 on a GPU, float32 on a CPU."
 
 
@@ -83,6 +87,7 @@ class Setting:
         list[Path] | None, "File of other engines' times to compare with; may be repeated."
     ] = None
     print_rows: Annotated[bool, "--print/--no-print", "Print all rows as tables."] = True
+    turns: Annotated[Path | None, TURNS_HELP] = None
     out: Annotated[Path | None, "Result file (JSON)."] = None
 
     #: Flush the cache before every call.

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
+from pcnn.bench.turns import measuring
+
 #: No arguments; its result is kept until the clock has stopped.
 Call = Callable[[], object]
 
@@ -83,7 +85,7 @@ def trace(call: Call, device: torch.device) -> Trace:
         return _cpu_trace(call)
     # CUDA graphs captured before crash where CUPTI is taken down behind a trace and started again
     os.environ.update(TEARDOWN_CUPTI="0", DISABLE_CUPTI_LAZY_REINIT="1")
-    with torch.cuda.device(device):
+    with torch.cuda.device(device), measuring():
         torch.cuda.synchronize()
         activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profiler:

@@ -72,7 +72,7 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
         raise typer.BadParameter(str(error)) from error
     theirs = setting.theirs.rows if setting.theirs else ()
     compile_sources(setting.where)
-    header, measured = measure(name, figures, chosen, setting, theirs)
+    header, measured = measure(name, figures, chosen, setting, theirs, setting.turns)
     if setting.theirs is not None:
         print_comparisons(measured, header.device, setting.theirs)
     ratios = same_size(measured)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcnn.bench.setting import Precision
+from pcnn.bench.setting import TURNS_HELP, Precision
 from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
 from pcnn.cli.options import Device
 from pcnn.escaping import say
@@ -79,6 +79,7 @@ def papers(
     peers: Annotated[
         list[Path] | None, typer.Option(help="File of other engines' times, for the charts.")
     ] = None,
+    turns: Annotated[Path | None, typer.Option(help=TURNS_HELP)] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder of the result files.")] = None,
 ) -> None:
@@ -109,6 +110,7 @@ def papers(
         "check_voxels": check_voxels,
         "sizes": sizes,
         "peers": peers,
+        "turns": turns,
         "count": False,
         "print_rows": False,
     }
@@ -158,7 +160,7 @@ def _measure(
         own = setting.having(out=file)
         theirs = own.theirs.rows if own.theirs else ()
         try:
-            _, rows = measure(job.suite, [chosen], [chosen], own, theirs)
+            _, rows = measure(job.suite, [chosen], [chosen], own, theirs, own.turns)
         except typer.BadParameter as error:
             console.print(f"{about}: {error}", markup=False)
             continue

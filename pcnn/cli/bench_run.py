@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ def measure(
     chosen: Sequence[Figure[Any]],
     setting: Any,
     peers: PeerRows = (),
+    turns: Path | None = None,
 ) -> tuple[Header, list[Row]]:
     """Measure figures, adding to a result file of the same device, torch and commit.
 
@@ -40,6 +42,7 @@ def measure(
         chosen: those that are measured.
         setting: of the suite.
         peers: other engines' times, for the charts that show them.
+        turns: lock file of processes that measure in turns (`pcnn.bench.turns`).
 
     Raises:
         typer.BadParameter: ``out`` is something else than a result file, or nothing could be
@@ -49,6 +52,7 @@ def measure(
     from pcnn.bench.report import table
     from pcnn.bench.rows import write_rows
     from pcnn.bench.suite import draw, kept, merged, stand_ins
+    from pcnn.bench.turns import taking_turns
 
     console, device = console_of_width(), setting.where
     before = read_state(device)
@@ -66,22 +70,27 @@ def measure(
         state = {"before": before, "after": read_state(device)}
         write_rows(path, describe(device, **state, stand_ins=stand_ins(rows, figures)), rows)
 
-    for figure in chosen:
-        first, saved = len(measured), time.monotonic()
+    with contextlib.ExitStack() as stack:
         try:
-            for row in _watched(figure.name, figure.measure(setting, figure.name), console):
-                measured.append(row)
-                if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
+            stack.enter_context(taking_turns(turns))
+        except OSError as error:
+            raise typer.BadParameter(f"--turns: {error}") from error
+        for figure in chosen:
+            first, saved = len(measured), time.monotonic()
+            try:
+                for row in _watched(figure.name, figure.measure(setting, figure.name), console):
+                    measured.append(row)
+                    if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
+                        save()
+                        saved = time.monotonic()
+            finally:  # Ctrl-C too
+                if len(measured) > first:
                     save()
-                    saved = time.monotonic()
-        finally:  # Ctrl-C too
-            if len(measured) > first:
-                save()
-        if len(measured) == first:
-            console.print(f"{figure.name}: not measured here; it needs {figure.needs}")
-            continue
-        if setting.print_rows:
-            console.print(table(header, measured[first:]))
+            if len(measured) == first:
+                console.print(f"{figure.name}: not measured here; it needs {figure.needs}")
+                continue
+            if setting.print_rows:
+                console.print(table(header, measured[first:]))
     if not measured:
         raise typer.BadParameter("none of these figures can be measured on this device")
     for file in (path, *draw(path, figures, peers)):

@@ -12,6 +12,7 @@ from torch import Tensor
 from pcnn.dataflows.outer_products import OuterProducts
 from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
 from pcnn.dataflows.weight_stationary import WeightStationary, operands
+from pcnn.geometry.slot_subsets import USUAL
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.product_tiles import ChunkTiles, RowTiles
 
@@ -32,7 +33,7 @@ class Hybrid(OuterProducts):
 
     Args:
         threshold: Spira's t: slots of a smaller L1 norm are dense; the norm is in units of the
-            input's voxels.
+            input's voxels. ``None`` follows the size of the kernel (`threshold_of`).
         tiles: how the pairs are cut; ``None`` picks by shape (`ChunkTiles.of`).
         dense_tiles: the same of the dense slots (`RowTiles.of`).
 
@@ -40,20 +41,20 @@ class Hybrid(OuterProducts):
         ValueError: a negative threshold.
     """
 
-    threshold: int
+    threshold: int | None = None
     tiles: ChunkTiles | None = None
     dense_tiles: RowTiles | None = None
     fuses: bool = True
     deterministic: bool = False
 
     def __post_init__(self) -> None:
-        if self.threshold < 0:
+        if self.threshold is not None and self.threshold < 0:
             raise ValueError(f"threshold must be at least 0, got {self.threshold}")
 
     @cached_property
     def name(self) -> str:
-        """``hybrid_<threshold>``, followed by settings that are not the usual ones."""
-        words = [f"hybrid_{self.threshold}"]
+        """``hybrid_<threshold>`` or ``hybrid_usual``, then settings that are not the usual ones."""
+        words = [f"hybrid_{self._setting}"]
         words += [tiles.name for tiles in (self.tiles,) if tiles is not None]
         words += [f"dense_{tiles.name}" for tiles in (self.dense_tiles,) if tiles is not None]
         return "_".join(words)
@@ -61,7 +62,17 @@ class Hybrid(OuterProducts):
     @cached_property
     def needs(self) -> tuple[str, ...]:
         """See `Dataflow.needs`."""
-        return (f"hybrid:{self.threshold}",) if self.threshold else self._sparse.needs
+        return self._sparse.needs if self.threshold == 0 else (self.product,)
+
+    @property
+    def product(self) -> str:
+        """Name of the layout that is split at the threshold."""
+        return f"hybrid:{self._setting}"
+
+    @property
+    def _setting(self) -> str:
+        """Of the layout's name."""
+        return USUAL if self.threshold is None else str(self.threshold)
 
     @property
     def _sparse(self) -> WeightStationary:
@@ -72,7 +83,7 @@ class Hybrid(OuterProducts):
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         """See `Dataflow.forward`."""
-        if not self.threshold:
+        if self.threshold == 0:
             return self._sparse.forward(x, w, layouts, n_out, spec)
         if kernels_serve(x, spec.compute_dtype):
             return self.by_kernels(x, w, layouts, n_out, spec)
@@ -91,7 +102,7 @@ class Hybrid(OuterProducts):
         Raises:
             ValueError: a compute dtype that tensor cores do not multiply.
         """
-        if not self.threshold:
+        if self.threshold == 0:
             return self._sparse.by_kernels(x, w, layouts, n_out, spec)
         from pcnn.kernels.dense_slots import write_dense
         from pcnn.kernels.gathered_product import compute_type

@@ -27,7 +27,7 @@ from pcnn.geometry.padding import (
     Padding,
 )
 from pcnn.geometry.row_lists import row_lists as lists_of_rows
-from pcnn.geometry.slot_subsets import half_pairs, hybrid, slot_norms
+from pcnn.geometry.slot_subsets import half_pairs, hybrid, is_threshold, slot_norms
 from pcnn.geometry.slot_tiles import (
     check_source,
     fitting_tiles,
@@ -218,7 +218,7 @@ class LayoutKind:
         triplet_bytes: most bytes that it takes for a triplet.
         replaced_by_tiles: what builders write and a map may drop once it holds tiles, as its table
             follows from them.
-        has_threshold: whether ``derive`` takes ``threshold``.
+        has_threshold: whether ``derive`` takes the threshold, as the name holds it.
         padding: how it lies in tensors of fixed size; ``None``: not at all.
     """
 
@@ -263,14 +263,15 @@ def layout_kind(name: str) -> LayoutKind:
     """The kind of a layout, by the name a dataflow asks for.
 
     Args:
-        name: of a kind in `LAYOUTS`, with an integer for those with a threshold, as ``hybrid:3``.
+        name: of a kind in `LAYOUTS`, with an integer, or ``usual``, for those with a
+            threshold, as ``hybrid:3``.
 
     Raises:
         ValueError: unknown name, or a threshold that is missing or no natural number.
     """
     base, _, setting = name.partition(":")
     kind = LAYOUTS.get(base)
-    if kind is not None and (setting.isdecimal() if kind.has_threshold else base == name):
+    if kind is not None and (is_threshold(setting) if kind.has_threshold else base == name):
         return kind
     names = (one.name + ":<threshold>" * one.has_threshold for one in LAYOUTS.values())
     raise ValueError(f"unknown layout {name!r}; there are {', '.join(names)}")
@@ -280,5 +281,5 @@ def derived(kernel_map: KernelMap, name: str) -> Layout:
     """Tensors of a layout in torch operations; errors as of `layout_kind`."""
     kind = layout_kind(name)
     if kind.has_threshold:
-        return kind.derive(kernel_map, threshold=int(name.partition(":")[2]))
+        return kind.derive(kernel_map, name.partition(":")[2])
     return kind.derive(kernel_map)

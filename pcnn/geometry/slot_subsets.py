@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
 
 
+#: Setting of a threshold that follows the size of the kernel.
+USUAL = "usual"
+
+
 def is_halved(kernel_map: KernelMap) -> bool:
     """True if half of a map's slots imply the rest: a submanifold map (Spira, section 5.4).
 
@@ -72,6 +76,24 @@ def split_slots(norms: Sequence[int], threshold: int) -> tuple[tuple[int, ...], 
     return dense, sparse
 
 
+def is_threshold(word: str) -> bool:
+    """True if a setting says which slots are dense: a natural number, or `USUAL`."""
+    return word.isdecimal() or word == USUAL
+
+
+def threshold_of(word: str, norms: Sequence[int]) -> int:
+    """Spira's t of a kernel, by the setting of a layout's name.
+
+    Args:
+        word: a number, or `USUAL`: all slots of kernels up to 3^3 are dense, of larger ones those
+            of a norm below 3, the threshold that the paper's tables name most.
+        norms: L1 norm of every slot's offset.
+    """
+    if word != USUAL:
+        return int(word)
+    return max(norms, default=0) + 1 if len(norms) <= 27 else 3
+
+
 def slots_on(slots: Sequence[int], device: torch.device) -> Tensor:
     """``[S]`` int32 numbers of slots on a device; consecutive ones are counted there."""
     if slots and slots[-1] - slots[0] == len(slots) - 1:
@@ -79,7 +101,7 @@ def slots_on(slots: Sequence[int], device: torch.device) -> Tensor:
     return torch.tensor(slots, dtype=torch.int32).to(device, non_blocking=True)
 
 
-def hybrid(kernel_map: KernelMap, threshold: int) -> tuple[Tensor, ...]:
+def hybrid(kernel_map: KernelMap, setting: str) -> tuple[Tensor, ...]:
     """Slots near the centre as a table, the others as pairs (Spira, section 5.4).
 
     Near slots are filled often and serve an output-stationary product; far ones are mostly empty
@@ -87,7 +109,7 @@ def hybrid(kernel_map: KernelMap, threshold: int) -> tuple[Tensor, ...]:
 
     Args:
         kernel_map: a map that knows its ``slot_norms``.
-        threshold: slots of a smaller L1 norm are dense.
+        setting: slots of an L1 norm below this are dense (`threshold_of`).
 
     Returns:
         ``table [N_out, D]`` int32, input row of every dense slot, -1 where it is empty;
@@ -100,7 +122,8 @@ def hybrid(kernel_map: KernelMap, threshold: int) -> tuple[Tensor, ...]:
         ValueError: as in `slot_norms` and `layouts.check_table`.
     """
     (norms,) = kernel_map.layout("slot_norms")
-    dense, sparse = split_slots(norms.tolist(), threshold)
+    known = norms.tolist()
+    dense, sparse = split_slots(known, threshold_of(setting, known))
     (table,) = kernel_map.layout("table")
     near = slots_on(dense, table.device)
     columns = table.index_select(1, near) if len(dense) < kernel_map.volume else table

@@ -77,12 +77,12 @@ class HybridMap:
         return table
 
     def kernel_map(
-        self, threshold: int, symmetric: bool, there: tuple[Tensor, Tensor, Tensor] | None = None
+        self, product: str, symmetric: bool, there: tuple[Tensor, Tensor, Tensor] | None = None
     ) -> KernelMap:
-        """Kernel map that holds the layout ``hybrid:<threshold>``; others are derived from it.
+        """Kernel map that holds this as a layout; others are derived from it.
 
         Args:
-            threshold: slots of a smaller L1 norm are the dense ones.
+            product: name of the layout, ``hybrid:<threshold>``.
             symmetric: the map serves as its own transpose, slots mirrored.
             there: dense slots, sparse slots and counts on the device, where they are there already.
         """
@@ -110,7 +110,7 @@ class HybridMap:
         else:
             dense, sparse, counts = there
             layout = self.table, dense, self.in_index, self.out_index, counts, sparse
-        edges.layouts[f"hybrid:{threshold}", False] = layout
+        edges.layouts[product, False] = layout
         return KernelMap(edges)
 
 

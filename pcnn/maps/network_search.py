@@ -20,7 +20,7 @@ from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import check_table_size
-from pcnn.geometry.slot_subsets import slots_on, split_slots
+from pcnn.geometry.slot_subsets import slots_on, split_slots, threshold_of
 from pcnn.kernels.cuda import Module, module
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
 from pcnn.maps.hybrid_map import HybridMap, map_of_half
@@ -110,8 +110,8 @@ class PackedShape:
         if product == "half_pairs":
             return cls(*given, 0, (), tuple(range(kernel.volume // 2)))
         name, _, number = product.partition(":")
-        threshold = {"table": ALL, "pairs": 0}.get(name) if not number else int(number)
-        assert threshold is not None
+        of_all = {"table": ALL, "pairs": 0}
+        threshold = threshold_of(number, kernel.norms) if number else of_all[name]
         dense, sparse = split_slots(kernel.norms, threshold)
         if name == "hybrid" and symmetric and dense:
             sparse = sparse[: len(sparse) // 2]
@@ -321,7 +321,7 @@ class PackedFind:
             return built
         halved = len(shape.dense) + len(shape.listed) < shape.kernel.volume
         split = HybridMap(table, shape.dense, *listed, shape.listed, source.rows, halved)
-        return split.kernel_map(shape.threshold, shape.symmetric, (dense, sparse, counts))
+        return split.kernel_map(shape.product, shape.symmetric, (dense, sparse, counts))
 
 
 class PackedLevels(NamedTuple):

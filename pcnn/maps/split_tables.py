@@ -14,7 +14,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.slot_subsets import slots_on, split_slots
+from pcnn.geometry.slot_subsets import slots_on, split_slots, threshold_of
 from pcnn.maps.table_to_pairs import list_table, places_in_table
 
 #: Layouts that are made here, without their thresholds.
@@ -75,7 +75,8 @@ class SplitTables:
     def _slots_of(self, kernel: Kernel, name: str, device: torch.device) -> tuple[Tensor, Tensor]:
         key = kernel, name, device
         if key not in self._slots:
-            threshold = 0 if name == "half_pairs" else int(name.partition(":")[2])
+            setting = "0" if name == "half_pairs" else name.partition(":")[2]
+            threshold = threshold_of(setting, kernel.norms)
             with outside_inference_mode():
                 dense, sparse = (slots_on(s, device) for s in split_slots(kernel.norms, threshold))
             self._slots[key] = dense, sparse

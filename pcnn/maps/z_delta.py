@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
-from pcnn.geometry.slot_subsets import split_slots
+from pcnn.geometry.slot_subsets import is_threshold, split_slots, threshold_of
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
 from pcnn.maps.hybrid_map import HybridMap, map_of_half
 from pcnn.maps.packed_search import (
@@ -42,7 +42,8 @@ class ZDelta:
         product: layout that `build` writes: ``table`` without waiting for the device; with one
             wait for the number of triplets ``pairs``, ``half_pairs`` (of a submanifold map of odd
             size only the first half of its slots; ``pairs`` of any other), or ``hybrid:<t>``
-            (slots of L1 norm below t as a table, the others as pairs). Others are derived from it
+            (slots of L1 norm below t as a table, the others as pairs; ``usual`` follows the size of
+            the kernel, `threshold_of`). Others are derived from it
             on demand.
         key_bits: 64, 32 (one cloud whose extent takes no more, in all, with what the kernel
             reaches), or ``auto``, which is 64: those keys are there already.
@@ -59,7 +60,7 @@ class ZDelta:
     _search: Search = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.product not in PRODUCTS and self._threshold is None:
+        if self.product not in PRODUCTS and self._setting is None:
             raise ValueError(
                 f"{self.name}: product must be one of {', '.join(PRODUCTS)}, hybrid:<threshold>, "
                 f"got {self.product!r}"
@@ -73,9 +74,10 @@ class ZDelta:
             ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
         """
         symmetric = kernel.is_symmetric and source is target
-        if self._threshold is not None:
-            split = self.hybrid(source, target, kernel, self._threshold, symmetric)
-            return split.kernel_map(self._threshold, symmetric)
+        if self._setting is not None:
+            threshold = threshold_of(self._setting, kernel.norms)
+            split = self.hybrid(source, target, kernel, threshold, symmetric)
+            return split.kernel_map(self.product, symmetric)
         if self.product == "half_pairs" and self._halves(source, target, kernel):
             by_slot, counts, size = self.transposed(source, target, kernel, kernel.volume // 2)
             return map_of_half(pairs_from_transposed(by_slot, counts, size, False), source.rows)
@@ -187,10 +189,10 @@ class ZDelta:
         return self._search
 
     @property
-    def _threshold(self) -> int | None:
+    def _setting(self) -> str | None:
         """Threshold in the product's name; ``None``: another product."""
-        name, _, threshold = self.product.partition(":")
-        return int(threshold) if name == "hybrid" and threshold.isdecimal() else None
+        name, _, setting = self.product.partition(":")
+        return setting if name == "hybrid" and is_threshold(setting) else None
 
     @staticmethod
     def _halves(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> bool:

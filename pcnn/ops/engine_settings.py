@@ -192,15 +192,15 @@ class SpiraSettings:
 
     Args:
         t: slots of a smaller L1 norm are served by output row, section 5.4. The paper searches t
-            layer by layer, as `pcnn.tune` does; untuned, kernels up to 5^3 are served by output row
-            alone, which is the quickest single t on an H200.
+            layer by layer, as `pcnn.tune` does. ``None``: kernels up to 3^3 are served by output
+            row alone, and larger ones at t = 3, where far slots are mostly empty.
         key_bits: of the packed keys of the search, 64, 32 or ``auto``, section 5.1.
 
     Raises:
         ValueError: a value that its setting does not take.
     """
 
-    t: Natural = 7
+    t: Natural | None = None
     key_bits: Literal["auto", 32, 64] = "auto"
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ class SpiraSettings:
     @property
     def builder(self) -> ZDelta:
         """See `EngineSettings.builder`."""
-        return ZDelta(product=f"hybrid:{self.t}", key_bits=self.key_bits)
+        return ZDelta(product=self.dataflow.product, key_bits=self.key_bits)
 
     @property
     def dataflow(self) -> Hybrid:
@@ -219,7 +219,8 @@ class SpiraSettings:
     def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[SpiraSettings]:
         """Every t, from all slots by pairs to all of them by output row."""
         largest = int(kernel_map.layout("slot_norms")[0].max()) + 1
-        others = (t for t in range(largest + 1) if t != min(self.t, largest))
+        own = None if self.t is None else min(self.t, largest)
+        others = (t for t in range(largest + 1) if t != own)
         yield self
         yield from (replace(self, t=t) for t in others)
 

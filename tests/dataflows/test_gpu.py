@@ -37,7 +37,7 @@ SETTINGS = [
     GatherScatter(Separate(), identity=False, gather_tile=8, scatter_tile=16, streams=3),
     GatherScatter(Adaptive(1), vectorised=False),
     GatherScatter(Sorted(0.3, 3000)),
-    *(Hybrid(threshold) for threshold in (1, 3, 99)),
+    *(Hybrid(threshold) for threshold in (1, 3, 99, None)),
 ]
 
 

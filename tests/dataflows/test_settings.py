@@ -33,6 +33,7 @@ def usual(kind: type) -> object | None:
 EVERY = [
     OutputStationary(GemmBlocks(64, 32, 16, 2, 8, 3)),
     WeightStationary(tiles=ChunkTiles(128, 64, 32, 32), central_tiles=RowTiles(64, 32, 32)),
+    Hybrid(),
     Hybrid(2, dense_tiles=RowTiles(64, 32, 32)),
     GatherScatter(Sorted(0.5, float("inf")), locality=False),
     *(made for made in map(usual, CLASSES.values()) if made is not None),

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.geometry.slot_subsets import split_slots
+from pcnn.geometry.slot_subsets import split_slots, threshold_of
 from pcnn.maps import SortedSearch
 from tests.clouds import surface_grid
 
@@ -54,12 +54,13 @@ def test_several_inputs_in_a_slot_are_all_listed() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("threshold", [1, 2, 9])
+@pytest.mark.parametrize("setting", ["1", "2", "9", "usual"])
 def test_near_slots_are_a_table_and_far_ones_pairs(
-    kernel: Kernel, transposed: bool, threshold: int
+    kernel: Kernel, transposed: bool, setting: str
 ) -> None:
     kernel_map = make(kernel, transposed)
-    table, dense, in_index, out_index, counts, sparse = kernel_map.layout(f"hybrid:{threshold}")
+    table, dense, in_index, out_index, counts, sparse = kernel_map.layout(f"hybrid:{setting}")
+    threshold = threshold_of(setting, kernel.norms)
     assert all((kernel.norms[slot] < threshold) for slot in dense.tolist())
     assert all((kernel.norms[slot] >= threshold) for slot in sparse.tolist())
     assert table.shape == (kernel_map.n_out, len(dense))
@@ -82,6 +83,9 @@ def test_a_threshold_splits_slots_by_norm() -> None:
     assert split_slots(norms, 1)[0] == (13,)
     assert len(split_slots(norms, 2)[0]) == 7
     assert split_slots(norms, 4) == (tuple(range(27)), ())
+    wide, apart = Kernel.of(5), Kernel.of(3, dilation=3)
+    assert [threshold_of("usual", one.norms) for one in (Kernel.of(3), wide, apart)] == [4, 3, 10]
+    assert threshold_of("5", wide.norms) == 5
 
 
 def test_what_cannot_be_is_said() -> None:

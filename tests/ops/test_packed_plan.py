@@ -34,7 +34,16 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "minkunet42": partial(MinkUNet42, width=0.125),
     "sparse_resnet21": partial(SparseResNet21, width=0.25),
 }
-NAMES = ("pairs", "counts", "half_pairs", "hybrid:0", "hybrid:1", "hybrid:3", "hybrid:9", "table")
+NAMES = (
+    "pairs",
+    "counts",
+    "half_pairs",
+    "hybrid:0",
+    "hybrid:1",
+    "hybrid:3",
+    "hybrid:usual",
+    "table",
+)
 
 
 def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:

@@ -63,6 +63,8 @@ PAPER = Paper(
             readings=(
                 _over("torchsparse / native, inference", "torchsparse", mode="infer"),
                 _over("backward", "torchsparse", mode="backward"),
+                _over("pointcnnpp / native, inference", "pointcnnpp", mode="infer"),
+                _over("backward", "pointcnnpp", mode="backward"),
                 *(
                     Mean(
                         f"{line}, {mode}",
