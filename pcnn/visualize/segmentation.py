@@ -21,6 +21,10 @@ WRONG = (214, 39, 40)
 UNJUDGED = (236, 238, 242)
 PIXELS = 1000
 STRIP = (128, 1800)
+#: Sides of the square of a point from above [pixels]: of dense clouds, and of the sparsest.
+DOTS = (3, 9)
+#: Share of the pixels that the squares of all points would cover, side by side.
+COVER = 0.35
 #: Not drawn from above: it would hide all that stands in a room.
 OVERHEAD = "ceiling"
 #: Words that stand large beside the title, by source.
@@ -45,11 +49,12 @@ def segmentation_picture(
 ) -> Path:
     """Draw truth, prediction and errors of a scan from above and from the sensor, as a PNG.
 
-    Above the panels stand title, source and mIoU over the classes present in this scan; below them
-    every class that occurs, with its IoU in this scan. Without a truth only the prediction is
-    drawn. From above the points of a class `ceiling` are left out, by the truth where there is one;
-    the view from the sensor shows them. Uses matplotlib's object interface: no display and no
-    global state.
+    A cross marks the sensor, or the middle of a cloud that does not lie around its origin. Above
+    the panels stand title, source and mIoU over the classes present in this scan; below them every
+    class that occurs, with its IoU in this scan. Points of sparse clouds are drawn larger. Without
+    a truth only the prediction is drawn. From above the points of a class `ceiling` are left out,
+    by the truth where there is one; the strip all around shows them. Uses matplotlib's object
+    interface: no display and no global state.
 
     Args:
         points: [P, 3] [m], in the sensor's frame (x ahead, y left, z up).
@@ -101,7 +106,7 @@ def segmentation_picture(
         reach = np.abs(points[:, :2]).max(1) if len(points) else np.ones(1)
         extent = float(max(np.quantile(reach, 0.98), 1.0))
     below = _below_ceiling(class_names, pred if truth is None else truth)
-    entries = _entries(class_names, table, counts, pred)
+    entries = _entries(class_names, table, counts, pred, truth, ignore_index)
     page = _Page(len(panels), [label for label, _ in entries])
     _draw(page, points, below, panels, extent)
     _heading(page, title, source, counts, len(points))
@@ -131,7 +136,7 @@ class _Page:
     """A figure laid out in inches: heading, one column a panel, legend."""
 
     SIDE, STRIP_HEIGHT, GAP, MARGIN = 6.0, 0.86, 0.14, 0.25
-    HEAD, LEGEND_TITLE, LEGEND_ROW, LETTER = 1.28, 0.45, 0.275, 0.098
+    HEAD, STRIP_FOOT, LEGEND_TITLE, LEGEND_ROW, LETTER = 1.28, 0.28, 0.45, 0.275, 0.098
 
     def __init__(self, columns: int, labels: list[str]) -> None:
         self.columns = columns
@@ -140,7 +145,7 @@ class _Page:
         column = 0.65 + self.LETTER * max(map(len, labels), default=0)
         self.legend_columns = max(int(self.width // column), 1)
         rows = -(-len(labels) // self.legend_columns)
-        self.foot = self.LEGEND_TITLE + rows * self.LEGEND_ROW + self.MARGIN
+        self.foot = self.STRIP_FOOT + self.LEGEND_TITLE + rows * self.LEGEND_ROW + self.MARGIN
         self.height = self.HEAD + self.SIDE + self.GAP + self.STRIP_HEIGHT + self.foot
         self.figure = new_page(self.width, self.height)
 
@@ -171,11 +176,12 @@ def _draw(
     panels: list[tuple[str, NDArray[np.uint8]]],  # names, colours of the points
     extent: float,  # half the side of the square [m]
 ) -> None:
-    """Fill one column a panel: a square from above, a strip from the sensor under it."""
+    """Fill one column a panel: a square from above, a strip all around under it."""
+    dot = int(np.clip(np.sqrt(COVER * PIXELS**2 / max(len(points), 1)), *DOTS))
     for column, (name, rgb) in enumerate(panels):
         above = page.axes(column, strip=False)
         above.imshow(
-            from_above(points[below], rgb[below], extent, PIXELS, dot=3),
+            from_above(points[below], rgb[below], extent, PIXELS, dot),
             extent=(-extent, extent, -extent, extent),
             interpolation="antialiased",
         )
@@ -183,15 +189,30 @@ def _draw(
         above.plot([0], [0], marker="+", markersize=11, markeredgewidth=1.6, color=INK)
         if column == 0:
             _scale(above, extent)
-        sensor = page.axes(column, strip=True)
-        sensor.imshow(from_sensor(points, rgb, STRIP, dot=(3, 2)), aspect="auto")
+        around = page.axes(column, strip=True)
+        around.imshow(from_sensor(points, rgb, STRIP, dot=(dot, dot - 1)), aspect="auto")
+        words = {"fontsize": 11, "color": FAINT, "labelpad": 3}
+        around.set_xlabel("all around, seen from +", loc="left", **words)
 
 
 def _scale(axes: Any, extent: float) -> None:
     """Draw a bar of a round length into the lower left corner."""
+    from matplotlib.patches import Rectangle
+
     lengths = [m * 10.0**e for e in range(-2, 4) for m in (1, 2, 5)]
     length = max((v for v in lengths if v <= 0.45 * extent), default=extent)
     left, low = -0.94 * extent, -0.93 * extent
+    # on a plate of their own: points lie in the corner, too
+    axes.add_patch(
+        Rectangle(
+            (left - 0.03 * extent, low - 0.035 * extent),
+            max(length, 0.17 * extent) + 0.06 * extent,
+            0.135 * extent,
+            facecolor="white",
+            edgecolor="#d5d9df",
+            alpha=0.92,
+        )
+    )
     axes.plot([left, left + length], [low, low], color=INK, linewidth=3, solid_capstyle="butt")
     axes.text(left, low + 0.03 * extent, f"{length:g} m", fontsize=12, color=INK)
 
@@ -221,7 +242,12 @@ def _heading(page: _Page, title: str, source: str | None, counts: Any, size: int
 
 
 def _entries(
-    class_names: Sequence[str], table: NDArray[np.uint8], counts: Any, pred: NDArray[np.int64]
+    class_names: Sequence[str],
+    table: NDArray[np.uint8],
+    counts: Any,
+    pred: NDArray[np.int64],
+    truth: NDArray[np.int64] | None,
+    ignore_index: int,
 ) -> list[tuple[str, tuple[float, ...]]]:
     """Return text and colour of every class that occurs in truth or prediction."""
     here = [False] * len(class_names) if counts is None else present(counts).tolist()
@@ -233,7 +259,9 @@ def _entries(
         if scores is not None:
             name += f"  {100 * scores[index]:.0f}" if here[index] else "  (none true)"
         entries.append((name, tuple((table[index] / 255.0).tolist())))
-    return [*entries, ("unlabelled", tuple(channel / 255.0 for channel in UNLABELLED))]
+    if any((one == ignore_index).any() for one in (pred, truth) if one is not None):
+        entries.append(("unlabelled", tuple(channel / 255.0 for channel in UNLABELLED)))
+    return entries
 
 
 def _legend(page: _Page, entries: list[tuple[str, tuple[float, ...]]], title: str) -> None:
@@ -246,10 +274,11 @@ def _legend(page: _Page, entries: list[tuple[str, tuple[float, ...]]], title: st
     # matplotlib fills column by column; people read row by row
     columns = page.legend_columns
     patches = [one for first in range(columns) for one in patches[first::columns]]
+    below = page.foot - page.STRIP_FOOT - 0.06  # [inches]
     legend = page.figure.legend(
         handles=patches,
         loc="upper left",
-        bbox_to_anchor=((page.MARGIN - 0.1) / page.width, (page.foot - 0.06) / page.height),
+        bbox_to_anchor=((page.MARGIN - 0.1) / page.width, below / page.height),
         ncols=columns,
         frameon=False,
         fontsize=12.5,

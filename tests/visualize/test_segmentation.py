@@ -136,6 +136,30 @@ def test_every_entry_of_the_legend_is_on_the_page(tmp_path, monkeypatch, truth):
     (figure,) = kept
     (legend,) = figure.legends
     box, page = legend.get_window_extent(), figure.bbox
-    assert len(legend.get_texts()) == 20
+    assert len(legend.get_texts()) == 19  # no point without a class, no entry for such
     assert box.x1 <= page.x1
     assert box.y0 >= page.y0
+    strips = [axes for axes in figure.axes if axes.get_xlabel()]
+    assert len(strips) == (3 if truth else 1)
+    words = strips[0].xaxis.label.get_window_extent()
+    assert box.y1 <= words.y0  # between strip and legend
+    above = figure.axes[0]
+    plate = above.patches[0].get_window_extent()
+    for label in above.texts:  # the length of the bar does not lie on points
+        inner = label.get_window_extent()
+        assert plate.x0 <= inner.x0
+        assert inner.x1 <= plate.x1
+        assert plate.y0 <= inner.y0
+        assert inner.y1 <= plate.y1
+
+
+def test_points_of_sparse_clouds_are_drawn_larger(tmp_path):
+    drawn = []
+    for count in (200, 20_000):
+        points, _, _ = scene(count)
+        path = segmentation_picture(
+            points, None, np.zeros(count, int), ["one"], [[9, 9, 9]], tmp_path / "p.png"
+        )
+        square = imread(path)[150:650, 50:550, 0]
+        drawn.append(float((square < 0.5).mean()) / count)
+    assert drawn[0] > 4 * drawn[1]
