@@ -35,6 +35,7 @@ from pcnn.models import (
     SparseResNetLarge,
     SparseResNetSegmentation,
     SpUNet,
+    VoxelBackbone,
     VoxelResBackbone,
 )
 
@@ -63,10 +64,11 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
         4, 5, width=0.25, window=32, drop_path=0.0, shuffle_orders=False, engine=engine
     ),
     "voxel_resbackbone": lambda engine: VoxelResBackbone(4, width=0.5, engine=engine),
+    "voxel_backbone": lambda engine: VoxelBackbone(4, width=0.5, engine=engine),
 }
 GEOMETRIES = ("voxel", "point")
 #: Networks on voxels alone.
-VOXELS_ALONE = ("spvcnn", "voxel_resbackbone")
+VOXELS_ALONE = ("spvcnn", "voxel_resbackbone", "voxel_backbone")
 CASES = tuple(
     (name, geometry)
     for name in NETWORKS

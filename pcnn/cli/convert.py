@@ -18,7 +18,7 @@ def convert(
     model: Annotated[
         str,
         typer.Option(
-            help="Network of ours: minkunet, spvcnn, spunet, litept, resunet or centerpoint."
+            help="Network of ours: minkunet, spvcnn, spunet, litept, resunet, centerpoint, second."
         ),
     ],
     source: Annotated[

@@ -13,7 +13,15 @@ from pcnn.errors import FileError
 from pcnn.files.bounded import named
 from pcnn.files.pickles import read_arrays
 from pcnn.files.tensors import is_tensors, read_tensors, write_tensors
-from pcnn.models import SPVCNN, LitePTS, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
+from pcnn.models import (
+    SPVCNN,
+    LitePTS,
+    MinkUNet42,
+    ResUNetBN2C,
+    SpUNet,
+    VoxelBackbone,
+    VoxelResBackbone,
+)
 
 #: Under which programs keep the state of a network in their checkpoints.
 CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
@@ -25,6 +33,7 @@ BUILDERS: Mapping[str, Callable[..., nn.Module]] = {
     "ResUNetBN2C": ResUNetBN2C,
     "SPVCNN": SPVCNN,
     "SpUNet": SpUNet,
+    "VoxelBackbone": VoxelBackbone,
     "VoxelResBackbone": VoxelResBackbone,
 }
 _WORD = "pcnn_network"

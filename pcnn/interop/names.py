@@ -111,6 +111,14 @@ def openpcdet(name: str) -> str | None:
     return None
 
 
+def second(name: str) -> str | None:
+    """VoxelBackBone8x of OpenPCDet, the backbone of SECOND, written for spconv."""
+    if found := re.fullmatch(r"stages\.(\d)\.1\.(\d)\.(conv|norm)", name):
+        stage, layer = int(found[1]), int(found[2])
+        return f"conv{stage + 1}.{layer + (stage > 0)}.{_PLACE[found[3]]}"
+    return openpcdet(name)  # entries and tail
+
+
 def litept(name: str) -> str | None:
     """LitePT of its authors, with the head of their segmenter, written for spconv."""
     inside = "backbone."

@@ -20,7 +20,15 @@ from pcnn.interop.layouts import (
     WeightLayout,
 )
 from pcnn.interop.state import grouped_state, layers_of, load_state, state_of
-from pcnn.models import SPVCNN, LitePTS, MinkUNet42, ResUNetBN2C, SpUNet, VoxelResBackbone
+from pcnn.models import (
+    SPVCNN,
+    LitePTS,
+    MinkUNet42,
+    ResUNetBN2C,
+    SpUNet,
+    VoxelBackbone,
+    VoxelResBackbone,
+)
 from pcnn.nn import Conv3d, ConvTranspose3d
 
 #: Entries of a state by the name of the layer and of the entry in it.
@@ -244,7 +252,7 @@ def _backbone(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
     outputs = _channels(found("stages.0.0.norm"))
     return {
         "in_channels": _inputs(found("stages.0.0.conv"), 27, outputs),
-        "width": _channels(found("stages.3.0.norm")) / 128,
+        "width": _channels(found("stages.0.0.norm")) / 16,
     }
 
 
@@ -277,6 +285,15 @@ _CENTERPOINT = PublishedNetwork(
     names.openpcdet,
     prefixes=("backbone_3d.",),
     biased=("conv1", "conv2"),
+)
+_SECOND = PublishedNetwork(
+    "VoxelBackBone8x of OpenPCDet",
+    "Apache-2.0",
+    replace(SPCONV, axes="zyx"),
+    VoxelBackbone,
+    _backbone,
+    names.second,
+    prefixes=("backbone_3d.",),
 )
 
 
@@ -314,6 +331,7 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
             ("spunet", _SPUNET),
             ("litept", _LITEPT),
             ("centerpoint", _CENTERPOINT),
+            ("second", _SECOND),
         )
     },
 }

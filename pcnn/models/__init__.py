@@ -9,6 +9,7 @@ from pcnn.models.sparse_resnet import (
     SparseResNet,
     SparseResNet21,
     SparseResNetLarge,
+    VoxelBackbone,
     VoxelResBackbone,
 )
 from pcnn.models.sparse_resnet_heads import (
@@ -37,6 +38,7 @@ __all__ = [
     "SparseResNetClassification",
     "SparseResNetLarge",
     "SparseResNetSegmentation",
+    "VoxelBackbone",
     "VoxelResBackbone",
     "available",
     "from_hub",

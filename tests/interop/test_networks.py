@@ -92,7 +92,8 @@ def test_a_converted_network_gives_what_its_own_gives(package: str, model: str) 
 
 
 @torch.no_grad()
-def test_a_detector_gives_what_its_own_gives() -> None:
+@pytest.mark.parametrize("model", ["centerpoint", "second"])
+def test_a_detector_gives_what_its_own_gives(model: str) -> None:
     shape = (25, 16, 16)  # z, y, x
     draw = torch.Generator().manual_seed(2)
     # blobs, so that sites have neighbours at every level
@@ -102,9 +103,9 @@ def test_a_detector_gives_what_its_own_gives() -> None:
         spatial_shape=shape[::-1],
     )
     x = torch.randn(grid.rows, 5, generator=draw)
-    plain = OpenPcDet(grid.coords.long()[:, [0, 3, 2, 1]], shape)
+    plain = OpenPcDet(grid.coords.long()[:, [0, 3, 2, 1]], shape, model == "second")
     expected = plain(x)
-    network, arguments, _ = published("spconv", "centerpoint").to_ours(
+    network, arguments, _ = published("spconv", model).to_ours(
         {f"backbone_3d.{name}": value for name, value in plain.state.items()}
         | {"dense_head.weight": torch.zeros(3)}
     )
@@ -117,7 +118,9 @@ def test_a_detector_gives_what_its_own_gives() -> None:
         order = [rows[tuple(site)] for site in cell.tolist()]
         assert len(order) == len(coords)
         assert float((y.features - own[order]).abs().max() / own.abs().max()) < 1e-5
-    back = published("spconv", "centerpoint").from_ours(network)
+    if model == "second":
+        return same_again("spconv", model, network, plain.state)
+    back = published("spconv", model).from_ours(network)
     assert {n for n in back if not n.endswith("num_batches_tracked")} == plain.state.keys()
     assert not back["conv1.0.conv1.bias"].any()  # part of the mean behind it
 
