@@ -44,6 +44,7 @@ class Labelling:
         ply: write coloured clouds.
         picture: draw them.
         view: write pages for the browser.
+        alone: whether there is one cloud, whose files are named.
     """
 
     segmenters: Segmenters
@@ -55,8 +56,10 @@ class Labelling:
     ply: bool = True
     picture: bool = True
     view: bool = False
+    alone: bool = False
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
+    _doubted: int = 0
     _rows: int = 0
     _lost: int = 0
 
@@ -96,14 +99,21 @@ class Labelling:
 
     def summarise(self) -> None:
         """Print how many points have each class, and how sure the networks were."""
+        if self._doubted > 1:
+            self.console.say(
+                f"{self._doubted} clouds are unlike those of the training; told above is the first",
+                "note",
+                "yellow",
+            )
         for predictor, (number, sums) in self._counts.items():
             total = max(int(number.sum()), 1)
+            if number.sum():
+                self.console.print(f"{'class':>20} {'points':>13} {'share':>9}   confidence")
             for row in np.argsort(-number, kind="stable"):
                 if number[row]:
                     self.console.print(
-                        f"{predictor.class_names[row]:>20} {number[row]:>13,} points "
-                        f"{100 * number[row] / total:5.1f} %   confidence "
-                        f"{sums[row] / number[row]:.2f}",
+                        f"{predictor.class_names[row]:>20} {number[row]:>13,} "
+                        f"{100 * number[row] / total:7.1f} %   {sums[row] / number[row]:10.2f}",
                         markup=False,
                         highlight=False,
                     )
@@ -120,7 +130,7 @@ class Labelling:
         else:
             plain = open_parts(path, self.reading(Reading(channels=())))
             predictor, why = self.segmenters.of(plain.sample(_DRAWN))
-            self.console.say(f"{path}: {why}")
+            self._say(f"{path}: {why}; --model chooses", why.partition(":")[0])
         return predictor, open_parts(path, self.reading(predictor.reading))
 
     def _introduce(self, predictor: Predictor) -> None:
@@ -132,16 +142,16 @@ class Labelling:
                 f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
             )
 
-    def _say(self, text: str) -> None:
-        if text not in self._told:  # once for all clouds
-            self._told.add(text)
-            self.console.print(text)
+    def _say(self, text: str, subject: str = "") -> None:
+        if (subject or text) not in self._told:  # once for all clouds
+            self._told.add(subject or text)
+            self.console.say(text)
 
     def _doubt(self, predictor: Predictor, path: Path, part: Part) -> None:
-        if "doubts" not in self._told:  # one cloud tells of all
-            for doubt in predictor.doubts(part, path, self.reading(predictor.reading).scale):
-                self._told.add("doubts")
-                self.console.say(f"{path}: {doubt}", "note", "yellow")
+        doubts = predictor.doubts(part, path, self.reading(predictor.reading).scale)
+        for doubt in doubts if not self._doubted else ():  # one cloud tells of all
+            self.console.say(f"{path}: {doubt}", "note", "yellow")
+        self._doubted += bool(doubts)
 
     def _write(
         self,
@@ -153,6 +163,7 @@ class Labelling:
     ) -> None:
         labels = _labels(predictor, found, folder)
         written = write_labelled(target, cloud.path, labels, predictor.as_words)
+        files = {"labels": written}
         if self.ply:
             own = "_classes" if written.suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
@@ -161,11 +172,14 @@ class Labelling:
             write_coloured_ply_parts(
                 path, _coloured(predictor, cloud, found, scale), labelled=True, wide=far
             )
+            files["coloured"] = path
         if self.picture:
-            self._draw(predictor, cloud, found, target)
+            files["picture"] = self._draw(predictor, cloud, found, target)
         if self.view and found.returns:
             page = target.with_name(f"{target.name}.html")
-            self.console.say(prediction_view(predictor, cloud, found).write(page))
+            files["in browser"] = prediction_view(predictor, cloud, found).write(page)
+        for kind, path in files.items() if self.alone else ():
+            self.console.say(f"{kind + ':':<12}{path}")
         number, sums = found.counts(len(predictor.class_names))
         if number.sum() and sums.sum() / number.sum() < _DOUBTED:
             self.console.say(
@@ -179,7 +193,7 @@ class Labelling:
         self._rows += cloud.points
         self._lost += cloud.points - found.returns
 
-    def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> None:
+    def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> Path:
         source: Literal["simulated", "simulated training"] | None = None
         if is_simulated(cloud.path):
             source = "simulated"
@@ -189,7 +203,7 @@ class Labelling:
         parts = [part.select(np.arange(0, len(part), step)) for part in cloud]
         rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
         places = np.concatenate([np.empty((0, 3)), *(part.places for part in parts)])
-        segmentation_picture(
+        return segmentation_picture(
             places - (places.mean(axis=0) if cloud.in_map and len(places) else 0),
             None,
             found.classes[rows],

@@ -124,10 +124,13 @@ def predict(
         ply=ply,
         picture=picture,
         view=len(targets) <= _VIEWED if view is None else view,
+        alone=len(targets) == 1,
     )
     bad = missing + label_all(labelling, targets, console)
     labelling.summarise()
-    console.print(f"{counted(len(targets) + len(missing) - len(bad), 'cloud')} labelled in {out}")
+    done = len(targets) + len(missing) - len(bad)
+    if done or not bad:
+        console.say(f"{counted(done, 'cloud')} labelled in {out}")
     for line in bad:
         console.say(line, "not labelled", "red")
     if bad:
@@ -205,12 +208,15 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
 
 def label_all(labelling: Labelling, targets: dict[Path, Path], console: Console) -> list[str]:
     """Label the clouds one after the other; returns why some could not be."""
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from pcnn.errors import UNREADABLE
 
     bad: list[str] = []
-    with Progress(console=console, transient=True) as progress:
+    # a cloud that is labelled whole moves no bar: something else must move
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    still = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=still) as progress:
         bar = progress.add_task("labelling", total=len(targets))
         for number, (path, target) in enumerate(targets.items()):
 

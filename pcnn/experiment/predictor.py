@@ -213,7 +213,7 @@ class Predictor:
                 likely = 255 if top <= 255 else 65535
                 found.append(
                     f"intensity goes up to {top:.4g}, the network was trained on 0 to 1 "
-                    f"(--intensity-max {likely})"
+                    f"(--intensity-max {likely}): without it labels are wrong"
                 )
         if self.domain is not None and not found:
             found += self.domain.doubts(part.places, part.channels, self.voxel_size)

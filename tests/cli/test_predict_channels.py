@@ -168,6 +168,7 @@ def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> Non
     text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", code=0)
     assert text.count("the numbers look like millimetres (--scale 0.001)") == 1
     assert text.count("the network was trained on 0 to 1 (--intensity-max 255)") == 1
+    assert "2 clouds are unlike those of the training" in text
     options = ("--scale", 0.001, "--intensity-max", 200)
     text = run(kitti, tmp_path / "in", "--out", tmp_path / "scaled", *options, code=0)
     assert "note" not in text

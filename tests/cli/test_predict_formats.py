@@ -64,7 +64,8 @@ def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None
     (source / "pcd.pcd").write_bytes(PCD.encode() + padded.tobytes())
     text = run(kitti, *sorted(source.iterdir()), "--out", out, "--no-ply")
     assert "7 clouds labelled" in text
-    assert "% confidence 1.00" in text
+    assert "class points share confidence" in text
+    assert "% 1.00" in text
     wanted = np.fromfile(out / "bin.label", "<u4")
     assert len(set(wanted)) > 1
     for name in ("npy", "npz", "bare", "named"):
@@ -149,8 +150,19 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.M
         text = run(*words)
     assert "room.bin: rooms: the cloud is 14" in text
     assert "street.bin: streets: the cloud is 8" in text
+    assert ".png" not in text  # of one cloud the files are named
+    # most points of a scan in a narrow street lie near the sensor
+    rng = np.random.default_rng(0)
+    ahead = np.column_stack(
+        [np.linspace(-60, 60, 600), rng.uniform(-4, 4, (600, 1)), np.zeros(600)]
+    )
+    near = rng.uniform(-5, 5, (20_000, 3)) * [1, 1, 0]
+    assert segmenters.chosen(np.concatenate([near, ahead]))[0] == "streets"
+    assert segmenters.chosen(near)[0] == "rooms"
     text = invoke("predict", tmp_path / "room.bin", "--model", kitti, "--out", tmp_path / "named")
     assert "wide" not in text
+    for path in ("room.label", "room.ply", "room.png", "room.html"):
+        assert str(tmp_path / "named" / path) in text
     assert (tmp_path / "named" / "room.png").read_bytes().startswith(b"\x89PNG")
     for refused in ((kitti, "--model", "rooms"), (kitti,)):
         assert "name" in invoke("predict", *refused, code=2)
