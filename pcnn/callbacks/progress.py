@@ -26,6 +26,9 @@ from pcnn.console import Console
 from pcnn.lightning_internals import is_last_batch
 from pcnn.ranges import Count
 
+# longest time without a line of steps in a log file [s]
+QUIET = 30.0
+
 # figures that are shown, in this order, and the words for them
 TRAIN = {"train/loss": "loss", "train/miou": "mIoU", "train/accuracy": "accuracy"}
 EVALUATION = {
@@ -61,8 +64,9 @@ class TrainingProgress(ProgressBar):
     """Show how far a training is, with loss and mIoU.
 
     On a terminal: one bar over all steps of the training, with time left, and a second one while an
-    evaluation runs. Elsewhere (a log file, a pipe): one line every `every_n_steps` steps and one an
-    evaluation, so that logs stay readable. Figures are read from the device at those moments only.
+    evaluation runs. Elsewhere (a log file, a pipe): one line every `every_n_steps` steps, or where
+    these take longer than 30 s, and one an evaluation, so that logs stay readable. Figures are read
+    from the device at those moments only.
 
     Args:
         every_n_steps: steps between two lines; on a terminal, between two updates of the figures
@@ -83,6 +87,7 @@ class TrainingProgress(ProgressBar):
         self._train_bar: TaskID | None = None
         self._eval_bar: TaskID | None = None
         self._start = (0.0, 0)  # time and step when this process began to train
+        self._told = 0.0  # time of the last line of steps
         self._seen_step = 0  # optimiser steps at the end of the batch before
 
     def disable(self) -> None:
@@ -96,6 +101,7 @@ class TrainingProgress(ProgressBar):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
         self._start = (time.monotonic(), trainer.global_step)
+        self._told = self._start[0]
         self._seen_step = trainer.global_step
         if self._enabled and self.terminal:
             bars = self._open()
@@ -123,7 +129,8 @@ class TrainingProgress(ProgressBar):
             if last or step % max(self.every_n_steps // 10, 1) == 0:
                 figures = format_figures(trainer.callback_metrics, TRAIN)
                 self._bars.update(self._train_bar, figures=figures)
-        elif last or step % self.every_n_steps == 0:
+        elif last or step % self.every_n_steps == 0 or time.monotonic() - self._told > QUIET:
+            self._told = time.monotonic()
             figures = format_figures(trainer.callback_metrics, TRAIN)
             self._line(
                 f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(trainer)}"

@@ -74,7 +74,7 @@ class Answer:
 def answer(
     predictor: Predictor, cloud: PartedCloud, crop: float | None = None
 ) -> tuple[Answer, Part]:
-    """Classify a cloud as a whole; returns its points too.
+    """Classify a cloud as a whole; returns the points that were looked at, too.
 
     Args:
         predictor: the network.
@@ -89,7 +89,8 @@ def answer(
     found = Answer.empty(cloud.points)
     best = _best(scored)
     found.put(part.rows[scored.rows.numpy()], *best)
-    return replace(found, returns=len(part)), part
+    seen = part if crop is None else part.select(scored.rows.numpy())
+    return replace(found, returns=len(part)), seen
 
 
 def answer_in_squares(

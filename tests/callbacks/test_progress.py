@@ -1,6 +1,6 @@
 import pytest
 
-from pcnn.callbacks import TrainingProgress
+from pcnn.callbacks import TrainingProgress, progress
 from tests.callbacks.segmenting import Clouds, Segmenting
 from tests.callbacks.tiny import trainer_for
 
@@ -63,6 +63,13 @@ def test_accumulated_steps_and_endless_training(tmp_path, capsys):
     fit(tmp_path, TrainingProgress(every_n_steps=1), accumulate_grad_batches=3, max_steps=3)
     lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith("step ")]
     assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
+
+
+def test_slow_steps_have_a_line_each(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "QUIET", 0.0)
+    fit(tmp_path, TrainingProgress(every_n_steps=50), max_steps=2)
+    lines = [x for x in capsys.readouterr().out.splitlines() if x.startswith("step ")]
+    assert [line.split()[1] for line in lines] == ["1/2", "2/2"]
 
 
 def test_other_ranks_are_silent(tmp_path, capsys):
