@@ -286,14 +286,12 @@ _CENTERPOINT = PublishedNetwork(
     prefixes=("backbone_3d.",),
     biased=("conv1", "conv2"),
 )
-_SECOND = PublishedNetwork(
-    "VoxelBackBone8x of OpenPCDet",
-    "Apache-2.0",
-    replace(SPCONV, axes="zyx"),
-    VoxelBackbone,
-    _backbone,
-    names.second,
-    prefixes=("backbone_3d.",),
+_SECOND = replace(
+    _CENTERPOINT,
+    source="VoxelBackBone8x of OpenPCDet",
+    make=VoxelBackbone,
+    rename=names.second,
+    biased=(),
 )
 
 
