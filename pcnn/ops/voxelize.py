@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, quantize
+from pcnn.geometry import Geometry, KernelMap, VoxelGrid, grid_of_cells, quantize
 from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
@@ -132,11 +132,16 @@ def _quantized(
     raise refused
 
 
-def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Tensor:
-    """Reduce point features ``[P, C]`` to the voxels of a grid made from those points ``[N, C]``.
+def reduce_points(features: Tensor, grid: Geometry, reduce: str = "mean") -> Tensor:
+    """Reduce features ``[P, C]`` of points to the sites of any level made from them ``[N, C]``.
+
+    Args:
+        features: of all points, in their order; gradients flow to them.
+        grid: voxels, or native points, where a site stands for the points of its cell.
+        reduce: as in `voxelize`.
 
     Raises:
-        ValueError: unknown reduction, a grid that was not made from points, or features of another
+        ValueError: unknown reduction, sites that were not made from points, or features of another
             shape than theirs.
     """
     known = *REDUCTIONS, "max"
@@ -145,14 +150,15 @@ def reduce_points(features: Tensor, grid: VoxelGrid, reduce: str = "mean") -> Te
     rows = grid.point_rows()  # [P]
     if features.ndim != 2 or features.shape[0] != rows.shape[0]:
         raise ValueError(
-            f"the grid was made from {rows.shape[0]} points: features must be "
+            f"the sites were made from {rows.shape[0]} points: features must be "
             f"[{rows.shape[0]}, C], got {tuple(features.shape)}"
         )
     many, out = features.shape[0], grid.rows
     followed = torch.is_grad_enabled() and features.requires_grad
     narrow = features.dtype.itemsize <= 4
-    if grid.order is not None and narrow and not followed and reduce in REDUCTIONS:
-        return reduce_by_row(features, grid.order, rows, out, reduce)
+    order = grid.order if isinstance(grid, VoxelGrid) else None
+    if order is not None and narrow and not followed and reduce in REDUCTIONS:
+        return reduce_by_row(features, order, rows, out, reduce)
     few = features.shape[1] <= _FEW and features.dtype in _SUMMED and not followed
     if few and features.device.type == "cpu" and reduce in ("mean", "sum"):
         return _reduced_columns(features, rows, out, reduce == "mean")

@@ -69,22 +69,26 @@ def by_offset(
     weight = weight[None] if weight.ndim == 2 else weight
     fine, coarse = (outputs, inputs) if transposed else (inputs, outputs)
     rows = {tuple(site): row for row, site in enumerate(fine.tolist())}
-    found: list[list[Tensor]] = [[] for _ in outputs]
+    pairs: list[tuple[list[int], list[int]]] = [([], []) for _ in offsets]
     for number, (batch, *site) in enumerate(coarse.tolist()):
         for k, offset in enumerate(offsets):
             at = (s * c + o for s, c, o in zip(stride, site, offset, strict=True))
             row = rows.get((batch, *at))
             if row is not None:
-                i, j = (row, number) if transposed else (number, row)
-                found[i].append(_times(x[j], weight[k]))
+                pairs[k][transposed].append(number)
+                pairs[k][not transposed].append(row)
     width = weight.shape[-1] * (weight.shape[1] if weight.ndim == 4 else 1)
-    return torch.stack([sum(terms, x.new_zeros(width)) for terms in found])
+    y = x.new_zeros(len(outputs), width)
+    for (i, j), slot in zip(pairs, weight, strict=True):
+        y = y.index_add(0, torch.tensor(i, dtype=torch.int64), _times(x[j], slot))
+    return y
 
 
 def _times(x: Tensor, weight: Tensor) -> Tensor:
     if weight.ndim == 2:
         return x @ weight
-    return torch.einsum("gc,gco->go", x.view(weight.shape[0], -1), weight).flatten()
+    groups = x.unflatten(1, (weight.shape[0], -1))
+    return torch.einsum("ngc,gco->ngo", groups, weight).flatten(1)
 
 
 def spconv(
