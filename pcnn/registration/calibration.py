@@ -11,8 +11,8 @@ from torch import Tensor
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.estimate import REACH, estimate_all
-from pcnn.registration.evidence import NAMES, SIGNS, evidence
+from pcnn.registration.estimate import estimate_all
+from pcnn.registration.evidence import NAMES, SIGNS
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
@@ -124,14 +124,7 @@ def _judged(
     poses = estimate.solution.candidates
     if poses is None:
         return None
-    seen = evidence(
-        *estimate.described,
-        poses.transforms,
-        (estimate.source, estimate.target),
-        settings.ransac.distance,
-        settings.ransac.distance / REACH,
-        settings.view_points,
-    )
+    seen = estimate.evidence(poses.transforms)
     right = torch.tensor([is_right(pose, truth, source, target) for pose in poses.transforms])
     return JudgedPair(scene, truth is not None, seen, right)
 

@@ -1,4 +1,4 @@
-"""The nearest point within a radius, by sorting points into cells.
+"""The points within a radius, or the nearest of them, by sorting points into cells.
 
 Points are sorted by cell with cells of sides 2R, 2R and R / 2, that follow each other along z. The
 box of side 2R around a query touches two cells along x and y each, so its points are four runs of
@@ -7,10 +7,13 @@ the sorted ones, and no point is met twice (PointCNN++, section 3.3: sorting and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from pcnn.maps.radius_pairs import check_pairs, sorted_codes, split_codes, within_reach
 
 CANDIDATES = 1 << 21  # compared at once, to bound memory
 AXIS_CELLS = 1 << 18  # at most along an axis: three of them fit a key
@@ -23,93 +26,152 @@ BOX_MARGIN, CELL_MARGIN = 1 + 2.0**-10, 1 + 2.0**-9
 class _Runs(NamedTuple):
     """Points near every query, as runs of the sorted order."""
 
-    order: Tensor  # [N] int64 rows of the points, by cell
     starts: Tensor  # [Q, 4] int64 first position of every run
     counts: Tensor  # [Q, 4] int64 points of every run
 
 
 def nearest_in_cells(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The nearest of all points within a radius, the radius included.
+    """The nearest of all points within a radius; see `SortedCells.nearest`."""
+    return SortedCells(points, radius).nearest(query)
+
+
+class SortedCells:
+    """Points sorted by cell, to be searched several times.
 
     Args:
-        query: [Q, 3] float32 [m], finite.
         points: [N, 3] float32 [m], finite.
-        radius: [m], positive.
-
-    Returns:
-        ``distance [Q]`` float32, infinite where no point is near enough, and ``index [Q]`` int64,
-        -1 there; the lower index on a tie.
+        radius: largest one that is searched [m], positive.
     """
-    distance = query.new_full((len(query),), torch.inf)
-    index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
-    if not len(query) or not len(points):
+
+    def __init__(self, points: Tensor, radius: float) -> None:
+        self.radius = radius
+        self._number = len(points)
+        if not len(points):
+            return
+        wide = points.double()
+        self._low, high = wide.aminmax(dim=0)
+        side = wide.new_tensor(SIDES) * (radius * CELL_MARGIN)
+        # larger cells cover a box as well: an axis never needs more bits than it has
+        self._side = torch.maximum(side, (high - self._low) / (AXIS_CELLS - 2))
+        own = self._cells(wide)
+        self._last = own.amax(0)
+        self._shape = rows, columns, layers = (self._last + 1).tolist()
+        keys = (own[:, 0] * columns + own[:, 1]) * layers + own[:, 2]
+        self._table: Tensor | None = None  # [cells + 1] first position of every cell
+        number = rows * columns * layers
+        if number <= TABLE * len(points):
+            self._order = keys.argsort(stable=True)  # [N] int64 rows of the points, by cell
+            ends = keys.bincount(minlength=number).cumsum(0)
+            self._table = torch.nn.functional.pad(ends, (1, 0))
+        else:
+            self._keys, self._order = keys.sort(stable=True)
+        # [3, N]: one column after another is gathered faster than rows
+        self._by_cell = points.index_select(0, self._order).T.contiguous()
+
+    def nearest(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
+        """The nearest point of every query within a radius, the radius included.
+
+        Args:
+            query: [Q, 3] float32 [m], finite.
+            radius: [m], at most that of the cells, which None stands for.
+
+        Returns:
+            ``distance [Q]`` float32, infinite where no point is near enough, and ``index [Q]``
+            int64, -1 there; the lower index on a tie.
+        """
+        radius = self.radius if radius is None else radius
+        distance = query.new_full((len(query),), torch.inf)
+        index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
+        for part, at, place in self._candidates(self._runs(query, radius)):
+            distance[part], index[part] = self._nearest(query[part], at, place, radius)
         return distance, index
-    runs = _runs(query, points, radius)
-    by_cell = points.index_select(0, runs.order)
-    ends = runs.counts.sum(1).cumsum(0)  # [Q] candidates up to a query
-    start, done, total = 0, 0, int(ends[-1])
-    while done < total:
-        stop = len(query)
-        if total - done > CANDIDATES:
-            found = int(torch.searchsorted(ends, done + CANDIDATES, right=True))
-            stop = max(start + 1, found)
-        part = slice(start, stop)
-        some = _Runs(runs.order, runs.starts[part], runs.counts[part])
-        distance[part], index[part] = _nearest(query[part], by_cell, some, radius)
-        start, done = stop, int(ends[stop - 1])
-    return distance, index
 
+    def within(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
+        """All pairs within a radius, as `pcnn.maps.radius_pairs.radius_pairs` lists them.
 
-def _nearest(query: Tensor, by_cell: Tensor, runs: _Runs, radius: float) -> tuple[Tensor, Tensor]:
-    number, counts = len(query), runs.counts.flatten()
-    ends = counts.cumsum(0)
-    total = int(ends[-1])
-    # [C] position of every candidate, and its query
-    place = (runs.starts.flatten() - (ends - counts)).repeat_interleave(counts, output_size=total)
-    place += torch.arange(total, device=place.device)
-    rows = torch.arange(number, device=place.device)
-    at = rows.repeat_interleave(runs.counts.sum(1), output_size=total)
-    gap = by_cell.index_select(0, place).sub_(query.index_select(0, at))
-    square = gap.square_().sum(1)
-    best = query.new_full((number,), torch.inf).scatter_reduce_(0, at, square, "amin")
-    best = torch.where(best <= radius**2, best, torch.inf)
-    hit = (square == best.index_select(0, at)).nonzero().squeeze(1)
-    none = len(by_cell)
-    first = torch.full((number,), none, dtype=torch.int64, device=query.device)
-    first.scatter_reduce_(0, at[hit], runs.order[place[hit]], "amin")
-    return best.sqrt(), torch.where(first < none, first, -1)
+        Args:
+            query: [Q, 3] float32 [m], finite.
+            radius: [m], at most that of the cells, which None stands for.
 
+        Returns:
+            ``query_index [T]`` int64 ascending, ``index [T]`` int64 ascending within a query.
 
-def _runs(query: Tensor, points: Tensor, radius: float) -> _Runs:
-    wide = points.double()
-    low, high = wide.aminmax(dim=0)
-    side = low.new_tensor(SIDES) * (radius * CELL_MARGIN)
-    # larger cells cover a box as well: an axis never needs more bits than it has
-    side = torch.maximum(side, (high - low) / (AXIS_CELLS - 2))
+        Raises:
+            DenseCloudError: as of `radius_pairs`.
+        """
+        radius = self.radius if radius is None else radius
+        runs = self._runs(query, radius)
+        check_pairs(query, radius, 0, int(runs.counts.sum()))
+        found, total = [query.new_zeros(0, dtype=torch.int64)], 0
+        for part, at, place in self._candidates(runs):
+            hit = within_reach(self._gaps(query[part], at, place), radius).nonzero().squeeze(1)
+            rows = (at[hit] + part.start) * self._number + self._order[place[hit]]
+            found.append(sorted_codes(rows))
+            total += len(rows)
+            check_pairs(query, radius, total, 0)
+        return split_codes(torch.cat(found), max(self._number, 1))
 
-    def cells(places: Tensor) -> Tensor:
+    @staticmethod
+    def _candidates(runs: _Runs) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Blocks of queries: which, row [C] in the block and sorted place [C] of candidates."""
+        each = runs.counts.sum(1)  # [Q]
+        ends = each.cumsum(0)  # [Q] candidates up to a query
+        start, done, total = 0, 0, int(ends[-1]) if len(ends) else 0
+        while done < total:
+            stop = len(ends)
+            if total - done > CANDIDATES:
+                found = int(torch.searchsorted(ends, done + CANDIDATES, right=True))
+                stop = max(start + 1, found)
+            part = slice(start, stop)
+            number, counts = int(ends[stop - 1]) - done, runs.counts[part].flatten()
+            before = counts.cumsum(0) - counts
+            first = runs.starts[part].flatten() - before
+            place = first.repeat_interleave(counts, output_size=number)
+            place += torch.arange(number, device=place.device)
+            rows = torch.arange(stop - start, device=place.device)
+            yield part, rows.repeat_interleave(each[part], output_size=number), place
+            start, done = stop, done + number
+
+    def _gaps(self, query: Tensor, at: Tensor, place: Tensor) -> list[Tensor]:
+        """Differences [C] along x, y and z of candidates and queries."""
+        return [
+            to.index_select(0, at).sub_(of.index_select(0, place))
+            for of, to in zip(self._by_cell, query.T.contiguous(), strict=True)
+        ]
+
+    def _nearest(
+        self, query: Tensor, at: Tensor, place: Tensor, radius: float
+    ) -> tuple[Tensor, Tensor]:
+        x, y, z = (gap.square_() for gap in self._gaps(query, at, place))
+        square = x.add_(y).add_(z)
+        best = query.new_full((len(query),), torch.inf).scatter_reduce_(0, at, square, "amin")
+        best = torch.where(best <= radius**2, best, torch.inf)
+        hit = (square == best.index_select(0, at)).nonzero().squeeze(1)
+        first = torch.full_like(best, self._number, dtype=torch.int64)
+        first.scatter_reduce_(0, at[hit], self._order[place[hit]], "amin")
+        return best.sqrt(), torch.where(first < self._number, first, -1)
+
+    def _cells(self, places: Tensor) -> Tensor:
         # one monotone function of the coordinate for both sides; far queries stay outside
-        return ((places - low) / side).floor_().clamp_(-2, AXIS_CELLS + 1).long()
+        cells = ((places - self._low) / self._side).floor_().clamp_(-2, AXIS_CELLS + 1)
+        return cells.long()
 
-    own = cells(wide)
-    last = own.amax(0)
-    rows, columns, layers = (last + 1).tolist()
-    keys = (own[:, 0] * columns + own[:, 1]) * layers + own[:, 2]
-    reach, margin = query.double(), radius * BOX_MARGIN
-    first, final = cells(torch.stack([reach - margin, reach + margin]))  # [Q, 3]
-    final = torch.minimum(final, last)
-    step = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], device=query.device)
-    at = first[:, None, :2] + step  # [Q, 4, 2] columns of cells
-    bottom, top = first[:, 2:].clamp(min=0), final[:, 2:]
-    inside = ((at >= 0) & (at <= final[:, None, :2])).all(2) & (bottom <= top)
-    column = (at[..., 0] * columns + at[..., 1]) * layers
-    wanted = torch.stack([column + bottom, column + top + 1])
-    number = rows * columns * layers
-    if number <= TABLE * len(points):
-        order = keys.argsort(stable=True)
-        table = torch.nn.functional.pad(keys.bincount(minlength=number).cumsum(0), (1, 0))
-        starts, ends = table[wanted.clamp_(0, number)]
-    else:
-        keys, order = keys.sort(stable=True)
-        starts, ends = torch.searchsorted(keys, wanted)
-    return _Runs(order, starts, torch.where(inside, ends - starts, 0))
+    def _runs(self, query: Tensor, radius: float) -> _Runs:
+        if not len(query) or not self._number:
+            none = torch.zeros(len(query), 4, dtype=torch.int64, device=query.device)
+            return _Runs(none, none)
+        rows, columns, layers = self._shape
+        reach, margin = query.double(), radius * BOX_MARGIN
+        first, final = self._cells(torch.stack([reach - margin, reach + margin]))  # [Q, 3]
+        final = torch.minimum(final, self._last)
+        step = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], device=query.device)
+        at = first[:, None, :2] + step  # [Q, 4, 2] columns of cells
+        bottom, top = first[:, 2:].clamp(min=0), final[:, 2:]
+        inside = ((at >= 0) & (at <= final[:, None, :2])).all(2) & (bottom <= top)
+        column = (at[..., 0] * columns + at[..., 1]) * layers
+        wanted = torch.stack([column + bottom, column + top + 1])
+        if self._table is not None:
+            starts, ends = self._table[wanted.clamp_(0, rows * columns * layers)]
+        else:
+            starts, ends = torch.searchsorted(self._keys, wanted)
+        return _Runs(starts, torch.where(inside, ends - starts, 0))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.registration.ambiguity import normals_of
 from pcnn.registration.matching import drawn
+from pcnn.registration.normals import normals_of
 from pcnn.registration.rotation_group import rotation_group
 
 PLACES = 1000  # of a cloud whose normals are taken

@@ -14,6 +14,7 @@ from torch import Tensor
 from pcnn.models.overlap_head import log_scores
 from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
+from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.matching import BY_SCORES, Matches, sampled_matches
 from pcnn.registration.ransac import Solution, ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
@@ -33,7 +34,7 @@ class Estimate:
         source: [M, 3] points of the matches in the source, on the CPU.
         target: [M, 3] their partners.
         solution: the transform, None where there is none, and which matches agree with it.
-        described: both clouds with the descriptors that were matched, where it computed.
+        evidence: for any pose of the pair, as it was matched.
         seconds: of matching and solving.
     """
 
@@ -41,7 +42,7 @@ class Estimate:
     target: Tensor
     solution: Solution
     seconds: float
-    described: tuple[Described, Described]
+    evidence: PairEvidence
 
 
 class _Attempt(NamedTuple):
@@ -114,12 +115,13 @@ def estimate_all(
         both = _compared(*pair, attempt.turn, device)
         cell = settings.ransac.distance / REACH
         ends, distance = (attempt.source, attempt.target), settings.ransac.distance
-        solution = best_pose(solution, *both, ends, distance, cell, settings.view_points)
-        found.append((attempt.source.cpu(), attempt.target.cpu(), solution, both))
+        evidence = PairEvidence(*both, ends, distance, cell, settings.view_points)
+        solution = best_pose(solution, evidence)
+        found.append((attempt.source.cpu(), attempt.target.cpu(), solution, evidence))
     seconds = (time.perf_counter() - begun) / max(len(found), 1)
     return [
-        Estimate(source, target, solution, seconds, both)
-        for source, target, solution, both in found
+        Estimate(source, target, solution, seconds, evidence)
+        for source, target, solution, evidence in found
     ]
 
 

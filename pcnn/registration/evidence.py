@@ -9,14 +9,17 @@ through. A floor on a floor says little: surfaces of rare directions weigh more.
 from __future__ import annotations
 
 import math
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.registration.ambiguity import normals_of
+from pcnn.registration.cell_search import SortedCells
 from pcnn.registration.descriptor import Described
-from pcnn.registration.free_space import seen_by, share_of, surfaces
-from pcnn.registration.nearest import nearest_places
+from pcnn.registration.free_space import Surfaces, seen_by, share_of, surfaces
+from pcnn.registration.nearest import NearestPlaces
+from pcnn.registration.normals import normals_of
 from pcnn.registration.transforms import inverse, transform_points
 
 #: Names of the numbers, in the order of the columns.
@@ -42,89 +45,144 @@ REACH = 2.0  # voxels within which two points are the same place
 CLEAR = 4.0  # voxels in front of a surface from which on a point is in free space
 PATCH = 2.5  # voxels: radius of the patch whose normal is taken
 THICK = 2.2  # voxels of matches that agree, beyond which more says nothing: noise fills volumes
+COMPARED = 1 << 20  # descriptors at once: those of a block stay in a CPU's cache
 PARALLEL = 0.9  # cosine from which on two normals are of one direction
 
 
-def evidence(
-    source: Described,
-    target: Described,
-    transforms: Tensor,
-    ends: tuple[Tensor, Tensor],
-    distance: float,
-    voxel_size: float,
-    view_points: bool = True,
-) -> Tensor:
-    """Look at poses of a pair.
+class PairEvidence:
+    """The evidence for poses of one pair.
+
+    It looks at some points of each cloud. All that no pose changes is computed once, at the first
+    pose: normals, distances of descriptors, the order in which neighbours are searched.
 
     Args:
         source: described points, some hundred at least.
         target: likewise.
-        transforms: [K, 4, 4] float64, source to target.
         ends: [M, 3] points of the putative matches in the source, and their partners.
         distance: of matches that agree [m].
         voxel_size: of the descriptor [m].
         view_points: whether every cloud was seen from about its origin.
-
-    Returns:
-        [K, 11] float64, the columns of `NAMES`: logarithm of the support (matches that agree, each
-        less the square of its residual over the distance); of its share of all matches; mean
-        distance of the descriptors of points that meet, over that of points that do not; logarithm
-        of the share of the points that meet, in both clouds and in that where they are fewer; mean
-        distance of points that meet in voxels; share of the points in free space of the other
-        cloud; logarithm of the thickness of the matches that agree, in voxels; mean logarithm of
-        the rank of the descriptor of the place that a point meets, among some of all, weighed by
-        how rare the direction of its normal is, of the cloud where it is larger; mean distance of
-        points from the planes that they meet, in voxels; logit of the share that meets, of points
-        that the other sensor could see. Columns ``through`` and ``fits`` are NaN where no view
-        point is known.
     """
-    where = source.features.device
-    features = [side.features for side in (source, target)]
-    places = [side.points.to(where).double() for side in (source, target)]
-    transforms = transforms.to(where)
-    backward = inverse(transforms)
-    chance = _by_chance(*features)
-    shares, gaps, unlike, ranks = [], [], [], []
-    planes, fits, through = [], [], []
-    for one, other, poses in ((0, 1, transforms), (1, 0, backward)):
-        step = max(math.ceil(len(places[one]) / SAMPLES), 1)
-        some, own = places[one][::step], features[one][::step]
-        normals = normals_of(places[one], some, PATCH * voxel_size)  # [P, 3]
-        placed = transform_points(poses, some)  # [K, P, 3]
-        gap, rows = nearest_places(placed.flatten(0, 1), places[other], REACH * voxel_size)
-        gap, rows = gap.unflatten(0, placed.shape[:2]), rows.unflatten(0, placed.shape[:2])
-        meets = gap < REACH * voxel_size  # [K, P]
+
+    def __init__(
+        self,
+        source: Described,
+        target: Described,
+        ends: tuple[Tensor, Tensor],
+        distance: float,
+        voxel_size: float,
+        view_points: bool = True,
+    ) -> None:
+        self.turned_copies = source.turned is not None
+        self._described = source, target
+        self._ends, self._distance, self._voxel_size = ends, distance, voxel_size
+        self._view_points = view_points
+
+    def __call__(self, transforms: Tensor) -> Tensor:
+        """Look at poses [K, 4, 4] float64, source to target.
+
+        Returns:
+            [K, 11] float64, the columns of `NAMES`: logarithm of the support (matches that agree,
+            each less the square of its residual over the distance); of its share of all matches;
+            mean distance of the descriptors of points that meet, over that of points that do not;
+            logarithm of the share of the points that meet, in both clouds and in that where they
+            are fewer; mean distance of points that meet in voxels; share of the points in free
+            space of the other cloud; logarithm of the thickness of the matches that agree, in
+            voxels; mean logarithm of the rank of the descriptor of the place that a point meets,
+            among some of all, weighed by how rare the direction of its normal is, of the cloud
+            where it is larger; mean distance of points from the planes that they meet, in voxels;
+            logit of the share that meets, of points that the other sensor could see. Columns
+            ``through`` and ``fits`` are NaN where no view point is known.
+        """
+        transforms = transforms.to(self._described[0].features.device)
+        source, target = self._sides
+        sides = [
+            self._of_side(source, target, transforms),
+            self._of_side(target, source, inverse(transforms)),
+        ]
+        support, share, spread = _of_matches(
+            transforms, self._ends, self._distance, self._voxel_size
+        )
+        meet, gap, unlike, rank, plane, fits, through = map(torch.stack, zip(*sides, strict=True))
+        fitting = fits.mean(0)
+        columns = {
+            "support": support,
+            "share": share,
+            "alike": unlike.mean(0),
+            "overlap": torch.log(meet.mean(0) + 0.02),
+            "lesser_overlap": torch.log(meet.amin(0) + 0.02),
+            "gap": gap.mean(0),
+            "through": through.mean(0),
+            "spread": spread,
+            "rank": rank.amax(0),
+            "plane": plane.mean(0),
+            "fits": torch.log((fitting + 0.02) / (1.02 - fitting)),
+        }
+        return torch.stack([columns[name] for name in NAMES], 1).cpu()
+
+    @cached_property
+    def _sides(self) -> tuple[_Side, _Side]:
+        source, target = self._described
+        return self._side(source, target), self._side(target, source)
+
+    @cached_property
+    def _chance(self) -> Tensor:
+        source, target = self._described
+        return _by_chance(source.features, target.features)
+
+    def _side(self, described: Described, other: Described) -> _Side:
+        features = described.features
+        places = described.points.to(features.device).double()
+        step = max(math.ceil(len(places) / SAMPLES), 1)
+        some, own = places[::step], features[::step]
+        # a GPU searches all points at once, and sorts them for the normals alone
+        cells = None if places.is_cuda else SortedCells(places.float(), PATCH * self._voxel_size)
+        normals = normals_of(places, some, PATCH * self._voxel_size, cells)
+        rare = 1 / ((normals @ normals.T).abs() > PARALLEL).double().mean(1)
+        rows = torch.linspace(0, len(other.features) - 1, min(RANKED, len(other.features))).long()
+        gaps = torch.cdist(own, other.features[rows.to(features.device)])
+        nearest = NearestPlaces(places, REACH * self._voxel_size, cells)
+        seen = surfaces(places) if self._view_points else None
+        return _Side(some, own, normals, rare, gaps, places, features, nearest, seen)
+
+    def _of_side(self, one: _Side, other: _Side, poses: Tensor) -> tuple[Tensor, ...]:
+        """Numbers [K] of the points of one cloud, laid into the other by poses."""
+        placed = transform_points(poses, one.some)  # [K, P, 3]
+        gap, rows = (
+            found.unflatten(0, placed.shape[:2]) for found in other.nearest(placed.flatten(0, 1))
+        )
+        meets = gap < REACH * self._voxel_size  # [K, P]
         weight = meets.double()
-        shares.append(weight.mean(1))
-        gaps.append(_mean(gap.double() / voxel_size, weight, REACH))
-        off = (own - features[other][rows]).norm(dim=2)
-        unlike.append(_mean(off.double(), weight, REACH) / chance)
-        rare = 1 / ((normals @ normals.T).abs() > PARALLEL).double().mean(1)  # [P]
-        ranks.append(_mean(_log_rank(own, features[other], off), weight * rare, 0.0))
-        turned = normals @ poses[:, :3, :3].mT  # [K, P, 3]
-        apart = ((placed - places[other][rows]) * turned).sum(2).abs() / voxel_size
-        planes.append(_mean(apart, weight, REACH))
-        seen = seen_by(surfaces(places[other]), placed, CLEAR * voxel_size)
-        fits.append(share_of(meets, seen.visible))
-        through.append(share_of(seen.through, seen.known))
-    both, fitting = torch.stack(shares), torch.stack(fits).mean(0)
-    support, share, spread = _of_matches(transforms, ends, distance, voxel_size)
-    columns = {
-        "support": support,
-        "share": share,
-        "alike": torch.stack(unlike).mean(0),
-        "overlap": torch.log(both.mean(0) + 0.02),
-        "lesser_overlap": torch.log(both.amin(0) + 0.02),
-        "gap": torch.stack(gaps).mean(0),
-        "through": torch.stack(through).mean(0),
-        "spread": spread,
-        "rank": torch.stack(ranks).amax(0),
-        "plane": torch.stack(planes).mean(0),
-        "fits": torch.log((fitting + 0.02) / (1.02 - fitting)),
-    }
-    if not view_points:
-        columns |= {name: torch.full_like(support, torch.nan) for name in ("through", "fits")}
-    return torch.stack([columns[name] for name in NAMES], 1).cpu()
+        off = (one.own - other.features[rows]).norm(dim=2)
+        turned = one.normals @ poses[:, :3, :3].mT  # [K, P, 3]
+        apart = ((placed - other.places[rows]) * turned).sum(2).abs() / self._voxel_size
+        fits = through = weight.new_full((len(weight),), torch.nan)
+        if other.seen is not None:
+            seen = seen_by(other.seen, placed, CLEAR * self._voxel_size)
+            fits, through = share_of(meets, seen.visible), share_of(seen.through, seen.known)
+        return (
+            weight.mean(1),
+            _mean(gap.double() / self._voxel_size, weight, REACH),
+            _mean(off.double(), weight, REACH) / self._chance,
+            _mean(_log_rank(one.gaps, off), weight * one.rare, 0.0),
+            _mean(apart, weight, REACH),
+            fits,
+            through,
+        )
+
+
+class _Side(NamedTuple):
+    """What is looked at of a cloud, whatever the pose: some points, and all they may meet."""
+
+    some: Tensor  # [P, 3] float64, some of the points
+    own: Tensor  # [P, C] their descriptors
+    normals: Tensor  # [P, 3] float64
+    rare: Tensor  # [P] float64, one over the share of points whose normal has the same direction
+    gaps: Tensor  # [P, R] distances of their descriptors from some of the other cloud
+    places: Tensor  # [N, 3] float64, all points
+    features: Tensor  # [N, C]
+    nearest: NearestPlaces  # among all points
+    seen: Surfaces | None  # of all points, where the view point is known
 
 
 def _of_matches(
@@ -152,12 +210,16 @@ def _by_chance(source: Tensor, target: Tensor) -> Tensor:
     return (one - other.roll(CHANCE // 3, 0)).norm(dim=1).double().mean().clamp(min=1e-9)
 
 
-def _log_rank(own: Tensor, others: Tensor, off: Tensor) -> Tensor:
-    """Logarithm [K, P] of the share of other descriptors that are nearer than those met."""
-    rows = torch.linspace(0, len(others) - 1, min(RANKED, len(others))).long()
-    gaps = torch.cdist(own, others[rows.to(others.device)])  # [P, R]
-    nearer = (gaps < off[:, :, None]).sum(2)
-    return torch.log(nearer.double() / len(rows) + 1e-3)
+def _log_rank(gaps: Tensor, off: Tensor) -> Tensor:
+    """Logarithm [K, P] of the share of gaps [P, R] that are less than those met [K, P]."""
+    # 0 or 1 in float32, whose sums are exact: quicker to add than truth values
+    block = min(max(COMPARED // gaps.numel(), 1), len(off))
+    nearer = gaps.new_empty(block, *gaps.shape)
+    one = gaps.new_ones(gaps.shape[1])
+    found = [
+        torch.lt(gaps, some[:, :, None], out=nearer[: len(some)]) @ one for some in off.split(block)
+    ]
+    return torch.log(torch.cat(found).double() / gaps.shape[1] + 1e-3)
 
 
 def _mean(values: Tensor, weight: Tensor, otherwise: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.registration.cell_search import nearest_in_cells
+from pcnn.registration.cell_search import SortedCells, nearest_in_cells
 
 #: Entries of a block of distances between descriptors.
 BLOCK = 1 << 24
@@ -39,26 +39,37 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
     return distance, index
 
 
-def nearest_places(query: Tensor, points: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+class NearestPlaces:
     """The nearest point of every query: among those within reach on a CPU, among all on a GPU.
 
     Args:
-        query: [Q, 3] [m], few beside the points: they are searched in one go, unlike those of
-            `nearest_within`.
-        points: [N, 3] [m], N > 0.
+        points: [N, 3] [m], N > 0, to be searched several times.
         reach: [m]; within it both give the same.
-
-    Returns:
-        ``distance [Q]`` float32, beyond the reach infinite or right, and ``index [Q]`` int64 of the
-        point, -1 where the distance is infinite.
+        cells: of the points in float32, of this radius or a larger one, where they are sorted.
     """
-    if query.is_cuda:
-        return nearest_of_all(query, points)
-    return nearest_in_cells(query.float(), points.float(), reach)
+
+    def __init__(self, points: Tensor, reach: float, cells: SortedCells | None = None) -> None:
+        self._points, self._reach = points, reach
+        self._cells = None
+        if not points.is_cuda:
+            self._cells = cells or SortedCells(points.float(), reach)
+
+    def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Search the nearest points of queries [Q, 3] [m], few beside the points.
+
+        They are searched in one go, unlike those of `nearest_within`.
+
+        Returns:
+            ``distance [Q]`` float32, beyond the reach infinite or right, and ``index [Q]`` int64 of
+            the point, -1 where the distance is infinite.
+        """
+        if self._cells is None:
+            return nearest_of_all(query, self._points)
+        return self._cells.nearest(query.float(), self._reach)
 
 
 def nearest_of_all(query: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest of all points, in launches alone; see `nearest_places`."""
+    """The nearest of all points, in launches alone; see `NearestPlaces`."""
     # float64: products of float32 lose millimetres tens of metres from the middle, in TF32 a metre
     query, points = query.double(), points.double()
     index = _least_products(query, points)

@@ -13,8 +13,7 @@ from pcnn.metrics.registration.inlier_ratio import match_distances
 from pcnn.plural import counted
 from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.estimate import Estimate, estimate_all
-from pcnn.registration.evidence import evidence
+from pcnn.registration.estimate import estimate_all
 from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.rivals import Rivals, rivals
@@ -195,9 +194,9 @@ def register_points(
             f"the {agreeing} matches that agree lie within {width:.2g} m of a "
             "line. They agree as well when the source is turned about that line"
         )
-    verifier = shipped_verifier(estimate.described[0].turned is not None)
+    verifier = shipped_verifier(estimate.evidence.turned_copies)
     least = verifier.threshold if min_confidence is None else min_confidence
-    confidence = verifier.confidence(pose_evidence(estimate, descriptor.voxel_size, settings))
+    confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:
         raise unsupported(
             f"the best pose is right with a probability of {confidence:.2f}; {least:.2f} required "
@@ -250,16 +249,6 @@ def register_points(
         scale=others.scale,
         ambiguity=doubt,
     )
-
-
-def pose_evidence(estimate: Estimate, voxel_size: float, settings: EstimateSettings) -> Tensor:
-    """Evidence [F] for the transform of an estimate."""
-    transform = estimate.solution.transform
-    assert transform is not None
-    ends, distance = (estimate.source, estimate.target), settings.ransac.distance
-    return evidence(
-        *estimate.described, transform[None], ends, distance, voxel_size, settings.view_points
-    )[0]
 
 
 def width_of(points: Tensor) -> float:

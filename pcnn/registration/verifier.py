@@ -21,8 +21,7 @@ from torch import Tensor
 from pcnn.errors import FileError
 from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
-from pcnn.registration.descriptor import Described
-from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.evidence import NAMES, PairEvidence
 from pcnn.registration.ransac import Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
@@ -76,25 +75,14 @@ class Verifier:
 
 
 def best_pose(
-    solution: Solution,
-    source: Described,
-    target: Described,
-    ends: tuple[Tensor, Tensor],
-    distance: float,
-    voxel_size: float,
-    view_points: bool,
+    solution: Solution, evidence: PairEvidence, verifier: Verifier | None = None
 ) -> Solution:
     """The pose of a solution that the clouds speak most for, in place of the first of them.
 
     Args:
         solution: with candidates, or as it is.
-        source: described points, as they were matched; with ``turned`` where these were turned
-            copies.
-        target: likewise.
-        ends: [M, 3] points of the matches in the source, and their partners.
-        distance: of matches that agree [m].
-        voxel_size: [m].
-        view_points: whether every cloud was seen from about its origin.
+        evidence: of its pair.
+        verifier: that chooses; None: the one that comes with the package.
     """
     poses = solution.candidates
     if poses is None:
@@ -102,16 +90,8 @@ def best_pose(
     worth = int((poses.support >= WORTH * poses.support[0]).sum())
     if worth < 2:
         return solution
-    seen = evidence(
-        source,
-        target,
-        poses.transforms[:worth],
-        ends,
-        distance,
-        voxel_size,
-        view_points,
-    )
-    row = shipped_verifier(source.turned is not None).best(seen)
+    verifier = verifier or shipped_verifier(evidence.turned_copies)
+    row = verifier.best(evidence(poses.transforms[:worth]))
     return replace(solution, transform=poses.transforms[row], inliers=poses.inliers[row])
 
 

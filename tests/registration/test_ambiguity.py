@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
-from pcnn.registration.ambiguity import ambiguity, normals_of
+from pcnn.registration.ambiguity import ambiguity
 from pcnn.registration.downsample import voxel_means
+from pcnn.registration.normals import normals_of
 from pcnn.registration.ransac import ransac
 from pcnn.registration.register import (
     AmbiguousError,

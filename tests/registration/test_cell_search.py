@@ -1,10 +1,11 @@
-"""The nearest point within a radius, against all distances."""
+"""Points within a radius and the nearest of them, against all distances and all pairs."""
 
 import pytest
 import torch
 
+from pcnn.maps.radius_pairs import radius_pairs
 from pcnn.registration import cell_search
-from pcnn.registration.cell_search import nearest_in_cells
+from pcnn.registration.cell_search import SortedCells, nearest_in_cells
 
 
 @pytest.mark.parametrize(("candidates", "table"), [(1 << 21, 0), (50, 1 << 20)])
@@ -22,8 +23,16 @@ def test_the_nearest_is_that_of_all_distances(
         nearest, index = gap.min(1)
         inside = nearest <= radius**2
         distance, found = nearest_in_cells(query, points, radius)
+        wider = SortedCells(points, 1.3 * radius)
+        for one, other in zip(wider.nearest(query, radius), (distance, found), strict=True):
+            assert torch.equal(one, other)
+        expected_pairs = radius_pairs(points, None, query, None, radius)
+        for one, other in zip(wider.within(query, radius), expected_pairs, strict=True):
+            assert torch.equal(one, other)
         assert torch.equal(found, torch.where(inside, index, -1))
         expected = torch.where(inside, nearest.sqrt(), torch.inf)
         torch.testing.assert_close(distance, expected, atol=1e-6, rtol=0)
     assert nearest_in_cells(query, points[:0], 1.0)[1].tolist() == [-1] * len(query)
     assert nearest_in_cells(query[:0], points, 1.0)[0].shape == (0,)
+    assert SortedCells(points[:0], 1.0).within(query)[0].shape == (0,)
+    assert SortedCells(points, 1.0).within(query[:0])[1].shape == (0,)

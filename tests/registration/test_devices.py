@@ -18,7 +18,7 @@ from pcnn.kernels import rigid_fits
 from pcnn.registration import evidence as looked_at
 from pcnn.registration.cliques import poses
 from pcnn.registration.descriptor import Described
-from pcnn.registration.evidence import NAMES, evidence
+from pcnn.registration.evidence import NAMES, PairEvidence
 from pcnn.registration.found_poses import packed
 from pcnn.registration.settings import CliqueSettings
 
@@ -60,7 +60,7 @@ def test_a_mixture_and_a_wait_are_noticed() -> None:
 def test_evidence_stays_on_the_device_of_the_clouds(
     view_points: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def normals(points: Tensor, places: Tensor, radius: float) -> Tensor:
+    def normals(points: Tensor, places: Tensor, radius: float, cells: None) -> Tensor:
         # reads how many pairs there are: not followed
         assert {one.device.type for one in (points, places)} == {"meta"}
         return numbers(len(places), 3, dtype=torch.float64)
@@ -69,7 +69,7 @@ def test_evidence_stays_on_the_device_of_the_clouds(
     source, target = (Described(numbers(n, 3), numbers(n, 32)) for n in (3000, 400))
     transforms, ends = torch.zeros(5, 4, 4).double(), (torch.zeros(90, 3), torch.zeros(90, 3))
     with Gpu():
-        found = evidence(source, target, transforms, ends, 0.075, 0.05, view_points)
+        found = PairEvidence(source, target, ends, 0.075, 0.05, view_points)(transforms)
     assert found.shape == (5, len(NAMES))
     assert (found.dtype, found.device.type) == (torch.float64, "cpu")
 

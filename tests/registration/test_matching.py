@@ -3,9 +3,9 @@ import torch
 
 from pcnn.registration.matching import drawn_by, match, sampled_matches
 from pcnn.registration.nearest import (
+    NearestPlaces,
     nearest_descriptors,
     nearest_of_all,
-    nearest_places,
     nearest_within,
 )
 from pcnn.registration.rigid_fit import weighted_svd
@@ -34,7 +34,7 @@ def test_nearest_within_takes_the_lower_index_on_a_tie() -> None:
 
 def test_nearest_places_within_reach_are_those_of_all_pairs() -> None:
     points, query = torch.rand(400, 3, dtype=torch.float64), 1.5 * torch.rand(300, 3).double()
-    gap, index = nearest_places(query, points, 0.1)
+    gap, index = NearestPlaces(points, 0.1)(query)
     nearest = torch.cdist(query, points).min(1)
     within = nearest.values < 0.1
     assert 20 < int(within.sum()) < 280

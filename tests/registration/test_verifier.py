@@ -11,7 +11,7 @@ from pcnn.metrics.calibration import reliability
 from pcnn.registration.calibration import threshold_of
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
-from pcnn.registration.evidence import NAMES, SIGNS, evidence
+from pcnn.registration.evidence import NAMES, SIGNS, PairEvidence
 from pcnn.registration.ransac import Candidates, Solution
 from pcnn.registration.register import NoOverlapError, register_points
 from pcnn.registration.transforms import inverse, transform_points
@@ -40,7 +40,12 @@ def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     source, target, truth = pair()
     poses = torch.stack([truth, shifted(0.5, 0, 0) @ truth])
     ends = source.points[::40], transform_points(truth, source.points[::40].double()).float()
-    seen = evidence(source, target, poses, ends, 0.075, 0.05)
+    looks = PairEvidence(source, target, ends, 0.075, 0.05)
+    seen = looks(poses)
+    # poses together as each alone, and of what was computed once
+    torch.testing.assert_close(
+        torch.cat([looks(one[None]) for one in poses]), seen, atol=1e-12, rtol=0
+    )
     assert seen.shape == (2, len(NAMES))
     right, wrong = (dict(zip(NAMES, row.tolist(), strict=True)) for row in seen)
     support = torch.log1p(torch.tensor(float(len(ends[0]))))
@@ -50,7 +55,7 @@ def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     flat = ends[0].clone()
     flat[:, 2] = 0
     ends_flat = flat, transform_points(truth, flat.double()).float()
-    thin = evidence(source, target, poses[:1], ends_flat, 0.075, 0.05)[0]
+    thin = PairEvidence(source, target, ends_flat, 0.075, 0.05)(poses[:1])[0]
     assert float(thin[NAMES.index("spread")]) < right["spread"] - 1
     assert right["alike"] < 0.01 < wrong["alike"]
     assert right["gap"] < 0.01 < wrong["gap"]
@@ -58,7 +63,7 @@ def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     assert right["rank"] < wrong["rank"] - 1
     assert right["plane"] < 0.01 < wrong["plane"]
     assert right["fits"] > wrong["fits"]
-    unknown = evidence(source, target, poses, ends, 0.075, 0.05, False)
+    unknown = PairEvidence(source, target, ends, 0.075, 0.05, False)(poses)
     names = [NAMES.index(name) for name in ("through", "fits")]
     assert bool(unknown[:, names].isnan().all())
     assert shipped_verifier().best(seen) == 0
@@ -70,7 +75,7 @@ def test_points_that_the_other_sensor_saw_through_are_counted() -> None:
     wall = torch.cat([grid, torch.full((1600, 1), 3.0)], 1)
     both = Described(wall, wall)
     poses = torch.stack([shifted(0, 0, 0), shifted(0, 0, -1.0), shifted(0, 0, 1.0)])
-    seen = evidence(both, both, poses, (wall[:9], wall[:9]), 0.075, 0.05)
+    seen = PairEvidence(both, both, (wall[:9], wall[:9]), 0.075, 0.05)(poses)
     through, fits = seen[:, NAMES.index("through")], seen[:, NAMES.index("fits")]
     # in front of the wall, of either of them, half of both clouds lie in free space
     torch.testing.assert_close(through, torch.tensor([0.0, 0.5, 0.5]).double(), atol=0.02, rtol=0)
@@ -84,12 +89,13 @@ def test_clouds_choose_among_poses() -> None:
     rows = torch.tensor([[True, False], [False, True]])
     found = Solution(poses[0], rows[0], 9, Candidates(poses, rows, torch.tensor([9.0, 8.0])))
     ends = source.points[::40], transform_points(truth, source.points[::40].double()).float()
-    chosen = best_pose(found, source, target, ends, 0.075, 0.05, True)
+    seen = PairEvidence(source, target, ends, 0.075, 0.05)
+    chosen = best_pose(found, seen)
     assert chosen.transform is not None
     assert torch.equal(chosen.transform, truth)
     assert torch.equal(chosen.inliers, rows[1])
     alone = replace(found, candidates=None)
-    assert best_pose(alone, source, target, ends, 0.075, 0.05, True) is alone
+    assert best_pose(alone, seen) is alone
 
 
 def test_a_pose_that_is_not_sure_enough_is_refused() -> None:

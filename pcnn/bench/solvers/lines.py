@@ -15,6 +15,7 @@ from pcnn.bench.verify import CheckFailed, Proof
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described, random_rotation
 from pcnn.registration.estimate import REACH, solve_all
+from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.matching import Matches
 from pcnn.registration.settings import SOLVERS, EstimateSettings
 from pcnn.registration.transforms import assembled, transform_points
@@ -69,7 +70,8 @@ def _solver(name: str, settings: EstimateSettings) -> Callable[[MatchedPair], Te
         (found,) = solve_all([(pair.matches, pair.source, pair.target)], own)
         if name != SUPPORT:
             ends, distance = (pair.source, pair.target), settings.ransac.distance
-            found = best_pose(found, *pair.described, ends, distance, cell, settings.view_points)
+            seen = PairEvidence(*pair.described, ends, distance, cell, settings.view_points)
+            found = best_pose(found, seen)
         return found.transform
 
     return by_name

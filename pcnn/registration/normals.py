@@ -1,0 +1,40 @@
+"""Normals of the surfaces of a cloud, by the points around each place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pcnn.registration.cell_search import SortedCells
+
+
+def normals_of(
+    points: Tensor, places: Tensor, radius: float, cells: SortedCells | None = None
+) -> Tensor:
+    """Unit normals at places of a cloud, of either sign.
+
+    The direction in which the points within the radius spread least: the eigenvector of the
+    smallest eigenvalue of their covariance. Any direction where there is one such point.
+
+    Args:
+        points: [P, 3] [m].
+        places: [N, 3] [m], each with a point within the radius.
+        radius: of the neighbourhood [m].
+        cells: of the points in float32, of this radius or a larger one, where they are sorted.
+
+    Returns:
+        [N, 3] float64.
+    """
+    cells = cells or SortedCells(points.float(), radius)
+    at, found = cells.within(places.float(), radius)
+    # [K, 3], about the place to keep digits
+    gap = (points.index_select(0, found) - places.index_select(0, at)).double()
+    x, y, z = gap.split(1, dim=1)
+    # the upper half of the products of coordinates, and the coordinates
+    terms = torch.cat([x * gap, y * gap[:, 1:], z * z, gap], 1)  # [K, 9]
+    count = torch.bincount(at, minlength=len(places)).clamp(min=1)[:, None]  # [N, 1]
+    means = gap.new_zeros(len(places), 9).index_add_(0, at, terms) / count
+    mean = means[:, 6:]
+    square = means[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].unflatten(1, (3, 3))
+    covariance = square - mean[:, :, None] * mean[:, None, :]
+    return torch.linalg.eigh(covariance).eigenvectors[:, :, 0]
