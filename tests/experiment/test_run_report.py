@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imsave
 
-from pcnn.experiment.run_report.recorded import read_series
+from pcnn.experiment.run_report.recorded import RecordedRun, read_series
 from pcnn.visualize.view import View, ViewedCloud
 from tests.browser import Browser, installed
 from tests.cli.invoking import invoke
@@ -27,7 +27,8 @@ def a_run(folder: Path, seed: int = 0, finished: bool = True, **more: Any) -> Pa
     config = {"seed": seed, "train": True, "task": {"name": "segmentation", **more}, "tags": []}
     (folder / "csv" / "version_0").mkdir(parents=True)
     (folder / "config.yaml").write_text(json.dumps(config))
-    lines = [f"{n},{3 / (n + 1)},,{1000 + n}" for n in range(0, 60, 10)] + ["59,,1.5,"]
+    lines = [f"{n},{3 / (n + 1)},,{1000 + n}" for n in range(0, 60, 10)]
+    lines += ["29,,1.5,", "59,,1.7,", "60,,1.5,"]  # the last is of the best checkpoint
     (folder / "csv" / "version_0" / "metrics.csv").write_text(
         "\n".join(["step,train/loss,val/loss,memory/peak_mib", *lines]) + "\n"
     )
@@ -41,7 +42,7 @@ def a_run(folder: Path, seed: int = 0, finished: bool = True, **more: Any) -> Pa
         (folder / "confusion.json").write_text(json.dumps(counts))
         metrics = {
             "source": "simulated",
-            "metrics": {"val/miou_present": 0.6188, "val/iou/road": 0.69},
+            "metrics": {"val/loss": 1.5, "val/miou_present": 0.6188, "val/iou/road": 0.69},
             "steps": 60,
             "config_sha256": "0",
             "start": {"first_step": 2.5},
@@ -62,7 +63,9 @@ def test_runs_stand_side_by_side_and_differences_are_marked(tmp_path: Path) -> N
     assert "2 runs" in invoke("report", first, second, "--out", page)
     text = page.read_text()
     assert "SIMULATED DATA: a" in text
-    assert "not finished, 59 steps so far" in text
+    assert "not finished, 60 steps so far" in text
+    assert "mean IoU over the classes that occur" in text
+    assert RecordedRun.read(first).series["val/loss"] == [(29, 1.5), (59, 1.7)]
     assert "0.6188" in text
     assert "<td>69.2</td>" in text, "IoU of roads: 90 of 130"
     differing = text[text.index("<h3>What differs") : text.index("<summary>all values")]

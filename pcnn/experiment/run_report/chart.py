@@ -105,13 +105,13 @@ class _Axis:
         return self.begin + (value - low) / (high - low) * (self.end - self.begin)
 
     def ticks(self, least: float = 0.0) -> list[float]:
-        """Round values within, about four, at least so far from each other."""
+        """Round values within, about five, at least so far from each other."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             every = max(1, (last - first) // 4)
             tens = [10.0**power for power in range(first, last + 1, every)]
             return [tick for tick in tens if self.low <= tick <= self.high]
-        raw = (self.high - self.low) / 4
+        raw = (self.high - self.low) / 5
         ten = 10.0 ** math.floor(math.log10(raw))
         step = max(next(m * ten for m in (1, 2, 5, 10) if m * ten >= raw), least)
         first = math.ceil(self.low / step)

@@ -118,7 +118,10 @@ def _legend(runs: Sequence[RecordedRun]) -> str:
 
 
 def _charts(runs: Sequence[RecordedRun], speed: bool) -> str:
-    """A chart for every figure: its training as a line, its validation as a line with dots."""
+    """A chart for every figure: its training as a line, its validation as a line with dots.
+
+    Figures of which no run has two values are left to the tables.
+    """
     names = list(dict.fromkeys(name for run in runs for name in run.series))
     charts: dict[str, list[Line]] = {}
     for name in names:
@@ -131,6 +134,9 @@ def _charts(runs: Sequence[RecordedRun], speed: bool) -> str:
             if points:
                 label, dots = f"{run.name}, {name}", split in ("val", "test")
                 charts.setdefault(title, []).append(Line(label, points, number % _STYLES, dots))
+    charts = {
+        title: lines for title, lines in charts.items() if max(len(one.points) for one in lines) > 1
+    }
     if not charts:
         return ""
     note = "" if speed else '<p class="faint">Lines with dots are validations.</p>'

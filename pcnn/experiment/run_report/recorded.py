@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +73,18 @@ class RecordedRun:
         if not isinstance(content, dict):
             raise FileError(path, "it does not hold a configuration")
         finished = (folder / run_folder.METRICS).is_file()
-        return cls(
+        series = read_series(sorted(folder.glob("*/version_*/metrics.csv"), key=_version))
+        found = cls(
             name or folder.name,
             folder,
             flat(content),
             run_folder.load_metrics(folder) if finished else {},
-            read_series(sorted(folder.glob("*/version_*/metrics.csv"), key=_version)),
+            series,
             read_counts(folder) if (folder / CONFUSION).is_file() else None,
             _found(folder, ".png"),
             _found(folder, ".html"),
         )
+        return replace(found, series=without_final(series, found.figures))
 
     @property
     def figures(self) -> dict[str, float]:
@@ -150,6 +152,23 @@ def read_series(paths: Sequence[Path]) -> dict[str, Series]:
         for name, values in own.items():
             found.setdefault(name, {}).update(values)
     return {name: sorted(values.items()) for name, values in sorted(found.items()) if values}
+
+
+def without_final(series: Mapping[str, Series], figures: Mapping[str, float]) -> dict[str, Series]:
+    """Series without the evaluation of the best checkpoint, which follows the last step.
+
+    It is of an earlier step: a curve through it would jump at its end.
+
+    Args:
+        series: by name.
+        figures: the final figures, which are those of that evaluation.
+    """
+    found = {}
+    for name, values in series.items():
+        final = len(values) > 1 and name in figures and values[-1][0] == values[-2][0] + 1
+        again = final and math.isclose(values[-1][1], figures[name], rel_tol=1e-5)
+        found[name] = values[:-1] if again else values
+    return found
 
 
 def _table(path: Path) -> dict[str, dict[int, float]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from pcnn.escaping import visible
+from pcnn.experiment.run_report.meanings import meaning
 from pcnn.experiment.run_report.recorded import RecordedRun
 from pcnn.metrics.iou import class_accuracy, iou, present
 from pcnn.plural import counted
@@ -25,13 +26,27 @@ def text(value: object) -> str:
     return escape(visible("-" if value is None else value))
 
 
-def table(head: Sequence[str], rows: Sequence[Row], kind: str = "") -> str:
-    """A table with a heading for every row; marked rows have a sign and a class."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Row],
+    kind: str = "",
+    said: Callable[[str], str] | None = None,
+) -> str:
+    """A table with a heading for every row; marked rows have a sign and a class.
+
+    Args:
+        head: headings of the columns.
+        rows: the rows.
+        kind: class of the table.
+        said: words behind a row, by its heading.
+    """
     first = "".join(f"<th>{text(one)}</th>" for one in head)
     lines = []
     for name, cells, marked in rows:
         sign = '<td class="sign">≠</td>' if marked else '<td class="sign"></td>'
         inner = "".join(f"<td>{text(cell)}</td>" for cell in cells)
+        if said is not None:
+            inner += f'<td class="said">{text(said(name))}</td>'
         lines.append(
             f'<tr class="{"differs" if marked else ""}"><th>{text(name)}</th>{sign}{inner}</tr>'
         )
@@ -75,7 +90,7 @@ def figures(runs: Sequence[RecordedRun]) -> str:
     for name in dict.fromkeys(names):
         cells = [_number(run.figures.get(name)) for run in runs]
         rows.append((name, cells, False))
-    return table([run.name for run in runs], rows, "numbers") if rows else ""
+    return table([run.name for run in runs], rows, "numbers", meaning) if rows else ""
 
 
 def classes(runs: Sequence[RecordedRun]) -> str:
@@ -102,7 +117,7 @@ def classes(runs: Sequence[RecordedRun]) -> str:
         return ""
     cells = {name: [_percent(column.get(name)) for column in columns.values()] for name in names}
     rows: list[Row] = [(name, values, False) for name, values in cells.items()]
-    rows.append(("mean", [_percent(_mean(column)) for column in columns.values()], False))
+    rows.append(("mean of these", [_percent(_mean(column)) for column in columns.values()], False))
     title = f"<h3>{' and '.join(sorted(kinds))} of each class [%]</h3>"
     return title + table(list(columns), rows, "numbers")
 
@@ -159,7 +174,7 @@ def speed(runs: Sequence[RecordedRun]) -> str:
     starts = [run.metrics.get("start", {}) for run in runs]
     for name in sorted({name for start in starts if isinstance(start, dict) for name in start}):
         rows.append((f"start: {name}", [_number(start.get(name)) for start in starts], False))
-    return table([run.name for run in runs], rows, "numbers") if rows else ""
+    return table([run.name for run in runs], rows, "numbers", meaning) if rows else ""
 
 
 def configuration(runs: Sequence[RecordedRun]) -> tuple[str, str]:
