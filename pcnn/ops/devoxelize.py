@@ -12,7 +12,7 @@ from pcnn.geometry.checks import check_points, voxel_sizes
 from pcnn.geometry.find_sites import find_cells, require_voxels
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.ops.lookup import features_of_rows
-from pcnn.ops.reduce import reduce_mean, reduce_sum
+from pcnn.ops.reduce import BY_NAME, reduce_sum
 from pcnn.tensor import SparseTensor
 
 #: Ways from voxels to points.
@@ -81,8 +81,9 @@ def voxelize_onto(
     batch: Tensor | None = None,
     *,
     voxel_size: float | Sequence[float],
+    reduce: str = "mean",
 ) -> SparseTensor:
-    """Mean of the features of the points in every voxel of a given grid, of any level.
+    """Reduce the features of points to the voxels of a given grid, of any level.
 
     For the points that the grid was made from, `pcnn.ops.reduce_points` looks nothing up. The host
     waits for the device once, for the number of points that lie in a voxel.
@@ -93,15 +94,18 @@ def voxelize_onto(
         features: ``[P, C]`` floating point; gradients flow to them.
         batch: ``[P]`` integers, cloud of every point; ``None`` if the grid holds one cloud.
         voxel_size: edge of a voxel of tensor stride 1 [m], one number or one per axis.
+        reduce: ``mean``, ``sum`` or ``max`` of the points of a voxel, channel by channel.
 
     Returns:
         Features ``[N, C]`` on the grid; 0 where a voxel has no point.
 
     Raises:
         TypeError: points or a batch that are no tensors, or native points.
-        ValueError: a voxel size that is not positive, points, features or a batch of another shape
-            or dtype, or no batch for several clouds.
+        ValueError: an unknown reduction, a voxel size that is not positive, points, features or a
+            batch of another shape or dtype, or no batch for several clouds.
     """
+    if reduce not in BY_NAME:
+        raise ValueError(f"reduce must be one of {', '.join(BY_NAME)}, got {reduce!r}")
     check_points(points, batch)
     grid = require_voxels(geometry, "voxelize_onto")
     if features.ndim != 2 or len(features) != len(points):
@@ -112,7 +116,7 @@ def voxelize_onto(
     rows, there = find_cells(grid, cells, batch)
     inside = there.nonzero()[:, 0]
     kernel_map = _one_slot(inside, rows[inside], len(points), grid.rows)
-    return SparseTensor(reduce_mean(features, kernel_map), grid)
+    return SparseTensor(BY_NAME[reduce](features, kernel_map), grid)
 
 
 def _cells(points: Tensor, sizes: tuple[float, float, float], stride: Triple) -> Tensor:

@@ -209,3 +209,7 @@ _LIBRARY.impl("reduce", _Reduce.apply, "Autograd")
 _LIBRARY.impl("dot", _Dot.apply, "Autograd")
 torch.library.register_fake("pcnn::reduce", _fake_reduce, lib=_LIBRARY)
 torch.library.register_fake("pcnn::dot", _fake_dot, lib=_LIBRARY)
+
+
+#: Ways to reduce the points of a site over the map of points to sites.
+BY_NAME = {"mean": reduce_mean, "sum": reduce_sum, "max": reduce_max}

@@ -13,12 +13,10 @@ from pcnn.geometry.checks import check_finite, check_points, require_tensors, vo
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
-from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from pcnn.ops.reduce import BY_NAME
 from pcnn.ops.voxel_plan import grid_of_device_cells
 from pcnn.tensor import SparseTensor
 
-#: Ways to reduce the points of a voxel over the map of points to voxels.
-_BY_MEMBERSHIP = {"mean": reduce_mean, "sum": reduce_sum, "max": reduce_max}
 #: Dtypes that features are summed in as they are.
 _SUMMED = torch.float32, torch.float64
 #: Channels that the host reduces one after the other; more take longer so than row by row.
@@ -167,7 +165,7 @@ def reduce_points(features: Tensor, grid: Geometry, reduce: str = "mean") -> Ten
     points = torch.arange(many, device=features.device, dtype=torch.int32)
     pairs = points, rows.to(torch.int32), torch.tensor([0, many])
     membership = KernelMap.from_pairs(*pairs, many, out, False, True)  # one slot
-    return _BY_MEMBERSHIP[reduce](features, membership)
+    return BY_NAME[reduce](features, membership)
 
 
 def _reduced_columns(features: Tensor, rows: Tensor, n: int, mean: bool) -> Tensor:

@@ -1,4 +1,6 @@
 import itertools
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -124,13 +126,20 @@ def test_points_are_averaged_onto_any_level(stride: int) -> None:
         voxel_size=SIZE,
         interpolation="nearest",
     ).flatten()
-    found = voxelize_onto(grid, others, features[:40], batch, voxel_size=SIZE)
-    for row, value in enumerate(found.features, start=1):
-        wanted = features[:40][rows == row]
-        torch.testing.assert_close(value, wanted.sum(0) / max(1, len(wanted)))
-    assert gradcheck(
-        lambda f: voxelize_onto(grid, own, f, own_batch, voxel_size=SIZE).features, (features,)
-    )
+    for name, reduction in {"mean": torch.mean, "sum": torch.sum, "max": torch.amax}.items():
+        onto = partial(voxelize_onto, grid, voxel_size=SIZE, reduce=name)
+        found = onto(others, features[:40], batch).features
+        for row, value in enumerate(found, start=1):
+            inside = features[:40][rows == row]
+            wanted = reduction(inside, dim=0) if len(inside) else torch.zeros(2).double()
+            torch.testing.assert_close(value, wanted)
+
+        def act(values: Tensor, onto: Callable[..., pcnn.SparseTensor] = onto) -> Tensor:
+            return onto(own[:9], values, own_batch[:9]).features.square()
+
+        few = features[:9].detach().requires_grad_()
+        assert gradcheck(act, (few,))
+        assert gradgradcheck(act, (few,))
 
 
 def test_mistakes_are_named() -> None:
@@ -140,6 +149,8 @@ def test_mistakes_are_named() -> None:
         devoxelize(x, points, batch, voxel_size=SIZE, interpolation="linear")
     with pytest.raises(ValueError, match="give the batch"):
         devoxelize(x, points, voxel_size=SIZE)
+    with pytest.raises(ValueError, match="one of mean, sum, max, got 'first'"):
+        voxelize_onto(x.geometry, points, points, batch, voxel_size=SIZE, reduce="first")
     with pytest.raises(ValueError, match=r"features must be \[5, C\]"):
         voxelize_onto(x.geometry, points, points[:2], batch, voxel_size=SIZE)
     native = pcnn.native_points(points, points, grid_size=1.0)
