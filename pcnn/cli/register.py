@@ -88,6 +88,10 @@ def register(
         Share | None,
         typer.Option(help="Probability of being right below which no transform is given."),
     ] = None,
+    verifier: Annotated[
+        Path | None,
+        typer.Option(help="Verifiers of your own (.json) that pcnn calibrate wrote."),
+    ] = None,
     min_inliers: Annotated[
         Matches | None, typer.Option(help="Matches that must agree; default 3, of FPFH 25.")
     ] = None,
@@ -130,6 +134,7 @@ def register(
     from pcnn.files.whole_file import whole_file
     from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
+    from pcnn.registration.verifier import read_verifier
     from pcnn.visualize.pair import ShownPair
     from pcnn.visualize.registration import overlay_picture
     from pcnn.visualize.view.pair import pair_view
@@ -162,6 +167,8 @@ def register(
     try:
         read = [points_of(path, str(path), reading.columns, reading.max_gib) for path in clouds]
         with console.status("reading the clouds") as status:
+            if verifier is not None:
+                options["verifier"] = read_verifier(verifier, copies > 1)
             pairs = PairOptions(**options)
             if graph:
                 names = [str(path) for path in clouds]

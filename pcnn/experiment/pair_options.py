@@ -15,6 +15,7 @@ from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud
 from pcnn.registration.register import Registration, default_settings, register_points
 from pcnn.registration.settings import Sampling, Solver
+from pcnn.registration.verifier import Verifier
 
 #: Matches of FPFH that agree by chance: of 58 wrong transforms of indoor fragments without much
 #: overlap none had more than 23; of 58 right ones two had fewer than this.
@@ -38,6 +39,7 @@ class PairOptions:
     device: str = "cpu"
     allow_targets: Sequence[str] = ()
     cell: CellRule = "auto"
+    verifier: Verifier | None = None
 
     def __post_init__(self) -> None:
         check_rule(self.cell)
@@ -47,10 +49,14 @@ class PairOptions:
 
         Raises:
             ValueError: a torn file, a checkpoint of another task, or another number of copies than
-                there are groups of rotations.
+                there are groups of rotations; a verifier for FPFH, whose poses have no confidence.
         """
         if choice.weights is not None:
             return of_checkpoint(choice.weights, self.device, self.allow_targets, self.copies)
+        if self.verifier is not None:
+            raise ValueError(
+                "poses of FPFH have no confidence: leave the verifier out, or name a network"
+            )
         assert choice.voxel_size is not None  # FPFH comes with one
         return FPFH(choice.voxel_size, sensor_at_origin=self.sensor_at_origin)
 
@@ -88,7 +94,7 @@ class PairOptions:
             source.points,
             target.points,
             descriptor,
-            replace(settings, sampling=self.sampling),
+            replace(settings, sampling=self.sampling, verifier=self.verifier),
             icp_distance=self.icp_distance,
             min_confidence=self.min_confidence if network else 0.0,
             min_inliers=least if self.min_inliers is None else self.min_inliers,

@@ -28,6 +28,7 @@ from pcnn.registration.register import (
     Registration,
 )
 from pcnn.registration.settings import Sampling, Solver
+from pcnn.registration.verifier import read_verifier
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ def register(
     allow_targets: Sequence[str] = (),
     progress: Callable[[str], object] = str,
     cell: CellRule = "auto",
+    verifier: str | Path | None = None,
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
@@ -97,12 +99,15 @@ def register(
             training, otherwise by the clouds (`pcnn.registration.cell_size.fitting_cell`);
             ``trained``; ``clouds``: always by the clouds, so that the pose of clouds in another
             unit is the same in that unit. A voxel size that is given stays.
+        verifier: file of ``pcnn calibrate``, whose model of ``copies`` chooses among poses and
+            gives the confidence; None: the one of the package. FPFH has none.
 
     Returns:
         The transform with its inliers and overlap.
 
     Raises:
         FileNotFoundError: no such file.
+        FileError: no file of verifiers, or one of another version.
         ValueError: an unreadable or empty cloud; `NoOverlapError` when no transform is supported.
             There is never an identity in place of an answer. Of `NoOverlapError` there are
             `AmbiguousError`, where other poses fit as well, and `NotRigidError`, where the clouds
@@ -122,6 +127,7 @@ def register(
         device=device,
         allow_targets=allow_targets,
         cell=cell,
+        verifier=None if verifier is None else read_verifier(Path(verifier), copies > 1),
     )
     moving, fixed = points_of(source, "source"), points_of(target, "target")
     return register_two(moving, fixed, model, voxel_size, options, progress)
@@ -169,9 +175,11 @@ def register_two(
             if model is not None or choice.weights is None:
                 raise
             try:
-                # which has no scores
+                # which has neither scores nor a verifier
                 rule = "random_points" if options.sampling in BY_SCORES else options.sampling
-                return estimated(fpfh_after(choice, clouds), replace(options, sampling=rule))
+                return estimated(
+                    fpfh_after(choice, clouds), replace(options, sampling=rule, verifier=None)
+                )
             except ImportError:
                 raise error from None
             except (AmbiguousError, NotRigidError):

@@ -12,7 +12,7 @@ from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all
-from pcnn.registration.evidence import NAMES, SIGNS
+from pcnn.registration.evidence import NAMES, SIGNS, VERSION
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
@@ -203,6 +203,7 @@ def _fitted(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Verifie
         float(found[-1]),
         threshold,
         made,
+        VERSION,
     )
 
 

@@ -116,7 +116,7 @@ def estimate_all(
         cell = settings.ransac.distance / REACH
         ends, distance = (attempt.source, attempt.target), settings.ransac.distance
         evidence = PairEvidence(*both, ends, distance, cell, settings.view_points)
-        solution = best_pose(solution, evidence)
+        solution = best_pose(solution, evidence, settings.verifier)
         found.append((attempt.source.cpu(), attempt.target.cpu(), solution, evidence))
     seconds = (time.perf_counter() - begun) / max(len(found), 1)
     return [

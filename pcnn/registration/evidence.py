@@ -22,6 +22,8 @@ from pcnn.registration.nearest import NearestPlaces
 from pcnn.registration.normals import normals_of
 from pcnn.registration.transforms import inverse, transform_points
 
+#: Raised where a number of `NAMES` changes its meaning: what was fitted before no longer fits.
+VERSION = 2
 #: Names of the numbers, in the order of the columns.
 NAMES = (
     "support",

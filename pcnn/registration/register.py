@@ -130,7 +130,7 @@ def register_points(
         source: [P, 3] [m].
         target: [Q, 3] [m].
         descriptor: describes both.
-        settings: how; None as `default_settings`.
+        settings: how; None as `default_settings`. Its verifier gives the confidence, too.
         samples: points drawn of each; None all.
         icp_distance: refine by ICP within this distance [m]; None does not.
         min_confidence: probability of being right below which a transform is refused; None as the
@@ -194,7 +194,7 @@ def register_points(
             f"the {agreeing} matches that agree lie within {width:.2g} m of a "
             "line. They agree as well when the source is turned about that line"
         )
-    verifier = shipped_verifier(estimate.evidence.turned_copies)
+    verifier = settings.verifier or shipped_verifier(estimate.evidence.turned_copies)
     least = verifier.threshold if min_confidence is None else min_confidence
     confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:

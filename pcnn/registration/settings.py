@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from pcnn.registration.verifier import Verifier
 
 Matching = Literal["one_way", "mutual"]
 Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
@@ -106,6 +109,7 @@ class EstimateSettings:
         seed: of samples and hypotheses.
         view_points: whether every cloud was seen from about its origin: then ``cliques`` asks, too,
             whether a pose puts points where the other cloud saw through.
+        verifier: chooses among the poses of ``cliques``; None: the one of the package.
 
     Raises:
         ValueError: an unknown name.
@@ -118,6 +122,7 @@ class EstimateSettings:
     refine: bool = True
     seed: int = 0
     view_points: bool = True
+    verifier: Verifier | None = None
 
     def __post_init__(self) -> None:
         for what, value, names in (

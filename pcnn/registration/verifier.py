@@ -9,6 +9,7 @@ turned copies was fitted when less evidence was looked at, at 256 points of a cl
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -21,7 +22,7 @@ from torch import Tensor
 from pcnn.errors import FileError
 from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
-from pcnn.registration.evidence import NAMES, PairEvidence
+from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
 from pcnn.registration.ransac import Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
@@ -45,6 +46,11 @@ class Verifier:
         offset: of the certainty.
         threshold: confidence from which on a pose is an answer.
         made: how, in words.
+        evidence: `pcnn.registration.evidence.VERSION` of the poses it was fitted to.
+
+    Raises:
+        ValueError: evidence that this version does not look at, or numbers that are none, too few
+            or too many.
     """
 
     names: Sequence[str]
@@ -55,6 +61,24 @@ class Verifier:
     offset: float
     threshold: float
     made: str
+    evidence: int = 1
+
+    def __post_init__(self) -> None:
+        unknown = [str(name) for name in self.names if name not in NAMES]
+        if unknown:
+            raise ValueError(f"is of evidence {', '.join(unknown)}; make it with this version")
+        for what in ("centre", "spread", "choice", "certainty"):
+            row = getattr(self, what)
+            if not isinstance(row, list) or not all(map(_is_number, row)):
+                raise ValueError(f"{what} must be a list of numbers")
+            if len(row) != len(self.names):
+                raise ValueError(f"{what} has {len(row)} numbers for {len(self.names)} names")
+        if min(self.spread, default=1.0) <= 0:
+            raise ValueError("spread must be positive")
+        if not _is_number(self.offset):
+            raise ValueError("offset must be a number")
+        if not _is_number(self.threshold) or not 0 <= self.threshold <= 1:
+            raise ValueError("threshold must be a probability in 0..1")
 
     def best(self, seen: Tensor) -> int:
         """The row of evidence, all columns of `NAMES` [K, E], that speaks most for its pose."""
@@ -98,7 +122,7 @@ def best_pose(
 @cache
 def shipped_verifier(copies: bool = False) -> Verifier:
     """The model that comes with the package, of turned copies or of clouds as they lie."""
-    return read_verifier(SHIPPED, copies)
+    return _read(SHIPPED, copies)  # its model of turned copies is of older evidence
 
 
 def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
@@ -109,18 +133,41 @@ def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
 def read_verifier(path: Path, copies: bool = False) -> Verifier:
     """Read the model of descriptors of turned copies, or of clouds as they lie.
 
+    Args:
+        path: what `write_verifier` wrote.
+        copies: which of the two.
+
     Raises:
-        FileError: none, or one of evidence that this version does not look at.
+        MissingFileError: no such file.
+        FileError: no file of verifiers, none of this kind in it, or one that was fitted to the
+            evidence of another version.
     """
-    content: dict[str, Any] = read_json(path)
-    try:
-        found = Verifier(**content[KINDS[copies]])
-    except (KeyError, TypeError) as error:
-        raise FileError(path, f"no verifier {KINDS[copies]}: {error}") from error
-    unknown = [name for name in found.names if name not in NAMES]
-    if unknown:
-        raise FileError(path, f"is of evidence {', '.join(unknown)}; make it with this version")
+    found = _read(path, copies)
+    if found.evidence != VERSION:
+        raise FileError(
+            path,
+            f"{KINDS[copies]} was fitted to version {found.evidence} of the evidence, this is "
+            f"version {VERSION}; fit it again (pcnn calibrate)",
+        )
     return found
+
+
+def _read(path: Path, copies: bool) -> Verifier:
+    content: Any = read_json(path)
+    if not isinstance(content, dict) or not set(content) & set(KINDS):
+        raise FileError(path, "is no file of verifiers; pcnn calibrate writes one")
+    kind = KINDS[copies]
+    if kind not in content:
+        how = "with --copies" if copies else "without --copies"
+        raise FileError(path, f"holds no verifier {kind}; add it ({how}: pcnn calibrate)")
+    try:
+        return Verifier(**content[kind])
+    except (TypeError, ValueError) as error:
+        raise FileError(path, f"no verifier {kind}: {error}") from error
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def write_verifier(path: Path, verifier: Verifier, copies: bool = False) -> None:

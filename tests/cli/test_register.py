@@ -11,6 +11,7 @@ from pcnn.datasets.readers.points import read_points
 from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.transforms import inverse, transform_points
+from pcnn.registration.verifier import SHIPPED
 from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.datasets.registration.scenes import write_fragments
@@ -84,6 +85,11 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     assert "none.ply" in invoke("register", tmp_path / "none.ply", good, "--out", out, code=2)
     said = invoke("register", good, good, "--out", out, "--solver", "magic", code=2)
     assert "ransac, cliques, open3d, svd" in said
+    told = "register", good, good, "--out", out, "--verifier"
+    (tmp_path / "own.json").write_text('{"key": 1}')
+    assert "own.json: is no file of" in invoke(*told, tmp_path / "own.json", code=2)
+    assert "verifier.json" in invoke(*told, SHIPPED, "--copies", 24, code=2)  # of older evidence
+    assert "leave the verifier out" in invoke(*told, SHIPPED, "--model", "fpfh", code=2)
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"
     np.save(other, np.random.default_rng(1).random((3000, 3)).astype(np.float32))

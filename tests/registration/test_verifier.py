@@ -1,5 +1,6 @@
 """Evidence of right and wrong poses, the model that weighs it, and how far it is from the truth."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from pcnn.metrics.calibration import reliability
 from pcnn.registration.calibration import threshold_of
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
-from pcnn.registration.evidence import NAMES, SIGNS, PairEvidence
+from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
 from pcnn.registration.ransac import Candidates, Solution
-from pcnn.registration.register import NoOverlapError, register_points
+from pcnn.registration.register import NoOverlapError, default_settings, register_points
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.registration.verifier import (
     best_pose,
@@ -104,6 +105,14 @@ def test_a_pose_that_is_not_sure_enough_is_refused() -> None:
     assert 0.5 < found.confidence < 1
     with pytest.raises(NoOverlapError, match=r"1\.00 required"):
         register_points(source, target, descriptor, min_confidence=1.0)
+    # another verifier: its confidence, and its threshold
+    own = replace(shipped_verifier(), offset=shipped_verifier().offset - 1)
+    settings = replace(default_settings(descriptor.voxel_size), verifier=own)
+    less = register_points(source, target, descriptor, settings, min_confidence=0)
+    assert less.confidence < found.confidence
+    sure = replace(settings, verifier=replace(own, threshold=1.0))
+    with pytest.raises(NoOverlapError, match=r"1\.00 required"):
+        register_points(source, target, descriptor, sure)
 
 
 def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
@@ -134,20 +143,36 @@ def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
 
 def test_a_verifier_is_written_and_read(tmp_path: Path) -> None:
     one, copies = shipped_verifier(), shipped_verifier(True)
-    # a file names its evidence: that of an older version still loads, and reads its own columns
+    # a model names its evidence, and reads its own columns
     assert copies.names != one.names
     row = torch.zeros(len(NAMES), dtype=torch.float64)
     sure = copies.confidence(row)
     row[[NAMES.index(name) for name in NAMES if name not in copies.names]] = 9
     assert copies.confidence(row) == sure
     write_verifier(tmp_path / "a.json", one)
-    with pytest.raises(FileError, match="no verifier turned_copies"):
+    with pytest.raises(FileError, match="holds no verifier turned_copies"):
         read_verifier(tmp_path / "a.json", True)
     write_verifier(tmp_path / "a.json", copies, True)  # beside the other
+    with pytest.raises(FileError, match="to version 1 of the evidence, this is version 2"):
+        read_verifier(tmp_path / "a.json", True)
+    copies = replace(copies, evidence=VERSION)
+    write_verifier(tmp_path / "a.json", copies, True)
     assert [read_verifier(tmp_path / "a.json", kind) for kind in (False, True)] == [one, copies]
-    write_verifier(tmp_path / "b.json", replace(one, names=["other"]))
-    with pytest.raises(FileError, match="is of evidence other"):
-        read_verifier(tmp_path / "b.json")
+    held = json.loads((tmp_path / "a.json").read_text())
+    for words, bad in (
+        ("is of evidence other", {"names": ["other"]}),
+        ("spread has 1 numbers for 8 names", {"spread": [1.0]}),
+        ("spread must be positive", {"spread": [0.0] * 8}),
+        ("choice must be a list of numbers", {"choice": [float("nan")] * 8}),
+        ("threshold must be a probability", {"threshold": 2}),
+        ("unexpected keyword argument 'key'", {"key": 1}),
+    ):
+        changed = {"as_they_lie": held["as_they_lie"] | bad}
+        (tmp_path / "b.json").write_text(json.dumps(changed))
+        with pytest.raises(FileError, match=f"b.json: .*{words}"):
+            read_verifier(tmp_path / "b.json")
     (tmp_path / "c.json").write_text('{"key": 1}')
+    with pytest.raises(FileError, match="is no file of verifiers; pcnn calibrate"):
+        read_verifier(tmp_path / "c.json")
     with pytest.raises(FileError, match="name another"):
         write_verifier(tmp_path / "c.json", one)
