@@ -184,10 +184,14 @@ def register(
     if graph:
         write_graph(console, placed, clouds, out)
         return
+    measures = found.measures
+    assert measures is not None  # of clouds that were read here
     facts = {
         "confidence": found.confidence if math.isfinite(found.confidence) else None,
         "descriptor": found.descriptor,
         "chosen_because": found.reason,
+        "cloud_width_m": round(measures.width, 4),
+        "point_spacing_m": round(measures.spacing, 4),
         "solver": found.solver,
         "icp": found.icp,
         "matches": found.matches,
@@ -263,6 +267,7 @@ def describe(
     from pcnn.experiment.pair_options import PairOptions
     from pcnn.experiment.register import advice_on_size, points_of, warn_of_units
     from pcnn.files.whole_file import whole_file
+    from pcnn.registration.cloud_measures import measured
 
     console = Console()
     where = chosen_device(device)
@@ -272,7 +277,8 @@ def describe(
         raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
     try:
         read = points_of(cloud, str(cloud), reading.columns, reading.max_gib)
-        choice = chosen(model, [read.points], voxel_size)
+        measures = measured([read.points])
+        choice = chosen(model, measures, voxel_size)
         options = PairOptions(
             sensor_at_origin,
             device=str(where),
@@ -280,9 +286,9 @@ def describe(
             cell=cell,  # type: ignore[arg-type]  # refused by name where it is none
         )
         descriptor = options.descriptor(choice)
-        warn_of_units([read], descriptor.voxel_size)
-        descriptor, choice = options.fitted(descriptor, choice, [read.points])
-        advice = advice_on_size([read], descriptor.voxel_size)
+        warn_of_units([read], measures, descriptor.voxel_size)
+        descriptor, choice = options.fitted(descriptor, choice, measures)
+        advice = advice_on_size(measures, descriptor.voxel_size)
         if advice:
             console.say(f"{advice}.")
         described = descriptor(read.points)

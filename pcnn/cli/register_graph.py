@@ -54,6 +54,8 @@ def write_graph(console: Console, placed: Multiway, paths: Sequence[Path], out: 
         ],
         "descriptor": placed.descriptor,
         "chosen_because": placed.reason,
+        "cloud_width_m": placed.measures.width,
+        "point_spacing_m": placed.measures.spacing,
     }
     with whole_file(out / "poses.json") as file:
         file.write((json.dumps(content, indent=2) + "\n").encode())

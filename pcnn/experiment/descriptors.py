@@ -15,7 +15,8 @@ from pcnn.experiment import build
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
-from pcnn.registration.cell_size import IN_CELLS, extent
+from pcnn.registration.cell_size import IN_CELLS
+from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 FOLDER = SHIPPED
@@ -53,7 +54,7 @@ class Choice:
     like: str = ""
 
 
-def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float | None) -> Choice:
+def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
     """Choose the descriptor that a name stands for.
 
     Args:
@@ -62,7 +63,7 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
             middle nine tenths of the points along every axis, up to 20 m interiors, beyond it
             streets; weights for all places come first where they are shipped. Where there are none
             FPFH stands in.
-        clouds: [P, 3] [m] each.
+        clouds: their measures.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
 
     Raises:
@@ -71,9 +72,7 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
     """
     if model is None and voxel_size is not None:
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
-    if model is None or str(model) == "fpfh":
-        size, place = place_of(clouds)
-        width = f"the {'cloud is' if len(clouds) == 1 else 'clouds are'} {size:.3g} m wide"
+    place, width = place_of(clouds), clouds.in_words
     if str(model) == "fpfh":
         if voxel_size is not None:
             return Choice(None, voxel_size, f"--model fpfh, voxels of {voxel_size:g} m as given")
@@ -100,17 +99,16 @@ def chosen(model: str | Path | None, clouds: Sequence[Tensor], voxel_size: float
     return Choice(weights_of(model), None, f"--model {model}")
 
 
-def fpfh_after(choice: Choice, clouds: Sequence[Tensor]) -> Choice:
+def fpfh_after(choice: Choice, clouds: CloudMeasures) -> Choice:
     """FPFH for clouds of which shipped weights found no transform."""
-    _, place = place_of(clouds)
+    place = place_of(clouds)
     reason = f"{choice.reason}; the network found nothing: FPFH"
     return Choice(None, FPFH_VOXELS[place], reason, _LIKE[place])
 
 
-def place_of(clouds: Sequence[Tensor]) -> tuple[float, str]:
-    """The larger extent of the clouds [m], and ``interiors`` or ``streets`` by it."""
-    size = max(map(extent, clouds))
-    return size, "interiors" if size <= INTERIORS_UP_TO else "streets"
+def place_of(clouds: CloudMeasures) -> str:
+    """``interiors`` or ``streets``, by the width of the clouds."""
+    return "interiors" if clouds.width <= INTERIORS_UP_TO else "streets"
 
 
 def weights_of(model: str | Path) -> Path:

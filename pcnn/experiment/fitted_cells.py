@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
-
-from torch import Tensor
 
 from pcnn.experiment.descriptors import Choice
 from pcnn.registration.cell_size import (
     IN_CELLS,
     KNOWN,
+    CellSize,
     Rescaled,
     cell_of_width,
-    extent,
     fitting_cell,
 )
+from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
@@ -36,7 +34,7 @@ def check_rule(rule: str) -> None:
 
 
 def fitted(
-    descriptor: Descriptor, choice: Choice, clouds: Sequence[Tensor], rule: CellRule = "auto"
+    descriptor: Descriptor, choice: Choice, clouds: CloudMeasures, rule: CellRule = "auto"
 ) -> tuple[Descriptor, Choice]:
     """A descriptor in the cell that `fitting_cell` finds, and the choice with the reason for it.
 
@@ -46,7 +44,7 @@ def fitted(
     Args:
         descriptor: of the choice.
         choice: which descriptor, and why.
-        clouds: [P, 3] [m] each, which it is to describe.
+        clouds: measures of those that it is to describe.
         rule: ``auto``, ``trained`` or ``clouds``.
 
     Raises:
@@ -59,12 +57,14 @@ def fitted(
     own = descriptor.voxel_size
     trained = own
     if benchmark == IN_CELLS:
-        trained = cell_of_width(max(map(extent, clouds)))
+        trained = cell_of_width(clouds.width)
     known = KNOWN[benchmark]
     if isinstance(descriptor, FPFH):
         known = replace(known, spacing=FPFH_SPACING)
-    found = fitting_cell(clouds, trained, known, always=rule == "clouds")
-    cell = trained if rule == "trained" else found.cell
+    found = CellSize(trained)
+    if rule != "trained":
+        found = fitting_cell(clouds, trained, known, always=rule == "clouds")
+    cell = found.cell
     if cell == own:
         return descriptor, choice
     reason = f"{choice.reason}; cells of {cell:.2g} m"

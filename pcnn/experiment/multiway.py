@@ -13,6 +13,7 @@ from torch import Tensor
 from pcnn.datasets.registration.make_gt import information_matrix
 from pcnn.experiment.descriptors import chosen
 from pcnn.experiment.pair_options import PairOptions
+from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import Described, Remembered
 from pcnn.registration.estimate import REACH
 from pcnn.registration.local_frame import LocalCloud, to_given
@@ -33,6 +34,7 @@ class Multiway:
         refused: by (source, target), why a pair has none.
         descriptor: name.
         reason: why it was taken.
+        measures: of all clouds.
     """
 
     clouds: tuple[LocalCloud, ...]
@@ -41,6 +43,7 @@ class Multiway:
     refused: dict[tuple[int, int], str]
     descriptor: str
     reason: str
+    measures: CloudMeasures
 
     def pose(self, number: int) -> Tensor:
         """[4, 4] float64: from the coordinates of a cloud's file to those of the first."""
@@ -78,9 +81,9 @@ def register_many(
     if len(clouds) < 2:
         raise ValueError(f"two clouds or more are registered, got {len(clouds)}")
     options = options or PairOptions()
-    points = [cloud.points for cloud in clouds]
-    choice = chosen(model, points, voxel_size)
-    single, choice = options.fitted(options.descriptor(choice), choice, points)
+    measures = measured([cloud.points for cloud in clouds])
+    choice = chosen(model, measures, voxel_size)
+    single, choice = options.fitted(options.descriptor(choice), choice, measures)
     descriptor = Remembered(single)
     for name, cloud in zip(names, clouds, strict=True):
         progress(f"describing {name}")
@@ -108,7 +111,7 @@ def register_many(
         edges.append(Edge(source, target, one.transform, information, sure + 1e-6 * one.inliers))
     progress("placing all clouds")
     graph = pose_graph(names, edges, reach)
-    return Multiway(tuple(clouds), graph, found, refused, descriptor.name, choice.reason)
+    return Multiway(tuple(clouds), graph, found, refused, descriptor.name, choice.reason, measures)
 
 
 def _information(source: Described, target: Described, transform: Tensor, reach: float) -> Tensor:

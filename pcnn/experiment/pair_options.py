@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
 from pcnn.experiment.descriptors import Choice, of_checkpoint
 from pcnn.experiment.fitted_cells import CellRule, check_rule, fitted
+from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud
@@ -61,7 +60,7 @@ class PairOptions:
         return FPFH(choice.voxel_size, sensor_at_origin=self.sensor_at_origin)
 
     def fitted(
-        self, descriptor: Descriptor, choice: Choice, clouds: Sequence[Tensor]
+        self, descriptor: Descriptor, choice: Choice, clouds: CloudMeasures
     ) -> tuple[Descriptor, Choice]:
         """The descriptor in cells that fit the clouds; see `pcnn.experiment.fitted_cells`."""
         return fitted(descriptor, choice, clouds, self.cell)

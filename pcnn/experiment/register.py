@@ -18,7 +18,7 @@ from pcnn.experiment.fitted_cells import CellRule
 from pcnn.experiment.pair_options import PairOptions
 from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
-from pcnn.registration.cell_size import extent
+from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
@@ -153,17 +153,18 @@ def register_two(
     """
     options = options or PairOptions()
     both = [source, target]
-    clouds = [cloud.points for cloud in both]
+    measures = measured([cloud.points for cloud in both])
     tried: list[float] = []
 
     def estimated(choice: Choice, options: PairOptions) -> Registration:
         descriptor = options.descriptor(choice)
         if not tried:
-            warn_of_units(both, descriptor.voxel_size)
-        descriptor, choice = options.fitted(descriptor, choice, clouds)
+            warn_of_units(both, measures, descriptor.voxel_size)
+        descriptor, choice = options.fitted(descriptor, choice, measures)
         tried.append(descriptor.voxel_size)
         found = options.register(source, target, descriptor, choice, progress)
-        return replace(found, transform=to_given(found.transform, source, target))
+        given = to_given(found.transform, source, target)
+        return replace(found, transform=given, measures=measures)
 
     def by_network_or_fpfh(choice: Choice) -> Registration:
         try:
@@ -178,7 +179,7 @@ def register_two(
                 # which has neither scores nor a verifier
                 rule = "random_points" if options.sampling in BY_SCORES else options.sampling
                 return estimated(
-                    fpfh_after(choice, clouds), replace(options, sampling=rule, verifier=None)
+                    fpfh_after(choice, measures), replace(options, sampling=rule, verifier=None)
                 )
             except ImportError:
                 raise error from None
@@ -188,13 +189,13 @@ def register_two(
                 reasons = f"by {choice.weights.stem}: {error}; by FPFH: {second}"
                 raise NoOverlapError(reasons) from None
 
-    choice = chosen(model, clouds, voxel_size)
+    choice = chosen(model, measures, voxel_size)
     try:
         return by_network_or_fpfh(choice)
     except (AmbiguousError, NotRigidError):
         raise
     except ValueError as error:
-        advice = advice_on_size(both, tried[0]) if tried else ""
+        advice = advice_on_size(measures, tried[0]) if tried else ""
         if not advice:
             raise
         kind = NoOverlapError if isinstance(error, NoOverlapError) else ValueError
@@ -233,12 +234,12 @@ def points_of(
     return read
 
 
-def warn_of_units(clouds: Sequence[LocalCloud], voxel_size: float) -> None:
+def warn_of_units(clouds: Sequence[LocalCloud], measures: CloudMeasures, voxel_size: float) -> None:
     """Log why the unit of clouds looks wrong, once; nothing where it does not.
 
     Clouds that are few voxels wide are left to `advice_on_size`.
     """
-    if advice_on_size(clouds, voxel_size):
+    if advice_on_size(measures, voxel_size):
         return
     for cloud in clouds:
         doubt = unit_doubt((cloud.points.double() + cloud.origin).numpy(), voxel_size)
@@ -247,18 +248,18 @@ def warn_of_units(clouds: Sequence[LocalCloud], voxel_size: float) -> None:
             return
 
 
-def advice_on_size(clouds: Sequence[LocalCloud], voxel_size: float) -> str:
+def advice_on_size(clouds: CloudMeasures, voxel_size: float) -> str:
     """Advice on clouds that are few voxels wide; empty where they are not.
 
     A fiftieth of the width leaves an object enough voxels to be told from others.
     """
-    width = max(extent(cloud.points) for cloud in clouds)
+    width = clouds.width
     if not 0 < width < _FEW_VOXELS * voxel_size:
         return ""
     cell = width / _ENOUGH_VOXELS
     digits = -math.floor(math.log10(cell))
     return (
-        f"The {'cloud is' if len(clouds) == 1 else 'clouds are'} {width:.2g} m wide, "
+        f"The {'cloud is' if clouds.clouds == 1 else 'clouds are'} {width:.2g} m wide, "
         f"{width / voxel_size:.2g} voxels of {voxel_size:g} m. "
         f"If they are in metres, try --model fpfh --voxel-size {round(cell, digits):g}"
     )

@@ -12,7 +12,7 @@ import torch
 from pcnn.experiment.catalogue import SHIPPED, NoWeightsError, weights_file
 from pcnn.experiment.descriptors import INTERIORS_UP_TO
 from pcnn.experiment.predictor import Predictor
-from pcnn.registration.cell_size import extent
+from pcnn.registration.cloud_measures import extent
 
 #: Points of a cloud that are looked at for its extent.
 _SOME = 100_000

@@ -163,9 +163,11 @@ def within_reach(difference: Sequence[Tensor], reach: Reach) -> Tensor:
     dx, dy, dz = difference
     if isinstance(reach, tuple):
         x, y, z = torch.tensor(reach, dtype=torch.float32).tolist()  # rounded to float32
-        return (dx.abs() <= x) & (dy.abs() <= y) & (dz.abs() <= z)
+        inside: Tensor = (dx.abs() <= x) & (dy.abs() <= y) & (dz.abs() <= z)
+        return inside
     limit = torch.tensor(reach * reach, dtype=torch.float32).item()
-    return (dx * dx).add_(dy * dy).add_(dz * dz) <= limit
+    near: Tensor = (dx * dx).add_(dy * dy).add_(dz * dz) <= limit
+    return near
 
 
 def _check(name: str, points: Tensor, batch: Tensor | None) -> None:

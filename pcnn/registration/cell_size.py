@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
+from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.downsample import voxel_firsts
-
-#: Points whose distances are computed, and places that they are computed from.
-_POINTS, _PLACES = 1 << 16, 128
-#: Cells along the width of a cloud, of which each gives one place at most.
-_PARTS = 48
-#: The neighbour whose distance is the spacing.
-_NEIGHBOUR = 8
 
 
 @dataclass(frozen=True)
@@ -63,7 +54,7 @@ class CellSize:
 
 
 def fitting_cell(
-    clouds: Sequence[Tensor], trained: float, known: KnownClouds, always: bool = False
+    clouds: CloudMeasures, trained: float, known: KnownClouds, always: bool = False
 ) -> CellSize:
     """The cell in which clouds look as those of the training.
 
@@ -76,22 +67,22 @@ def fitting_cell(
     the size of the clouds. Of clouds that are too small to tell it is the trained one.
 
     Args:
-        clouds: [P, 3] [m] each, one or more.
+        clouds: their measures.
         trained: cell of the training [m].
         known: the clouds of the training.
         always: choose by the clouds alone.
     """
-    width, apart = max(map(extent, clouds)), [spacing(points) for points in clouds]
-    if not min(apart) > 0.0:
+    width, spacing = clouds.width, clouds.spacing
+    if not spacing > 0.0:
         return CellSize(trained)
     cell, reason = trained, ""
     if always or not known.least * trained <= width <= known.most * trained:
         cell = width / known.usual
-        reason = f"the {_clouds(clouds)} {width:.3g} m wide"
-    needed = max(apart) / known.spacing
+        reason = clouds.in_words
+    needed = spacing / known.spacing
     if needed > cell:
         cell = needed
-        sparse = f"points are {max(apart):.2g} m apart"
+        sparse = f"points are {spacing:.2g} m apart"
         reason = f"{reason} and {sparse}" if reason else sparse
     return CellSize(min(cell, width / known.least), reason)
 
@@ -103,48 +94,6 @@ def cell_of_width(width: float) -> float:
     """
     share = (math.log(max(width, 1e-9)) - math.log(4.0)) / math.log(10.0)
     return float(0.05 * 6.0 ** min(max(share, 0.0), 1.0))
-
-
-def extent(points: Tensor) -> float:
-    """Longest side [m] of the box that holds the middle nine tenths of points [P, 3] of each axis.
-
-    Far points are few in a scan and many in none, so that a stray one decides nothing. Of no points
-    it is 0.
-    """
-    if not len(points):
-        return 0.0
-    some = points[:: -(-len(points) // 100_000)].float()  # quantile takes no more than 16 M numbers
-    low, high = torch.quantile(some, torch.tensor([0.05, 0.95], device=some.device), dim=0)
-    return float((high - low).max())
-
-
-def spacing(points: Tensor) -> float:
-    """How far from each other points lie [m]: the median distance to the eighth neighbour.
-
-    The median is over places that are spread evenly over the surfaces, not over points: so those
-    near a sensor, which are most of a scan, do not decide alone. Of large clouds a random part is
-    looked at, and its density counted up as that of surfaces.
-
-    Args:
-        points: [P, 3] [m].
-
-    Returns:
-        0 where there are nine points or fewer, or all lie in one place.
-    """
-    width = extent(points)
-    if len(points) <= _NEIGHBOUR + 1 or not width > 0.0:
-        return 0.0
-    some, share = points.float(), 1.0
-    if len(points) > _POINTS:
-        order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
-        some, share = some[order[:_POINTS].to(points.device)], _POINTS / len(points)
-    rows = voxel_firsts(some, width / _PARTS)
-    at = torch.linspace(0, len(rows) - 1, min(_PLACES, len(rows)), device=some.device)
-    places = some[rows[at.round().long()]]
-    # without the products of matrices, which lose what is near
-    exact = "donot_use_mm_for_euclid_dist"
-    apart = torch.cdist(places, some, compute_mode=exact).topk(_NEIGHBOUR + 1, largest=False)
-    return float(apart.values[:, -1].median()) * math.sqrt(share)
 
 
 @dataclass(frozen=True)
@@ -176,7 +125,3 @@ class Rescaled:
         if scored is not None:  # a head reads places in cells
             scored = replace(scored, voxel_size=scored.voxel_size * self.factor)
         return replace(found, points=found.points * self.factor, scored=scored)
-
-
-def _clouds(clouds: Sequence[Tensor]) -> str:
-    return "cloud is" if len(clouds) == 1 else "clouds are"

@@ -12,6 +12,7 @@ from torch import Tensor
 from pcnn.metrics.registration.inlier_ratio import match_distances
 from pcnn.plural import counted
 from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
+from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.icp import icp
@@ -79,6 +80,8 @@ class Registration:
         reason: why this descriptor was taken, where it was chosen automatically.
         scale: size of the target over that of the source by the similarity that most matches agree
             with; 1 within some hundredths. The transform is rigid all the same.
+        measures: of both clouds, from which descriptor and cell were chosen; None where they were
+            given.
         ambiguity: other poses that fit as well; false where there are none, and always unless
             ambiguous answers were allowed.
     """
@@ -95,6 +98,7 @@ class Registration:
     reason: str = ""
     scale: float = math.nan
     ambiguity: Ambiguity = UNIQUE
+    measures: CloudMeasures | None = None
 
 
 def default_settings(

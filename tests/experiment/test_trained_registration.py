@@ -21,6 +21,7 @@ from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.experiment.export import export
 from pcnn.experiment.registration import reference_table
 from pcnn.experiment.registration_options import RegistrationOptions
+from pcnn.registration.cloud_measures import extent, measured
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.settings import EstimateSettings, RansacSettings
@@ -178,28 +179,30 @@ def test_shipped_weights_go_by_the_extent(
     room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
     # none is there yet: FPFH, at the voxel of the place
     for cloud, size, place in ((room, 0.05, "interiors"), (street, 0.3, "streets")):
-        choice = descriptors.chosen(None, [cloud], None)
+        choice = descriptors.chosen(None, measured([cloud]), None)
         assert (choice.weights, choice.voxel_size) == (None, size)
         assert f"no weights for {place} come with this version" in choice.reason
     with pytest.raises(FileNotFoundError, match="no weights for streets come with this version"):
-        descriptors.chosen("streets", [room], None)
+        descriptors.chosen("streets", measured([room]), None)
     export(folder / BEST, tmp_path / "resunet_interiors_point.safetensors")
     assert (
-        descriptors.chosen(None, [room], None).weights
+        descriptors.chosen(None, measured([room]), None).weights
         == tmp_path / "resunet_interiors_point.safetensors"
     )
-    assert descriptors.chosen("interiors", [street], None).weights is not None
-    assert descriptors.chosen("resunet_interiors_point", [street], None).weights is not None
-    assert descriptors.chosen(None, [room, street], None).weights is None
-    assert descriptors.chosen("fpfh", [room], None).voxel_size == 0.05
-    assert descriptors.chosen(None, [room], 0.1).voxel_size == 0.1
+    assert descriptors.chosen("interiors", measured([street]), None).weights is not None
+    assert (
+        descriptors.chosen("resunet_interiors_point", measured([street]), None).weights is not None
+    )
+    assert descriptors.chosen(None, measured([room, street]), None).weights is None
+    assert descriptors.chosen("fpfh", measured([room]), None).voxel_size == 0.05
+    assert descriptors.chosen(None, measured([room]), 0.1).voxel_size == 0.1
     with pytest.raises(ValueError, match="its own voxel size"):
-        descriptors.chosen("interiors", [room], 0.1)
+        descriptors.chosen("interiors", measured([room]), 0.1)
     with pytest.raises(FileNotFoundError, match=r"shipped weights \(resunet_interiors_point"):
-        descriptors.chosen("resunet_interior", [room], None)
+        descriptors.chosen("resunet_interior", measured([room]), None)
     # a stray point does not make a street of a room
     stray = torch.cat([room, torch.tensor([[500.0, 0.0, 0.0]])])
-    assert descriptors.extent(stray) < 5
+    assert extent(stray) < 5
     # and they are used, by name
     clouds, _ = fragments()
     np.save(tmp_path / "c.npy", clouds[0].numpy())

@@ -19,10 +19,9 @@ from pcnn.registration.cell_size import (
     KNOWN,
     Rescaled,
     cell_of_width,
-    extent,
     fitting_cell,
-    spacing,
 )
+from pcnn.registration.cloud_measures import extent, measured, spacing
 from pcnn.registration.descriptor import Described, HeadInput
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
@@ -48,10 +47,10 @@ def thinned(points: Tensor, every: int) -> Tensor:
 def test_usual_rooms_and_streets_keep_the_trained_cell() -> None:
     usual = room()
     assert spacing(usual) == pytest.approx(0.025 * 2**0.5, rel=1e-3)  # eight around each point
-    assert fitting_cell([usual, thinned(usual, 2)], 0.05, ROOMS).cell == 0.05
-    assert fitting_cell([room(0.2, 60.0)], 0.3, KNOWN["kitti"]).cell == 0.3
+    assert fitting_cell(measured([usual, thinned(usual, 2)]), 0.05, ROOMS).cell == 0.05
+    assert fitting_cell(measured([room(0.2, 60.0)]), 0.3, KNOWN["kitti"]).cell == 0.3
     for places in (5, 0):
-        assert fitting_cell([torch.zeros(places, 3)], 0.05, ROOMS).cell == 0.05
+        assert fitting_cell(measured([torch.zeros(places, 3)]), 0.05, ROOMS).cell == 0.05
     for size, cell in ((1.0, 0.05), (4.0, 0.05), (40.0, 0.3), (500.0, 0.3)):
         assert cell_of_width(size) == pytest.approx(cell)
     assert 0.05 < cell_of_width(12.0) < 0.3
@@ -59,13 +58,14 @@ def test_usual_rooms_and_streets_keep_the_trained_cell() -> None:
 
 def test_thinner_clouds_take_larger_cells_up_to_a_part_of_their_width() -> None:
     cells = [
-        fitting_cell([thinned(room(), every)], 0.05, ROOMS).cell for every in 4 ** torch.arange(6)
+        fitting_cell(measured([thinned(room(), every)]), 0.05, ROOMS).cell
+        for every in 4 ** torch.arange(6)
     ]
     assert cells[0] == 0.05
     assert cells == sorted(cells)
     assert cells[-1] > cells[-2] > cells[-3] > 0.05
     few = thinned(room(), 4000)
-    found = fitting_cell([room(), few], 0.05, ROOMS)  # the sparser of two decides
+    found = fitting_cell(measured([room(), few]), 0.05, ROOMS)  # the sparser of two decides
     width = max(extent(room()), extent(few))
     assert found.cell == pytest.approx(width / ROOMS.least)
     assert "m apart" in found.reason
@@ -78,16 +78,16 @@ def test_a_cap_on_the_points_does_not_change_the_spacing_of_surfaces() -> None:
 def test_wide_and_small_clouds_are_as_wide_as_training_clouds_in_cells() -> None:
     for factor in (0.01, 0.2, 100.0):
         points = room() * factor
-        found = fitting_cell([points], 0.05, ROOMS)
+        found = fitting_cell(measured([points]), 0.05, ROOMS)
         assert extent(points) / found.cell == pytest.approx(ROOMS.usual)
         assert "m wide" in found.reason
 
 
 def test_cells_by_the_clouds_are_in_proportion_to_their_size() -> None:
     cloud = thinned(room(), 6)
-    one = fitting_cell([cloud], 0.05, ROOMS, always=True).cell
+    one = fitting_cell(measured([cloud]), 0.05, ROOMS, always=True).cell
     for factor in (0.3, 0.5, 2.0, 3.0):
-        found = fitting_cell([cloud * factor], 0.05, ROOMS, always=True).cell
+        found = fitting_cell(measured([cloud * factor]), 0.05, ROOMS, always=True).cell
         assert found == pytest.approx(factor * one, rel=1e-5)
 
 
@@ -113,13 +113,13 @@ def test_a_rescaled_descriptor_sees_clouds_in_its_own_cells() -> None:
 
 def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -> None:
     options, clouds = PairOptions(), [room(), thinned(room(), 2)]
-    choice = chosen(None, clouds, None)
+    choice = chosen(None, measured(clouds), None)
     network = options.descriptor(choice)
     assert isinstance(network, NetworkDescriptor)
     assert network.benchmark == "threedmatch"
-    assert options.fitted(network, choice, clouds) == (network, choice)
+    assert options.fitted(network, choice, measured(clouds)) == (network, choice)
     small = [cloud / 10 for cloud in clouds]
-    other, told = options.fitted(network, choice, small)
+    other, told = options.fitted(network, choice, measured(small))
     assert other.voxel_size == pytest.approx(max(map(extent, small)) / ROOMS.usual)
     assert "; cells of 0.0055 m in place of 0.05 m: the clouds are 0.277 m wide" in told.reason
     assert "cells of 0.0055" in other.name
@@ -128,7 +128,7 @@ def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -
     assert torch.equal(a.features, b.features)
     assert torch.equal(a.points, 2 * b.points)
     trained = PairOptions(cell="trained")
-    assert trained.fitted(network, choice, small) == (network, choice)
+    assert trained.fitted(network, choice, measured(small)) == (network, choice)
     with pytest.raises(ValueError, match="auto, trained, clouds, got 'any'"):
         PairOptions(cell="any")  # type: ignore[arg-type]
 
@@ -137,29 +137,31 @@ def test_weights_for_all_places_come_first_where_they_are_shipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
-    assert chosen(None, [room()], None).weights is None  # nothing is shipped there
+    assert chosen(None, measured([room()]), None).weights is None  # nothing is shipped there
     for place in ("interiors", "anywhere"):
         path = tmp_path / f"resunet_{place}_point.safetensors"
         path.touch()
-        assert chosen(None, [room()], None).weights == path
+        assert chosen(None, measured([room()]), None).weights == path
     assert (
-        chosen("interiors", [room()], None).weights
+        chosen("interiors", measured([room()]), None).weights
         == tmp_path / "resunet_interiors_point.safetensors"
     )
-    assert "one network serves rooms and streets" in chosen(None, [room() * 30], None).reason
+    assert (
+        "one network serves rooms and streets" in chosen(None, measured([room() * 30]), None).reason
+    )
 
 
 def test_fpfh_and_networks_of_cells() -> None:
     small = [room() / 10]
-    choice = chosen("fpfh", small, None)
-    found, told = fitted(FPFH(0.05), choice, small)
+    choice = chosen("fpfh", measured(small), None)
+    found, told = fitted(FPFH(0.05), choice, measured(small))
     assert found.voxel_size == told.voxel_size == pytest.approx(extent(small[0]) / ROOMS.usual)
-    given = chosen("fpfh", small, 0.02)
+    given = chosen("fpfh", measured(small), 0.02)
     coarse = FPFH(0.02)
-    assert fitted(coarse, given, small) == (coarse, given)
+    assert fitted(coarse, given, measured(small)) == (coarse, given)
     net = NetworkDescriptor(torch.nn.Identity(), 1.0, "net", None, benchmark="cells")  # type: ignore[arg-type]
     for rule in ("auto", "trained"):
-        other, told = fitted(net, Choice(None, None, "why"), [room()], rule)
+        other, told = fitted(net, Choice(None, None, "why"), measured([room()]), rule)
         assert other.voxel_size == pytest.approx(0.05)
         assert told.reason == "why; cells of 0.05 m"
 

@@ -13,6 +13,7 @@ from pcnn.experiment.descriptors import chosen, of_checkpoint
 from pcnn.experiment.pair_options import PairOptions
 from pcnn.experiment.register import points_of
 from pcnn.metrics.registration import rotation_error, translation_error
+from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.network_descriptor import NetworkDescriptor
@@ -297,20 +298,20 @@ def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trained for segmentation"):
         of_checkpoint(checkpoint(tmp_path / "a.ckpt", task="segmentation"))
     with pytest.raises(ValueError, match="its own voxel size"):
-        chosen(checkpoint(tmp_path / "b.ckpt"), [], voxel_size=0.1)
+        chosen(checkpoint(tmp_path / "b.ckpt"), measured([]), voxel_size=0.1)
     with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
-        chosen(tmp_path / "none.ckpt", [], None)
+        chosen(tmp_path / "none.ckpt", measured([]), None)
 
 
 def test_the_reason_names_what_was_asked_for() -> None:
     clouds = [torch.rand(100, 3) * 3, torch.rand(100, 3) * 2]
-    named = chosen("fpfh", clouds, None)
+    named = chosen("fpfh", measured(clouds), None)
     assert (named.weights, named.voxel_size) == (None, 0.05)
     assert re.fullmatch(
         r"--model fpfh, voxels of 0\.05 m because the clouds are 2\.\d+ m wide, up to 20 m",
         named.reason,
     )
-    wide = chosen("fpfh", [clouds[0] * 20], None).reason
+    wide = chosen("fpfh", measured([clouds[0] * 20]), None).reason
     assert "voxels of 0.3 m because the cloud is" in wide
     assert wide.endswith("beyond 20 m")
-    assert chosen("fpfh", clouds, 0.2).reason == "--model fpfh, voxels of 0.2 m as given"
+    assert chosen("fpfh", measured(clouds), 0.2).reason == "--model fpfh, voxels of 0.2 m as given"
