@@ -68,6 +68,9 @@ def view(
     reading = chosen_reading(Reading(), columns, max_gib=max_gib)
     given = {"--labels": labels, "--truth": truth, "--confidence": confidence}
     predicted, true, trust = (each(name, values, len(files)) for name, values in given.items())
+    for path in files:
+        if path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder; name the clouds in it")
     if out.resolve() in {path.resolve() for path in files}:
         raise typer.BadParameter(f"--out {out} would replace a cloud; name another file")
     with refusing():

@@ -128,8 +128,13 @@ def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
     assert "--labels: 2 files for 1 cloud" in said
     assert "would replace a cloud" in invoke("view", scan, "--out", scan, code=2)
     assert "no such file" in invoke("view", tmp_path / "absent.bin", *out, code=2)
+    assert "is a folder; name the clouds" in invoke("view", tmp_path, *out, code=2)
     np.zeros((4, 4), "<f4").tofile(tmp_path / "none.bin")
     assert "no return among 4 points" in invoke("view", tmp_path / "none.bin", *out, code=2)
     said = invoke("view", scan, "--labels", scan, *out, code=2)
     assert "holds no labels" in said
+    alone = tmp_path / "alone" / "a.bin"  # without labels, whose classes are still looked for
+    alone.parent.mkdir()
+    alone.write_bytes(scan.read_bytes())
+    assert "no such class file" in invoke("view", alone, "--classes", "absent", *out, code=2)
     assert not (tmp_path / "v.html").exists()

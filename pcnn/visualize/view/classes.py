@@ -71,6 +71,8 @@ def with_classes(
     """
     found = [values for cloud in clouds for values in cloud.labels.values()]
     if not found:
+        if wanted is not None and str(wanted) not in KNOWN:
+            read_classes(wanted)  # a name that is wrong is told even where it is not needed
         return list(clouds), Classes((), np.empty((0, 3), np.uint8))
     if wanted is None and likely == "kitti":
         raw = _label_map("kitti").raw_to_train
