@@ -6,6 +6,7 @@ reads it. A type checker and a caller in Python see `int`. Every number is finit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -45,6 +46,22 @@ Calls = Annotated[int, Interval(ge=3, le=10**6)]
 Copies = Annotated[int, Interval(ge=1, le=1000)]
 Sample = Annotated[int, Interval(ge=100, le=MOST)]
 Thousands = Annotated[int, Interval(ge=1, le=10**6)]
+
+
+def rising(name: str, pair: Iterable[float]) -> tuple[float, float]:
+    """Two numbers, of which YAML gives a list, the first at most the second.
+
+    Args:
+        name: of the pair, for the message.
+        pair: both.
+
+    Raises:
+        ValueError: the first is above the second.
+    """
+    low, high = pair
+    if low > high:
+        raise ValueError(f"{name} must be two numbers low <= high, got {[low, high]}")
+    return low, high
 
 
 @dataclass(frozen=True)

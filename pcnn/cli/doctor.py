@@ -20,6 +20,7 @@ import typer
 
 from pcnn.cores import available_cores
 from pcnn.extras import install
+from pcnn.files.user_cache import user_cache
 from pcnn.kernels import cubin_cache
 from pcnn.kernels.bindings import driver_cuda, extra_for, require
 from pcnn.plural import counted
@@ -269,8 +270,7 @@ def _optional(name: str, command: str) -> Finding:
 
 
 def _caches() -> Iterator[Finding]:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folders: dict[str, Path] = {"user cache": home, "kernel cache": cubin_cache.folder()}
+    folders: dict[str, Path] = {"user cache": user_cache(), "kernel cache": cubin_cache.folder()}
     if importlib.util.find_spec("triton") is not None:
         triton = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
         folders["triton cache"] = Path(triton)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
+from pcnn.files.simulated import is_simulated
 from pcnn.files.whole_file import whole_file
 from pcnn.plural import counted
 
@@ -70,9 +71,8 @@ def write_graph(console: Console, placed: Multiway, paths: Sequence[Path], out: 
         "label: number of the cloud",
         placed.clouds[0].origin.tolist(),
     )
-    merged_picture(
-        clouds, out / "merged.png", f"{len(paths)} clouds in the frame of {names[0]}", note
-    )
+    title = f"{len(paths)} clouds in the frame of {names[0]}"
+    merged_picture(clouds, out / "merged.png", title, note, any(map(is_simulated, paths)))
     console.say("\n".join(str(out / name) for name in ("poses.json", "merged.ply", "merged.png")))
 
 

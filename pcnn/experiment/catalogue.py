@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pcnn.callbacks.exported_file import SUFFIX
 from pcnn.errors import FileError, UserError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_json
+from pcnn.files.user_cache import user_cache
 
 #: Folder of the weights that come with the package.
 SHIPPED = Path(__file__).parents[1] / "weights"
@@ -66,8 +66,7 @@ class Weights:
 
 def cache_folder() -> Path:
     """Folder of fetched weights, in the user's cache folder (XDG base directories)."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "pcnn" / "weights"
+    return user_cache() / "pcnn" / "weights"
 
 
 def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:

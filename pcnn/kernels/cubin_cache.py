@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pcnn.files.user_cache import user_cache
 from pcnn.files.whole_file import whole_file
 
 DIGEST = hashlib.sha256
@@ -22,8 +22,7 @@ def folder() -> Path:
     Raises:
         RuntimeError: the user has no home folder.
     """
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "pcnn" / "cubin"
+    return user_cache() / "pcnn" / "cubin"
 
 
 def cached(key: str, build: Callable[[], bytes]) -> bytes:

@@ -18,6 +18,7 @@ TARGET = (31, 88, 178)
 SOURCE = (232, 112, 16)
 PIXELS = 700
 LINE = 125  # letters of the line below the heading
+MARK = "   SIMULATED DATA"  # behind the heading
 LEGEND = 16  # names of clouds below a picture
 
 
@@ -60,7 +61,7 @@ def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
         draw_matches(place, pair.source, target, matches, (SOURCE, TARGET))
     heading = pair.name
     if pair.simulated:
-        heading += "   SIMULATED DATA"
+        heading += MARK
     figure.suptitle(
         heading, x=0.02, y=1 - 0.2 * inch, ha="left", fontsize=15, color=INK, weight="bold"
     )
@@ -73,7 +74,11 @@ def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
 
 
 def merged_picture(
-    clouds: Mapping[str, np.ndarray], path: str | Path, title: str, note: str = ""
+    clouds: Mapping[str, np.ndarray],
+    path: str | Path,
+    title: str,
+    note: str = "",
+    simulated: bool = False,
 ) -> Path:
     """Draw clouds in one frame, each in a colour of its own, along z and along y.
 
@@ -82,6 +87,7 @@ def merged_picture(
         path: PNG to write, whole; its folder is created.
         title: heading.
         note: line below it.
+        simulated: whether clouds are simulated, which is then written large.
 
     Returns:
         `path`.
@@ -99,6 +105,8 @@ def merged_picture(
         place.imshow(image, extent=(-extent, extent, -extent, extent))
         place.set_title(view, loc="left", fontsize=12, color=INK)
         place.tick_params(labelsize=8, colors=FAINT)
+    if simulated:
+        title += MARK
     figure.suptitle(title, x=0.02, y=0.98, ha="left", fontsize=15, color=INK, weight="bold")
     figure.text(0.02, 0.92, textwrap.fill(note, LINE), va="top", fontsize=10.5, color=FAINT)
     for number, (name, shade) in enumerate(zip(clouds, shades, strict=True)):

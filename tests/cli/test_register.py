@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from pcnn.datasets.readers.points import read_points
 from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.registration.verifier import SHIPPED
+from pcnn.visualize import registration as pictures
 from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.datasets.registration.scenes import write_fragments
@@ -140,8 +142,17 @@ def test_kitti_gt(tmp_path: Path) -> None:
     assert "legacy, fixed" in invoke("kitti-gt", tmp_path, "--ground-truth", "x", code=2)
 
 
-def test_many_clouds_are_placed_together(tmp_path: Path) -> None:
+def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("open3d")
+    headings: list[str] = []
+
+    def seen(figure: Figure, path: Path) -> Path:
+        headings.append(figure.get_suptitle())
+        return saved(figure, path)
+
+    saved = pictures.saved
+    monkeypatch.setattr(pictures, "saved", seen)
+    write_marker(tmp_path, {})
     world = place()
     parts = [world[world[:, 0] < 2.6], world[world[:, 0] > 1.2], world[world[:, 1] < 2.8][::2]]
     poses = [random_pose(seed) for seed in (4, 5, 6)]  # of each part in the world
@@ -173,6 +184,7 @@ def test_many_clouds_are_placed_together(tmp_path: Path) -> None:
     merged = read_points(out / "merged.ply")
     assert len(merged.points) == sum(map(len, parts))
     assert (out / "merged.png").stat().st_size > 10_000
+    assert headings == ["3 clouds in the frame of part_0.npy   SIMULATED DATA"]
     said = invoke(*words[:3], tmp_path / "other.npy", *words[4:], code=1)
     assert "other.npy: no transform connects it with" in " ".join(said.split())
 

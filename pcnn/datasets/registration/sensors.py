@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.hints import check_fields
-from pcnn.ranges import Count, Distance, Length, NonNegative, Share
+from pcnn.ranges import Count, Distance, Length, NonNegative, Share, rising
 
 #: Points below which a pattern is not applied: fewer are no cloud to learn from.
 LEAST = 256
@@ -28,9 +28,7 @@ class Sensor(ABC):
         check_fields(self)
         for name, value in vars(self).items():
             if type(value) in (tuple, list) and len(value) == 2 and _numbers(value):
-                if value[0] > value[1]:
-                    raise ValueError(f"{name} must be two numbers low <= high, got {value}")
-                object.__setattr__(self, name, tuple(value))
+                object.__setattr__(self, name, rising(name, value))
 
     @abstractmethod
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:

@@ -21,7 +21,7 @@ from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
 from pcnn.datasets.transforms.pieces import Pieces
 from pcnn.hints import check_fields
-from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
+from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share, rising
 
 
 def sample_generator(
@@ -112,9 +112,7 @@ def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
     """
     if scale is None:
         return None
-    low, high = scale
-    if low > high:
-        raise ValueError(f"scale must be two factors low <= high, got {scale}")
+    low, high = rising("scale", scale)
     return float(low), float(high)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.hints import check_fields
-from pcnn.ranges import Factor, Length, NonNegative, Share
+from pcnn.ranges import Factor, Length, NonNegative, Share, rising
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.
 MAX_NODES = 50_000_000
@@ -141,8 +141,8 @@ class Chromatic:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.gamma is not None and self.gamma[0] > self.gamma[1]:
-            raise ValueError(f"gamma of colours must be low <= high, got {list(self.gamma)}")
+        if self.gamma is not None:
+            rising("gamma of colours", self.gamma)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the cloud in other colours.
@@ -222,9 +222,7 @@ class Remission:
     def __post_init__(self) -> None:
         check_fields(self)
         for name in ("gain", "gamma"):
-            low, high = getattr(self, name)
-            if low > high:
-                raise ValueError(f"{name} of remission must be low <= high, got {[low, high]}")
+            rising(f"{name} of remission", getattr(self, name))
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the cloud with another remission.

@@ -13,7 +13,7 @@ from annotated_types import Len
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.transforms.features import between
 from pcnn.hints import check_fields
-from pcnn.ranges import Length, PartialShare, Share
+from pcnn.ranges import Length, PartialShare, Share, rising
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,7 @@ class Pieces:
     def __post_init__(self) -> None:
         check_fields(self)
         for name in ("radius", "height"):
-            low, high = getattr(self, name)
-            if low > high:
-                raise ValueError(f"{name} of pieces must be low <= high, got {[low, high]}")
+            rising(f"{name} of pieces", getattr(self, name))
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the piece, of at least one point; a cloud without points as it is."""

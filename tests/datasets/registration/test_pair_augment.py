@@ -232,7 +232,7 @@ def test_tiny_clouds_and_numbers_that_are_refused() -> None:
     for options, words in (
         ({"rotation": 181.0}, "rotation"),
         ({"axis": "x"}, "axis must be any, vertical"),
-        ({"scale": (1.2, 0.8)}, "scale must be two factors"),
+        ({"scale": (1.2, 0.8)}, "scale must be two numbers low <= high"),
         ({"scale_probability": 1.5}, "scale_probability"),
         ({"jitter": -0.1}, "jitter must be a number from 0"),
         ({"warp": float("nan")}, "warp must be a number from 0"),
