@@ -1,48 +1,72 @@
-"""The solver of cliques as CUDA graphs: one launch a pair."""
+"""The solver of cliques as CUDA graphs: one launch a pair.
+
+For programs that solve one pair after another on a GPU and keep a solver for all of them, such as
+a robot that registers every scan to the last one. `pcnn register` solves one pair and ends, and
+`estimate_all` gives the pairs of a batch to `cliques_batch`, where the host waits once for all: so
+neither takes graphs. The place for them would be `estimate.solve_all`, for a batch of one pair of
+``solver=cliques`` on a GPU, with a solver that its caller keeps over the pairs: those of `pcnn
+register --graph` and `pcnn calibrate`. Both spend most of their time elsewhere, on describing the
+clouds, and on looking for other poses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pcnn.registration.cliques import poses
-from pcnn.registration.found_poses import Found, packed, solutions_of
+from pcnn.registration.cliques import cliques, poses
+from pcnn.registration.found_poses import packed, solutions_of
 from pcnn.registration.ransac import Solution, checked_shapes
 from pcnn.registration.settings import CliqueSettings
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
 
 SMALLEST = 256  # matches that a graph has room for at least
+REPEATS = 3  # pairs of one room before it is captured, which takes as long as some of them
 
 
-class _Room(NamedTuple):
-    """A graph and the memory that it reads."""
+@dataclass(eq=False)
+class _Room:
+    """Memory for the matches of a pair, what is computed from them, and how."""
 
     sides: Tensor  # [2, 1, M, 3] float64 points of the matches
     there: Tensor  # [1] int64, how many are
-    most: int  # poses that it finds
-    replay: Callable[[], Figures]
+    work: Callable[[], Figures]  # launches, or replays
+    graphed: bool = False
+    pairs: int = 0  # that were solved
 
 
 class GraphedCliques:
     """Estimates transforms of one pair after another, each as `cliques` would.
 
-    A graph has room for a number of matches, a power of two or one and a half times one; it is
-    captured at the first pair that needs it, and kept. Graphs share the memory of their temporary
-    tensors, so that a solver serves one thread.
+    A graph has room for a number of matches, a power of two or one and a half times one. The first
+    pairs of a room are solved by the same launches without a graph, so that a pair has the same
+    transform before the capture and after it. Graphs share the memory of their temporary tensors,
+    so that a solver serves one thread. On a CPU every pair is solved by `cliques`.
 
     Args:
         settings: of groups and what agrees.
         refine: fit the best hypotheses again to what agrees with them.
         capture: makes graphs; None: of CUDA, of the device of the first pair.
+        repeats: pairs of a room that are solved without a graph, 1 or more: its kernels must have
+            run before.
+
+    Raises:
+        ValueError: no pair is to be solved without a graph.
     """
 
     def __init__(
-        self, settings: CliqueSettings, refine: bool = True, capture: Capture | None = None
+        self,
+        settings: CliqueSettings,
+        refine: bool = True,
+        capture: Capture | None = None,
+        repeats: int = REPEATS,
     ) -> None:
-        self.settings, self.refine = settings, refine
+        if repeats < 1:
+            raise ValueError(f"a graph is captured after a pair or more, got repeats={repeats}")
+        self.settings, self.refine, self.repeats = settings, refine, repeats
         self._capture = capture
         self._rooms: dict[int, _Room] = {}
 
@@ -57,6 +81,8 @@ class GraphedCliques:
         Raises:
             ValueError: shapes differ, or coordinates are not finite.
         """
+        if self._capture is None and not source.is_cuda:
+            return cliques(source, target, self.settings, self.refine)
         checked_shapes(source, target)
         count = len(source)
         if count < 3:
@@ -64,29 +90,30 @@ class GraphedCliques:
         size = room_for(count)
         room = self._rooms.get(size)
         if room is None:
-            room = self._rooms[size] = self._captured(size, source.device)
+            room = self._rooms[size] = self._room(size, source.device)
+        # rows behind these are those of other pairs: what they hold changes nothing
         room.sides[0, 0, :count] = source
         room.sides[1, 0, :count] = target
         room.there.fill_(count)
-        parcel = room.replay()["parcel"].cpu()
-        (solution,) = solutions_of(parcel, [count], room.most)
+        if room.pairs >= self.repeats and not room.graphed:
+            if self._capture is None:
+                self._capture = CudaGraphs(source.device)
+            room.work, room.graphed = self._capture(room.work), True
+        parcel = room.work()["parcel"].cpu()
+        room.pairs += 1
+        most = (parcel.shape[1] - 16) // (104 + size)
+        (solution,) = solutions_of(parcel, [count], most)
         return solution
 
-    def _captured(self, size: int, device: torch.device) -> _Room:
-        generator = torch.Generator().manual_seed(0)  # any matches: they are run once before
-        sides = torch.rand(2, 1, size, 3, generator=generator, dtype=torch.float64).to(device)
-        count = torch.full((1,), size, device=device)
-
-        def found() -> Found:
-            return poses(sides[0], sides[1], count, self.settings, self.refine)
+    def _room(self, size: int, device: torch.device) -> _Room:
+        sides = torch.zeros(2, 1, size, 3, dtype=torch.float64, device=device)
+        there = torch.zeros(1, dtype=torch.int64, device=device)
 
         def work() -> Figures:
-            return {"parcel": packed(found())}
+            found = poses(sides[0], sides[1], there, self.settings, self.refine)
+            return {"parcel": packed(found)}
 
-        most = found().support.shape[1]
-        if self._capture is None:
-            self._capture = CudaGraphs(device)
-        return _Room(sides, count, most, self._capture(work))
+        return _Room(sides, there, work)
 
 
 def room_for(count: int) -> int:

@@ -157,18 +157,37 @@ def test_rows_to_spare_change_nothing() -> None:
 def test_graphs_give_what_eager_calls_give() -> None:
     def rerun(work: Callable[[], Figures]) -> Callable[[], Figures]:
         captured.append(work)
-        return work
+        return lambda: work()
 
     captured: list[Callable[[], Figures]] = []
-    solve = GraphedCliques(SETTINGS, capture=rerun)
-    for seed, number in enumerate((400, 1500, 300, 2, 3)):
+    solve = GraphedCliques(SETTINGS, capture=rerun, repeats=1)
+    graphs = []
+    for seed, number in enumerate((400, 1500, 300, 2, 3, 380, 1300)):
         source, target, _ = matches(seed, number, 0.2)
         found, expected = solve(source, target), cliques(source, target, SETTINGS)
+        again = solve(source, target)  # by the graph, or by a graph again
+        graphs.append(len(captured))
         assert torch.equal(found.inliers, expected.inliers)
+        assert torch.equal(again.inliers, expected.inliers)
         assert (found.transform is None) == (expected.transform is None)
         if found.transform is not None and expected.transform is not None:
             torch.testing.assert_close(found.transform, expected.transform, atol=1e-6, rtol=0)
-    assert len(captured) == 4
+            assert again.transform is not None
+            assert torch.equal(again.transform, found.transform)  # to the last bit
+        if number > 2:
+            with pytest.raises(ValueError, match="NaN"):  # what it leaves changes nothing
+                solve(source / 0, target)
+    assert graphs == [1, 2, 3, 3, 4, 4, 4]  # a pair of two matches needs none
+    captured.clear()
+    patient = GraphedCliques(SETTINGS, capture=rerun)
+    source, target, _ = matches(0, 300, 0.2)
+    for pairs in (0, 0, 0, 1, 1):
+        patient(source, target)
+        assert len(captured) == pairs
+    plain = GraphedCliques(SETTINGS)(source, target)  # on a CPU there are no graphs
+    assert torch.equal(plain.transform, cliques(source, target, SETTINGS).transform)
+    with pytest.raises(ValueError, match="repeats=0"):
+        GraphedCliques(SETTINGS, repeats=0)
     few = CliqueSettings(0.05, most=5)  # fewer poses than candidates
     source, target, _ = matches(0, 300, 0.9)
     found = GraphedCliques(few, capture=lambda work: work)(source, target)

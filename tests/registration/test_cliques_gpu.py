@@ -51,7 +51,7 @@ def test_poses_wait_for_nothing() -> None:
 
 
 def test_graphs_give_what_eager_calls_give() -> None:
-    solve = GraphedCliques(SETTINGS)
+    solve = GraphedCliques(SETTINGS, repeats=1)
     for seed, number in enumerate((400, 2500, 300, 2400, 3)):
         source, target, _ = (one.cuda() for one in matches(seed, number, 0.1))
         for _ in range(2):
