@@ -15,11 +15,11 @@ from pcnn.experiment.descriptors import chosen
 from pcnn.experiment.pair_options import PairOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import Described, Remembered
-from pcnn.registration.estimate import REACH
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
 from pcnn.registration.register import NoOverlapError, Registration
+from pcnn.registration.settings import AGREE
 from pcnn.registration.transforms import transform_points
 
 
@@ -101,7 +101,7 @@ def register_many(
             refused[source, target] = str(error)
         else:
             found[source, target] = one
-    reach = REACH * descriptor.voxel_size
+    reach = AGREE * descriptor.voxel_size
     edges = []
     for (source, target), one in found.items():
         first, second = (descriptor(clouds[at].points) for at in (source, target))

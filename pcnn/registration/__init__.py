@@ -1,1 +1,20 @@
-"""Registration of point clouds: transforms, matching, solvers."""
+"""Registration of point clouds: from two clouds to a transform, and whether to believe it.
+
+In the order in which a pair goes through it:
+
+- `cloud_measures`, `cell_size`: width and density of the clouds, and the cell that follows.
+- `descriptor`, with `network_descriptor` and `fpfh`: points with a descriptor each.
+  `turned_copies`, `rotation_group` and `dominant_frame` make a network's hold under any rotation.
+- `matching`: which points are compared, and their nearest descriptors.
+- `ransac` (`hypothesis_scores`), `cliques` (`compatibility`, `clique_groups`, `agreement`,
+  `distinct_poses`, `found_poses`; `graphed_cliques`): solvers, each from matches to a `solution`.
+- `evidence` (`free_space`, `normals`), `verifier`: what speaks for a pose, and how much;
+  `calibration` fits it.
+- `estimate`: matching, a solver and the choice among its poses, for many pairs.
+- `register`: one pair, with all that may refuse it: `rivals` (other scales, mirror images) and
+  `ambiguity` (other poses that fit as well); `icp` refines, `pose_graph` places many clouds.
+- `evaluation`: pairs with known poses; `positives`: true matches, of which networks learn.
+
+Beneath them: `transforms`, `rigid_fit`, `nearest`, `cell_search`, `downsample`, `local_frame`
+(coordinates of maps), `open3d_tools`, and `settings` of all.
+"""

@@ -21,8 +21,8 @@ from pcnn.registration.clique_groups import hypotheses
 from pcnn.registration.compatibility import most_compatible
 from pcnn.registration.distinct_poses import distinct
 from pcnn.registration.found_poses import Found, check_finite, on_host
-from pcnn.registration.ransac import Solution, checked_shapes
 from pcnn.registration.settings import CliqueSettings
+from pcnn.registration.solution import Solution, checked_shapes
 from pcnn.registration.transforms import transform_points
 
 ENTRIES = 1 << 24  # edges of graphs at once on a GPU

@@ -17,7 +17,7 @@ SHORTEST = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class HeadInput:
-    """What a head scores the points of a cloud by, beside their places.
+    """The rows that a head scores the points of a cloud by, beside their places.
 
     Args:
         head: of the network that described the cloud.

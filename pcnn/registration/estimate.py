@@ -16,14 +16,13 @@ from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.matching import BY_SCORES, Matches, sampled_matches
-from pcnn.registration.ransac import Solution, ransac_batch
+from pcnn.registration.ransac import ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
-from pcnn.registration.settings import CliqueSettings, EstimateSettings
+from pcnn.registration.settings import AGREE, CliqueSettings, EstimateSettings
+from pcnn.registration.solution import Solution
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.turned_copies import in_one_order, likely_turns
 from pcnn.registration.verifier import best_pose
-
-REACH = 1.5  # voxels: the distance of matches that agree
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +33,8 @@ class Estimate:
         source: [M, 3] points of the matches in the source, on the CPU.
         target: [M, 3] their partners.
         solution: the transform, None where there is none, and which matches agree with it.
-        evidence: for any pose of the pair, as it was matched.
         seconds: of matching and solving.
+        evidence: for any pose of the pair, as it was matched.
     """
 
     source: Tensor
@@ -113,7 +112,7 @@ def estimate_all(
     found = []
     for pair, (attempt, solution) in zip(pairs, best.values(), strict=True):
         both = _compared(*pair, attempt.turn, device)
-        cell = settings.ransac.distance / REACH
+        cell = settings.ransac.distance / AGREE
         ends, distance = (attempt.source, attempt.target), settings.ransac.distance
         evidence = PairEvidence(*both, ends, distance, cell, settings.view_points)
         solution = best_pose(solution, evidence, settings.verifier)

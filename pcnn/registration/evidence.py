@@ -43,7 +43,7 @@ SIGNS = (1, 1, -1, 1, 1, -1, -1, 1, -1, -1, 1)
 SAMPLES = 512  # points of each cloud that are looked at
 RANKED = 1000  # descriptors of the other cloud among which that of a place has its rank
 CHANCE = 256  # pairs of descriptors whose mean distance is that by chance
-REACH = 2.0  # voxels within which two points are the same place
+MEET = 2.0  # voxels within which two points are the same place
 CLEAR = 4.0  # voxels in front of a surface from which on a point is in free space
 PATCH = 2.5  # voxels: radius of the patch whose normal is taken
 THICK = 2.2  # voxels of matches that agree, beyond which more says nothing: noise fills volumes
@@ -143,7 +143,7 @@ class PairEvidence:
         rare = 1 / ((normals @ normals.T).abs() > PARALLEL).double().mean(1)
         rows = torch.linspace(0, len(other.features) - 1, min(RANKED, len(other.features))).long()
         gaps = torch.cdist(own, other.features[rows.to(features.device)])
-        nearest = NearestPlaces(places, REACH * self._voxel_size, cells)
+        nearest = NearestPlaces(places, MEET * self._voxel_size, cells)
         seen = surfaces(places) if self._view_points else None
         return _Side(some, own, normals, rare, gaps, places, features, nearest, seen)
 
@@ -153,7 +153,7 @@ class PairEvidence:
         gap, rows = (
             found.unflatten(0, placed.shape[:2]) for found in other.nearest(placed.flatten(0, 1))
         )
-        meets = gap < REACH * self._voxel_size  # [K, P]
+        meets = gap < MEET * self._voxel_size  # [K, P]
         weight = meets.double()
         off = (one.own - other.features[rows]).norm(dim=2)
         turned = one.normals @ poses[:, :3, :3].mT  # [K, P, 3]
@@ -164,17 +164,17 @@ class PairEvidence:
             fits, through = share_of(meets, seen.visible), share_of(seen.through, seen.known)
         return (
             weight.mean(1),
-            _mean(gap.double() / self._voxel_size, weight, REACH),
-            _mean(off.double(), weight, REACH) / self._chance,
+            _mean(gap.double() / self._voxel_size, weight, MEET),
+            _mean(off.double(), weight, MEET) / self._chance,
             _mean(_log_rank(one.gaps, off), weight * one.rare, 0.0),
-            _mean(apart, weight, REACH),
+            _mean(apart, weight, MEET),
             fits,
             through,
         )
 
 
 class _Side(NamedTuple):
-    """What is looked at of a cloud, whatever the pose: some points, and all they may meet."""
+    """The parts of a cloud that no pose changes: some points, and all that others may meet."""
 
     some: Tensor  # [P, 3] float64, some of the points
     own: Tensor  # [P, C] their descriptors

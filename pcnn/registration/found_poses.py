@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.registration.ransac import Candidates, Solution
+from pcnn.registration.solution import Candidates, Solution
 from pcnn.registration.transforms import whole
 
 

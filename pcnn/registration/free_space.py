@@ -1,4 +1,4 @@
-"""What the sensor of a cloud saw through, by the range of its surfaces in every direction."""
+"""Space that the sensor of a cloud saw through, by the range of its surfaces in every direction."""
 
 from __future__ import annotations
 

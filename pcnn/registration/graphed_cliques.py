@@ -19,8 +19,8 @@ from torch import Tensor
 
 from pcnn.registration.cliques import cliques, poses
 from pcnn.registration.found_poses import packed, solutions_of
-from pcnn.registration.ransac import Solution, checked_shapes
 from pcnn.registration.settings import CliqueSettings
+from pcnn.registration.solution import Solution, checked_shapes
 from pcnn.runtime.capture import Capture, CudaGraphs, Figures
 
 SMALLEST = 256  # matches that a graph has room for at least

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pcnn.errors import MissingPackageError, first_line
 from pcnn.registration.matching import Matches
-from pcnn.registration.ransac import Solution
 from pcnn.registration.settings import RansacSettings
+from pcnn.registration.solution import Solution
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -15,10 +15,11 @@ from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all
+from pcnn.registration.evidence import MEET
 from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.rivals import Rivals, rivals
-from pcnn.registration.settings import EstimateSettings, RansacSettings, Solver
+from pcnn.registration.settings import AGREE, EstimateSettings, RansacSettings, Solver
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.verifier import shipped_verifier
 
@@ -26,7 +27,6 @@ from pcnn.registration.verifier import shipped_verifier
 SAMPLES = 5000
 #: Matches that a scale or a mirror image is held against where fewer agree with a rigid transform.
 RIVAL_FLOOR = 25
-REACH = 2.0  # voxels within which two described points are the same place
 
 
 class NoOverlapError(ValueError):
@@ -106,7 +106,7 @@ def default_settings(
 ) -> EstimateSettings:
     """Mutual matches within one and a half voxels; RANSAC of 3, stopped when it is sure enough."""
     return EstimateSettings(
-        RansacSettings(distance=1.5 * voxel_size, points=3, confidence=0.999),
+        RansacSettings(distance=AGREE * voxel_size, points=3, confidence=0.999),
         solver=solver,
         matching="mutual",
         seed=seed,
@@ -221,7 +221,7 @@ def register_points(
             f"{int(inliers.sum())} after it. Try a smaller distance (--icp)"
         )
     placed = transform_points(transform, described[0].points.double())
-    _, found = nearest_within(placed, described[1].points, REACH * descriptor.voxel_size)
+    _, found = nearest_within(placed, described[1].points, MEET * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
     if overlap < min_overlap:
         raise unsupported(

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from pcnn.registration.verifier import Verifier
 
+#: Voxels within which the ends of a match agree, as the verifier was fitted.
+AGREE = 1.5
+
 Matching = Literal["one_way", "mutual"]
 Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
 Solver = Literal["ransac", "cliques", "open3d", "svd"]

@@ -23,7 +23,7 @@ from pcnn.errors import FileError
 from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
 from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
-from pcnn.registration.ransac import Solution
+from pcnn.registration.solution import Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
 #: Names in the file: of descriptors of clouds as they lie, and of turned copies.

@@ -13,8 +13,8 @@ from pcnn.registration.calibration import threshold_of
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
-from pcnn.registration.ransac import Candidates, Solution
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
+from pcnn.registration.solution import Candidates, Solution
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.registration.verifier import (
     best_pose,

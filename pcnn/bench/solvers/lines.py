@@ -14,10 +14,10 @@ from pcnn.bench.solvers.pairs import MatchedPair
 from pcnn.bench.verify import CheckFailed, Proof
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described, random_rotation
-from pcnn.registration.estimate import REACH, solve_all
+from pcnn.registration.estimate import solve_all
 from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.matching import Matches
-from pcnn.registration.settings import SOLVERS, EstimateSettings
+from pcnn.registration.settings import AGREE, SOLVERS, EstimateSettings
 from pcnn.registration.transforms import assembled, transform_points
 from pcnn.registration.verifier import best_pose
 
@@ -60,11 +60,11 @@ def lines_on(names: Sequence[str], settings: EstimateSettings, where: torch.devi
 
 def _solver(name: str, settings: EstimateSettings) -> Callable[[MatchedPair], Tensor | None]:
     if name == NAME:
-        solve = kiss_matcher(settings.ransac.distance / REACH)
+        solve = kiss_matcher(settings.ransac.distance / AGREE)
         return lambda pair: solve(pair.source, pair.target)
     (solver,) = (one for one in SOLVERS if one == ("cliques" if name == SUPPORT else name))
     own = replace(settings, solver=solver)  # type: ignore[arg-type]  # a name of the tuple
-    cell = settings.ransac.distance / REACH
+    cell = settings.ransac.distance / AGREE
 
     def by_name(pair: MatchedPair) -> Tensor | None:
         (found,) = solve_all([(pair.matches, pair.source, pair.target)], own)
