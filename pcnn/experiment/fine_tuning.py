@@ -1,4 +1,4 @@
-"""A training that begins with the weights of another: `init_from`, `freeze` and `rate_by_depth`."""
+"""Given weights, layers that do not learn, and rates of layers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.weights import check_finite
 from pcnn.plural import counted
+from pcnn.tasks.layers_of import matching
 from pcnn.tasks.network_task import NetworkTask
 
 #: Names of new weights that are shown.
@@ -33,12 +34,14 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
         NoWeightsError: no such file or name.
     """
     told, rate = None, float(cfg.get("rate_by_depth", 1.0))
-    asked = cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0
+    rates = {name: float(factor) for name, factor in (cfg.get("rate_of") or {}).items()}
+    asked = cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0 or rates
     if not asked:
         return None
     if not isinstance(task, NetworkTask):
         raise ConfigError(
-            f"task={cfg.task.name} has no use for init_from, freeze and rate_by_depth.\n"
+            f"task={cfg.task.name} has no use for init_from, freeze, rate_by_depth and "
+            "rate_of.\n"
             "possible: a task that inherits from pcnn.tasks.network_task.NetworkTask"
         )
     if cfg.get("init_from") is not None and begins:
@@ -48,7 +51,13 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
             task.freeze_layers(list(cfg.freeze))
         except ValueError as error:
             raise ConfigError(f"freeze={listed(cfg.freeze)}: {error}") from error
-    task.rate_by_depth = rate
+    try:
+        matching(task.net, list(rates))
+        if any(factor <= 0 for factor in rates.values()):
+            raise ValueError("factors of rates are above 0; freeze keeps layers from learning")
+    except ValueError as error:
+        raise ConfigError(f"rate_of={rates}: {error}") from error
+    task.rate_by_depth, task.rate_of = rate, rates
     return told
 
 

@@ -60,6 +60,7 @@ class Config:
     init_from: Optional[str] = None  # noqa: UP045 - weights to begin with: a name, a checkpoint
     freeze: list[str] = field(default_factory=list)  # patterns of layers that do not learn
     rate_by_depth: Factor = 1.0  # factor of the rate from a stage of the network to the one before
+    rate_of: Optional[dict[str, Factor]] = None  # noqa: UP045 - factors of rates, by pattern
     resume: Optional[str] = None  # noqa: UP045 - a run folder to continue
     run_dir: Optional[str] = None  # noqa: UP045 - default logs/<task>/<date_time>
     allow_targets: list[str] = field(default_factory=list)  # packages of the user's own, let in

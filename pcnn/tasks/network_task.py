@@ -82,6 +82,8 @@ class NetworkTask(L.LightningModule):
         self._guard: MemoryGuard | None = None
         #: Factor of the learning rate from a stage of the network to the one before it.
         self.rate_by_depth = 1.0
+        #: Factors of the learning rate of layers, by patterns of their names.
+        self.rate_of: Mapping[str, float] = {}
         self._frozen: list[nn.Module] = []
         self._graphed: GraphedSteps | None = None
         # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
@@ -288,16 +290,23 @@ class NetworkTask(L.LightningModule):
 
     def _rates(self) -> Mapping[int, float] | None:
         """The rate of every parameter, by its identity; None where one serves all."""
-        if self.rate_by_depth == 1.0:
+        if self.rate_by_depth == 1.0 and not self.rate_of:
             return None
         given = getattr(self.make_optimizer, "keywords", {})
         if "lr" not in given:
-            raise UserError("rate_by_depth needs task.optimizer.lr, the rate of the last layers")
+            raise UserError(
+                "rate_by_depth and rate_of need task.optimizer.lr, the rate of the last layers"
+            )
         behind = depths(self.net)
-        return {
+        rates = {
             id(one): given["lr"] * self.rate_by_depth ** behind.get(id(one), 0)
             for one in self.net.parameters()
         }
+        for pattern, factor in self.rate_of.items():
+            layers = matching(self.net, [pattern])
+            for one in {id(p) for layer in layers for p in layer.parameters()}:
+                rates[one] *= factor
+        return rates
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """The optimiser, and its schedule stepped after every optimiser step."""

@@ -124,8 +124,14 @@ def test_rates_fall_with_depth() -> None:
         for one in group["params"]:
             assert group["lr"] == 0.1 * 0.5 ** behind[id(one)]
             assert group.get("weight_decay", 1) == (0 if one.ndim < 2 else 1)
+    learner.rate_by_depth, learner.rate_of = 1.0, {"encoder*": 0.5, "head": 2.0}
+    rates = learner._rates()
+    assert rates is not None
+    for name, one in learner.net.named_parameters():
+        factor = 0.5 if name.startswith("encoder") else 2.0 if name.startswith("head") else 1.0
+        assert rates[id(one)] == 0.1 * factor, name
     learner.make_optimizer = torch.optim.SGD
-    with pytest.raises(UserError, match=r"needs task\.optimizer\.lr"):
+    with pytest.raises(UserError, match=r"need task\.optimizer\.lr"):
         learner._rates()
 
 
@@ -141,7 +147,8 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return RunCheckpoint.read(tmp_path / name / "checkpoints/last.ckpt", mmap=False).weights
 
     first = run("first")
-    words = ("freeze=[stem,input]", "rate_by_depth=0.8", "task.optimizer.lr=0.01")
+    rates = "rate_by_depth=0.8", "rate_of={head: 0.5}"
+    words = ("freeze=[stem,input]", *rates, "task.optimizer.lr=0.01")
     given = f"init_from={tmp_path / 'first/checkpoints/last.ckpt'}"
     second = run("second", given, *words)
     for name, value in first.items():
@@ -158,5 +165,10 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     exported = Predictor.load(tmp_path / "a.safetensors", torch.device("cpu"))
     assert f"temperature {exported.temperature:.3f}" in text
     assert exported.domain is not None
-    with pytest.raises(ConfigError, match="no layer is called"):
-        run("third", "freeze=[nothing]")
+    for wrong, said in (
+        ("freeze=[nothing]", "no layer is called"),
+        ("rate_of={nothing: 0.5}", "no layer is called"),
+        ("rate_of={head: 0}", "above 0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            run("third", wrong)
