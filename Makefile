@@ -21,6 +21,8 @@ ARGS ?=
 DATA_ROOT ?=
 FUZZ_SEED ?= 1
 FUZZ_SECONDS ?= 3600
+# tests start Python many times: what one process has compiled, the next ones read
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help train test beside install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
         test-interpret test-wheel coverage bench site docs docs-output dist fuzz clean
@@ -59,14 +61,17 @@ $(PY):
 # Without an NVIDIA device, pip is also shown PyTorch's CPU index when it answers within 3 s:
 # its builds sort above the CUDA builds of the same version, which are several GB larger.
 # With one, the compiler of CUDA kernels comes along; the tests compile them everywhere.
+# pip compiles to bytecode in one process; here all cores do it. Packages hold templates and files
+# of other versions that are no Python of this one, so its exit code says nothing.
 define pip_install
 @index=""; extras="$(1)"; \
 if [ ! -e /dev/nvidia0 ] && ! command -v nvidia-smi >/dev/null 2>&1; then \
   if timeout 3 $(PY) -c 'import urllib.request as r; r.urlopen("$(CPU_INDEX)/torch/", timeout=3)' \
      >/dev/null 2>&1; then index="--extra-index-url $(CPU_INDEX)"; fi; \
 else extras="$${extras:-$(CUDA_EXTRA)}"; fi; \
-set -x; $(PY) -m pip install --disable-pip-version-check $$index -c constraints.txt \
-  -e ".$${extras:+[$$extras]}"
+set -x; $(PY) -m pip install --disable-pip-version-check --no-compile $$index -c constraints.txt \
+  -e ".$${extras:+[$$extras]}"; \
+$(PY) -m compileall -qq -j 0 $(VENV)/lib || true
 @touch $@
 endef
 
