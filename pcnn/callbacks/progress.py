@@ -87,7 +87,7 @@ class TrainingProgress(ProgressBar):
         self._train_bar: TaskID | None = None
         self._eval_bar: TaskID | None = None
         self._start = (0.0, 0)  # time and step when this process began to train
-        self._told = 0.0  # time of the last line of steps
+        self._told = math.inf  # time of the last line of steps; the first has one of its own
         self._seen_step = 0  # optimiser steps at the end of the batch before
 
     def disable(self) -> None:
@@ -101,7 +101,7 @@ class TrainingProgress(ProgressBar):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar."""
         self._start = (time.monotonic(), trainer.global_step)
-        self._told = self._start[0]
+        self._told = math.inf
         self._seen_step = trainer.global_step
         if self._enabled and self.terminal:
             bars = self._open()
@@ -129,7 +129,9 @@ class TrainingProgress(ProgressBar):
             if last or step % max(self.every_n_steps // 10, 1) == 0:
                 figures = format_figures(trainer.callback_metrics, TRAIN)
                 self._bars.update(self._train_bar, figures=figures)
-        elif last or step % self.every_n_steps == 0 or time.monotonic() - self._told > QUIET:
+            return
+        self._told = min(self._told, time.monotonic())
+        if last or step % self.every_n_steps == 0 or time.monotonic() - self._told > QUIET:
             self._told = time.monotonic()
             figures = format_figures(trainer.callback_metrics, TRAIN)
             self._line(

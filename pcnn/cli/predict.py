@@ -38,8 +38,8 @@ def predict(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt), or folders; in front "
-            "of them may stand a checkpoint of a segmentation run."
+            help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv), or "
+            "folders; in front of them may stand a checkpoint of a segmentation run."
         ),
     ],
     model: Annotated[

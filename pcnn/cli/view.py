@@ -19,7 +19,8 @@ Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser
 
 def view(
     files: Annotated[
-        list[Path], typer.Argument(help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt).")
+        list[Path],
+        typer.Argument(help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv)."),
     ],
     labels: Annotated[
         list[Path] | None,

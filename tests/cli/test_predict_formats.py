@@ -54,6 +54,7 @@ def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None
     np.save(source / "npy.npy", points)
     np.savez(source / "npz.npz", points=points[:, :3], intensity=points[:, 3])
     np.savetxt(source / "bare.txt", points, "%.9g")
+    (source / "points.xyz").write_bytes((source / "bare.txt").read_bytes())
     np.savetxt(source / "named.txt", points[:, [3, 0, 1, 2]], "%.9g", ",", header="intensity,x,y,z")
     fields = np.zeros(300, [(n, "f4") for n in ("x", "y", "z", "intensity")])
     for name, column in zip(fields.dtype.names or (), points.T, strict=True):
@@ -63,7 +64,7 @@ def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None
     padded["p"], padded["_"], padded["i"] = points[:, :3], 7, points[:, 3]
     (source / "pcd.pcd").write_bytes(PCD.encode() + padded.tobytes())
     text = run(kitti, *sorted(source.iterdir()), "--out", out, "--no-ply")
-    assert "7 clouds labelled" in text
+    assert "8 clouds labelled" in text
     assert "class points share confidence" in text
     assert "% 1.00" in text
     wanted = np.fromfile(out / "bin.label", "<u4")

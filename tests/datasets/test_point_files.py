@@ -127,8 +127,8 @@ def test_broken_bin_and_npy_files_are_named(tmp_path: Path):
     refused(path, "Python objects")
     with pytest.raises(FileNotFoundError, match=r"none\.bin"):
         read_points(tmp_path / "none.bin")
-    (tmp_path / "a.xyz").touch()
-    refused(tmp_path / "a.xyz", r"a cloud ends in \.bin, .*\.ply, \.las, \.laz")
+    (tmp_path / "a.e57").touch()
+    refused(tmp_path / "a.e57", r"a cloud ends in \.bin, .*\.ply, \.las, \.laz")
 
 
 def test_labels_beside_a_cloud(tmp_path: Path):

@@ -32,7 +32,7 @@ from pcnn.plural import counted
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
 #: Of clouds that are taken where they are named; in a folder such files may be anything else.
-ALSO = (".npz", ".txt")
+ALSO = (".npz", ".txt", ".xyz", ".csv", ".asc")
 
 _LABELS = ("label", "class", "scalar_label", "scalar_class")
 _PLAIN = Reading()
@@ -51,7 +51,8 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
       this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
       labels, as they are.
     * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``.
-    * ``.txt``, ``.npz``: see `pcnn.datasets.readers.plain_files`.
+    * ``.txt`` (also called ``.xyz``, ``.csv``, ``.asc``), ``.npz``: see
+      `pcnn.datasets.readers.plain_files`.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
       them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
 
@@ -312,5 +313,5 @@ _WHOLE: dict[str, Callable[[Path, Reading], PointTable]] = {
     ".las": _las,
     ".laz": _las,
     ".npz": _npz,
-    ".txt": _txt,
+    **dict.fromkeys((".txt", ".xyz", ".csv", ".asc"), _txt),
 }
