@@ -140,12 +140,13 @@ class PairEvidence:
         # a GPU searches all points at once, and sorts them for the normals alone
         cells = None if places.is_cuda else SortedCells(places.float(), PATCH * self._voxel_size)
         normals = normals_of(places, some, PATCH * self._voxel_size, cells)
-        rare = 1 / ((normals @ normals.T).abs() > PARALLEL).double().mean(1)
+        cosines = (normals @ normals.T).abs_()
+        alike = torch.gt(cosines, PARALLEL, out=torch.empty_like(cosines)).mean(1)
         rows = torch.linspace(0, len(other.features) - 1, min(RANKED, len(other.features))).long()
         gaps = torch.cdist(own, other.features[rows.to(features.device)])
         nearest = NearestPlaces(places, MEET * self._voxel_size, cells)
         seen = surfaces(places) if self._view_points else None
-        return _Side(some, own, normals, rare, gaps, places, features, nearest, seen)
+        return _Side(some, own, normals, 1 / alike, gaps, places, features, nearest, seen)
 
     def _of_side(self, one: _Side, other: _Side, poses: Tensor) -> tuple[Tensor, ...]:
         """Numbers [K] of the points of one cloud, laid into the other by poses."""
