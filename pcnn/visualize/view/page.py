@@ -6,7 +6,6 @@ import base64
 import hashlib
 import html
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,8 +120,8 @@ class View:
             return f"array{len(arrays) - 1}"
 
         total = sum(map(len, self.clouds))
-        share = min(1.0, self.points / total)
-        few = [one.shuffled(math.ceil(share * len(one)), n) for n, one in enumerate(self.clouds)]
+        most = min(self.points, total)  # in whole numbers: a product of floats may be one too many
+        few = [one.shuffled(-(-most * len(one) // total), n) for n, one in enumerate(self.clouds)]
         own = distinct_colours(len(few))
         placed = [Places.of(cloud.points) for cloud in few]
         names = [visible(name) for name in self.class_names]
