@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from importlib.machinery import PathFinder
@@ -20,6 +21,10 @@ from torch.utils.data import _utils as loading
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tests.shares import dealt
+
+# a run started in the background of a shell ignores Ctrl-C, and so would all trainings of the tests
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 POISONED = ("pcnn.dataflows", "pcnn.kernels", "pcnn.ops", "pcnn.maps")
 
