@@ -20,7 +20,7 @@ UP_TO = ", up to "
 #: Label of times from start to end.
 WALL = "wall time [ms]"
 #: Label of times that were read off a trace.
-BUSY = "time in kernels, on a CPU in operators [ms]"
+BUSY = "time in kernels [ms]"
 #: Stages of a map build, and what a chart calls them.
 STAGES = {"prepare": "sort, pack, hash", "search": "search", "finish": "post-processing"}
 #: Titles of kinds of rows and of modes of networks, on native points.
