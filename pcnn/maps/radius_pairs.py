@@ -98,17 +98,39 @@ def radius_pairs(
         empty = torch.zeros(0, dtype=torch.int64, device=source.device)
         return empty, empty
     runs = _runs(source, _clouds(source, source_batch), query, _clouds(query, query_batch), reach)
+    # [3, N]: one column after another is gathered several times as fast as rows
+    return pairs_in_runs(source.index_select(0, runs.order).T.contiguous(), runs, query, reach)
+
+
+def pairs_in_runs(
+    by_cell: Tensor, runs: Runs, query: Tensor, reach: Reach
+) -> tuple[Tensor, Tensor]:
+    """The pairs within reach among those of runs.
+
+    Args:
+        by_cell: ``[3, N]`` float32 coordinates of the source points in the sorted order.
+        runs: points near every query.
+        query: ``[M, 3]`` float32.
+        reach: ball radius, or half widths of a box.
+
+    Returns:
+        ``query_index [T]`` int64 ascending, ``source_index [T]`` int64 ascending within a query.
+
+    Raises:
+        DenseCloudError: as of `radius_pairs`.
+    """
     check_pairs(query, reach, 0, int(runs.counts.sum()))
-    # [3, N] and [3, M]: one column after another is gathered several times as fast as rows
-    by_cell = source.index_select(0, runs.order).T.contiguous()
     columns = query.T.contiguous()
-    found, total = [], 0
-    for block in _blocks(runs.counts):
-        found.append(_within(by_cell, columns, runs, block, reach))
-        total += len(found[-1])
+    codes, total = [runs.order.new_empty(0)], 0
+    for block in blocks(runs):
+        gaps = gaps_of(by_cell, columns[:, block.queries], block)
+        hit = within_reach(gaps, reach).nonzero().squeeze(1)
+        rows = block.at[hit] + block.queries.start
+        # [T] query * N + source: the runs of a query are not in the order of source rows
+        codes.append(sorted_codes(rows * by_cell.shape[1] + runs.order[block.place[hit]]))
+        total += len(hit)
         check_pairs(query, reach, total, 0)
-    # [T] query * N + source: the runs of a query are not in the order of source rows
-    return split_codes(torch.cat([sorted_codes(part) for part in found]), len(source))
+    return split_codes(torch.cat(codes), max(by_cell.shape[1], 1))
 
 
 def check_pairs(query: Tensor, reach: Reach, pairs: int, compared: int) -> None:
@@ -231,33 +253,51 @@ def _runs(
     return Runs(order, torch.stack(starts, dim=1), torch.stack(counts, dim=1))
 
 
-def _blocks(counts: Tensor) -> Iterator[slice]:
+class Block(NamedTuple):
+    """Candidates of some queries.
+
+    Args:
+        queries: which, consecutive ones.
+        at: ``[C]`` int64, query of every candidate, counted from the first of the block.
+        place: ``[C]`` int64, its position in the sorted order.
+    """
+
+    queries: slice
+    at: Tensor
+    place: Tensor
+
+
+def blocks(runs: Runs) -> Iterator[Block]:
     """Consecutive queries with `CHUNK` candidates together, or one query with more."""
-    ends = counts.sum(1).cumsum(0)  # [M]
-    start, done = 0, 0
-    while start < len(ends):
-        stop = max(start + 1, int(torch.searchsorted(ends, done + CHUNK, right=True)))
-        yield slice(start, stop)
-        start, done = stop, int(ends[stop - 1])
+    each = runs.counts.sum(1)
+    ends = each.cumsum(0)  # [M] candidates up to a query
+    start, done, total = 0, 0, int(ends[-1]) if len(ends) else 0
+    while done < total:
+        stop = len(ends)
+        if total - done > CHUNK:
+            stop = max(start + 1, int(torch.searchsorted(ends, done + CHUNK, right=True)))
+        some = slice(start, stop)
+        number, counts = int(ends[stop - 1]) - done, runs.counts[some].flatten()
+        first = runs.starts[some].flatten() - (counts.cumsum(0) - counts)
+        place = first.repeat_interleave(counts, output_size=number)
+        place += torch.arange(number, device=place.device)
+        rows = torch.arange(stop - start, device=place.device)
+        yield Block(some, rows.repeat_interleave(each[some], output_size=number), place)
+        start, done = stop, done + number
 
 
-def _within(by_cell: Tensor, query: Tensor, runs: Runs, block: slice, reach: Reach) -> Tensor:
-    """Codes ``query * N + source`` of the pairs within reach of one block of queries, unsorted."""
-    starts, counts = runs.starts[block].flatten(), runs.counts[block].flatten()
-    ends = counts.cumsum(0)
-    total = int(ends[-1])
-    # [C] position of every candidate in the sorted order, and its query
-    place = (starts - (ends - counts)).repeat_interleave(counts, output_size=total)
-    place += torch.arange(total, device=place.device)
-    rows = torch.arange(block.start, block.start + len(counts) // 4, device=place.device)
-    queries = rows.repeat_interleave(runs.counts[block].sum(1), output_size=total)
-    gaps = [
-        to.index_select(0, queries).sub_(of.index_select(0, place))
+def gaps_of(by_cell: Tensor, query: Tensor, block: Block) -> list[Tensor]:
+    """Differences ``[C]``, query - source along x, y and z, of the candidates of a block.
+
+    Args:
+        by_cell: ``[3, N]`` coordinates in the sorted order.
+        query: ``[3, Q]`` of the block's queries.
+        block: the candidates.
+    """
+    return [
+        to.index_select(0, block.at).sub_(of.index_select(0, block.place))
         for to, of in zip(query, by_cell, strict=True)
     ]
-    hit = within_reach(gaps, reach).nonzero().squeeze(1)
-    codes: Tensor = queries[hit] * by_cell.shape[1] + runs.order[place[hit]]
-    return codes
 
 
 def sorted_codes(codes: Tensor) -> Tensor:

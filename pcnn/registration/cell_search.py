@@ -7,27 +7,23 @@ the sorted ones, and no point is met twice (PointCNN++, section 3.3: sorting and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from pcnn.maps.radius_pairs import check_pairs, sorted_codes, split_codes, within_reach
+from pcnn.maps.radius_pairs import (
+    AXIS_CELLS,
+    BOX_MARGIN,
+    CELL_MARGIN,
+    Block,
+    Runs,
+    blocks,
+    gaps_of,
+    pairs_in_runs,
+    sorted_codes,
+)
 
-CANDIDATES = 1 << 21  # compared at once, to bound memory
-AXIS_CELLS = 1 << 18  # at most along an axis: three of them fit a key
 TABLE = 8  # cells a point up to which their starts are listed, not searched
 SIDES = (2.0, 2.0, 0.5)  # of a cell, in radii
-# boxes and cells are this much larger: no rounding moves a point within reach out of its box
-BOX_MARGIN, CELL_MARGIN = 1 + 2.0**-10, 1 + 2.0**-9
-
-
-class _Runs(NamedTuple):
-    """Points near every query, as runs of the sorted order."""
-
-    starts: Tensor  # [Q, 4] int64 first position of every run
-    counts: Tensor  # [Q, 4] int64 points of every run
 
 
 def nearest_in_cells(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
@@ -46,6 +42,8 @@ class SortedCells:
     def __init__(self, points: Tensor, radius: float) -> None:
         self.radius = radius
         self._number = len(points)
+        self._order = torch.zeros(0, dtype=torch.int64, device=points.device)
+        self._by_cell = points.T.contiguous()
         if not len(points):
             return
         wide = points.double()
@@ -85,8 +83,9 @@ class SortedCells:
         radius = self.radius if radius is None else radius
         distance = query.new_full((len(query),), torch.inf)
         index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
-        for part, at, place in self._candidates(self._runs(query, radius)):
-            distance[part], index[part] = self._nearest(query[part], at, place, radius)
+        for block in blocks(self._runs(query, radius)):
+            some = block.queries
+            distance[some], index[some] = self._nearest(query[some], block, radius)
         return distance, index
 
     def within(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
@@ -103,55 +102,17 @@ class SortedCells:
             DenseCloudError: as of `radius_pairs`.
         """
         radius = self.radius if radius is None else radius
-        runs = self._runs(query, radius)
-        check_pairs(query, radius, 0, int(runs.counts.sum()))
-        found, total = [query.new_zeros(0, dtype=torch.int64)], 0
-        for part, at, place in self._candidates(runs):
-            hit = within_reach(self._gaps(query[part], at, place), radius).nonzero().squeeze(1)
-            rows = (at[hit] + part.start) * self._number + self._order[place[hit]]
-            found.append(sorted_codes(rows))
-            total += len(rows)
-            check_pairs(query, radius, total, 0)
-        return split_codes(torch.cat(found), max(self._number, 1))
+        return pairs_in_runs(self._by_cell, self._runs(query, radius), query, radius)
 
-    @staticmethod
-    def _candidates(runs: _Runs) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Blocks of queries: which, row [C] in the block and sorted place [C] of candidates."""
-        each = runs.counts.sum(1)  # [Q]
-        ends = each.cumsum(0)  # [Q] candidates up to a query
-        start, done, total = 0, 0, int(ends[-1]) if len(ends) else 0
-        while done < total:
-            stop = len(ends)
-            if total - done > CANDIDATES:
-                found = int(torch.searchsorted(ends, done + CANDIDATES, right=True))
-                stop = max(start + 1, found)
-            part = slice(start, stop)
-            number, counts = int(ends[stop - 1]) - done, runs.counts[part].flatten()
-            before = counts.cumsum(0) - counts
-            first = runs.starts[part].flatten() - before
-            place = first.repeat_interleave(counts, output_size=number)
-            place += torch.arange(number, device=place.device)
-            rows = torch.arange(stop - start, device=place.device)
-            yield part, rows.repeat_interleave(each[part], output_size=number), place
-            start, done = stop, done + number
-
-    def _gaps(self, query: Tensor, at: Tensor, place: Tensor) -> list[Tensor]:
-        """Differences [C] along x, y and z of candidates and queries."""
-        return [
-            to.index_select(0, at).sub_(of.index_select(0, place))
-            for of, to in zip(self._by_cell, query.T.contiguous(), strict=True)
-        ]
-
-    def _nearest(
-        self, query: Tensor, at: Tensor, place: Tensor, radius: float
-    ) -> tuple[Tensor, Tensor]:
-        x, y, z = (gap.square_() for gap in self._gaps(query, at, place))
+    def _nearest(self, query: Tensor, block: Block, radius: float) -> tuple[Tensor, Tensor]:
+        gaps = gaps_of(self._by_cell, query.T.contiguous(), block)
+        x, y, z = (gap.square_() for gap in gaps)
         square = x.add_(y).add_(z)
-        best = query.new_full((len(query),), torch.inf).scatter_reduce_(0, at, square, "amin")
+        best = query.new_full((len(query),), torch.inf).scatter_reduce_(0, block.at, square, "amin")
         best = torch.where(best <= radius**2, best, torch.inf)
-        hit = (square == best.index_select(0, at)).nonzero().squeeze(1)
+        hit = (square == best.index_select(0, block.at)).nonzero().squeeze(1)
         first = torch.full_like(best, self._number, dtype=torch.int64)
-        first.scatter_reduce_(0, at[hit], self._order[place[hit]], "amin")
+        first.scatter_reduce_(0, block.at[hit], self._order[block.place[hit]], "amin")
         return best.sqrt(), torch.where(first < self._number, first, -1)
 
     def _cells(self, places: Tensor) -> Tensor:
@@ -159,10 +120,10 @@ class SortedCells:
         cells = ((places - self._low) / self._side).floor_().clamp_(-2, AXIS_CELLS + 1)
         return cells.long()
 
-    def _runs(self, query: Tensor, radius: float) -> _Runs:
+    def _runs(self, query: Tensor, radius: float) -> Runs:
         if not len(query) or not self._number:
             none = torch.zeros(len(query), 4, dtype=torch.int64, device=query.device)
-            return _Runs(none, none)
+            return Runs(self._order, none, none)
         rows, columns, layers = self._shape
         reach, margin = query.double(), radius * BOX_MARGIN
         first, final = self._cells(torch.stack([reach - margin, reach + margin]))  # [Q, 3]
@@ -177,4 +138,4 @@ class SortedCells:
             starts, ends = self._table[wanted.clamp_(0, rows * columns * layers)]
         else:
             starts, ends = torch.searchsorted(self._keys, wanted)
-        return _Runs(starts, torch.where(inside, ends - starts, 0))
+        return Runs(self._order, starts, torch.where(inside, ends - starts, 0))

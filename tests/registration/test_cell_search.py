@@ -13,7 +13,7 @@ def test_the_nearest_is_that_of_all_distances(
     candidates: int, table: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cell_search, "TABLE", table)
-    monkeypatch.setattr(cell_search, "CANDIDATES", candidates)
+    monkeypatch.setattr("pcnn.maps.radius_pairs.CHUNK", candidates)
     generator = torch.Generator().manual_seed(0)
     for queries, number, radius in ((200, 900, 0.1), (1, 5, 0.3), (70, 3, 0.05), (50, 900, 1.0)):
         query = 3 * torch.rand(queries, 3, generator=generator) - 0.2
