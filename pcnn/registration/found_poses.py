@@ -32,9 +32,8 @@ def on_host(found: Found, counts: Sequence[int]) -> list[Solution]:
     Raises:
         ValueError: coordinates are not finite.
     """
-    most = found.support.shape[1]
     if found.support.is_cuda:
-        return solutions_of(packed(found).cpu(), counts, most)
+        return solutions_of(packed(found).cpu(), counts, found.agree.shape[2])
     return _solutions(_numbers(found), found.agree, counts)
 
 
@@ -44,17 +43,18 @@ def packed(found: Found) -> Tensor:
     return torch.cat([numbers.view(torch.uint8), agree.view(torch.uint8)], 1)
 
 
-def solutions_of(parcel: Tensor, counts: Sequence[int], most: int) -> list[Solution]:
+def solutions_of(parcel: Tensor, counts: Sequence[int], room: int) -> list[Solution]:
     """Solutions of what `packed` gives, on the CPU.
 
     Args:
         parcel: bytes, a row a pair.
         counts: matches of every pair.
-        most: poses K of a pair.
+        room: matches M that a pair has room for.
 
     Raises:
         ValueError: coordinates are not finite.
     """
+    most = (parcel.shape[1] - 16) // (104 + room)  # poses K of a pair
     width = 8 * (13 * most + 2)
     # a copy: the only row of a batch of one is contiguous as it is, and keeps its odd stride
     numbers = parcel[:, :width].clone(memory_format=torch.contiguous_format).view(torch.float64)

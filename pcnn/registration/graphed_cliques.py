@@ -101,8 +101,7 @@ class GraphedCliques:
             room.work, room.graphed = self._capture(room.work), True
         parcel = room.work()["parcel"].cpu()
         room.pairs += 1
-        most = (parcel.shape[1] - 16) // (104 + size)
-        (solution,) = solutions_of(parcel, [count], most)
+        (solution,) = solutions_of(parcel, [count], size)
         return solution
 
     def _room(self, size: int, device: torch.device) -> _Room:
