@@ -7,17 +7,17 @@ failed is never kept.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 
-from pcnn.kernels.cubin_cache import folder as kernels_folder
+from pcnn.files.locked import locked
+from pcnn.files.user_cache import user_cache
 from pcnn.kernels.sources import FOLDER as CUDA_SOURCES
 
 #: Folders whose files decide what a check finds.
@@ -31,7 +31,7 @@ def folder() -> Path:
     Raises:
         RuntimeError: the user has no home folder.
     """
-    return kernels_folder().parent / "checked"
+    return user_cache() / "pcnn" / "checked"
 
 
 def once(what: object, device: torch.device, check: Callable[[], None]) -> None:
@@ -50,18 +50,13 @@ def once(what: object, device: torch.device, check: Callable[[], None]) -> None:
         return
     words = repr(what), check.__name__, torch.cuda.get_device_name(device), torch.__version__
     file = folder() / hashlib.sha256("\n".join((*words, source_digest())).encode()).hexdigest()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lock = file.with_suffix(".lock").open("a")
-    except OSError:
-        check()
-        return
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file closes, or the process dies
+    with ExitStack() as stack:
+        with suppress(OSError):  # it is checked here, and again next time
+            stack.enter_context(locked(file.with_suffix(".lock")))
         if file.exists():
             return
         check()
-        with suppress(OSError):  # it is checked again next time
+        with suppress(OSError):
             file.touch()
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 from pcnn.dataflows.tuning_table import TuningTable
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
+from pcnn.files.locked import locked
 from pcnn.files.text import read_json
-from pcnn.kernels.cubin_cache import folder
+from pcnn.files.user_cache import user_cache
 
 #: Tables that come with the package, one a device.
 SHIPPED = Path(__file__).parents[1] / "tuned"
@@ -28,7 +26,7 @@ def user_path() -> Path:
     Raises:
         RuntimeError: the user has no home folder.
     """
-    return folder().parent / "tuned.json"
+    return user_cache() / "pcnn" / "tuned.json"
 
 
 def shipped_path(device_name: str) -> Path:
@@ -74,7 +72,7 @@ def save(path: Path, table: TuningTable) -> TuningTable:
         All decisions that the file holds now.
     """
     try:
-        with _locked(path):
+        with locked(path.with_name(f".{path.name}.lock")):
             merged = read(path).updated(table)
             _write(path, _text(merged))
     except OSError as error:
@@ -105,11 +103,3 @@ def _write(path: Path, text: str) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f".{path.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file closes, or the process dies
-        yield

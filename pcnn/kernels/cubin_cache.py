@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+from pcnn.files.locked import locked
 from pcnn.files.user_cache import user_cache
 from pcnn.files.whole_file import whole_file
 
@@ -46,7 +46,8 @@ def cached(key: str, build: Callable[[], bytes]) -> bytes:
         return found
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(_locked(path))
+            # entries share 16 lock files, so that these do not pile up
+            stack.enter_context(locked(path.parent / f"lock-{path.name[0]}"))
         except OSError as error:
             _warn(error)
             return build()
@@ -80,15 +81,6 @@ def write(path: Path, content: bytes) -> None:
     """
     with whole_file(path) as file:
         file.write(DIGEST(content).digest() + content)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of an entry; entries share 16 lock files, so that these do not pile up."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f"lock-{path.name[0]}").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file closes, or the process dies
-        yield
 
 
 def _warn(error: Exception) -> None:
