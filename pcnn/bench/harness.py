@@ -184,6 +184,7 @@ def wall_time(
     return Timing.of(wall_times(calls, device, often, flush, on_host))
 
 
+@measuring()
 def wall_times(
     calls: Calls,
     device: torch.device,
@@ -193,18 +194,17 @@ def wall_times(
 ) -> list[float]:
     """Wall time of every repeat [ms], in their order; arguments as in `wall_time`."""
     once = _by_events if device.type == "cuda" and not on_host else _by_clock
-    with measuring():
-        started = time.perf_counter()
-        for index in range(often.warmup):
-            once(calls(index), device, flush)
-            if time.perf_counter() - started > often.budget_s:
-                break
-        milliseconds: list[float] = []
-        started = time.perf_counter()
-        for index in range(often.warmup, often.warmup + often.count):
-            if len(milliseconds) >= 3 and time.perf_counter() - started > often.budget_s:
-                break
-            milliseconds.append(once(calls(index), device, flush))
+    started = time.perf_counter()
+    for index in range(often.warmup):
+        once(calls(index), device, flush)
+        if time.perf_counter() - started > often.budget_s:
+            break
+    milliseconds: list[float] = []
+    started = time.perf_counter()
+    for index in range(often.warmup, often.warmup + often.count):
+        if len(milliseconds) >= 3 and time.perf_counter() - started > often.budget_s:
+            break
+        milliseconds.append(once(calls(index), device, flush))
     return milliseconds
 
 
@@ -226,26 +226,26 @@ def idle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+@measuring()
 def back_to_back_ms(calls: Calls, device: torch.device, often: Repeats) -> float:
     """Time of a call among many that follow each other, the host waiting after the last [ms].
 
     Three rounds of ``often.count`` calls, or of as many as fit into the budget; the median of the
     rounds counts.
     """
+    for index in range(often.warmup):
+        calls(index)()
+    once = wall_times(calls, device, Repeats(3, 0), on_host=True)
+    count = max(1, min(often.count, int(1e3 * often.budget_s / 3 / max(*once, 1e-3))))
     rounds = []
-    with measuring():
-        for index in range(often.warmup):
-            calls(index)()
-        once = wall_times(calls, device, Repeats(3, 0), on_host=True)
-        count = max(1, min(often.count, int(1e3 * often.budget_s / 3 / max(*once, 1e-3))))
-        for _ in range(3):
-            ready = [calls(number) for number in range(count)]
-            idle(device)
-            start = time.perf_counter()
-            for call in ready:
-                call()
-            idle(device)
-            rounds.append(1e3 * (time.perf_counter() - start) / count)
+    for _ in range(3):
+        ready = [calls(number) for number in range(count)]
+        idle(device)
+        start = time.perf_counter()
+        for call in ready:
+            call()
+        idle(device)
+        rounds.append(1e3 * (time.perf_counter() - start) / count)
     return statistics.median(rounds)
 
 
@@ -271,6 +271,7 @@ class BehindSpin(NamedTuple):
     ahead: bool
 
 
+@measuring()
 def gpu_time(
     calls: Calls,
     device: torch.device,
@@ -284,7 +285,7 @@ def gpu_time(
         synchronises, or it enqueues more than the device's queue of launches holds (about a
         thousand).
     """
-    with torch.cuda.device(device), measuring():
+    with torch.cuda.device(device):
         cycles = cycles_per_ms()
 
         def once(index: int, spin_ms: float) -> BehindSpin:

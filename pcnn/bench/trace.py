@@ -79,13 +79,14 @@ class Trace:
         return sum(kernel.microseconds for kernel in self.timeline) / 1e3
 
 
+@measuring()
 def trace(call: Call, device: torch.device) -> Trace:
     """Run a call once under the profiler."""
     if device.type != "cuda":
         return _cpu_trace(call)
     # CUDA graphs captured before crash where CUPTI is taken down behind a trace and started again
     os.environ.update(TEARDOWN_CUPTI="0", DISABLE_CUPTI_LAZY_REINIT="1")
-    with torch.cuda.device(device), measuring():
+    with torch.cuda.device(device):
         torch.cuda.synchronize()
         activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profiler:

@@ -59,7 +59,12 @@ def taking_turns(file: Path | None) -> Iterator[None]:
             _TURN.reset(token)
 
 
-def measuring() -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def measuring() -> Iterator[None]:
     """Wait for this process's turn; nothing to wait for without `taking_turns`."""
     turn = _TURN.get()
-    return contextlib.nullcontext() if turn is None else turn.alone()
+    if turn is None:
+        yield
+        return
+    with turn.alone():
+        yield

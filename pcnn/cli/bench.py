@@ -17,7 +17,13 @@ from pcnn.bench.setting import Setting
 from pcnn.cli.app import App
 from pcnn.cli.bench_data import data
 from pcnn.cli.bench_papers import claims, papers
-from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
+from pcnn.cli.bench_run import (
+    compile_sources,
+    console_of_width,
+    in_turns,
+    measure,
+    stop_if_wrong,
+)
 from pcnn.cli.bench_solvers import solvers
 from pcnn.cli.bench_step import step
 from pcnn.cli.suites import SUITES, figures_of
@@ -72,7 +78,8 @@ def _run(name: str, setting: Setting, plain: Sequence[str]) -> None:
         raise typer.BadParameter(str(error)) from error
     theirs = setting.theirs.rows if setting.theirs else ()
     compile_sources(setting.where)
-    header, measured = measure(name, figures, chosen, setting, theirs, setting.turns)
+    with in_turns(setting.turns):
+        header, measured = measure(name, figures, chosen, setting, theirs)
     if setting.theirs is not None:
         print_comparisons(measured, header.device, setting.theirs)
     ratios = same_size(measured)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.bench.setting import TURNS_HELP, Precision
-from pcnn.cli.bench_run import compile_sources, console_of_width, measure, stop_if_wrong
+from pcnn.cli.bench_run import (
+    compile_sources,
+    console_of_width,
+    in_turns,
+    measure,
+    stop_if_wrong,
+)
 from pcnn.cli.options import Device
 from pcnn.escaping import say
 from pcnn.plural import counted
@@ -160,7 +166,8 @@ def _measure(
         own = setting.having(out=file)
         theirs = own.theirs.rows if own.theirs else ()
         try:
-            _, rows = measure(job.suite, [chosen], [chosen], own, theirs, own.turns)
+            with in_turns(own.turns):
+                _, rows = measure(job.suite, [chosen], [chosen], own, theirs)
         except typer.BadParameter as error:
             console.print(f"{about}: {error}", markup=False)
             continue

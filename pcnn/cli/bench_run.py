@@ -32,7 +32,6 @@ def measure(
     chosen: Sequence[Figure[Any]],
     setting: Any,
     peers: PeerRows = (),
-    turns: Path | None = None,
 ) -> tuple[Header, list[Row]]:
     """Measure figures, adding to a result file of the same device, torch and commit.
 
@@ -42,7 +41,6 @@ def measure(
         chosen: those that are measured.
         setting: of the suite.
         peers: other engines' times, for the charts that show them.
-        turns: lock file of processes that measure in turns (`pcnn.bench.turns`).
 
     Raises:
         typer.BadParameter: ``out`` is something else than a result file, or nothing could be
@@ -52,7 +50,6 @@ def measure(
     from pcnn.bench.report import table
     from pcnn.bench.rows import write_rows
     from pcnn.bench.suite import draw, kept, merged, stand_ins
-    from pcnn.bench.turns import taking_turns
 
     console, device = console_of_width(), setting.where
     before = read_state(device)
@@ -70,32 +67,44 @@ def measure(
         state = {"before": before, "after": read_state(device)}
         write_rows(path, describe(device, **state, stand_ins=stand_ins(rows, figures)), rows)
 
-    with contextlib.ExitStack() as stack:
+    for figure in chosen:
+        first, saved = len(measured), time.monotonic()
         try:
-            stack.enter_context(taking_turns(turns))
-        except OSError as error:
-            raise typer.BadParameter(f"--turns: {error}") from error
-        for figure in chosen:
-            first, saved = len(measured), time.monotonic()
-            try:
-                for row in _watched(figure.name, figure.measure(setting, figure.name), console):
-                    measured.append(row)
-                    if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
-                        save()
-                        saved = time.monotonic()
-            finally:  # Ctrl-C too
-                if len(measured) > first:
+            for row in _watched(figure.name, figure.measure(setting, figure.name), console):
+                measured.append(row)
+                if time.monotonic() - saved > SAVE_S:  # a run cut short leaves what it has
                     save()
-            if len(measured) == first:
-                console.print(f"{figure.name}: not measured here; it needs {figure.needs}")
-                continue
-            if setting.print_rows:
-                console.print(table(header, measured[first:]))
+                    saved = time.monotonic()
+        finally:  # Ctrl-C too
+            if len(measured) > first:
+                save()
+        if len(measured) == first:
+            console.print(f"{figure.name}: not measured here; it needs {figure.needs}")
+            continue
+        if setting.print_rows:
+            console.print(table(header, measured[first:]))
     if not measured:
         raise typer.BadParameter("none of these figures can be measured on this device")
     for file in (path, *draw(path, figures, peers)):
         console.print(f"wrote {file}")
     return header, measured
+
+
+@contextlib.contextmanager
+def in_turns(file: Path | None) -> Iterator[None]:
+    """Measure in turns with other processes; see `pcnn.bench.turns.taking_turns`.
+
+    Raises:
+        typer.BadParameter: the file cannot be opened.
+    """
+    from pcnn.bench.turns import taking_turns
+
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(taking_turns(file))
+        except OSError as error:
+            raise typer.BadParameter(f"--turns: {error}") from error
+        yield
 
 
 def compile_sources(where: torch.device) -> None:
