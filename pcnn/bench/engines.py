@@ -7,6 +7,7 @@ differs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
@@ -14,7 +15,6 @@ from pcnn.bench.place import Params
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import ADAPTIVE, MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
-from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import MapBuilder, SortedSearch, ZDelta
@@ -79,6 +79,11 @@ def grouped(device: torch.device) -> list[Entry]:
     return entries("torchsparse", "grouping", device, found)
 
 
+def _spira(**settings: Any) -> tuple[MapBuilder, Dataflow]:
+    own = SpiraSettings(**settings)
+    return own.builder, own.dataflow
+
+
 def layers_of_papers(device: torch.device) -> list[Entry]:
     """The dataflows of the papers' engines, each on its own map.
 
@@ -91,7 +96,7 @@ def layers_of_papers(device: torch.device) -> list[Entry]:
         ("minuet", DoubleTraversed(), MINUET, "gather-scatter"),
         ("spira", ZDelta(), OutputStationary(), "output-stationary"),
         ("spira", ZDelta(product="half_pairs"), WeightStationary(), "weight-stationary"),
-        ("spira", ZDelta(product="hybrid:3"), Hybrid(3), "hybrid"),
+        ("spira", *_spira(t=3), "hybrid"),
     ]
     return [
         entry
@@ -107,7 +112,7 @@ def thresholds(size: int) -> list[Entry]:
     """
     largest = 3 * (size // 2)
     found: list[Step] = [(0, ZDelta(product="half_pairs"), WeightStationary())]
-    found += [(t, ZDelta(product=f"hybrid:{t}"), Hybrid(t)) for t in range(1, largest + 1)]
+    found += [(t, *_spira(t=t)) for t in range(1, largest + 1)]
     found.append((largest + 1, ZDelta(), OutputStationary()))
     return entries("spira", "t", _CUDA, found)
 
@@ -118,7 +123,7 @@ def ideas_of_spira() -> list[Entry]:
         ("hash table, output-stationary", HashTable(), OutputStationary()),
         ("packed binary search", BinarySearch(), OutputStationary()),
         ("+ z-delta search", ZDelta(), OutputStationary()),
-        ("+ hybrid, t = 3", ZDelta(product="hybrid:3"), Hybrid(3)),
+        ("+ hybrid, t = 3", *_spira(t=3)),
     ]
     return entries("spira", "step", _CUDA, found)
 
@@ -153,9 +158,9 @@ MINUET_STEPS: tuple[Step, ...] = (
 SPIRA_STEPS: tuple[Step, ...] = (
     ("hash table", HashTable(), OutputStationary()),
     ("+ z-delta", ZDelta(), OutputStationary()),
-    ("rows unsorted, t = 7", ZDelta(product="hybrid:7"), Hybrid(7)),
-    ("+ hybrid, t = 3", ZDelta(product="hybrid:3"), Hybrid(3)),
-    ("+ 32-bit keys", ZDelta(product="hybrid:3", key_bits=32), Hybrid(3)),
+    ("rows unsorted, t = 7", *_spira(t=7)),
+    ("+ hybrid, t = 3", *_spira(t=3)),
+    ("+ 32-bit keys", *_spira(t=3, key_bits=32)),
 )
 
 
@@ -165,7 +170,7 @@ PAPERS: tuple[Step, ...] = (
     ("torchsparse", HashTable(), TORCHSPARSE),
     ("torchsparse++", HashTable(), OutputStationary()),
     ("minuet", DoubleTraversed(), MINUET),
-    ("spira", SpiraSettings().builder, SpiraSettings().dataflow),
+    ("spira", *_spira()),
 )
 
 
