@@ -259,7 +259,7 @@ def advice_on_size(clouds: CloudMeasures, voxel_size: float) -> str:
     cell = width / _ENOUGH_VOXELS
     digits = -math.floor(math.log10(cell))
     return (
-        f"The {'cloud is' if clouds.clouds == 1 else 'clouds are'} {width:.2g} m wide, "
+        f"The {clouds.subject} {width:.2g} m wide, "
         f"{width / voxel_size:.2g} voxels of {voxel_size:g} m. "
         f"If they are in metres, try --model fpfh --voxel-size {round(cell, digits):g}"
     )

@@ -28,13 +28,16 @@ CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
 
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {
-    "LitePTS": LitePTS,
-    "MinkUNet42": MinkUNet42,
-    "ResUNetBN2C": ResUNetBN2C,
-    "SPVCNN": SPVCNN,
-    "SpUNet": SpUNet,
-    "VoxelBackbone": VoxelBackbone,
-    "VoxelResBackbone": VoxelResBackbone,
+    build.__name__: build
+    for build in (
+        LitePTS,
+        MinkUNet42,
+        ResUNetBN2C,
+        SPVCNN,
+        SpUNet,
+        VoxelBackbone,
+        VoxelResBackbone,
+    )
 }
 _WORD = "pcnn_network"
 

@@ -43,8 +43,7 @@ class ZDelta:
             wait for the number of triplets ``pairs``, ``half_pairs`` (of a submanifold map of odd
             size only the first half of its slots; ``pairs`` of any other), or ``hybrid:<t>``
             (slots of L1 norm below t as a table, the others as pairs; ``usual`` follows the size of
-            the kernel, `threshold_of`). Others are derived from it
-            on demand.
+            the kernel, `threshold_of`). Others are derived from it on demand.
         key_bits: 64, 32 (one cloud whose extent takes no more, in all, with what the kernel
             reaches), or ``auto``, which is 64: those keys are there already.
         half: search only the first half of a symmetric map, and mirror it. ``None``: for ``pairs``,

@@ -22,6 +22,8 @@ from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
 
 CHANNELS = (16, 32, 64, 128)
+#: Kernel and stride of a last convolution that halves z alone.
+TAIL = (1, 1, 3), (1, 1, 2)
 #: Channels of the stages of SECOND and of its tail, and plain convolutions behind every entry.
 SECOND_CHANNELS = (16, 32, 64, 64, 128)
 SECOND_DEPTHS = (1, 2, 2, 2)
@@ -106,7 +108,7 @@ def SparseResNet21(
     """SparseResNet21: 3^3 kernels, and a last convolution that halves z alone."""
     make = conv or partial(Conv3d, engine=engine)
     widths = tuple(int(width * c) for c in CHANNELS)
-    return SparseResNet(in_channels, widths, 3, ((1, 1, 3), (1, 1, 2)), make, norm)
+    return SparseResNet(in_channels, widths, 3, TAIL, make, norm)
 
 
 def VoxelResBackbone(
@@ -128,7 +130,7 @@ def VoxelResBackbone(
     """
     make: Any = partial(Conv3d, engine=engine)
     widths = tuple(int(width * c) for c in CHANNELS)
-    return SparseResNet(in_channels, widths, 3, ((1, 1, 3), (1, 1, 2)), make, norm, True)
+    return SparseResNet(in_channels, widths, 3, TAIL, make, norm, True)
 
 
 def VoxelBackbone(
@@ -149,8 +151,7 @@ def VoxelBackbone(
     """
     make: Any = partial(Conv3d, engine=engine)
     *widths, wide = (int(width * c) for c in SECOND_CHANNELS)
-    tail = (1, 1, 3), (1, 1, 2)
-    return SparseResNet(in_channels, tuple(widths), 3, tail, make, norm, True, SECOND_DEPTHS, wide)
+    return SparseResNet(in_channels, tuple(widths), 3, TAIL, make, norm, True, SECOND_DEPTHS, wide)
 
 
 def SparseResNetLarge(

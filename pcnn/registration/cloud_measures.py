@@ -36,7 +36,12 @@ class CloudMeasures:
     @property
     def in_words(self) -> str:
         """The width, as a part of a sentence."""
-        return f"the {'cloud is' if self.clouds == 1 else 'clouds are'} {self.width:.3g} m wide"
+        return f"the {self.subject} {self.width:.3g} m wide"
+
+    @property
+    def subject(self) -> str:
+        """The cloud or the clouds with their verb, as in a sentence."""
+        return "cloud is" if self.clouds == 1 else "clouds are"
 
 
 def measured(clouds: Sequence[Tensor]) -> CloudMeasures:

@@ -31,8 +31,10 @@ from pcnn.files.bounded import check_size, named
 from pcnn.plural import counted
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
+#: Of texts, whatever they are called.
+_TEXTS = (".txt", ".xyz", ".csv", ".asc")
 #: Of clouds that are taken where they are named; in a folder such files may be anything else.
-ALSO = (".npz", ".txt", ".xyz", ".csv", ".asc")
+ALSO = (".npz", *_TEXTS)
 
 _LABELS = ("label", "class", "scalar_label", "scalar_class")
 _PLAIN = Reading()
@@ -313,5 +315,5 @@ _WHOLE: dict[str, Callable[[Path, Reading], PointTable]] = {
     ".las": _las,
     ".laz": _las,
     ".npz": _npz,
-    **dict.fromkeys((".txt", ".xyz", ".csv", ".asc"), _txt),
+    **dict.fromkeys(_TEXTS, _txt),
 }
