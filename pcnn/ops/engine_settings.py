@@ -193,7 +193,7 @@ class SpiraSettings:
     Args:
         t: slots of a smaller L1 norm are served by output row, section 5.4. The paper searches t
             layer by layer, as `pcnn.tune` does. ``None``: kernels up to 3^3 are served by output
-            row alone, and larger ones at t = 3, where far slots are mostly empty.
+            row alone, and of larger ones the centre is (t = 1).
         key_bits: of the packed keys of the search, 64, 32 or ``auto``, section 5.1.
 
     Raises:

@@ -328,6 +328,15 @@ def test_the_nearest_rows_to_a_point_stay_with_all_their_points(cell):
     assert distance[kept].max() <= distance[~kept].min() + 1e-12
 
 
+def test_a_cloud_with_fewer_cells_after_it_was_moved_keeps_all_points():
+    given = cloud(600)
+    rows = quantize(given.points, voxel_size=2.0, batch_size=1).rows
+    parts = [sphere_crop(given, generator(seed), rows - 1, 2.0) for seed in range(40)]
+    fewer = [p for p in parts if quantize(p.points, voxel_size=2.0, batch_size=1).rows < rows - 1]
+    assert fewer
+    assert all(torch.equal(part.point_index, given.point_index) for part in fewer)
+
+
 def test_crops_are_functions_of_their_generator():
     for n in (0, 1, 40):
         given = cloud(n)

@@ -42,7 +42,7 @@ def sphere_crop(
     """Keep what lies nearest to a random point: `rows` cells with all their points.
 
     A cell's distance is that of its centre. The random point moves to x = y = 0. Clouds of at most
-    so many cells come back as they are.
+    so many cells come back as they are; one that has no more after it was moved keeps all points.
 
     Args:
         cloud: any number of points.
@@ -68,7 +68,7 @@ def sphere_crop(
     places, inverse = _rows(moved, cell)
     x, y, z = places
     distance = x * x + y * y + (z - height).square()
-    nearest = torch.from_numpy(smallest(distance.numpy(), rows))
+    nearest = torch.from_numpy(smallest(distance.numpy(), min(rows, len(distance))))
     if inverse is None:
         return moved.select(nearest)
     inside = torch.zeros(len(distance), dtype=torch.bool)
