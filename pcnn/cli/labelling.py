@@ -129,7 +129,7 @@ class Labelling:
             predictor = self.segmenters.named()
         else:
             plain = open_parts(path, self.reading(Reading(channels=())))
-            predictor, why = self.segmenters.of(plain.sample(_DRAWN))
+            predictor, why = self.segmenters.of(plain.sample(_DRAWN), path)
             self._say(f"{path}: {why}; --model chooses", why.partition(":")[0])
         return predictor, open_parts(path, self.reading(predictor.reading))
 

@@ -45,7 +45,7 @@ def predict(
     model: Annotated[
         str | None,
         typer.Option(
-            help="streets, rooms, or a checkpoint. Without it: by the extent of every cloud, up to "
+            help="streets, rooms, or a checkpoint. Without it: by what every cloud spans, up to "
             "20 m rooms, beyond it streets."
         ),
     ] = None,

@@ -26,7 +26,7 @@ Model = Annotated[
         "--model",
         "--checkpoint",
         help="interiors, streets, fpfh, or a checkpoint of a run with task=registration. Without "
-        "it: by the extent of the clouds, up to 20 m interiors, beyond it streets; FPFH (Open3D) "
+        "it: by what the clouds span, up to 20 m interiors, beyond it streets; FPFH (Open3D) "
         "where these weights do not come with the package.",
     ),
 ]

@@ -13,6 +13,7 @@ from torch import Tensor
 from pcnn.callbacks.exported_file import SUFFIX
 from pcnn.experiment import build
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
+from pcnn.experiment.rooms_or_streets import ROOMS_UP_TO, scene_of
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.registration.cell_size import IN_CELLS
@@ -21,8 +22,6 @@ from pcnn.registration.network_descriptor import NetworkDescriptor
 
 FOLDER = SHIPPED
 
-#: Clouds up to this extent are taken for interiors, larger ones for streets [m].
-INTERIORS_UP_TO = 20.0
 #: Name of weights that serve all places; where they are shipped they come before the others.
 ANYWHERE = "anywhere"
 #: Files by the place they are for, the first that exists serves.
@@ -31,6 +30,7 @@ FILES = {
     "streets": ("resunet_streets_point", "resunet_streets_voxel"),
     ANYWHERE: ("resunet_anywhere_point", "resunet_anywhere_voxel"),
 }
+_NAMES = {True: "interiors", False: "streets"}
 #: Benchmark of the clouds of a place.
 _LIKE = {"interiors": "threedmatch", "streets": "kitti"}
 #: Voxel of FPFH where it stands in for weights [m].
@@ -59,10 +59,9 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
 
     Args:
         model: ``interiors``, ``streets``, ``fpfh``, the name of shipped weights, or a file. None
-            goes by the larger extent of the clouds: the longest side of the box that holds the
-            middle nine tenths of the points along every axis, up to 20 m interiors, beyond it
-            streets; weights for all places come first where they are shipped. Where there are none
-            FPFH stands in.
+            goes by the larger span of the clouds (`pcnn.registration.cloud_measures.span`), up to
+            20 m interiors, beyond it streets; weights for all places come first where they are
+            shipped. Where there are none FPFH stands in.
         clouds: their measures.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
 
@@ -72,23 +71,24 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
     """
     if model is None and voxel_size is not None:
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
-    place, width = place_of(clouds), clouds.in_words
+    found = scene_of(clouds.spans)
+    place = _NAMES[found.indoors]
     if str(model) == "fpfh":
         if voxel_size is not None:
             return Choice(None, voxel_size, f"--model fpfh, voxels of {voxel_size:g} m as given")
         cell = FPFH_VOXELS[place]
-        beyond = "up to" if place == "interiors" else "beyond"
+        beyond = "up to" if found.indoors else "beyond"
         return Choice(
             None,
             cell,
-            f"--model fpfh, voxels of {cell:g} m because {width}, {beyond} {INTERIORS_UP_TO:g} m",
+            f"--model fpfh, voxels of {cell:g} m because {found.spans}, {beyond} {ROOMS_UP_TO:g} m",
             _LIKE[place],
         )
     if model is None:
         weights = shipped(ANYWHERE)
         if weights is not None:
-            return Choice(weights, None, f"{width}, and one network serves rooms and streets")
-        why = f"{width}, {place} (up to {INTERIORS_UP_TO:g} m: interiors)"
+            return Choice(weights, None, f"{found.spans}, and one network serves rooms and streets")
+        why = f"{place}: {found.spans} (up to {ROOMS_UP_TO:g} m: interiors)"
         weights = shipped(place)
         if weights is not None:
             return Choice(weights, None, why)
@@ -101,14 +101,9 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
 
 def fpfh_after(choice: Choice, clouds: CloudMeasures) -> Choice:
     """FPFH for clouds of which shipped weights found no transform."""
-    place = place_of(clouds)
+    place = _NAMES[scene_of(clouds.spans).indoors]
     reason = f"{choice.reason}; the network found nothing: FPFH"
     return Choice(None, FPFH_VOXELS[place], reason, _LIKE[place])
-
-
-def place_of(clouds: CloudMeasures) -> str:
-    """``interiors`` or ``streets``, by the width of the clouds."""
-    return "interiors" if clouds.width <= INTERIORS_UP_TO else "streets"
 
 
 def weights_of(model: str | Path) -> Path:

@@ -20,7 +20,7 @@ from pcnn.experiment.segmenters import Segmenters
 
 log = logging.getLogger(__name__)
 
-#: Points of a cloud that are looked at for its extent.
+#: Points of a cloud that are looked at for its span.
 _SOME = 100_000
 
 
@@ -61,8 +61,8 @@ def predict(
     Args:
         points: a file of any format that `pcnn predict` reads, or [P, 3] numbers [m].
         model: a name of `pcnn.models.available` (``streets``, ``rooms``), or a checkpoint of a
-            segmentation; None goes by the extent of the cloud, up to 20 m ``rooms``, beyond it
-            ``streets``.
+            segmentation; None goes by the span of the cloud
+            (`pcnn.registration.cloud_measures.span`), up to 20 m ``rooms``, beyond it ``streets``.
         channels: of points in memory, by name: ``intensity`` [P], ``colors`` [P, 3], or others [P].
             Integer colours are divided by the largest value of their type.
         fill: numbers for channels that the cloud lacks, by name.
@@ -81,7 +81,7 @@ def predict(
     segmenters = Segmenters(torch.device(device), model, allow_targets)
     cloud = opened(points, channels or {}, Reading(channels=()))
     if model is None:
-        predictor, why = segmenters.of(cloud.sample(_SOME))
+        predictor, why = segmenters.of(cloud.sample(_SOME), cloud.path)
         log.info("%s", why)
     else:
         predictor = segmenters.named()

@@ -72,7 +72,7 @@ def register(
             gave.
         target: likewise.
         model: ``interiors``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint of a run with
-            task=registration; None goes by the extent of the clouds (`pcnn.experiment.descriptors`)
+            task=registration; None goes by the span of the clouds (`pcnn.experiment.descriptors`)
             and asks FPFH (Open3D) where shipped weights find no transform.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
         sensor_at_origin: whether the origin of each cloud is about its sensor's place. FPFH turns

@@ -1,4 +1,4 @@
-"""Which network labels a cloud: by name or file, or by the extent of the cloud."""
+"""Which network labels a cloud: by name or file, or by the span of the cloud."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pcnn.errors import FileError
 from pcnn.experiment.catalogue import SHIPPED, NoWeightsError, weights_file
-from pcnn.experiment.descriptors import INTERIORS_UP_TO
 from pcnn.experiment.predictor import Predictor
-from pcnn.registration.cloud_measures import extent
-
-#: Points of a cloud that are looked at for its extent.
-_SOME = 100_000
-#: Edge of the cells of which each counts once in it [m].
-_CELL = 0.5
+from pcnn.experiment.rooms_or_streets import ROOMS_UP_TO, scene_of
+from pcnn.registration.cloud_measures import span
 
 
 @dataclass
@@ -26,7 +22,7 @@ class Segmenters:
 
     Args:
         device: where they compute.
-        model: a name of the catalogue, or a checkpoint; None chooses by the extent of each cloud.
+        model: a name of the catalogue, or a checkpoint; None chooses by the span of each cloud.
         allow_targets: packages of the user's own whose classes a checkpoint may name.
         folder: of the weights that come with the package.
     """
@@ -37,18 +33,21 @@ class Segmenters:
     folder: Path = SHIPPED
     _loaded: dict[str, Predictor] = field(default_factory=dict)
 
-    def of(self, places: np.ndarray) -> tuple[Predictor, str]:
+    def of(self, places: np.ndarray, path: Path) -> tuple[Predictor, str]:
         """The network for a cloud, and why it is that one; the reason is empty where it was named.
 
         Args:
             places: [P, 3] some points of the cloud [m].
+            path: its file, for errors.
 
         Raises:
             NoWeightsError: no such file, or no such weights on this machine.
-            FileError: a checkpoint of another task, or a damaged one.
+            FileError: no point; a checkpoint of another task, or a damaged one.
         """
         if self.model is not None:
             return self.named(), ""
+        if not len(places):
+            raise FileError(path, "the cloud is empty: nothing tells whether it is a room")
         name, why = chosen(places)
         try:
             return self._load(name), why
@@ -74,16 +73,11 @@ class Segmenters:
 
 
 def chosen(places: np.ndarray) -> tuple[str, str]:
-    """``rooms`` or ``streets`` by the extent of a cloud, and why.
-
-    It is that of the cells that hold points: of a scan in a narrow street nine tenths of the points
-    lie within a few metres of the sensor, those of its cells do not.
+    """``rooms`` or ``streets``, by the rule of `pcnn.experiment.rooms_or_streets`, and why.
 
     Args:
         places: [P, 3] points [m].
     """
-    some = places[:: -(-len(places) // _SOME)] if len(places) else np.zeros((1, 3))
-    cells = np.unique(np.floor((some - some[0]) / _CELL), axis=0)
-    size = extent(torch.from_numpy(cells * _CELL))
-    name = "rooms" if size <= INTERIORS_UP_TO else "streets"
-    return name, f"{name}: the cloud is {size:.3g} m wide (up to {INTERIORS_UP_TO:g} m: rooms)"
+    found = scene_of([span(torch.from_numpy(places))])
+    name = "rooms" if found.indoors else "streets"
+    return name, f"{name}: {found.spans} (up to {ROOMS_UP_TO:g} m: rooms)"

@@ -17,6 +17,12 @@ _POINTS, _PLACES = 1 << 16, 128
 _PARTS = 48
 #: The neighbour whose distance is the spacing.
 _NEIGHBOUR = 8
+#: Points that are looked at for an extent or a span.
+_LOOKED_AT = 100_000
+#: Edge of the cells of which each counts once in a span [m].
+_CELL = 0.5
+#: Share of points up to which those that are alone are strays, not a sparse scan.
+_STRAYS = 0.05
 
 
 @dataclass(frozen=True)
@@ -27,11 +33,13 @@ class CloudMeasures:
         clouds: how many.
         width: `extent` of the widest [m].
         spacing: `spacing` of the sparsest [m]; 0 where one has too few points to tell.
+        spans: `span` of each [m].
     """
 
     clouds: int
     width: float
     spacing: float
+    spans: tuple[float, ...]
 
     @property
     def in_words(self) -> str:
@@ -49,7 +57,8 @@ def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
     widths = [extent(points) for points in clouds]
     apart = [spacing(points, width) for points, width in zip(clouds, widths, strict=True)]
     sparsest = max(apart) if apart and min(apart) > 0.0 else 0.0
-    return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest)
+    spans = tuple(span(points) for points in clouds)
+    return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest, spans)
 
 
 def extent(points: Tensor) -> float:
@@ -60,9 +69,53 @@ def extent(points: Tensor) -> float:
     """
     if not len(points):
         return 0.0
-    some = points[:: -(-len(points) // 100_000)].float()  # quantile takes no more than 16 M numbers
+    some = _some(points).float()  # quantile takes no more than 16 M numbers
     low, high = torch.quantile(some, torch.tensor([0.05, 0.95], device=some.device), dim=0)
     return float((high - low).max())
+
+
+def span(points: Tensor) -> float:
+    """Longest side [m] of the box that holds the middle nine tenths of cells of 0.5 m of each axis.
+
+    It says whether a cloud is a room or a street, where `extent` would say how wide most of its
+    points lie. In a scan from a vehicle nine tenths of the points may lie within a few metres of
+    the sensor; those of its cells do not, as each counts once. A small cloud has few cells, so
+    strays would decide there: points with no other in their cell nor in the 26 around it count for
+    nothing, unless more than a twentieth of the cloud are such. Of no points it is 0.
+
+    Args:
+        points: [P, 3] finite numbers [m].
+    """
+    if not len(points):
+        return 0.0
+    some = _some(points).double().cpu()
+    occupied, cell, count = torch.unique(
+        (some / _CELL).floor(), dim=0, return_inverse=True, return_counts=True
+    )
+    stray = (count == 1) & _alone(occupied)  # [C]
+    if int(stray.sum()) <= _STRAYS * len(some):
+        some, occupied = some[~stray[cell]], occupied[~stray]
+    ordered, outer = occupied.sort(0).values, int(0.05 * (len(occupied) - 1))
+    low, high = ordered[outer], ordered[len(ordered) - 1 - outer]  # cells [3] each
+    far = some.new_tensor(math.inf)
+    places = (some / _CELL).floor()
+    inside = (places >= low) & (places <= high)  # [P, 3]
+    return float((some.where(inside, -far).amax(0) - some.where(inside, far).amin(0)).max())
+
+
+def _alone(cells: Tensor) -> Tensor:
+    """Which of different cells [C, 3] have no other among the 26 around them."""
+    alone = torch.ones(len(cells), dtype=torch.bool)
+    for shift in torch.cartesian_prod(*[torch.arange(2.0, dtype=cells.dtype)] * 3):
+        # cells that touch share a block of 2 x 2 x 2 cells in one of its eight places
+        blocks = ((cells + shift) / 2).floor()
+        _, block, count = torch.unique(blocks, dim=0, return_inverse=True, return_counts=True)
+        alone &= count[block] == 1
+    return alone
+
+
+def _some(points: Tensor) -> Tensor:
+    return points[:: -(-len(points) // _LOOKED_AT)]
 
 
 def spacing(points: Tensor, width: float | None = None) -> float:

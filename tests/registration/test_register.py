@@ -308,10 +308,10 @@ def test_the_reason_names_what_was_asked_for() -> None:
     named = chosen("fpfh", measured(clouds), None)
     assert (named.weights, named.voxel_size) == (None, 0.05)
     assert re.fullmatch(
-        r"--model fpfh, voxels of 0\.05 m because the clouds are 2\.\d+ m wide, up to 20 m",
+        r"--model fpfh, voxels of 0\.05 m because the clouds span 2\.\d+ m, up to 20 m",
         named.reason,
     )
     wide = chosen("fpfh", measured([clouds[0] * 20]), None).reason
-    assert "voxels of 0.3 m because the cloud is" in wide
+    assert "voxels of 0.3 m because the cloud spans" in wide
     assert wide.endswith("beyond 20 m")
     assert chosen("fpfh", measured(clouds), 0.2).reason == "--model fpfh, voxels of 0.2 m as given"

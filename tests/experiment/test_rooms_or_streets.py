@@ -1,0 +1,71 @@
+"""One rule says whether clouds are rooms or streets, for `pcnn predict` and `pcnn register`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import pcnn
+from pcnn.experiment import descriptors, segmenters
+from pcnn.registration.cloud_measures import extent, measured, span
+
+
+def room() -> Tensor:
+    return torch.rand(3000, 3, generator=torch.Generator().manual_seed(0)) * 4
+
+
+def street() -> Tensor:
+    """A narrow street: nine tenths of its points lie near the sensor, the far ones are sparse."""
+    draw = np.random.default_rng(0)
+    near = draw.uniform(-5, 5, (20_000, 3)) * [1, 1, 0]
+    ahead = np.column_stack(
+        [np.linspace(-60, 60, 600), draw.uniform(-4, 4, (600, 1)), np.zeros(600)]
+    )
+    return torch.from_numpy(np.concatenate([near, ahead]).astype(np.float32))
+
+
+def of_both(*clouds: Tensor) -> tuple[str, str]:
+    """What registration gives as its reason, and what prediction does of the first cloud."""
+    reason = descriptors.chosen(None, measured(clouds), None).reason
+    return reason, segmenters.chosen(clouds[0].double().numpy())[1]
+
+
+def test_cells_decide_not_points() -> None:
+    assert of_both(room()) == (
+        "interiors: the cloud spans 4 m (up to 20 m: interiors)",
+        "rooms: the cloud spans 4 m (up to 20 m: rooms)",
+    )
+    assert extent(street()) < 20  # so do most points
+    for words in of_both(street()):
+        assert words.startswith("streets: the cloud spans 97.8 m")
+    sparse = torch.rand(300, 3, generator=torch.Generator().manual_seed(1)) * 80
+    assert span(sparse) > 60  # where most points are alone, none is a stray
+    assert span(torch.rand(1, 3)) == span(torch.zeros(0, 3)) == 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.02])  # of an object the points fill one cell
+def test_strays_decide_nothing(scale: float) -> None:
+    far = torch.rand(20, 3, generator=torch.Generator().manual_seed(2)) * 400 - 200
+    for strays in (far[:1], far):
+        for words in of_both(torch.cat([room() * scale, strays])):
+            assert words.startswith(("rooms", "interiors"))
+        assert span(torch.cat([room() * scale, strays])) == pytest.approx(4 * scale, rel=0.01)
+
+
+def test_clouds_of_two_kinds_are_told() -> None:
+    both = "streets: the clouds span 4 to 97.8 m"
+    assert of_both(room(), street())[0].startswith(both)
+    assert of_both(street(), room())[0].startswith(both)
+    assert of_both(room(), room() * 2)[0].startswith("interiors: the clouds span 8 m")
+
+
+def test_an_empty_cloud_is_an_error(tmp_path: Path) -> None:
+    empty = np.zeros((0, 3), np.float32)
+    np.save(tmp_path / "a.npy", empty)
+    for call in (pcnn.predict, lambda path: pcnn.register(path, room())):
+        with pytest.raises(ValueError, match=r"a\.npy: the cloud is empty"):
+            call(tmp_path / "a.npy")
