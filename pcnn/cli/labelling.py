@@ -44,6 +44,7 @@ class Labelling:
         ply: write coloured clouds.
         picture: draw them.
         view: write pages for the browser.
+        confidence: write it, too.
         alone: whether there is one cloud, whose files are named.
     """
 
@@ -56,6 +57,7 @@ class Labelling:
     ply: bool = True
     picture: bool = True
     view: bool = False
+    confidence: bool = True
     alone: bool = False
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -162,15 +164,17 @@ class Labelling:
         folder: Path | None,
     ) -> None:
         labels = _labels(predictor, found, folder)
-        written = write_labelled(target, cloud.path, labels, predictor.as_words)
-        files = {"labels": written}
+        trust = found.confidence if self.confidence else None
+        written, *others = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
+        files = {"labels": written, **dict(zip(("confidence",), others, strict=False))}
         if self.ply:
             own = "_classes" if written.suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
             scale = cloud.reading.scale
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
+            fields = {"label": "<i4"} | ({"confidence": "<f4"} if self.confidence else {})
             write_coloured_ply_parts(
-                path, _coloured(predictor, cloud, found, scale), labelled=True, wide=far
+                path, _coloured(predictor, cloud, found, scale), fields, wide=far
             )
             files["coloured"] = path
         if self.picture:
@@ -232,8 +236,9 @@ def _labels(predictor: Predictor, found: Answer, folder: Path | None) -> np.ndar
 
 def _coloured(
     predictor: Predictor, cloud: PartedCloud, found: Answer, scale: float
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
     for part in cloud:
         classes = found.classes[part.rows]
         rgb = predictor.rgb(torch.from_numpy(classes.astype(np.int64)))
-        yield part.places / scale, rgb, classes
+        values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(255)}
+        yield part.places / scale, rgb, values

@@ -74,6 +74,9 @@ def predict(
             "fewer.",
         ),
     ] = None,
+    confidence: Annotated[
+        bool, typer.Option(help="Write the probability of the class of every point beside it.")
+    ] = True,
     columns: Columns = None,
     fill: Fill = None,
     intensity_max: IntensityMax = None,
@@ -88,7 +91,8 @@ def predict(
     and .pcd whole, with label. For .bin files it is NAME.label with a word a point, for others
     NAME_label.npy (NAME.label when the network was trained on SemanticKITTI). They are the labels
     that the classes have in the data the network was trained on. The coloured cloud is NAME.ply, or
-    NAME_classes.ply beside a labelled .ply.
+    NAME_classes.ply beside a labelled .ply. The confidence of every point, 0..1, is a property
+    confidence of clouds that are written, and NAME_confidence.npy beside labels alone.
 
     Channels are found by the names that the network was trained with, in any case; --fill gives a
     number for one that a cloud lacks. Missing returns (NaN, or zeros) are written as unlabelled.
@@ -124,6 +128,7 @@ def predict(
         ply=ply,
         picture=picture,
         view=len(targets) <= _VIEWED if view is None else view,
+        confidence=confidence,
         alone=len(targets) == 1,
     )
     bad = missing + label_all(labelling, targets, console)

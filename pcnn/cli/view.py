@@ -31,7 +31,9 @@ def view(
     ] = None,
     confidence: Annotated[
         list[Path] | None,
-        typer.Option(help="Confidence of every point, .npy with numbers in 0..1; one a cloud."),
+        typer.Option(
+            help="Confidence of every point, 0..1 (.npy, or a cloud that holds it); one a cloud."
+        ),
     ] = None,
     classes: Annotated[
         str | None,
@@ -59,7 +61,7 @@ def view(
 
     Points are coloured by class, errors, height, intensity, confidence or their own colours;
     layers, clouds and classes are switched on and off, and a click on a point shows its values as
-    its file has them. Labels that lie in a cloud or beside it are found.
+    its file has them. Labels and confidence that lie in a cloud or beside it are found.
     """
     from pcnn.datasets.readers.channels import Reading
     from pcnn.visualize.view import View

@@ -4,72 +4,117 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from pcnn.datasets.readers import las
-from pcnn.datasets.readers.label_files import labelled_ranges, write_label_file
-from pcnn.datasets.readers.pcd import write_pcd_labels
+from pcnn.datasets.readers.label_files import completed_ranges, confidence_file, write_label_file
+from pcnn.datasets.readers.pcd import write_pcd_with
 from pcnn.datasets.readers.ply import open_ply, write_ply_parts
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, TEST_SEQUENCES
-from pcnn.files.rows import HeldRows, ranges
+from pcnn.files.rows import Rows, ranges
 from pcnn.files.whole_file import whole_file
 
 
-def write_labelled(target: Path, source: Path, labels: np.ndarray, as_words: bool = False) -> Path:
-    """Write the labels of a cloud of any size, whole or not at all.
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Numbers of another type than they are held in, converted range by range.
 
-    * ``.las``, ``.laz``: the whole cloud with other ``classification``.
-    * ``.ply``: the vertices with all their properties and ``label``.
-    * ``.pcd``: the points with all their fields and ``label``, binary.
+    Args:
+        values: [P], in memory or mapped.
+        kind: of the numbers that are read.
+        full: what is read as 1.
+    """
+
+    values: np.ndarray
+    kind: np.dtype
+    full: int = 1
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def read(self, first: int, count: int) -> np.ndarray:
+        found = self.values[first : first + count].astype(self.kind)
+        return found if self.full == 1 else found / self.kind.type(self.full)
+
+
+def write_labelled(
+    target: Path,
+    source: Path,
+    labels: np.ndarray,
+    as_words: bool = False,
+    confidence: np.ndarray | None = None,
+) -> list[Path]:
+    """Write the labels of a cloud of any size, and their confidence, whole or not at all.
+
+    * ``.las``, ``.laz``: the whole cloud with other ``classification``, and ``confidence``.
+    * ``.ply``: the vertices with all their properties, ``label`` and ``confidence``.
+    * ``.pcd``: the points with all their fields, ``label`` and ``confidence``, binary.
     * ``.bin``: labels alone, a word each: ``NAME.label``; those that are negative as others'.
     * others: labels alone, beside the target's stem: ``NAME_label.npy``, or ``NAME.label``.
+
+    Beside labels alone the confidence is ``NAME_confidence.npy``, float32.
 
     Args:
         target: place of the result, without suffix.
         source: the cloud's file.
         labels: [P] integers, for all points of the file in their order.
         as_words: write ``NAME.label`` instead of ``NAME_label.npy``, whatever the format.
+        confidence: [P] uint8, 255 times the probability of the label; written in 0..1. None leaves
+            it out.
 
     Returns:
-        The file written.
+        The file of the labels, then that of the confidence where it has one of its own.
 
     Raises:
         ValueError: labels that the format cannot hold.
     """
     suffix = source.suffix.lower()
+    added: dict[str, Rows] = {}
+    if confidence is not None:
+        added["confidence"] = _Numbers(confidence, np.dtype("<f4"), full=255)
     if suffix in las.SUFFIXES:
         path = target.with_name(f"{target.name}{suffix}")
-        las.write_las_labels(path, source, labels)
+        las.write_las_labels(path, source, labels, confidence)
     elif suffix == ".ply":
         path = target.with_name(f"{target.name}.ply")
-        _write_ply(path, source, labels)
+        _write_ply(path, source, {"label": _Numbers(labels, np.dtype("<i4")), **added})
     elif suffix == ".pcd":
         path = target.with_name(f"{target.name}.pcd")
-        write_pcd_labels(path, source, labels)
-    elif as_words or (suffix == ".bin" and _fit_words(labels)):
-        path = target.with_name(f"{target.name}.label")
-        write_label_file(path, labels)
+        kind = np.dtype("<i4" if labels.size and labels.min() < 0 else "<u4")
+        write_pcd_with(path, source, {"label": _Numbers(labels, kind), **added})
     else:
-        path = target.with_name(f"{target.name}_label.npy")
-        with whole_file(path) as file:
-            held = {"descr": "<i8", "fortran_order": False, "shape": labels.shape}
-            np.lib.format.write_array_header_1_0(file, held)
-            for part in ranges(HeldRows(labels)):
-                file.write(part.astype("<i8").tobytes())
-    return path
+        if as_words or (suffix == ".bin" and _fit_words(labels)):
+            path = target.with_name(f"{target.name}.label")
+            write_label_file(path, labels)
+        else:
+            path = target.with_name(f"{target.name}_label.npy")
+            _write_npy(path, _Numbers(labels, np.dtype("<i8")))
+        for values in added.values():
+            _write_npy(confidence_file(path), values)
+        return [path, *(confidence_file(path) for _ in added)]
+    return [path]
 
 
 def _fit_words(labels: np.ndarray) -> bool:
     return not labels.size or bool(0 <= labels.min() <= labels.max() <= 0xFFFF)
 
 
-def _write_ply(path: Path, source: Path, labels: np.ndarray) -> None:
+def _write_npy(path: Path, rows: Rows) -> None:
+    with whole_file(path) as file:
+        held = {"descr": rows.kind.str, "fortran_order": False, "shape": (len(rows),)}
+        np.lib.format.write_array_header_1_0(file, held)
+        for part in ranges(rows):
+            file.write(part.tobytes())
+
+
+def _write_ply(path: Path, source: Path, added: Mapping[str, Rows]) -> None:
     rows = open_ply(source, float("inf"))  # it was read before
-    kept = [(n, rows.kind[n]) for n in rows.kind.names or () if n.lower() != "label"]
-    dtype = np.dtype([*kept, ("label", "<i4")])
-    write_ply_parts(path, dtype, len(rows), labelled_ranges(rows, dtype, labels))
+    kept = [(n, rows.kind[n]) for n in rows.kind.names or () if n.lower() not in added]
+    dtype = np.dtype([*kept, *((name, values.kind) for name, values in added.items())])
+    write_ply_parts(path, dtype, len(rows), completed_ranges(rows, dtype, added))
 
 
 #: Shown of what is wrong.

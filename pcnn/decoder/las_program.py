@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import laspy
@@ -18,6 +19,8 @@ _EXTENDED = {0: 6, 1: 6, 2: 7, 3: 7, 4: 9, 5: 10}
 
 #: The largest class of these formats.
 _FIVE_BITS = 31
+
+_CONFIDENCE = "confidence"
 
 #: Points that are held at a time, of files larger than memory.
 _PART = 1 << 18
@@ -45,7 +48,8 @@ class LasProgram:
     * ``part``: as ``column``, of ``count`` points from ``first`` on.
     * ``largest``: the largest value of the properties ``names``.
     * ``classify``: write ``target``, ``packed`` or not, with the classes, up to ``most``, that the
-      file ``classes`` holds as a byte a point.
+      file ``classes`` holds as a byte a point. Behind them it holds 255 times their confidence, a
+      byte a point, where ``confidence`` says so: it becomes a property of that name.
     """
 
     def __init__(self) -> None:
@@ -167,14 +171,21 @@ def _write(las: Any, request: Mapping[str, Any], payload: bytearray) -> None:
 
 def _classify(request: Mapping[str, Any]) -> None:
     """Write a copy with other classes, in a format that holds them, a part after the other."""
-    classes = np.memmap(request["classes"], np.uint8, "r") if request["most"] >= 0 else np.empty(0)
     packed, at = request["packed"], 0
+
+    def held(first: int) -> Any:  # read, not mapped: a map would count as memory
+        return np.fromfile(request["classes"], np.uint8, len(points), offset=first)
+
     with laspy.open(request["path"], laz_backend=_backend()) as reader:
-        empty = laspy.LasData(reader.header)
+        # without points of its own LasData makes as many as the header announces
+        none = laspy.ScaleAwarePointRecord.zeros(0, header=reader.header)
+        empty = laspy.LasData(reader.header, none)
         wider = (
             _EXTENDED.get(reader.header.point_format.id) if request["most"] > _FIVE_BITS else None
         )
         header = reader.header if wider is None else _wider(empty, wider).header
+        if request["confidence"]:
+            header = _with_confidence(header)
         with (
             open(request["target"], "wb") as file,
             laspy.LasWriter(
@@ -189,11 +200,37 @@ def _classify(request: Mapping[str, Any]) -> None:
                 part: Any = laspy.LasData(reader.header, points)
                 if wider is not None:
                     part = _wider(part, wider)
-                part.classification = classes[at : at + len(points)]
-                writer.write_points(part.points)
+                part.classification = held(at)
+                written = part.points
+                if request["confidence"]:
+                    written = _copied(written, header)
+                    written.array[_CONFIDENCE] = held(reader.header.point_count + at)
+                writer.write_points(written)
                 at += len(points)
             if header.version.minor >= 4 and reader.evlrs is not None:
                 writer.write_evlrs(reader.evlrs)
+
+
+def _with_confidence(header: Any) -> Any:
+    """The header with a property ``confidence`` in 0..1, stored as a byte; in place of another."""
+    header = deepcopy(header)  # that of the reader says how its points are read
+    if _CONFIDENCE in header.point_format.extra_dimension_names:
+        header.remove_extra_dims([_CONFIDENCE])
+    full = 255.0
+    byte = laspy.ExtraBytesParams(
+        _CONFIDENCE, "uint8", "probability of the class", np.zeros(1), np.ones(1) / full
+    )
+    header.add_extra_dims([byte])
+    return header
+
+
+def _copied(points: Any, header: Any) -> Any:
+    """Points in the format of a header, as they are stored: no scale is taken off and put on."""
+    found = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
+    for name in points.array.dtype.names:
+        if name != _CONFIDENCE:
+            found.array[name] = points.array[name]
+    return found
 
 
 def _wider(las: Any, format_id: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +40,18 @@ def write_coloured_ply(
     Raises:
         ValueError: shapes do not fit, colours are not uint8, or the comment has several lines.
     """
-    part = _checked(points, rgb, labels)
-    return write_coloured_ply_parts(path, [part], labels is not None, comment, origin)
+    values = {} if labels is None else {"label": labels}
+    fields = dict.fromkeys(values, "<i4")
+    return write_coloured_ply_parts(path, [(points, rgb, values)], fields, comment, origin)
 
 
-Part = tuple[NDArray[np.floating], NDArray[np.uint8], NDArray[np.integer] | None]
+Part = tuple[NDArray[np.floating], NDArray[np.uint8], Mapping[str, NDArray]]
 
 
 def write_coloured_ply_parts(
     path: str | Path,
     parts: Iterable[Part],
-    labelled: bool,
+    fields: Mapping[str, str],
     comment: str = "",
     origin: Sequence[float] = (0.0, 0.0, 0.0),
     wide: bool = False,
@@ -59,8 +60,9 @@ def write_coloured_ply_parts(
 
     Args:
         path: file to write; its folder is created.
-        parts: points, colours and labels, as those of `write_coloured_ply`.
-        labelled: whether the parts have labels.
+        parts: points and colours, as those of `write_coloured_ply`, and values [P] of further
+            properties by name.
+        fields: types of these properties, of `TYPE_NAMES`.
         comment: one line for the header.
         origin: added to the points [m].
         wide: store coordinates as float64; so they are where the origin is not zero.
@@ -74,9 +76,9 @@ def write_coloured_ply_parts(
     path = Path(path)
     if "\n" in comment or not comment.isascii():
         raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
-    fields = [(name, "<f8" if wide or any(origin) else "<f4") for name in "xyz"]
-    fields += [(name, "u1") for name in ("red", "green", "blue")]
-    dtype = np.dtype([*fields, ("label", "<i4")] if labelled else fields)
+    own = [(name, "<f8" if wide or any(origin) else "<f4") for name in "xyz"]
+    own += [(name, "u1") for name in ("red", "green", "blue")]
+    dtype = np.dtype([*own, *fields.items()])
 
     def header(count: int) -> bytes:
         lines = ["ply", "format binary_little_endian 1.0"]
@@ -90,15 +92,15 @@ def write_coloured_ply_parts(
     count = 0
     with whole_file(path) as file:
         file.write(header(0))
-        for points, rgb, labels in parts:
-            points, rgb, labels = _checked(points, rgb, labels)
+        for points, rgb, values in parts:
+            points, rgb, values = _checked(points, rgb, values)
             vertices = np.empty(len(points), dtype)
             for axis, name in enumerate("xyz"):
                 vertices[name] = points[:, axis].astype(dtype[name]) + origin[axis]
             for channel, name in enumerate(("red", "green", "blue")):
                 vertices[name] = rgb[:, channel]
-            if labels is not None:
-                vertices["label"] = labels
+            for name in fields:
+                vertices[name] = values[name]
             file.write(vertices.tobytes())
             count += len(points)
         file.seek(0)
@@ -109,12 +111,13 @@ def write_coloured_ply_parts(
 _DIGITS = 20
 
 
-def _checked(points: Any, rgb: Any, labels: Any) -> Part:
+def _checked(points: Any, rgb: Any, values: Mapping[str, Any]) -> Part:
     points, rgb = np.asarray(points), np.asarray(rgb)
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"points must be [P, 3], got {points.shape}")
     if rgb.shape != points.shape or rgb.dtype != np.uint8:
         raise ValueError(f"rgb must be uint8 {points.shape}, got {rgb.dtype} {rgb.shape}")
-    if labels is not None and np.asarray(labels).shape != points.shape[:1]:
-        raise ValueError(f"labels must be {points.shape[:1]}, got {np.asarray(labels).shape}")
-    return points, rgb, labels
+    for name, column in values.items():
+        if np.asarray(column).shape != points.shape[:1]:
+            raise ValueError(f"{name} must be {points.shape[:1]}, got {np.asarray(column).shape}")
+    return points, rgb, values

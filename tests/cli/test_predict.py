@@ -112,6 +112,7 @@ def test_a_folder_is_labelled_and_bad_files_are_named(
     cloud(301).tofile(source / "a.bin")
     np.save(source / "deeper" / "b.npy", cloud(77, seed=1))
     np.save(source / "a_label.npy", np.zeros(301, dtype=np.int64))
+    np.save(source / "a_confidence.npy", np.zeros(301, dtype=np.float32))
     (source / "torn.bin").write_bytes(cloud(10).tobytes()[:-3])
     np.save(source / "narrow.npy", cloud(10)[:, :3])
     np.save(source / "nan.npy", np.full((4, 4), np.nan, dtype=np.float32))
@@ -128,7 +129,7 @@ def test_a_folder_is_labelled_and_bad_files_are_named(
         written = read_points(out / f"{name}.ply")
         assert written.n_points == n
     assert sorted(path.name for path in out.rglob("*") if path.is_file()) == sorted(
-        ["a.ply", "b.ply"]
+        ["a.ply", "b.ply", "a_confidence.npy", "b_confidence.npy"]
         + (["a.label", "b.label"] if dataset == "kitti" else ["a.label", "b_label.npy"])
     )
     again = run(checkpoint, source / "a.bin", "--out", out, "--device", "cpu", code=0)

@@ -72,11 +72,19 @@ def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None
     for name in ("npy", "npz", "bare", "named"):
         np.testing.assert_array_equal(np.fromfile(out / f"{name}.label", "<u4"), wanted)
     np.testing.assert_array_equal(read_ply(out / "ply.ply")["label"], wanted)
+    sure = np.load(out / "bin_confidence.npy")  # of a .label, which stays what it was
+    assert 0 < sure.min() <= sure.max() <= 1
     labelled = read_pcd(out / "pcd.pcd")
+    for found in (read_ply(out / "ply.ply"), labelled):
+        np.testing.assert_array_equal(found["confidence"], sure)
     np.testing.assert_array_equal(labelled["label"], wanted)
     assert (labelled["_3"] == 7).all()
     header = (out / "pcd.pcd").read_bytes()
-    for line in (b"FIELDS x y z _ intensity label", b"VIEWPOINT 1 2 3 1 0 0 0", b"WIDTH 20"):
+    for line in (
+        b"FIELDS x y z _ intensity label confidence",
+        b"VIEWPOINT 1 2 3 1 0 0 0",
+        b"WIDTH 20",
+    ):
         assert line + b"\n" in header
     in_memory = pcnn.predict(points[:, :3], kitti, channels={"intensity": points[:, 3]})
     np.testing.assert_array_equal(in_memory.labels, wanted)
@@ -99,6 +107,9 @@ def test_a_page_shows_classes_and_confidence(
     assert sorted(rows) == list(range(300))
     labels = np.fromfile(out / "a.label", "<u4")[rows]
     predictor = Predictor.load(kitti, torch.device("cpu"))
+    np.testing.assert_allclose(
+        arrays[shown["arrays"]["confidence"]], np.load(out / "a_confidence.npy")[rows], atol=1e-3
+    )
     classes = arrays[shown["labels"]["prediction"]]
     np.testing.assert_array_equal(predictor.label_table[classes], labels)
     confidence = arrays[shown["arrays"]["confidence"]]

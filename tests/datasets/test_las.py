@@ -108,6 +108,22 @@ def test_a_labelled_copy(tmp_path: Path, name: str, point_format: int):
         assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
 
 
+def test_memory_of_a_labelled_copy_does_not_follow_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    points = 2_000_000  # 68 MB, and 72 MB in the format with classes of 8 bits
+    with laspy.open(tmp_path / "a.las", "w", header=laspy.LasHeader(point_format=3)) as file:
+        file.write_points(laspy.ScaleAwarePointRecord.zeros(points, header=file.header))
+    monkeypatch.setattr("pcnn.datasets.readers.las._PART_MEMORY", 96 << 20)
+    bytes_ = np.full(points, 200, np.uint8)
+    write_las_labels(tmp_path / "b.las", tmp_path / "a.las", bytes_, bytes_)
+    with laspy.open(tmp_path / "b.las") as file:
+        file.seek(points - 1)
+        last = file.read_points(1)
+    assert last.classification[0] == 200
+    assert last.confidence[0] == pytest.approx(200 / 255)
+
+
 def test_labels_that_do_not_fit(tmp_path: Path):
     write_las(tmp_path / "a.las")
     for labels in (np.zeros(39), np.full(40, 256), np.full(40, -1)):

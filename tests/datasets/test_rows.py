@@ -16,6 +16,7 @@ from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.parts import open_parts
 from pcnn.datasets.readers.points import read_points
 from pcnn.errors import FileError
+from pcnn.visualize.view.of_files import viewed_file
 from tests.datasets.las_files import write_las
 from tests.datasets.test_bin_files import nuscenes, room, rotating, with_bytes
 from tests.datasets.test_point_files import pcd
@@ -101,6 +102,7 @@ def test_files_that_change_are_refused(tmp_path: Path) -> None:
 
 
 LABELS = np.random.default_rng(0).integers(0, 30, N)
+CONFIDENCE = np.random.default_rng(1).integers(0, 256, N).astype(np.uint8)
 
 
 def words(path: Path) -> np.ndarray:
@@ -110,23 +112,38 @@ def words(path: Path) -> np.ndarray:
     return label & 0xFFFF
 
 
-def with_trimesh(path: Path) -> np.ndarray:
+#: Labels and confidence.
+Read = tuple[np.ndarray, np.ndarray]
+
+
+def with_trimesh(path: Path) -> Read:
     with path.open("rb") as file:
         raw = trimesh.exchange.ply.load_ply(file)["metadata"]["_ply_raw"]
-    return np.asarray(raw["vertex"]["data"]["label"])
+    vertices = raw["vertex"]["data"]
+    return vertices["label"], vertices["confidence"]
 
 
-def with_open3d(path: Path) -> np.ndarray:
-    return np.asarray(open3d.t.io.read_point_cloud(str(path)).point["label"].numpy()[:, 0])
+def with_open3d(path: Path) -> Read:
+    point = open3d.t.io.read_point_cloud(path).point
+    return point["label"].numpy()[:, 0], point["confidence"].numpy()[:, 0]
 
 
-READ_BACK = {
-    "a.bin": (".label", [words]),
-    "a.npy": ("_label.npy", [np.load]),
+def with_laspy(path: Path) -> Read:
+    las = laspy.read(path)
+    return las.classification, las.confidence
+
+
+def beside(path: Path) -> np.ndarray:
+    return np.load(path.with_name("a_confidence.npy"))
+
+
+READ_BACK: dict[str, tuple[str, list[Callable[[Path], Read]]]] = {
+    "a.bin": (".label", [lambda path: (words(path), beside(path))]),
+    "a.npy": ("_label.npy", [lambda path: (np.load(path), beside(path))]),
     "a.ply": (".ply", [with_trimesh, with_open3d]),
     "a.pcd": (".pcd", [with_open3d]),
-    "a.las": (".las", [lambda path: laspy.read(path).classification]),
-    "a.laz": (".laz", [lambda path: laspy.read(path).classification]),
+    "a.las": (".las", [with_laspy]),
+    "a.laz": (".laz", [with_laspy]),
 }
 
 
@@ -140,10 +157,26 @@ def test_other_readers_read_the_same_labels(
         write_las(source, N)
     else:
         next(write for name, write, _ in FILES.values() if name == file)(source)
-    written = write_labelled(tmp_path / "out" / "a", source, LABELS)
+    written, *others = write_labelled(tmp_path / "out" / "a", source, LABELS, confidence=CONFIDENCE)
     assert written == tmp_path / "out" / f"a{ending}"
+    assert sorted((tmp_path / "out").iterdir()) == sorted([written, *others])
     for read in readers:
-        np.testing.assert_array_equal(np.asarray(read(written)), LABELS)
+        labels, confidence = read(written)
+        np.testing.assert_array_equal(np.asarray(labels), LABELS)
+        np.testing.assert_allclose(np.asarray(confidence), CONFIDENCE / 255, rtol=1e-7)
+    # a page finds it beside the labels or in their file, and takes a file of it
+    for shown in (
+        viewed_file(source, labels=written),
+        viewed_file(source, confidence=(others or [written])[0]),
+    ):
+        assert shown.rows is not None
+        assert shown.confidence is not None
+        np.testing.assert_allclose(shown.confidence, CONFIDENCE[shown.rows] / 255, rtol=1e-6)
+    if not others:  # again: it replaces the property
+        (again,) = write_labelled(tmp_path / "again", written, LABELS, confidence=255 - CONFIDENCE)
+        np.testing.assert_allclose(readers[-1](again)[1], 1 - CONFIDENCE / 255, atol=1e-6)
+        (bare,) = write_labelled(tmp_path / "bare", source, LABELS)
+        assert viewed_file(bare).confidence is None
     if source.suffix in (".ply", ".pcd"):  # all else is as it was
         before, after = read_points(source), read_points(written)
         np.testing.assert_array_equal(after.points, before.points)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -105,18 +105,25 @@ def write_label_file(path: Path, raw: np.ndarray) -> None:
             file.write(part.astype("<u4").tobytes())
 
 
-def labelled_ranges(rows: Rows, dtype: np.dtype, labels: np.ndarray) -> Iterator[np.ndarray]:
-    """Records with their labels, range by range.
+def completed_ranges(
+    rows: Rows, dtype: np.dtype, added: Mapping[str, Rows]
+) -> Iterator[np.ndarray]:
+    """Records with further fields, range by range.
 
     Args:
         rows: [P] structured records.
-        dtype: of the results: fields of the records, and ``label``.
-        labels: [P] integers.
+        dtype: of the results: fields of the records, and those that are added.
+        added: [P] values of a field, by its name.
     """
     at = 0
     for part in ranges(rows):
-        labelled = np.empty(len(part), dtype)
+        found = np.empty(len(part), dtype)
         for name in dtype.names or ():
-            labelled[name] = labels[at : at + len(part)] if name == "label" else part[name]
+            found[name] = added[name].read(at, len(part)) if name in added else part[name]
         at += len(part)
-        yield labelled
+        yield found
+
+
+def confidence_file(path: Path) -> Path:
+    """The file ``NAME_confidence.npy`` beside a cloud, or beside its file of labels."""
+    return path.with_name(f"{path.stem.removesuffix('_label')}_confidence.npy")

@@ -195,13 +195,17 @@ class LasParts:
         found, _ = self._ask({"task": "largest", "names": list(COLORS)})
         return int(found["largest"])
 
-    def classified(self, path: Path, classes: np.ndarray) -> None:
+    def classified(
+        self, path: Path, classes: np.ndarray, confidence: np.ndarray | None = None
+    ) -> None:
         """Write a copy with other classes, whole or not at all; everything else stays.
 
         Args:
             path: the file; its suffix says whether it is compressed.
             classes: [P] integers in 0..255; where they need more than the 5 bits of point formats
                 0-5, the format with 8 bits takes their place.
+            confidence: [P] uint8, 255 times the probability of the class; written as a property
+                ``confidence`` in 0..1, a byte a point.
 
         Raises:
             MissingPackageError: laspy, or for LAZ lazrs, is not installed.
@@ -215,6 +219,9 @@ class LasParts:
                 some = classes[first : first + _PART]
                 most = max(most, int(some.max()))
                 held.write(some.astype(np.uint8).tobytes())
+            if confidence is not None:
+                for first in range(0, len(confidence), _PART):
+                    held.write(confidence[first : first + _PART].tobytes())
             held.flush()
             self._ask(
                 {
@@ -223,6 +230,7 @@ class LasParts:
                     "packed": path.suffix.lower() == ".laz",
                     "classes": os.path.abspath(held.name),
                     "most": most,
+                    "confidence": confidence is not None,
                 }
             )
 
@@ -250,7 +258,9 @@ def open_las(path: Path) -> LasParts:
     return replace(parts, names=tuple(found["names"]))
 
 
-def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
+def write_las_labels(
+    path: Path, source: Path, labels: np.ndarray, confidence: np.ndarray | None = None
+) -> None:
     """Write a copy of a file of any size with other classes, whole or not at all.
 
     Everything else of the points and of the header stays.
@@ -259,6 +269,7 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         path: the file; its suffix says whether it is compressed.
         source: the file to copy.
         labels: [P] integers in 0..255.
+        confidence: [P], as of `LasParts.classified`.
 
     Raises:
         MissingPackageError: as `read_las`.
@@ -273,7 +284,7 @@ def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
         raise ValueError(
             f"{path}: classes of LAS files lie in 0..255, got {labels.min()}..{labels.max()}"
         )
-    las.classified(path, labels)
+    las.classified(path, labels, confidence)
 
 
 def _ask(

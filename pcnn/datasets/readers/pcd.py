@@ -7,12 +7,13 @@ compressed form.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pcnn.datasets.readers.label_files import labelled_ranges
+from pcnn.datasets.readers.label_files import completed_ranges
 from pcnn.datasets.readers.number_text import number_rows
 from pcnn.datasets.readers.table import COLORS, missing_axes
 from pcnn.errors import FileError
@@ -90,6 +91,17 @@ def open_pcd(path: Path, limit: float = LIMIT) -> Rows:
         return HeldRows(np.frombuffer(unpacked, dtype, count).copy())
 
 
+def read_pcd_names(path: Path) -> tuple[str, ...]:
+    """Names of the fields of a PCD file, by its header alone.
+
+    Raises:
+        FileError: a malformed header.
+    """
+    with named(path, "PCD file"):
+        header, _ = _read_header(path)
+        return _layout(path, header)[0].names or ()
+
+
 def _check_held(path: Path, dtype: np.dtype, count: int, held: int) -> None:
     needed = count * dtype.itemsize
     if held != needed:
@@ -97,32 +109,31 @@ def _check_held(path: Path, dtype: np.dtype, count: int, held: int) -> None:
         raise FileError(path, f"{wrong}: {count} points need {needed} bytes, the file has {held}")
 
 
-def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
-    """Write a cloud with all its fields and ``label`` as a binary PCD file, whole or not at all.
+def write_pcd_with(path: Path, source: Path, added: Mapping[str, Rows]) -> None:
+    """Write a cloud with all its fields and others as a binary PCD file, whole or not at all.
 
     A part of the cloud is in memory at a time, as `open_pcd` reads it.
 
     Args:
         path: the file.
         source: the cloud's file; its view point and the rows of an organised cloud stay.
-        labels: [P] integers.
+        added: [P] values of a field of up to 8 bytes, by its name; they replace one of that name.
 
     Raises:
         FileError: as `read_pcd`, of the source.
     """
     rows = open_pcd(source, float("inf"))  # it was read before
     header, _ = _read_header(source)
-    names = [name for name in rows.kind.names or () if name.lower() != "label"]
+    names = [name for name in rows.kind.names or () if name.lower() not in added]
     kinds = [rows.kind[name] for name in names]
-    letter = "<i4" if labels.size and labels.min() < 0 else "<u4"
     fields: list[Any] = [(n, k.base, k.shape) for n, k in zip(names, kinds, strict=True)]
-    fields.append(("label", letter))
-    kinds = [*kinds, np.dtype(letter)]
+    fields += [(name, values.kind) for name, values in added.items()]
+    kinds += [values.kind for values in added.values()]
     shown = ["_" if re.fullmatch(r"_\d+", name) else name for name in names]  # as read_pcd numbers
     lines = [
         "# .PCD v0.7 - Point Cloud Data file format",
         "VERSION 0.7",
-        f"FIELDS {' '.join([*shown, 'label'])}",
+        f"FIELDS {' '.join([*shown, *added])}",
         f"SIZE {' '.join(str(k.base.itemsize) for k in kinds)}",
         f"TYPE {' '.join(k.base.kind.upper() for k in kinds)}",
         f"COUNT {' '.join(str(k.shape[0] if k.shape else 1) for k in kinds)}",
@@ -134,8 +145,8 @@ def write_pcd_labels(path: Path, source: Path, labels: np.ndarray) -> None:
     ]
     with whole_file(path) as file:
         file.write(("\n".join(lines) + "\n").encode("ascii"))
-        for labelled in labelled_ranges(rows, np.dtype(fields), labels):
-            file.write(labelled.tobytes())
+        for points in completed_ranges(rows, np.dtype(fields), added):
+            file.write(points.tobytes())
 
 
 def pcd_names(points: np.ndarray) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pcnn.datasets.readers import las
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.columns import LAYOUTS, columns_named, open_bin, plain_rows
 from pcnn.datasets.readers.label_files import label_files, read_label_file
-from pcnn.datasets.readers.pcd import open_pcd, pcd_column, pcd_names
+from pcnn.datasets.readers.pcd import open_pcd, pcd_column, pcd_names, read_pcd_names
 from pcnn.datasets.readers.plain_files import read_npz_points, read_txt
 from pcnn.datasets.readers.ply import open_ply, read_ply_header
 from pcnn.datasets.readers.table import (
@@ -52,7 +52,8 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
       ``green``, ``blue`` (integers are divided by their largest value) become the channels, in
       this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
       labels, as they are.
-    * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``.
+    * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``; labels
+      as in ``.ply``.
     * ``.txt`` (also called ``.xyz``, ``.csv``, ``.asc``), ``.npz``: see
       `pcnn.datasets.readers.plain_files`.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
@@ -158,8 +159,8 @@ def open_table(path: Path, reading: Reading = _PLAIN) -> RowTable:
 def label_source(path: Path) -> Path | None:
     """Return the file that labels a cloud, which may be the cloud itself; None if there is none.
 
-    The files of `label_files` are looked for; they win over a PLY file's own property and over the
-    classes of a LAS file, which are always there.
+    The files of `label_files` are looked for; they win over the own property of a PLY or PCD
+    file and over the classes of a LAS file, which are always there.
 
     Raises:
         FileError: several files label it, or its header breaks the format.
@@ -171,9 +172,12 @@ def label_source(path: Path) -> Path | None:
         return files[0]
     if path.suffix.lower() in las.SUFFIXES:
         return path
-    if path.suffix.lower() == ".ply" and _label_field(read_ply_header(path).names):
-        return path
-    return None
+    names: tuple[str, ...] = ()
+    if path.suffix.lower() == ".ply":
+        names = read_ply_header(path).names
+    elif path.suffix.lower() == ".pcd":
+        names = read_pcd_names(path)
+    return path if _label_field(names) else None
 
 
 def read_labels(path: Path, n_points: int) -> np.ndarray:
@@ -202,8 +206,8 @@ def read_labels(path: Path, n_points: int) -> np.ndarray:
 
 
 def is_label_file(path: Path) -> bool:
-    """True for an ``.npy`` file of labels, not points."""
-    return path.suffix == ".npy" and path.stem.endswith("_label")
+    """True for an ``.npy`` file of labels, or of their confidence, not points."""
+    return path.suffix == ".npy" and path.stem.endswith(("_label", "_confidence"))
 
 
 def is_cloud_file(path: Path) -> bool:
@@ -265,12 +269,17 @@ def _structured(path: Path, points: np.ndarray) -> PointTable:
             raise FileError(path, f"property {name} holds {points.dtype[name]}, no numbers")
         if points.dtype[name].shape and name.lower() in ("x", "y", "z", *_LABELS):
             raise FileError(path, f"property {name} holds several numbers a point")
-    labels, field = None, _label_field(names)
-    if field is not None:
-        labels = points[field].astype(np.int64)
-        if not np.array_equal(labels, points[field]):
-            raise FileError(path, f"property {field} must hold whole numbers")
-    return PointTable(path, places_of(points), names, points.__getitem__, labels)
+    return PointTable(path, places_of(points), names, points.__getitem__, _own_labels(path, points))
+
+
+def _own_labels(path: Path, points: np.ndarray) -> np.ndarray | None:
+    field = _label_field(points.dtype.names or ())
+    if field is None:
+        return None
+    labels = points[field].astype(np.int64)
+    if labels.ndim != 1 or not np.array_equal(labels, points[field]):
+        raise FileError(path, f"property {field} must hold one whole number a point")
+    return labels
 
 
 def _pcd(path: Path, reading: Reading) -> RowTable:
@@ -279,7 +288,11 @@ def _pcd(path: Path, reading: Reading) -> RowTable:
 
 def _fields(path: Path, points: np.ndarray) -> PointTable:
     return PointTable(
-        path, places_of(points), pcd_names(points), lambda name: pcd_column(points, name)
+        path,
+        places_of(points),
+        pcd_names(points),
+        lambda name: pcd_column(points, name),
+        _own_labels(path, points),
     )
 
 

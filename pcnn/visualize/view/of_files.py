@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.label_files import label_files
+from pcnn.datasets.readers.label_files import confidence_file, label_files
 from pcnn.datasets.readers.points import read_labels, read_table
 from pcnn.datasets.readers.table import COLORS, PointTable, valid_returns
 from pcnn.errors import FileError
@@ -43,7 +43,9 @@ def viewed_file(
         labels: predicted labels: ``.label``, ``.npy`` [P], or a cloud of the same points that holds
             labels.
         truth: true labels, likewise.
-        confidence: ``.npy`` [P] of numbers in 0..1.
+        confidence: ``.npy`` [P] of numbers in 0..1, or a cloud of the same points that holds it.
+            None takes that of the ``labels``, in their file or in ``NAME_confidence.npy`` beside
+            it, else that of the cloud, likewise.
         reading: columns of files that do not name them, and largest size.
 
     Raises:
@@ -58,7 +60,7 @@ def viewed_file(
         if not len(rows):
             raise FileError(path, f"no return among {counted(len(table), 'point')}")
         layers = _layers(path, table, labels, truth, reading)
-        trust = None if confidence is None else _confidence(confidence, len(table))
+        trust = _confidence(path, table, labels, confidence, reading)
         return ViewedCloud(
             path.name,
             table.places[rows],
@@ -110,7 +112,41 @@ def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[n
     return found
 
 
-def _confidence(path: Path, n_points: int) -> NDArray[np.floating]:
+def _confidence(
+    path: Path, table: PointTable, labels: Path | None, given: Path | None, reading: Reading
+) -> NDArray[np.floating] | None:
+    if given is not None:
+        if given.suffix == ".npy" and read_npy(given).ndim == 1:
+            return _confidence_file(given, len(table))
+        held = _held_confidence(read_table(given, reading))
+        if held is None:
+            raise FileError(given, "holds no confidence (a property of that name, in 0..1)")
+        if len(held) != len(table):
+            raise FileError(given, f"{len(held)} points for a cloud of {len(table)}")
+        return held
+    for place in (labels, path):
+        if place is None:
+            continue
+        beside = confidence_file(place)
+        if beside.is_file():
+            return _confidence_file(beside, len(table))
+        if place == path or place.suffix.lower() not in (".label", ".npy"):
+            held = _held_confidence(table if place == path else read_table(place, reading))
+            if held is not None:
+                return held
+    return None
+
+
+def _held_confidence(table: PointTable) -> NDArray[np.floating] | None:
+    """What a cloud holds under this name; None where it means something else than 0..1."""
+    name = table.find("confidence")
+    values = None if name is None else np.asarray(table.column(name))
+    if values is None or values.ndim != 1 or values.dtype.kind != "f":
+        return None
+    return values if ((values >= 0) & (values <= 1)).all() else None
+
+
+def _confidence_file(path: Path, n_points: int) -> NDArray[np.floating]:
     values = read_npy(path)
     if values.shape != (n_points,) or values.dtype.kind != "f":
         raise FileError(
