@@ -132,7 +132,7 @@ class Labelling:
         else:
             plain = open_parts(path, self.reading(Reading(channels=())))
             predictor, why = self.segmenters.of(plain.sample(_DRAWN), path)
-            self._say(f"{path}: {why}; --model chooses", why.partition(":")[0])
+            self._say(f"{path}: {why}; --model names another", why.partition(":")[0])
         return predictor, open_parts(path, self.reading(predictor.reading))
 
     def _introduce(self, predictor: Predictor) -> None:

@@ -190,6 +190,7 @@ def register(
         "confidence": found.confidence if math.isfinite(found.confidence) else None,
         "descriptor": found.descriptor,
         "chosen_because": found.reason,
+        "cloud_span_m": round(measures.most_span, 4),
         "cloud_width_m": round(measures.width, 4),
         "point_spacing_m": round(measures.spacing, 4),
         "solver": found.solver,
@@ -206,7 +207,7 @@ def register(
     for row in found.transform.tolist():
         console.say(" ".join(f"{value: .{digits}f}" for value in row))
     for name, value in facts.items():
-        console.say(f"{name}: {value}")
+        console.say(f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}")
     content = {
         "source": str(source),
         "target": str(target),

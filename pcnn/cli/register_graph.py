@@ -55,6 +55,7 @@ def write_graph(console: Console, placed: Multiway, paths: Sequence[Path], out: 
         ],
         "descriptor": placed.descriptor,
         "chosen_because": placed.reason,
+        "cloud_span_m": placed.measures.most_span,
         "cloud_width_m": placed.measures.width,
         "point_spacing_m": placed.measures.spacing,
     }

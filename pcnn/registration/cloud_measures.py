@@ -42,6 +42,11 @@ class CloudMeasures:
     spans: tuple[float, ...]
 
     @property
+    def most_span(self) -> float:
+        """The span of the cloud that spans most [m]; of none 0."""
+        return max(self.spans, default=0.0)
+
+    @property
     def in_words(self) -> str:
         """The width, as a part of a sentence."""
         return f"the {self.subject} {self.width:.3g} m wide"

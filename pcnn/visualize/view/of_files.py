@@ -127,13 +127,13 @@ def _confidence(
     for place in (labels, path):
         if place is None:
             continue
-        beside = confidence_file(place)
-        if beside.is_file():
-            return _confidence_file(beside, len(table))
         if place == path or place.suffix.lower() not in (".label", ".npy"):
             held = _held_confidence(table if place == path else read_table(place, reading))
             if held is not None:
                 return held
+        beside = confidence_file(place)
+        if beside.is_file():
+            return _confidence_file(beside, len(table))
     return None
 
 
