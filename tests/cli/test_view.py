@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pcnn.files.simulated import write_marker
+from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.visualize.view.test_page import held
 
@@ -49,6 +50,10 @@ def test_labels_beside_a_scan_are_its_truth(scan: Path, tmp_path: Path) -> None:
     invoke("view", scan, "--out", page)
     (cloud,) = held(page)[0]["clouds"]
     assert list(cloud["labels"]) == ["labels"]
+    copy = tmp_path / "p.ply"  # as pcnn predict writes it, without missing returns
+    write_coloured_ply(copy, np.ones((8, 3)), np.zeros((8, 3), np.uint8), np.zeros(8, int))
+    said = invoke("view", copy, "--out", page, code=2)
+    assert f"pcnn view CLOUD --labels {predicted}" in said
     np.full(10, 3, "<u4").tofile(predicted)  # no label of SemanticKITTI
     invoke("view", scan, "--labels", predicted, "--truth", predicted, "--out", page)
     assert held(page)[0]["classes"][0]["name"] == "label 3"

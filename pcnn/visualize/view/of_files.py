@@ -83,12 +83,26 @@ def _layers(
         found["truth"] = labels_of(truth, len(table), reading)
     beside = label_files(path)
     if truth is None and len(beside) == 1 and beside[0] != labels:
-        own = read_labels(beside[0], len(table))
+        own = _labels_beside(path, beside[0], table)
         found["labels" if labels is None else "truth"] = own
     elif table.labels is not None and (truth is None or table.in_map):
         held_as_truth = labels is not None and not table.in_map
         found["truth" if held_as_truth else "labels"] = table.labels
     return found
+
+
+def _labels_beside(path: Path, beside: Path, table: PointTable) -> NDArray[np.int64]:
+    try:
+        return read_labels(beside, len(table))
+    except FileError as error:
+        if table.labels is None:
+            raise
+        # pcnn predict writes NAME.ply without missing returns beside NAME.label with them
+        raise FileError(
+            error.path,
+            f"{error.rule}; if {path.name} is a coloured copy that pcnn predict wrote, view the "
+            f"cloud that was labelled: pcnn view CLOUD --labels {beside}",
+        ) from error
 
 
 def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[np.int64]:
