@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import signal
@@ -16,6 +17,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from torch.utils._device import _device_constructors
 from torch.utils.data import _utils as loading
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
@@ -148,6 +152,30 @@ def poisoning(allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
 
     return allocate_poisoned
 
+
+def parsed_once(
+    load: Callable[[ConfigSource, str], ConfigResult],
+) -> Callable[[ConfigSource, str], ConfigResult]:
+    """The same reader of a configuration's files, which parses every state of a file once."""
+    parsed: dict[tuple[object, ...], ConfigResult] = {}
+
+    def load_parsed(source: ConfigSource, config_path: str) -> ConfigResult:
+        file = Path(source.path, source._normalize_file_name(config_path))
+        if not file.is_file():
+            return load(source, config_path)  # it says what is wrong
+        state = file.stat()
+        key = (source.provider, file, state.st_ino, state.st_mtime_ns, state.st_size)
+        if key not in parsed:
+            parsed[key] = load(source, config_path)
+        return copy.deepcopy(parsed[key])  # composing changes it
+
+    return load_parsed
+
+
+# tests and the runs that they fork compose a thousand configurations of some twenty files each
+Plugins.instance()  # imports the class that reads files, and registers it
+CONFIG_FILES = SourcesRegistry.instance().resolve("file")
+CONFIG_FILES.load_config = parsed_once(CONFIG_FILES.load_config)
 
 # torch looks every 5 s whether a loader's process is alive, and gives it as long to end
 loading.MP_STATUS_CHECK_INTERVAL = 0.5
