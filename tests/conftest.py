@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+import typer.testing
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -176,6 +178,9 @@ def parsed_once(
 Plugins.instance()  # imports the class that reads files, and registers it
 CONFIG_FILES = SourcesRegistry.instance().resolve("file")
 CONFIG_FILES.load_config = parsed_once(CONFIG_FILES.load_config)
+
+# typer would build all commands of a program again for every command line
+typer.testing._get_command = cache(typer.testing._get_command)
 
 # torch looks every 5 s whether a loader's process is alive, and gives it as long to end
 loading.MP_STATUS_CHECK_INTERVAL = 0.5
