@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -63,9 +64,11 @@ struct Warp {
     bool partial = false;  // some lane has returned
 };
 
+constexpr std::size_t STACK_BYTES = 64 << 10;
+
 struct Fiber {
     jmp_buf here;  // where it goes on
-    std::vector<char> stack;
+    std::unique_ptr<char[]> stack;  // not filled: most of its pages are never touched
     const Meeting* waits = nullptr;  // until its generation is no more `seen`
     unsigned long long seen = 0;
     bool done = false;
@@ -147,12 +150,12 @@ auto collect(unsigned mask, unsigned long long value, Collective kind, Use use) 
 // Run a fiber until it yields.
 __attribute__((noinline)) inline void resume(Fiber& fiber) {
     if (_setjmp(scheduler)) return;
-    if (!fiber.stack.empty()) _longjmp(fiber.here, 1);
-    fiber.stack.resize(64 << 10);
+    if (fiber.stack) _longjmp(fiber.here, 1);
+    fiber.stack.reset(new char[STACK_BYTES]);
     ucontext_t start;
     getcontext(&start);
-    start.uc_stack.ss_sp = fiber.stack.data();
-    start.uc_stack.ss_size = fiber.stack.size();
+    start.uc_stack.ss_sp = fiber.stack.get();
+    start.uc_stack.ss_size = STACK_BYTES;
     start.uc_link = nullptr;
     makecontext(&start, enter, 0);
     setcontext(&start);
