@@ -165,10 +165,9 @@ class Labelling:
     ) -> None:
         labels = _labels(predictor, found, folder)
         trust = found.confidence if self.confidence else None
-        written, *others = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
-        files = {"labels": written, **dict(zip(("confidence",), others, strict=False))}
+        files = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
         if self.ply:
-            own = "_classes" if written.suffix == ".ply" else ""
+            own = "_classes" if files["labels"].suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
             scale = cloud.reading.scale
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)

@@ -46,7 +46,7 @@ def write_labelled(
     labels: np.ndarray,
     as_words: bool = False,
     confidence: np.ndarray | None = None,
-) -> list[Path]:
+) -> dict[str, Path]:
     """Write the labels of a cloud of any size, and their confidence, whole or not at all.
 
     * ``.las``, ``.laz``: the whole cloud with other ``classification``, and ``confidence``.
@@ -66,7 +66,7 @@ def write_labelled(
             it out.
 
     Returns:
-        The file of the labels, then that of the confidence where it has one of its own.
+        The file of the ``labels``, and that of the ``confidence`` where it has one of its own.
 
     Raises:
         ValueError: labels that the format cannot hold.
@@ -92,10 +92,11 @@ def write_labelled(
         else:
             path = target.with_name(f"{target.name}_label.npy")
             _write_npy(path, _Numbers(labels, np.dtype("<i8")))
-        for values in added.values():
-            _write_npy(confidence_file(path), values)
-        return [path, *(confidence_file(path) for _ in added)]
-    return [path]
+        if added:
+            beside = confidence_file(path)
+            _write_npy(beside, added["confidence"])
+            return {"labels": path, "confidence": beside}
+    return {"labels": path}
 
 
 def _fit_words(labels: np.ndarray) -> bool:

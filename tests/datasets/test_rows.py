@@ -157,9 +157,10 @@ def test_other_readers_read_the_same_labels(
         write_las(source, N)
     else:
         next(write for name, write, _ in FILES.values() if name == file)(source)
-    written, *others = write_labelled(tmp_path / "out" / "a", source, LABELS, confidence=CONFIDENCE)
+    files = write_labelled(tmp_path / "out" / "a", source, LABELS, confidence=CONFIDENCE)
+    written, trust = files["labels"], files.get("confidence")
     assert written == tmp_path / "out" / f"a{ending}"
-    assert sorted((tmp_path / "out").iterdir()) == sorted([written, *others])
+    assert sorted((tmp_path / "out").iterdir()) == sorted(files.values())
     for read in readers:
         labels, confidence = read(written)
         np.testing.assert_array_equal(np.asarray(labels), LABELS)
@@ -167,16 +168,16 @@ def test_other_readers_read_the_same_labels(
     # a page finds it beside the labels or in their file, and takes a file of it
     for shown in (
         viewed_file(source, labels=written),
-        viewed_file(source, confidence=(others or [written])[0]),
+        viewed_file(source, confidence=trust or written),
     ):
         assert shown.rows is not None
         assert shown.confidence is not None
         np.testing.assert_allclose(shown.confidence, CONFIDENCE[shown.rows] / 255, rtol=1e-6)
-    if not others:  # again: it replaces the property
-        (again,) = write_labelled(tmp_path / "again", written, LABELS, confidence=255 - CONFIDENCE)
-        np.testing.assert_allclose(readers[-1](again)[1], 1 - CONFIDENCE / 255, atol=1e-6)
-        (bare,) = write_labelled(tmp_path / "bare", source, LABELS)
-        assert viewed_file(bare).confidence is None
+    if trust is None:  # again: it replaces the property
+        again = write_labelled(tmp_path / "again", written, LABELS, confidence=255 - CONFIDENCE)
+        np.testing.assert_allclose(readers[-1](again["labels"])[1], 1 - CONFIDENCE / 255, atol=1e-6)
+        bare = write_labelled(tmp_path / "bare", source, LABELS)
+        assert viewed_file(bare["labels"]).confidence is None
     if source.suffix in (".ply", ".pcd"):  # all else is as it was
         before, after = read_points(source), read_points(written)
         np.testing.assert_array_equal(after.points, before.points)
