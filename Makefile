@@ -11,7 +11,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
-# it resolves in half the time of the pip that comes with Python 3.11, which serves where this is absent
+# resolves in half the time of the pip of Python 3.11, which serves where this one is absent
 PIP := 26.3
 PY := $(VENV)/bin/python
 CPU_INDEX := https://download.pytorch.org/whl/cpu

@@ -84,18 +84,19 @@ def _in_torch(
     x, matrices = rows_of(x, spec), matrices_of(w, spec)
     tiles, volume, groups = tile_slots.shape[0], w.shape[0], spec.groups
     c_in, c_out = matrices.shape[2:]
+    empty = x.shape[0]
     x = torch.cat((x, x.new_zeros(1, x.shape[1])))  # the last row is what an empty slot reads
+    exists = torch.arange(tile_slots.shape[1], device=x.device) < tile_counts[:, None]
+    slots = torch.where(exists, tile_slots, 0)  # [tiles, listed]
+    if spec.mirrored:
+        slots = volume - 1 - slots
+    rows = torch.where(exists[..., None] & (tile_rows >= 0), tile_rows, empty)
     products = x.new_zeros(tiles, TILE_ROWS, groups, c_out)
-    for listed in range(tile_slots.shape[1]):
-        exists = tile_counts > listed  # [tiles]
-        slots = torch.where(exists, tile_slots[:, listed], 0).long()
-        if spec.mirrored:
-            slots = volume - 1 - slots
-        rows = tile_rows[:, listed].long()  # [tiles, TILE_ROWS]
-        rows = torch.where(exists[:, None] & (rows >= 0), rows, x.shape[0] - 1)
-        gathered = x[rows].view(tiles, TILE_ROWS, groups, c_in)
+    # [tiles] and [tiles, TILE_ROWS], one listed slot after another
+    for slot, row in zip(slots.unbind(1), rows.unbind(1), strict=True):
+        gathered = x.index_select(0, row.flatten()).view(tiles, TILE_ROWS, groups, c_in)
         with in_given_dtype(x):
-            products += torch.einsum("trgc,tgcd->trgd", gathered, matrices[slots])
+            products += torch.einsum("trgc,tgcd->trgd", gathered, matrices.index_select(0, slot))
     # spare places add to a row that is cut off
     places = torch.where(tile_out >= 0, tile_out, n_out).flatten().long()
     out = x.new_zeros(n_out + 1, groups * c_out)
