@@ -13,10 +13,12 @@ from hydra.errors import HydraException
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.experiment import build
+from pcnn.experiment import build, networks
 from pcnn.experiment.check import checked
-from pcnn.experiment.errors import ConfigError, explain, options
-from pcnn.experiment.schema import ABOUT, Config, EvalConfig
+from pcnn.experiment.described_keys import ABOUT
+from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.schema import Config, EvalConfig
+from pcnn.experiment.short_errors import explain, options
 from pcnn.nn import Conv3d
 from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
@@ -138,7 +140,7 @@ def test_deterministic_engines(engine: str) -> None:
         assert "'spira' adds by atomics" in str(said)
         return
     assert said is None
-    net = build.network(checked(composed(*overrides)), 4, 19)
+    net = networks.network(checked(composed(*overrides)), 4, 19)
     (used,) = {layer.engine for layer in net.modules() if isinstance(layer, Conv3d)}
     assert used == resolve(engine, deterministic=True)
     assert used.deterministic_on(torch.device("cuda"))
@@ -147,7 +149,7 @@ def test_deterministic_engines(engine: str) -> None:
 def test_an_engine_of_an_earlier_checkpoint_is_not_asked_to_be_deterministic() -> None:
     cfg = checked(composed("model.width=0.25"))
     cfg = OmegaConf.create({**cfg, "engine": {"name": "auto"}})
-    net = build.network(cfg, 4, 19)
+    net = networks.network(cfg, 4, 19)
     assert {m.engine.name for m in net.modules() if isinstance(m, Conv3d)} == {"auto"}
     assert OmegaConf.merge(OmegaConf.structured(Config), cfg).engine == {"name": "auto"}
 
@@ -166,7 +168,7 @@ def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:
 
 def test_settings_of_an_engine_reach_its_layers() -> None:
     changed = "engine=minuet", "engine.padding=0.5", "engine.gather_tile=16", "model.width=0.25"
-    net = build.network(checked(composed(*changed)), 4, 19)
+    net = networks.network(checked(composed(*changed)), 4, 19)
     (used,) = {layer.engine for layer in net.modules() if isinstance(layer, Conv3d)}
     assert used == resolve("minuet", padding=0.5, gather_tile=16)
 
@@ -191,7 +193,7 @@ def test_settings_of_single_layers_come_from_a_file_and_stay_with_the_run(tmp_pa
     cfg = checked(composed(*chosen))
     assert cfg.engine.layers == {name: {"epsilon": 0.5, "threshold": 4096}}
     file.unlink()  # the run's own configuration holds what it said
-    layers = convolutions(build.network(checked(cfg), 4, 19))
+    layers = convolutions(networks.network(checked(cfg), 4, 19))
     engine = resolve("torchsparse")
     assert layers[name].engine == engine.having(epsilon=0.5, threshold=4096)
     assert {one.engine for other, one in layers.items() if other != name} == {engine}
@@ -216,7 +218,7 @@ def test_layers_that_a_network_does_not_have_are_named() -> None:
     with pytest.raises(
         ConfigError, match=r"no convolution stem\.0\.con\. Did you mean stem\.0\.conv"
     ):
-        build.network(cfg, 4, 19)
+        networks.network(cfg, 4, 19)
 
 
 @pytest.mark.parametrize("value", ["maybe", "3.5"])
@@ -350,7 +352,7 @@ def test_eval_composes() -> None:
 def test_models_are_built_with_the_head_of_their_task(model: str, task: str, name: str) -> None:
     cfg = composed(f"model={model}", f"task={task}", "dataset=s3dis")
     (cfg.model.backbone if "backbone" in cfg.model else cfg.model).width = 0.25
-    net = build.network(checked(cfg), 4, 5)
+    net = networks.network(checked(cfg), 4, 5)
     assert (type(net).__name__, net.in_channels) == (name, 4)
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
 from pcnn.experiment.checkpoint_options import with_checkpoint_options
-from pcnn.experiment.errors import short_errors
+from pcnn.experiment.short_errors import short_errors
 from tests.experiment.command import QUICK, REPOSITORY, TINY, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 

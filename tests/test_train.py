@@ -11,7 +11,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import RunCheckpoint
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.experiment.export import export
 from pcnn.experiment.weights import was_chosen_here
 from tests.experiment.command import QUICK, TINY, run

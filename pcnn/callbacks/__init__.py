@@ -1,13 +1,6 @@
 """Callbacks around training steps: checkpoints, exact resume, figures and pictures."""
 
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
-from pcnn.callbacks.checkpoint_file import (
-    CheckpointError,
-    RunCheckpoint,
-    load_config,
-    load_weights,
-    read_checkpoint,
-)
 from pcnn.callbacks.finite_steps import FiniteSteps
 from pcnn.callbacks.pair_media import PairPicture, WandbPairs
 from pcnn.callbacks.progress import TrainingProgress
@@ -23,13 +16,11 @@ from pcnn.callbacks.weight_average import WeightAverage
 
 __all__ = [
     "Checkpoint",
-    "CheckpointError",
     "FiniteSteps",
     "PairPicture",
     "PredictionPicture",
     "RankWatch",
     "RngState",
-    "RunCheckpoint",
     "StopOnSignal",
     "StopSignals",
     "Stopped",
@@ -40,8 +31,5 @@ __all__ = [
     "WandbPairs",
     "WarmUp",
     "WeightAverage",
-    "load_config",
-    "load_weights",
-    "read_checkpoint",
     "stop_signals",
 ]

@@ -11,10 +11,10 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
-from pcnn.callbacks.checkpoint_file import AtomicCheckpointIO
-from pcnn.callbacks.loaded_config import check_plain
+from pcnn.callbacks.checkpoint_io import AtomicCheckpointIO
 from pcnn.callbacks.other_devices import continue_with
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
+from pcnn.checkpoints.loaded_config import check_plain
 from pcnn.files.whole_file import drop_parts
 from pcnn.lightning_internals import (
     is_dry_run,
@@ -61,7 +61,7 @@ class Checkpoint(LightningCheckpoint):
     `last.ckpt`. That one leaves the random generators as they were, so that a run continued from
     there does not differ from one that was never ended.
 
-    **How.** Files are written whole (`pcnn.callbacks.checkpoint_file`): a SIGKILL in mid-write
+    **How.** Files are written whole (`pcnn.checkpoints.checkpoint_file`): a SIGKILL in mid-write
     leaves the previous file. They hold tensors and plain values only, load with
     ``torch.load(weights_only=True)``, and carry the resolved configuration under ``pcnn_config``,
     so that evaluation and prediction need nothing beside them.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pcnn.callbacks.checkpoint_file import CheckpointError, RunCheckpoint
 from pcnn.callbacks.rank_board import Standing
+from pcnn.checkpoints.checkpoint_file import CheckpointError, RunCheckpoint
 
 #: Calls of a stack that are shown.
 SHOWN = 8

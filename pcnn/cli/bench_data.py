@@ -51,7 +51,7 @@ def data(
     """
     from pcnn.bench.data.figures import FIGURES
     from pcnn.bench.suite import chosen_figures
-    from pcnn.experiment.errors import short_errors
+    from pcnn.experiment.short_errors import short_errors
 
     try:
         chosen = chosen_figures(figure or [], FIGURES)

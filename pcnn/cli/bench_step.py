@@ -59,7 +59,7 @@ def step(
     """
     from pcnn.bench.step.figures import FIGURES
     from pcnn.bench.step.tables import tables
-    from pcnn.experiment.errors import short_errors
+    from pcnn.experiment.short_errors import short_errors
 
     first, *rest = overrides
     given = overrides if "=" in first else [f"experiment={first}", *rest]
@@ -89,7 +89,7 @@ def _training(
 
     from pcnn.bench.step.figures import TracedTraining
     from pcnn.datamodules.batch_stream import AHEAD
-    from pcnn.experiment import build
+    from pcnn.experiment import build, networks
     from pcnn.experiment.class_weights import with_counted_weights
     from pcnn.experiment.devices import on_this_machine
     from pcnn.experiment.run import describe_data, quieten
@@ -97,7 +97,7 @@ def _training(
     quieten()
     lightning_package.seed_everything(cfg.seed, workers=True, verbose=False)
     cfg, device, _ = on_this_machine(cfg, folder)
-    build.check_engine(cfg, device)
+    networks.check_engine(cfg, device)
     module: Any = build.data(cfg)
     described = with_counted_weights(describe_data(cfg, module), module)
     known = {

@@ -148,7 +148,7 @@ def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Pa
     Raises:
         typer.BadParameter: a checkpoint without clouds, or beside --model.
     """
-    from pcnn.callbacks.exported_file import SUFFIX
+    from pcnn.checkpoints.exported_file import SUFFIX
     from pcnn.datasets.readers.points import ALSO, SUFFIXES
 
     first, *others = paths

@@ -50,7 +50,7 @@ def tune(
     options of the training, because dtype and batch size matter. An engine that follows a paper
     (engine=minuet) keeps to that paper's settings, and --out keeps them for engine.layers=FILE.
     """
-    from pcnn.experiment.errors import short_errors
+    from pcnn.experiment.short_errors import short_errors
 
     where = chosen_device(device)
     with short_errors(conf):
@@ -75,19 +75,19 @@ def _tune(
 
     from pcnn.console import Console
     from pcnn.dataflows.tuning_file import user_path
-    from pcnn.experiment import build
+    from pcnn.experiment import build, networks
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.layer_calls import sparse_of
     from pcnn.runtime.tuning import tune
 
-    build.check_engine(cfg, device)
+    networks.check_engine(cfg, device)
     console = Console()
     precise = str(precision or cfg.trainer.get("precision", "32-true"))
     data: Any = build.data(cfg)
     loader = data.train_dataloader() if backward else data.val_dataloader()
     batches = list(islice(loader or data.train_dataloader(), samples))
     torch.manual_seed(cfg.seed)
-    net = build.network(cfg, int(data.in_channels), len(data.class_names))
+    net = networks.network(cfg, int(data.in_channels), len(data.class_names))
     net = net.to(device, dtype_of(precise))
     with autocast(precise, device):
         layers = tune(net, batches, samples, backward=backward, cache=cache, fresh=fresh)

@@ -41,7 +41,7 @@ def warmup(
     The network runs on made-up surfaces of several sizes without its products, which finds out what
     they need. No data is read. Later runs of the same configuration find the kernels on disk.
     """
-    from pcnn.experiment.errors import short_errors
+    from pcnn.experiment.short_errors import short_errors
 
     where = chosen_device(device)
     if where.type != "cuda":
@@ -61,12 +61,12 @@ def _warmup(cfg: DictConfig, device: torch.device, points: Sequence[int]) -> Non
     from pcnn.callbacks import TrainingProgress
     from pcnn.callbacks.warm_up import compile_shown
     from pcnn.console import Console
-    from pcnn.experiment import build
+    from pcnn.experiment import networks
     from pcnn.kernels.sources_ahead import compile_sources_ahead
 
     began = time.perf_counter()
     device = torch.device("cuda", device.index or 0)
-    build.check_engine(cfg, device)
+    networks.check_engine(cfg, device)
     torch.cuda.set_device(device)
     compile_sources_ahead(torch.cuda.get_device_capability(device)).wait()
     launches = launches_of_training(cfg, device, points)
@@ -87,14 +87,14 @@ def launches_of_training(
         device: where it is to run.
         points: numbers of points of a batch.
     """
-    from pcnn.experiment import build
+    from pcnn.experiment import build, networks
     from pcnn.runtime.launches import launches_of
 
     data: Any = build.data_module(cfg)
     channels = int(data.in_channels)
     classes = int(cfg.task.channels) if cfg.task.get("channels") else len(data.class_names)
     precision = str(cfg.trainer.precision)
-    net = build.network(cfg, channels, classes).to(device, dtype_of(precision))
+    net = networks.network(cfg, channels, classes).to(device, dtype_of(precision))
     found: dict[Launch, None] = {}
     with autocast(precision, device):
         for number in points:
@@ -122,7 +122,7 @@ def surface(
     """
     import torch
 
-    from pcnn.experiment import build
+    from pcnn.experiment import networks
 
     weight = next(net.parameters())
     random = torch.Generator().manual_seed(0)
@@ -131,4 +131,4 @@ def surface(
     places = (torch.cat([across, height], 1) * cell).to(weight.device)
     inputs = weight.new_zeros(points, channels)
     scans = torch.zeros(points, dtype=torch.int64, device=weight.device)
-    return build.placement(cfg).place(places, inputs, scans, 1, cell)
+    return networks.placement(cfg).place(places, inputs, scans, 1, cell)

@@ -8,10 +8,10 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval, Len, MinLen
-from hydra.utils import get_object
 
 from pcnn.experiment.errors import ConfigError, listed, nearest
 from pcnn.experiment.targets import OF_NODE, Target
@@ -106,7 +106,7 @@ def arguments_of(hint: Any) -> Callable[..., Any] | None:
     if get_origin(hint) is Annotated:
         for one in get_args(hint)[1:]:
             if isinstance(one, ArgumentsOf):
-                return get_object(one.function)  # type: ignore[no-any-return]
+                return resolve_name(one.function)  # type: ignore[no-any-return]
     if get_origin(hint) in (Union, types.UnionType):
         return next(filter(None, map(arguments_of, get_args(hint))), None)
     return None

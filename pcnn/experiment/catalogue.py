@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pcnn.callbacks.exported_file import SUFFIX
+from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.errors import FileError, UserError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_json

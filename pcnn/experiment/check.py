@@ -16,19 +16,16 @@ from torch import nn
 
 from pcnn.errors import first_line
 from pcnn.experiment.arguments import check_arguments, invalid, signature
+from pcnn.experiment.described_keys import ABOUT, ABOUT_MODEL, ABOUT_TRAINER, without
 from pcnn.experiment.engine_choice import engine_of, fill_layers
 from pcnn.experiment.errors import ConfigError, UnservedTaskError, listed, nearest
 from pcnn.experiment.places import SPLIT_UP
-from pcnn.experiment.schema import ABOUT, Config, evaluation_part, training_part
+from pcnn.experiment.schema import Config, evaluation_part, training_part
 from pcnn.experiment.targets import allowed_packages, looked_up, verified
 from pcnn.hints import accepts, hints_of, shown
 from pcnn.ops.engine import check_geometry
 from pcnn.tasks.network_task import can_run_as_graph
 
-# keys of a model that describe it; the others are arguments of its constructor
-ABOUT_MODEL = tuple(ABOUT["model"])
-# keys of the trainer that are no arguments of Lightning's
-ABOUT_TRAINER = tuple(ABOUT["trainer"])
 # keys of every group that describes itself by them
 NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
@@ -296,11 +293,6 @@ def is_network(model: Mapping[str, Any], allow: Sequence[str] = ()) -> bool:
     """True for a model with weights to train and to load; a hand-made descriptor has none."""
     target = looked_up(model.get("_target_"), "model", allow=allow).call
     return not (inspect.isclass(target) and not issubclass(target, nn.Module))
-
-
-def without(node: dict[Any, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """`node` without some keys."""
-    return {str(key): value for key, value in node.items() if key not in names}
 
 
 #: Keys of a data set that are arguments of no data module.

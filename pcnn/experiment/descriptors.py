@@ -10,8 +10,8 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from pcnn.callbacks.exported_file import SUFFIX
-from pcnn.experiment import build
+from pcnn.checkpoints.exported_file import SUFFIX
+from pcnn.experiment import networks
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
 from pcnn.experiment.rooms_or_streets import ROOMS_UP_TO, scene_of
 from pcnn.experiment.weights import check_finite, fitting, opened
@@ -161,7 +161,7 @@ def trained_descriptor(
     Raises:
         ValueError: weights of another network, or another number of copies.
     """
-    net = build.network(cfg, 1, int(cfg.data.out_channels))
+    net = networks.network(cfg, 1, int(cfg.data.out_channels))
     check_finite(weights, name)
     with fitting(name):
         net.load_state_dict(dict(weights))
@@ -169,7 +169,7 @@ def trained_descriptor(
         net.to(device).eval(),
         voxel_size(cfg),
         name if copies == 1 else f"{name}, {copies} turned copies",
-        build.placement(cfg),
+        networks.placement(cfg),
         device,
         copies,
         str(cfg.data.get("benchmark", "")),

@@ -10,8 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from pcnn.errors import first_line
+from pcnn.experiment.described_keys import ABOUT
 from pcnn.experiment.errors import ConfigError, listed, nearest
-from pcnn.experiment.schema import ABOUT
 from pcnn.files.text import read_yaml
 from pcnn.hints import shown
 from pcnn.ops.engine import Engine, resolve

@@ -9,14 +9,15 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pcnn.experiment import run_folder
-from pcnn.experiment.check import ABOUT_MODEL, checked, is_network
+from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.checkpoint_options import NAMED
+from pcnn.experiment.described_keys import ABOUT_MODEL, ABOUT_TASK
 from pcnn.experiment.job import nothing_written, started
 from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.resume import check_data_folders
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.schema import ABOUT_TASK, EvalConfig, evaluation_keys
+from pcnn.experiment.schema import EvalConfig, evaluation_keys
 from pcnn.experiment.targets import allowed_packages, check_allowed
 from pcnn.experiment.weights import read_config
 from pcnn.files.bounded import named

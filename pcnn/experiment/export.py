@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.callbacks import RunCheckpoint
-from pcnn.callbacks.exported_file import write_exported
+from pcnn.checkpoints import RunCheckpoint
+from pcnn.checkpoints.exported_file import write_exported
 from pcnn.experiment import run_folder
 from pcnn.files.bounded import named
 

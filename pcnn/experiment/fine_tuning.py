@@ -6,7 +6,7 @@ import lightning as L
 from omegaconf import DictConfig
 from torch import nn
 
-from pcnn.callbacks import RunCheckpoint
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.weights import check_finite

@@ -11,7 +11,8 @@ from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES, Semanti
 from pcnn.datasets.transforms.crops import crop
 from pcnn.experiment.run_folder import write_whole
 from pcnn.files.simulated import is_simulated
-from pcnn.metrics import ConfusionMatrix, iou, iou_table, summary
+from pcnn.metrics import iou, iou_table, summary
+from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.models import HeightRange
 from pcnn.plural import counted as numbered
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pcnn.callbacks import RunCheckpoint
-from pcnn.callbacks.exported_file import SUFFIX
+from pcnn.checkpoints import RunCheckpoint
+from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.errors import MissingPackageError, UserError
 from pcnn.experiment.export import export
 from pcnn.extras import install

@@ -26,8 +26,9 @@ from hydra.types import RunMode
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import open_dict, read_write
 
-from pcnn.callbacks import RunCheckpoint, Stopped
+from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.console import Console
 from pcnn.errors import RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say

@@ -4,32 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import lightning as L
-from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import Logger
-from lightning.pytorch.plugins import LayerSync, Precision
-from lightning.pytorch.profilers import Profiler
-from lightning.pytorch.strategies import Strategy
-from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
-
-from pcnn.datamodules.mixed_pairs import PairSource
-from pcnn.datasets import OnPoints, OnVoxels
-from pcnn.datasets.cloud_sets import CloudSets
-from pcnn.datasets.placement import Placement
-from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
-from pcnn.datasets.registration.pair_sets import PairSets
-from pcnn.datasets.registration.sensors import Sensor
-from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
-from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix, ScanMix
-from pcnn.datasets.transforms.pieces import Pieces
-from pcnn.registration.descriptor import Descriptor
-from pcnn.registration.fpfh import FPFH
-from pcnn.tasks import EvaluationViews
+from pkgutil import resolve_name
 
 
 @dataclass(frozen=True)
@@ -38,7 +13,8 @@ class Place:
 
     Args:
         name: what is asked for, in words.
-        bases: a class must be one of these or inherit from one.
+        bases: a class must be one of these or inherit from one. They are dotted names: only the
+            places that a configuration fills import their packages.
         packages: a target must be one of these dotted names or lie in one; nothing else is
             imported. A class that a package only imports from elsewhere does not count as its own.
         example: a target that serves.
@@ -48,7 +24,7 @@ class Place:
     """
 
     name: str
-    bases: tuple[type, ...]
+    bases: tuple[str, ...]
     packages: tuple[str, ...]
     example: str
     functions: tuple[str, ...] = ()
@@ -57,7 +33,12 @@ class Place:
 
     def __str__(self) -> str:
         base = self.bases[0]
-        return f"{self.name}, a {base.__module__.partition('.')[0]} {base.__name__}"
+        return f"{self.name}, a {base.partition('.')[0]} {base.rpartition('.')[2]}"
+
+    def holds(self, found: type) -> bool:
+        """True where a class is one of the bases or inherits from one."""
+        # by the base itself, not by its name, which any class may take
+        return any(resolve_name(base) in found.__mro__ for base in self.bases)
 
 
 _SCHEDULES = tuple(
@@ -76,7 +57,11 @@ _NETWORKS = tuple(
 PLACES: Mapping[str, Place] = {
     "model": Place(
         "a network or a descriptor",
-        (nn.Module, Descriptor, FPFH),
+        (
+            "torch.nn.Module",
+            "pcnn.registration.descriptor.Descriptor",
+            "pcnn.registration.fpfh.FPFH",
+        ),
         ("pcnn.models", "pcnn.registration.fpfh"),
         "pcnn.models.MinkUNet42",
         functions=_NETWORKS,
@@ -84,52 +69,69 @@ PLACES: Mapping[str, Place] = {
     ),
     "task": Place(
         "a task",
-        (L.LightningModule,),
+        ("lightning.LightningModule",),
         ("pcnn.tasks",),
         "pcnn.tasks.SegmentationTask",
         inner={name: name for name in ("loss", "optimizer", "scheduler")},
     ),
     "loss": Place(
         "a loss",
-        (nn.Module,),
+        ("torch.nn.Module",),
         ("pcnn.losses", "torch.nn"),
         "pcnn.losses.CrossEntropy",
         inner={"losses": "loss"},
     ),
-    "optimizer": Place("an optimiser", (Optimizer,), ("torch.optim",), "torch.optim.AdamW"),
+    "optimizer": Place(
+        "an optimiser", ("torch.optim.Optimizer",), ("torch.optim",), "torch.optim.AdamW"
+    ),
     "scheduler": Place(
         "a schedule",
-        (LRScheduler,),
+        ("torch.optim.lr_scheduler.LRScheduler",),
         ("torch.optim.lr_scheduler",),
         "pcnn.tasks.schedules.one_cycle",
         functions=_SCHEDULES,
     ),
     "geometry": Place(
-        "a placement", (Placement, OnVoxels, OnPoints), ("pcnn.datasets",), "pcnn.datasets.OnVoxels"
+        "a placement",
+        (
+            "pcnn.datasets.placement.Placement",
+            "pcnn.datasets.OnVoxels",
+            "pcnn.datasets.OnPoints",
+        ),
+        ("pcnn.datasets",),
+        "pcnn.datasets.OnVoxels",
     ),
     "dataset": Place(
         "a data module",
-        (L.LightningDataModule,),
+        ("lightning.LightningDataModule",),
         ("pcnn.datamodules",),
         "pcnn.datamodules.CloudDataModule",
         inner={name: name for name in ("sets", "augment", "geometry")} | {"sources": "source"},
     ),
     "source": Place(
         "a source of pairs",
-        (PairSource,),
+        ("pcnn.datamodules.mixed_pairs.PairSource",),
         ("pcnn.datamodules",),
         "pcnn.datamodules.PairSource",
         inner={name: name for name in ("sets", "augment")},
     ),
     "sets": Place(
         "the splits of a data set",
-        (CloudSets, PairSets, ThreeDMatchSets, KITTISets),
+        (
+            "pcnn.datasets.cloud_sets.CloudSets",
+            "pcnn.datasets.registration.pair_sets.PairSets",
+            "pcnn.datasets.registration.ThreeDMatchSets",
+            "pcnn.datasets.registration.KITTISets",
+        ),
         ("pcnn.datasets",),
         "pcnn.datasets.SemanticKITTISets",
     ),
     "augment": Place(
         "an augmentation",
-        (Augmentation, PairAugmentation),
+        (
+            "pcnn.datasets.transforms.augment.Augmentation",
+            "pcnn.datasets.registration.PairAugmentation",
+        ),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.Augmentation",
         inner={name: name for name in ("mix", "pieces", "elastic", "chromatic", "remission")}
@@ -137,40 +139,53 @@ PLACES: Mapping[str, Place] = {
     ),
     "sensor": Place(
         "a change of a sensor",
-        (Sensor,),
+        ("pcnn.datasets.registration.sensors.Sensor",),
         ("pcnn.datasets",),
         "pcnn.datasets.registration.scan_patterns.Beams",
         inner={"sensors": "sensor"},
     ),
     "mix": Place(
         "a mix of scans",
-        (ScanMix, LaserMix, PolarMix, OneOf),
+        (
+            "pcnn.datasets.transforms.mixes.ScanMix",
+            "pcnn.datasets.transforms.mixes.LaserMix",
+            "pcnn.datasets.transforms.mixes.PolarMix",
+            "pcnn.datasets.transforms.mixes.OneOf",
+        ),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.LaserMix",
         inner={"mixes": "mix"},
     ),
     "pieces": Place(
-        "pieces of rooms", (Pieces,), ("pcnn.datasets",), "pcnn.datasets.transforms.Pieces"
+        "pieces of rooms",
+        ("pcnn.datasets.transforms.pieces.Pieces",),
+        ("pcnn.datasets",),
+        "pcnn.datasets.transforms.Pieces",
     ),
     "elastic": Place(
-        "a distortion", (Elastic,), ("pcnn.datasets",), "pcnn.datasets.transforms.Elastic"
+        "a distortion",
+        ("pcnn.datasets.transforms.features.Elastic",),
+        ("pcnn.datasets",),
+        "pcnn.datasets.transforms.Elastic",
     ),
     "chromatic": Place(
         "a change of colour",
-        (Chromatic,),
+        ("pcnn.datasets.transforms.features.Chromatic",),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.Chromatic",
     ),
     "remission": Place(
         "a change of remission",
-        (Remission,),
+        ("pcnn.datasets.transforms.features.Remission",),
         ("pcnn.datasets",),
         "pcnn.datasets.transforms.Remission",
     ),
-    "tta": Place("views", (EvaluationViews,), ("pcnn.tasks",), "pcnn.tasks.EvaluationViews"),
+    "tta": Place(
+        "views", ("pcnn.tasks.EvaluationViews",), ("pcnn.tasks",), "pcnn.tasks.EvaluationViews"
+    ),
     "trainer": Place(
         "a trainer",
-        (L.Trainer,),
+        ("lightning.Trainer",),
         ("lightning.Trainer", "lightning.pytorch.Trainer"),
         "lightning.Trainer",
         homes=("lightning.pytorch.trainer",),
@@ -178,7 +193,7 @@ PLACES: Mapping[str, Place] = {
     ),
     "strategy": Place(
         "a strategy",
-        (Strategy,),
+        ("lightning.pytorch.strategies.Strategy",),
         ("lightning.pytorch.strategies",),
         "lightning.pytorch.strategies.DDPStrategy",
         inner=dict.fromkeys(
@@ -187,27 +202,32 @@ PLACES: Mapping[str, Place] = {
     ),
     "profiler": Place(
         "a profiler",
-        (Profiler,),
+        ("lightning.pytorch.profilers.Profiler",),
         ("lightning.pytorch.profilers",),
         "lightning.pytorch.profilers.SimpleProfiler",
     ),
     "plugins": Place(
         "a plugin",
-        (Precision, ClusterEnvironment, CheckpointIO, LayerSync),
+        (
+            "lightning.pytorch.plugins.Precision",
+            "lightning.fabric.plugins.ClusterEnvironment",
+            "lightning.fabric.plugins.CheckpointIO",
+            "lightning.pytorch.plugins.LayerSync",
+        ),
         ("lightning.pytorch.plugins", "lightning.fabric.plugins"),
         "lightning.pytorch.plugins.MixedPrecision",
         inner={"checkpoint_io": "plugins"},
     ),
     "callbacks": Place(
         "a callback",
-        (Callback,),
+        ("lightning.pytorch.callbacks.Callback",),
         ("pcnn.callbacks", "lightning.pytorch.callbacks"),
         "pcnn.callbacks.Checkpoint",
     ),
     # others of Lightning's send what they log to a server that the configuration names
     "logger": Place(
         "a logger",
-        (Logger,),
+        ("lightning.pytorch.loggers.Logger",),
         (
             "pcnn.loggers",
             "lightning.pytorch.loggers.CSVLogger",

@@ -25,7 +25,7 @@ from pcnn.datasets.semantic_kitti import label_map
 from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
-from pcnn.experiment import build
+from pcnn.experiment import networks
 from pcnn.experiment.trained import network_of
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
@@ -114,7 +114,7 @@ class Predictor:
             read_classes(files["classes"]),
             files["word_labels"],
             _reading(cfg, files),
-            build.placement(cfg),
+            networks.placement(cfg),
             files["unit_intensity"],
             float(cfg.data.get("temperature") or 1.0),
             Domain.of_config(cfg.data.get("domain")),

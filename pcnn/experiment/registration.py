@@ -15,13 +15,14 @@ from omegaconf import DictConfig
 from rich.markup import escape
 from rich.progress import track
 
-from pcnn.callbacks import RunCheckpoint
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.console import Console
 from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.escaping import visible
-from pcnn.experiment import build, report, run_folder
-from pcnn.experiment.check import ABOUT_MODEL, checked, without
+from pcnn.experiment import nodes, report, run_folder
+from pcnn.experiment.check import checked
 from pcnn.experiment.command_line import program
+from pcnn.experiment.described_keys import ABOUT_MODEL, without
 from pcnn.experiment.descriptors import described, trained_descriptor
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.registration_options import RegistrationOptions
@@ -77,15 +78,15 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
                 f"possible: {program('eval')} model={cfg.model.name} dataset={cfg.dataset.name}"
             )
         allow = allowed_packages(cfg)
-        with build.refused_values():
-            module = build.make(build.plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allow)
+        with nodes.refused_values():
+            module = nodes.make(nodes.plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allow)
             data: PairDataset = module.pairs("test")
-            node = without(build.plain(cfg.model), ABOUT_MODEL)
-            descriptor = build.make(node, "model", allow)
+            node = without(nodes.plain(cfg.model), ABOUT_MODEL)
+            descriptor = nodes.make(node, "model", allow)
         cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
         run_folder.record(folder, cfg, resumed=False)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        with build.refused_values():
+        with nodes.refused_values():
             done = report_pairs(cfg, folder, data, descriptor, device)
         report.write_metrics(folder, cfg, done.figures, 0, None, done.facts)
         report.say_files(Console(), folder)
@@ -116,7 +117,7 @@ def evaluate_trained(
         ConfigError: the configuration cannot be run.
         FileNotFoundError: clouds are missing.
     """
-    with build.refused_values():
+    with nodes.refused_values():
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
         copies = int(cfg.task.get("copies", 1))
@@ -175,9 +176,9 @@ def report_pairs(
         FileNotFoundError: the reference's table is missing.
         ValueError: no pairs, a value that is refused, or a reference of other pairs.
     """
-    node = evaluation_part(build.plain(cfg.task))
+    node = evaluation_part(nodes.plain(cfg.task))
     assert node is not None  # registration has settings of its evaluation
-    options: RegistrationOptions = build.make(node, "task")
+    options: RegistrationOptions = nodes.make(node, "task")
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
     console = Console()

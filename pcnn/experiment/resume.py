@@ -10,9 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import CheckpointError, RunCheckpoint
-from pcnn.callbacks.loaded_config import values_in
 from pcnn.callbacks.other_devices import samples_a_batch
+from pcnn.checkpoints import CheckpointError, RunCheckpoint
+from pcnn.checkpoints.loaded_config import values_in
 from pcnn.experiment import run_folder
 from pcnn.experiment.devices import ANY_NUMBER
 from pcnn.experiment.errors import ConfigError, listed

@@ -17,14 +17,13 @@ from omegaconf import DictConfig
 
 from pcnn.callbacks import (
     Checkpoint,
-    RunCheckpoint,
     StopOnSignal,
     StopSignals,
     WarmUp,
-    load_weights,
 )
+from pcnn.checkpoints import RunCheckpoint, load_weights
 from pcnn.console import Console
-from pcnn.experiment import build, fine_tuning, report, run_folder
+from pcnn.experiment import build, fine_tuning, networks, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.command_line import program
@@ -158,7 +157,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     # a device that is not there, or that the engine does not serve, shows before data is made
     cfg, device, taken = on_this_machine(run.cfg, run.folder, run.samples)
-    build.check_engine(cfg, device)
+    networks.check_engine(cfg, device)
     datamodule = build.data(cfg)
     cfg = with_counted_weights(describe_data(cfg, datamodule), datamodule)
     task = build.task(cfg)

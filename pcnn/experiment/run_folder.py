@@ -11,8 +11,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import load_config as load_checkpoint_config
-from pcnn.callbacks.loaded_config import loaded_config
+from pcnn.checkpoints import load_config as load_checkpoint_config
+from pcnn.checkpoints.loaded_config import loaded_config
 from pcnn.errors import FileError
 from pcnn.experiment.command_line import program
 from pcnn.experiment.errors import ConfigError, listed

@@ -5,35 +5,16 @@ Arguments of a `_target_` are checked against its signature instead (`pcnn.exper
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Optional
+from typing import Any, Optional
 
 from omegaconf import MISSING
 
+from pcnn.experiment.described_keys import ABOUT_TASK
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.targets import Target
-from pcnn.ranges import Channels, Factor, Seed
-
-#: Types of the keys that describe a group; its other keys are arguments of its `_target_`.
-ABOUT: Mapping[str, Mapping[str, Any]] = {
-    "model": {"name": str, "tasks": Sequence[str], "geometries": Sequence[str]},
-    "dataset": {"name": str, "tasks": Mapping[str, Any]},
-    "geometry": {"name": str},
-    "engine": {"name": str, "deterministic": bool, "layers": str | Mapping[str, Any] | None},
-    "trainer": {
-        "graph": Literal["auto"] | bool,
-        "out_of_memory": Literal["raise", "skip", "split"],
-        "shard_optimizer": bool,
-    },
-    "task": {
-        "name": str,
-        "metric": Optional[str],  # noqa: UP045 - as below
-        "channels": Channels,
-        "unit_length": bool,
-        "varied_input": bool,
-    },
-}
+from pcnn.ranges import Factor, Seed
 
 
 @dataclass
@@ -77,9 +58,6 @@ class EvalConfig(Config):
     predictions: Optional[str] = None  # noqa: UP045 - folder for official label files
     submission: Optional[str] = None  # noqa: UP045 - zip of them for SemanticKITTI's test server
 
-
-#: Keys that describe a task; they are arguments of nothing.
-ABOUT_TASK = tuple(ABOUT["task"])
 
 #: By the task's name, the settings of its evaluation.
 EVALUATIONS: Mapping[str, type] = {"registration": RegistrationOptions}

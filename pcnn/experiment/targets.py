@@ -175,8 +175,8 @@ def looked_up(
         raise ConfigError(f"{key} is not valid: {first_line(error)}") from error
     home = f"{getattr(found, '__module__', '')}.{getattr(found, '__qualname__', '')}"
     if inspect.isclass(found):
-        # by the base itself, as a package may import classes of others
-        fits = any(base in found.__mro__ for base in place.bases)
+        fits = place.holds(found)
+        # a package may import classes of others
         fits &= is_within(home, (*place.packages, *place.homes, *allow))
     else:
         fits = current in place.functions

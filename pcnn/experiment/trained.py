@@ -9,8 +9,8 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from pcnn.callbacks import RunCheckpoint
-from pcnn.experiment import build
+from pcnn.checkpoints import RunCheckpoint
+from pcnn.experiment import networks
 from pcnn.experiment.catalogue import Weights, catalogue, weights_file
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
@@ -43,7 +43,7 @@ def network_of(cfg: DictConfig, found: RunCheckpoint) -> nn.Module:
     """
     names = cfg.data.get("class_names")
     out = int(cfg.data.out_channels) if names is None else len(names)
-    net = build.network(cfg, int(cfg.data.in_channels), out)
+    net = networks.network(cfg, int(cfg.data.in_channels), out)
     weights = found.weights
     check_finite(weights, found.path)
     with fitting(found.path):

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightning as L
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.callbacks import CheckpointError, RunCheckpoint
+from pcnn.checkpoints import CheckpointError, RunCheckpoint
 from pcnn.errors import FileError
 from pcnn.experiment.command_line import program
 from pcnn.experiment.errors import ConfigError, listed
+
+if TYPE_CHECKING:
+    import lightning as L
 
 # keys of a data set that say which clouds validate
 _VALIDATION = ("name", "root", "source", "val_sequences", "val_areas", "test_areas", "val_fraction")

@@ -1,6 +1,5 @@
 """Metrics of segmentation."""
 
-from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.metrics.iou import (
     accuracy,
     best_constant,
@@ -16,7 +15,6 @@ from pcnn.metrics.iou import (
 from pcnn.metrics.table import iou_table
 
 __all__ = [
-    "ConfusionMatrix",
     "accuracy",
     "best_constant",
     "best_constant_accuracy",

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from pcnn.metrics.confusion_counts import check_ignored, check_in_range, counted
+
 
 class ConfusionMatrix(Metric):
     """Count the points of true class r that were predicted as class c.
@@ -40,13 +42,7 @@ class ConfusionMatrix(Metric):
 
     def __init__(self, num_classes: int, ignore_index: int = 255, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if num_classes < 1:
-            raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-        if 0 <= ignore_index < num_classes:
-            raise ValueError(
-                f"ignore_index {ignore_index} is one of the {num_classes} class ids; "
-                "choose an id outside 0..num_classes-1, e.g. 255"
-            )
+        check_ignored(num_classes, ignore_index)
         self.num_classes = num_classes
         self.ignore_index = ignore_index
         zeros = torch.zeros(num_classes, num_classes + 1, dtype=torch.int64)
@@ -63,44 +59,11 @@ class ConfusionMatrix(Metric):
         self.invalid += invalid
 
     def counted(self, pred: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Count the points of one batch, and leave the state as it is.
+        """Count the points of one batch (`pcnn.metrics.confusion_counts.counted`).
 
-        Args:
-            pred: [P] any integer dtype, predicted class ids or `ignore_index`.
-            target: [P] any integer dtype, true class ids or `ignore_index`.
-
-        Returns:
-            The batch's share of ``counts``, and to ``invalid``.
-
-        Raises:
-            ValueError: shapes differ, or a tensor is not one-dimensional.
-            TypeError: a tensor is not of integer dtype.
+        The state stays as it is.
         """
-        if pred.ndim != 1 or pred.shape != target.shape:
-            raise ValueError(
-                "pred and target must be one-dimensional and of equal length, "
-                f"got {tuple(pred.shape)} and {tuple(target.shape)}"
-            )
-        for name, labels in (("pred", pred), ("target", target)):
-            if labels.dtype.is_floating_point or labels.dtype.is_complex:
-                raise TypeError(
-                    f"{name} must hold integer class ids, got {labels.dtype}; "
-                    "take the argmax of logits first"
-                )
-        c = self.num_classes
-        pred, target = pred.long(), target.long()
-        pred_in = (pred >= 0) & (pred < c)
-        target_in = (target >= 0) & (target < c)
-        pred_bad = ~pred_in & (pred != self.ignore_index)
-        target_bad = ~target_in & (target != self.ignore_index)
-        # one extra cell takes the points that do not count, so that no mask is needed: selecting
-        # by a mask (and torch.bincount) would make the host wait for the device
-        cell = target * (c + 1) + torch.where(pred_in, pred, c)
-        cell = torch.where(target_in & ~pred_bad, cell, c * (c + 1))
-        flat = torch.zeros(c * (c + 1) + 1, dtype=torch.int64, device=pred.device)
-        flat.scatter_add_(0, cell, torch.ones_like(cell))
-        invalid = torch.stack((target_bad.sum(), (pred_bad & target_in).sum()))
-        return flat[:-1].view(c, c + 1), invalid
+        return counted(pred, target, self.num_classes, self.ignore_index)
 
     def compute(self) -> Tensor:
         """Return the counts, summed over ranks.
@@ -112,11 +75,5 @@ class ConfusionMatrix(Metric):
         Raises:
             ValueError: labels outside the range were seen.
         """
-        bad_target, bad_pred = self.invalid.tolist()
-        if bad_target or bad_pred:
-            raise ValueError(
-                f"{bad_target} true and {bad_pred} predicted labels are neither a class id "
-                f"0..{self.num_classes - 1} nor ignore_index {self.ignore_index}; "
-                "map raw labels to train ids first"
-            )
+        check_in_range(self.invalid, self.num_classes, self.ignore_index)
         return self.counts.clone()

@@ -7,7 +7,7 @@ import sys
 import hydra
 from omegaconf import DictConfig
 
-from pcnn.experiment.errors import short_errors
+from pcnn.experiment.short_errors import short_errors
 from pcnn.programs import CONF
 from pcnn.programs.help import readable_help
 

@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
 from pcnn.errors import NotFiniteError, RunWarning
-from pcnn.metrics import ConfusionMatrix
+from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.views import EvaluationViews
 

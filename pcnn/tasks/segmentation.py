@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.metrics import ConfusionMatrix, iou, miou_official, summary
+from pcnn.metrics import iou, miou_official, summary
+from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.runtime.capture import Figures
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from pcnn.metrics import ConfusionMatrix, summary
+from pcnn.metrics import summary
+from pcnn.metrics.confusion import ConfusionMatrix
 
 NAMES = ("road", "car", "building")
 POINTS = 400

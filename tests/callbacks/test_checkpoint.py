@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcnn.callbacks import Checkpoint, RngState, load_config
-from pcnn.callbacks.checkpoint_file import AtomicCheckpointIO, write_whole
+from pcnn.callbacks import Checkpoint, RngState
+from pcnn.callbacks.checkpoint_io import AtomicCheckpointIO
+from pcnn.checkpoints import load_config
+from pcnn.checkpoints.checkpoint_file import write_whole
 from tests.callbacks.tiny import (
     Data,
     Kill,

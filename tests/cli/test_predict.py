@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.points import read_points
 from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI
-from pcnn.experiment import build
+from pcnn.experiment import networks
 from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 
@@ -48,7 +48,7 @@ def config(dataset: str) -> dict[str, Any]:
 def random_weights(in_channels: int, classes: int) -> dict[str, torch.Tensor]:
     with torch.random.fork_rng(devices=[]):  # the same whatever ran before
         torch.manual_seed(0)
-        net = build.network(OmegaConf.create(config("kitti")), in_channels, classes)
+        net = networks.network(OmegaConf.create(config("kitti")), in_channels, classes)
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.mul_(4)  # or the class would hang on the last layer's bias alone

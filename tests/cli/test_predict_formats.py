@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.callbacks.exported_file import write_exported
+from pcnn.checkpoints.exported_file import write_exported
 from pcnn.cli.prediction_view import prediction_view
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.channels import Reading

@@ -57,7 +57,7 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "network_relative": ("model._target_", "pcnn.models...evil_on_import.anything"),
     "network_through_a_module": ("model._target_", "pcnn.models.minkunet.nn.Module"),
     "network_of_torch": ("model._target_", "torch.fx.GraphModule"),
-    "network_loader": ("model._target_", "pcnn.callbacks.load_config"),
+    "network_loader": ("model._target_", "pcnn.checkpoints.load_config"),
     "network_no_name": ("model._target_", ["os.system"]),
     "network_partial": ("model._partial_", FIRE),
     "backbone": ("model.backbone", FIRE),

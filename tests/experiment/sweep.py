@@ -13,7 +13,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pcnn.experiment.check import ABOUT_MODEL, ABOUT_TRAINER, GIVEN, fill_arguments, without
+from pcnn.experiment.check import GIVEN, fill_arguments
+from pcnn.experiment.described_keys import ABOUT_MODEL, ABOUT_TRAINER, without
 from pcnn.experiment.schema import evaluation_part, training_part
 from pcnn.experiment.targets import verified
 

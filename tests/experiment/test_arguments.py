@@ -85,7 +85,7 @@ def refusal(resolved: dict[str, Any], written: dict[str, Any] | None = None) -> 
 
 @pytest.fixture(autouse=True)
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcnn.experiment.arguments.get_object", lambda name: target)
+    monkeypatch.setattr("pcnn.experiment.arguments.resolve_name", lambda name: target)
 
 
 def test_names_the_key_the_user_set() -> None:

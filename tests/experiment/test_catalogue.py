@@ -16,8 +16,8 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.callbacks.checkpoint_file import RunCheckpoint
-from pcnn.callbacks.exported_file import write_exported
+from pcnn.checkpoints.checkpoint_file import RunCheckpoint
+from pcnn.checkpoints.exported_file import write_exported
 from pcnn.errors import FileError, StorageError, UserError
 from pcnn.experiment import catalogue
 from pcnn.experiment.catalogue import Weights

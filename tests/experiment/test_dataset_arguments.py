@@ -10,14 +10,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.datamodules import ClassificationDataModule, CloudDataModule
 from pcnn.datasets import FolderSets, S3DISSets, S3DISTypeSets, SemanticKITTISets
-from pcnn.experiment import build
+from pcnn.experiment import nodes
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
 from tests.experiment.sweep import composed
 
 
 def node_of(cfg: DictConfig) -> dict[str, Any]:
-    return build.plain(cfg.dataset.tasks[cfg.task.name])
+    return nodes.plain(cfg.dataset.tasks[cfg.task.name])
 
 
 def test_every_key_reaches_the_parameter_of_its_name() -> None:
@@ -75,7 +75,7 @@ def test_nodes_of_earlier_versions(name: str, tmp_path: Path) -> None:
     model = "resnet18" if task == "classification" else "minkunet"
     cfg = composed(f"model={model}", f"task={task}")
     stored = OmegaConf.create({**cfg, "dataset": dataset, "data": {"source": "real"}})
-    data = build.make(node_of(checked(stored)), "dataset")
+    data = nodes.make(node_of(checked(stored)), "dataset")
     assert type(data) is module
     assert type(data.sets) is sets
     assert (data.voxel_size, data.batch_size, data.augment.flip) == (0.25, 3, False)

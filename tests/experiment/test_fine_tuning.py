@@ -13,8 +13,9 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.callbacks import RunCheckpoint, stop_signals
-from pcnn.callbacks.exported_file import write_exported
+from pcnn.callbacks import stop_signals
+from pcnn.checkpoints import RunCheckpoint
+from pcnn.checkpoints.exported_file import write_exported
 from pcnn.errors import UserError
 from pcnn.experiment import fine_tuning
 from pcnn.experiment.check import checked

@@ -26,7 +26,7 @@ from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.pair_lists import read_pickle
 from pcnn.errors import UserError
-from pcnn.experiment import build, run_folder
+from pcnn.experiment import networks, run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.checkpoint_options import with_checkpoint_options
 from pcnn.experiment.errors import ConfigError
@@ -114,7 +114,7 @@ def content(folder: Path) -> dict[str, Any]:
 
 @cache
 def registration_state() -> dict[str, Any]:
-    net = build.network(OmegaConf.create(REGISTRATION), 1, 8)
+    net = networks.network(OmegaConf.create(REGISTRATION), 1, 8)
     return {f"net.{name}": value for name, value in net.state_dict().items()}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks.checkpoint_file import write_whole
+from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.errors import FileError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.errors import ConfigError

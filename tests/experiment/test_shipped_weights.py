@@ -10,7 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from pcnn.callbacks import RunCheckpoint
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.experiment.catalogue import TRAINED_BY, catalogue, local_file
 from pcnn.experiment.descriptors import FILES, FOLDER, of_checkpoint
 from pcnn.experiment.errors import ConfigError

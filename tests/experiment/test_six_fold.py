@@ -14,7 +14,7 @@ from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.errors import FileError
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.six_fold import join, read_counts, write_counts
-from pcnn.metrics import ConfusionMatrix
+from pcnn.metrics.confusion import ConfusionMatrix
 from tests.cli.invoking import invoke
 
 Labels = tuple[np.ndarray, np.ndarray]

@@ -15,7 +15,7 @@ import torch
 from omegaconf import OmegaConf
 
 from pcnn.errors import UserError
-from pcnn.experiment import build
+from pcnn.experiment import build, nodes
 from pcnn.experiment.arguments import check_arguments
 from pcnn.experiment.check import checked
 from pcnn.experiment.errors import ConfigError
@@ -53,7 +53,7 @@ def made(node: Node, key: str) -> None:
         return
     content = node.content[part] if node.where == "task" else node.content
     if where == "task.optimizer":
-        with build.refused_values(where, content):
+        with nodes.refused_values(where, content):
             build.make(content, where, params=[torch.nn.Parameter(torch.zeros(1))])
     elif where == "task.scheduler":
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)

@@ -13,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 import pcnn
-from pcnn.callbacks.checkpoint_file import read_checkpoint
+from pcnn.checkpoints.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
 from pcnn.experiment import descriptors

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 import yaml
 
-from pcnn.callbacks import load_config, load_weights
+from pcnn.checkpoints import load_config, load_weights
 from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud

@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 
-from pcnn.metrics import ConfusionMatrix
+from pcnn.metrics.confusion import ConfusionMatrix
 from tests.forking import require_fork
 from tests.waits import nothing_waits
 

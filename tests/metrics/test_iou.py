@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from pcnn.metrics import (
-    ConfusionMatrix,
     accuracy,
     best_constant,
     iou,
@@ -20,6 +19,7 @@ from pcnn.metrics import (
     miou_present,
     summary,
 )
+from pcnn.metrics.confusion import ConfusionMatrix
 
 CLASSES = 19
 

@@ -8,7 +8,7 @@ import torch
 from omegaconf import OmegaConf
 
 import pcnn
-from pcnn.experiment import build
+from pcnn.experiment import networks
 from pcnn.experiment.descriptors import chosen, of_checkpoint
 from pcnn.experiment.pair_options import PairOptions
 from pcnn.experiment.register import points_of
@@ -264,7 +264,7 @@ def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") 
             "voxel_size": 0.1,
         },
     }
-    net = build.network(OmegaConf.create(cfg), 1, 16)
+    net = networks.network(OmegaConf.create(cfg), 1, 16)
     state = {f"net.{name}": value for name, value in net.state_dict().items()}
     torch.save({"state_dict": state, "pcnn_config": cfg}, path)
     return path

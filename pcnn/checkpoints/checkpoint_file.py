@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from torch import Tensor
 
-from pcnn.callbacks.exported_file import NET, read_exported
-from pcnn.callbacks.loaded_config import loaded_config
+from pcnn.checkpoints.exported_file import NET, read_exported
+from pcnn.checkpoints.loaded_config import loaded_config
 from pcnn.errors import FileError, MissingFileError, first_line
 from pcnn.files.pickles import check_names
 from pcnn.files.tensors import is_tensors
@@ -73,7 +72,7 @@ class RunCheckpoint:
     """A checkpoint of a run, read once.
 
     Args:
-        path: its file, written by `Checkpoint` or by `pcnn export`.
+        path: its file, written by `pcnn.callbacks.Checkpoint` or by `pcnn export`.
         content: what it holds; tensors of a mapped file stay on the disk until they are used.
     """
 
@@ -169,40 +168,6 @@ def write_whole(checkpoint: dict[str, Any], path: Path) -> None:
     with whole_file(path, durable=True) as file:
         torch.save(checkpoint, file)
         add_checksum(file)
-
-
-class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's way to disk, replaced by `write_whole` and `read_checkpoint`. Local files only.
-
-    Lightning's own writer streams through the system's temporary folder, which may be small or on
-    another device, and does not force the bytes to disk before it moves them; its reader takes
-    bytes as they are.
-    """
-
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
-    ) -> None:
-        """Write `checkpoint` to `path`.
-
-        Raises:
-            TypeError: `storage_options` were given; there are none for local files.
-        """
-        if storage_options is not None:
-            raise TypeError(f"storage_options mean nothing for a local file, got {storage_options}")
-        write_whole(checkpoint, Path(path))
-
-    def load_checkpoint(
-        self,
-        path: str | os.PathLike[str],
-        map_location: Any = None,
-        weights_only: bool | None = None,
-    ) -> dict[str, Any]:
-        """Read a checkpoint: tensors and plain values alone, whatever `weights_only` says.
-
-        Raises:
-            CheckpointError: a damaged file.
-        """
-        return read_checkpoint(Path(path), map_location=map_location, mmap=False)
 
 
 MARK = b"pcnn crc32 "

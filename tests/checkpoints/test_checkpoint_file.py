@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcnn.callbacks import CheckpointError, load_config, read_checkpoint
-from pcnn.callbacks.checkpoint_file import AtomicCheckpointIO, write_whole
+from pcnn.callbacks.checkpoint_io import AtomicCheckpointIO
+from pcnn.checkpoints import CheckpointError, load_config, read_checkpoint
+from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.errors import StorageError, storage_cause
 
 CONTENT = {"pcnn_config": {"a": 1}, "state_dict": {"w": torch.arange(7.0)}, "global_step": 3}
