@@ -1,9 +1,9 @@
 """Figures of a confusion matrix: IoU and accuracy of every class, and the means people quote.
 
-Every function takes the counts of `pcnn.metrics.confusion.ConfusionMatrix`: [C, C + 1] int64, rows truth,
-columns prediction, the last column for predictions of no class; a square [C, C] matrix means that
-there were none. With ``tp = counts[c, c]``, ``fn = sum_j counts[c, j] - tp`` (predictions of no
-class included) and ``fp = sum_i counts[i, c] - tp``.
+Every function takes the counts of `pcnn.metrics.confusion.ConfusionMatrix`: [C, C + 1] int64, rows
+truth, columns prediction, the last column for predictions of no class; a square [C, C] matrix means
+that there were none. With ``tp = counts[c, c]``, ``fn = sum_j counts[c, j] - tp`` (predictions of
+no class included) and ``fp = sum_i counts[i, c] - tp``.
 
 Source: `auxiliary/np_ioueval.py` and `evaluate_semantics.py` of the SemanticKITTI API, whose rule
 this restates: points without a true label are dropped, predictions of "unlabelled" are false
