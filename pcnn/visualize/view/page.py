@@ -19,6 +19,7 @@ from pcnn.files.whole_file import whole_file
 from pcnn.visualize.palette import UNLABELLED, distinct_colours, palette
 from pcnn.visualize.segmentation import RIGHT, UNJUDGED, WRONG
 from pcnn.visualize.view.cloud import LABELS, Places, ViewedCloud
+from pcnn.visualize.view.viridis import VIRIDIS
 
 #: Points of a page, unless told otherwise; they take 22 to 55 bytes each.
 POINTS = 1_000_000
@@ -143,7 +144,7 @@ class View:
                 _entry("without truth", UNJUDGED),
             ],
             "ranges": _ranges(few),
-            "map": _base64(_scale()).decode(),
+            "map": VIRIDIS,
             "clouds": [
                 {
                     "name": visible(cloud.name),
@@ -255,14 +256,6 @@ def _ranges(clouds: Sequence[ViewedCloud]) -> dict[str, list[float]]:
     if intensities:
         found["intensity"] = ends(intensities)
     return found | {"confidence": [0.0, 1.0]}
-
-
-def _scale() -> NDArray[np.uint8]:
-    """256 colours [256, 3] of numbers that rise, which also differ in lightness alone."""
-    from matplotlib import colormaps
-
-    rows: NDArray[np.uint8] = colormaps["viridis"](np.arange(256), bytes=True)[:, :3]
-    return rows
 
 
 def _base64(array: NDArray) -> bytes:
