@@ -196,8 +196,11 @@ def test_what_predicts_registers_and_views_imports_no_training(tmp_path: Path) -
         "assert 'matplotlib' not in sys.modules, 'no command before has drawn a picture'\n"
     )
     options = "--model streets --fill intensity=0 --no-picture --view"
+    viewed, alone = f"pcnn view {clouds[0]} --out {tmp_path / 'view.html'}", tmp_path / "alone"
+    alone.mkdir()
+    numpy_alone = tuple(name for name in HEAVY if name != "numpy")
+    assert answers(alone, [(viewed, {})], numpy_alone)[0].code == 0
     lines = [
-        f"pcnn view {clouds[0]} --out {tmp_path / 'view.html'}",
         f"pcnn predict {clouds[0]} {options} --out {tmp_path / 'labels'}",
         f"pcnn describe {clouds[0]} --out {tmp_path / 'described.npz'}",
         str(program),

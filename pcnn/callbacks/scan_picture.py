@@ -10,7 +10,7 @@ from lightning.pytorch import LightningModule
 from numpy.typing import NDArray
 
 from pcnn.callbacks.evaluation_preview import EvaluationPicture
-from pcnn.visualize import segmentation_picture
+from pcnn.visualize.segmentation import segmentation_picture
 from pcnn.visualize.view import View, ViewedCloud
 
 

@@ -22,7 +22,8 @@ from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
 from pcnn.files.simulated import is_simulated
 from pcnn.plural import counted
-from pcnn.visualize import segmentation_picture, write_coloured_ply_parts
+from pcnn.visualize import write_coloured_ply_parts
+from pcnn.visualize.segmentation import segmentation_picture
 
 #: Points of a picture.
 _DRAWN = 200_000

@@ -1,21 +1,25 @@
 """Data sets: reading, cropping and augmenting labelled clouds, on voxels or native points."""
 
-from pcnn.datasets.batches import Batch, CollateSegmentation, SegmentationBatch
-from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
-from pcnn.datasets.cloud_sets import CloudSets, DataSource, resolve_source
-from pcnn.datasets.folder import FolderClouds, FolderSets
-from pcnn.datasets.placement import (
-    OnPoints,
-    OnVoxels,
-    Placement,
-    SegmentationSample,
-    voxelize_cloud,
-)
-from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
-from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
-from pcnn.datasets.transforms import Augmentation
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pcnn.datasets.batches import Batch, CollateSegmentation, SegmentationBatch
+    from pcnn.datasets.cloud import Cloud
+    from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
+    from pcnn.datasets.cloud_sets import CloudSets, DataSource, resolve_source
+    from pcnn.datasets.folder import FolderClouds, FolderSets
+    from pcnn.datasets.placement import (
+        OnPoints,
+        OnVoxels,
+        Placement,
+        SegmentationSample,
+        voxelize_cloud,
+    )
+    from pcnn.datasets.readers.clouds import read_points
+    from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
+    from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
+    from pcnn.datasets.transforms import Augmentation
 
 __all__ = [
     "Augmentation",
@@ -42,3 +46,36 @@ __all__ = [
     "resolve_source",
     "voxelize_cloud",
 ]
+
+_HOMES = {
+    "Augmentation": "pcnn.datasets.transforms",
+    "Batch": "pcnn.datasets.batches",
+    "Cloud": "pcnn.datasets.cloud",
+    "CloudDataset": "pcnn.datasets.cloud_dataset",
+    "CloudSets": "pcnn.datasets.cloud_sets",
+    "CollateSegmentation": "pcnn.datasets.batches",
+    "DataSource": "pcnn.datasets.cloud_sets",
+    "FolderClouds": "pcnn.datasets.folder",
+    "FolderSets": "pcnn.datasets.folder",
+    "LabelledClouds": "pcnn.datasets.cloud_dataset",
+    "OnPoints": "pcnn.datasets.placement",
+    "OnVoxels": "pcnn.datasets.placement",
+    "Placement": "pcnn.datasets.placement",
+    "S3DISRooms": "pcnn.datasets.s3dis",
+    "S3DISSets": "pcnn.datasets.s3dis",
+    "S3DISTypeSets": "pcnn.datasets.s3dis",
+    "SegmentationBatch": "pcnn.datasets.batches",
+    "SegmentationSample": "pcnn.datasets.placement",
+    "SemanticKITTI": "pcnn.datasets.semantic_kitti",
+    "SemanticKITTISets": "pcnn.datasets.semantic_kitti",
+    "read_points": "pcnn.datasets.readers.clouds",
+    "resolve_source": "pcnn.datasets.cloud_sets",
+    "voxelize_cloud": "pcnn.datasets.placement",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: readers of files need no torch."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

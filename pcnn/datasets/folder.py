@@ -24,13 +24,13 @@ from pcnn.datasets.cloud_sets import (
 )
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.readers.channels import Reading, chosen_columns
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.label_files import without_label_files
 from pcnn.datasets.readers.points import (
     SUFFIXES,
     is_cloud_file,
     label_source,
     read_labels,
-    read_points,
     read_table,
 )
 from pcnn.errors import UNREADABLE, FileError

@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""

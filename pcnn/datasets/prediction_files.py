@@ -13,7 +13,8 @@ from pcnn.datasets.readers import las
 from pcnn.datasets.readers.label_files import completed_ranges, confidence_file, write_label_file
 from pcnn.datasets.readers.pcd import write_pcd_with
 from pcnn.datasets.readers.ply import open_ply, write_ply_parts
-from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, TEST_SEQUENCES
+from pcnn.datasets.semantic_kitti import TEST_SEQUENCES
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.files.rows import Rows, ranges
 from pcnn.files.whole_file import whole_file
 

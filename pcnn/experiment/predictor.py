@@ -21,7 +21,7 @@ from pcnn.datasets.readers.channels import Reading, chosen_columns
 from pcnn.datasets.readers.parts import Part
 from pcnn.datasets.readers.table import COLORS, meant, rounded_points
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.datasets.semantic_kitti import label_map
+from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError

@@ -2,14 +2,12 @@
 
 from pcnn.visualize.palette import SEMANTIC_KITTI, colourise, distinct_colours, palette
 from pcnn.visualize.ply import write_coloured_ply, write_coloured_ply_parts
-from pcnn.visualize.segmentation import segmentation_picture
 
 __all__ = [
     "SEMANTIC_KITTI",
     "colourise",
     "distinct_colours",
     "palette",
-    "segmentation_picture",
     "write_coloured_ply",
     "write_coloured_ply_parts",
 ]

@@ -32,6 +32,8 @@ SEMANTIC_KITTI: dict[str, tuple[int, int, int]] = {
 }
 
 UNLABELLED = (205, 208, 214)  # light grey: there, but in the background of a light picture
+# predictions that the truth confirms, contradicts, or does not know
+RIGHT, WRONG, UNJUDGED = (200, 205, 213), (214, 39, 40), (236, 238, 242)
 
 
 def distinct_colours(count: int) -> NDArray[np.uint8]:

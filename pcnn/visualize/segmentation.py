@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from pcnn.metrics.confusion_counts import confusion_counts
 from pcnn.metrics.iou import accuracy, iou, miou_present, present
 from pcnn.visualize.page import FAINT, INK, new_page, saved
-from pcnn.visualize.palette import UNLABELLED, colourise, palette
+from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, colourise, palette
 from pcnn.visualize.raster import from_above, from_sensor
 
-RIGHT = (200, 205, 213)
-WRONG = (214, 39, 40)
-UNJUDGED = (236, 238, 242)
 PIXELS = 1000
 STRIP = (128, 1800)
 #: Sides of the square of a point from above [pixels]: of dense clouds, and of the sparsest.

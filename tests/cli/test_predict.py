@@ -11,8 +11,8 @@ import torch
 from omegaconf import OmegaConf
 
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.points import read_points
-from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI
+from pcnn.datasets.readers.clouds import read_points
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.experiment import networks
 from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke

@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from pcnn.datasets.readers.points import read_points
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.transforms import inverse, transform_points

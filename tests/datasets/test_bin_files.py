@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.column_count import COUNTS, is_contradicted, likely_columns
 from pcnn.datasets.readers.columns import read_bin
-from pcnn.datasets.readers.points import read_points
 from pcnn.errors import FileError
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pcnn.callbacks.checkpoint import check_plain
 from pcnn.datasets.labels import IGNORE, contents, read_classes
-from pcnn.datasets.semantic_kitti import SEMANTIC_KITTI, SPVNAS_COMPAT, label_map
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI, SPVNAS_COMPAT, label_map
 
 
 def test_official_map():

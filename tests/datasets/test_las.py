@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.las import read_las, write_las_labels
-from pcnn.datasets.readers.points import read_points
 from tests.datasets.las_files import CODES, CORNER, places, write_las
 
 CENTRED = Reading(centred=True)

@@ -10,10 +10,11 @@ import pytest
 import trimesh
 
 from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.label_files import read_label_file, write_label_file
 from pcnn.datasets.readers.pcd import read_pcd
 from pcnn.datasets.readers.ply import read_ply, write_ply
-from pcnn.datasets.readers.points import label_source, read_labels, read_points
+from pcnn.datasets.readers.points import label_source, read_labels
 from pcnn.datasets.readers.table import find_name, meant
 from pcnn.errors import FileError
 from pcnn.files.whole_file import whole_file

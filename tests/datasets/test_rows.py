@@ -13,8 +13,8 @@ import trimesh
 
 from pcnn.datasets.prediction_files import write_labelled
 from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.parts import open_parts
-from pcnn.datasets.readers.points import read_points
 from pcnn.errors import FileError
 from pcnn.visualize.view.of_files import viewed_file
 from tests.datasets.las_files import write_las

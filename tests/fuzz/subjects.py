@@ -20,8 +20,9 @@ from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import read_classes
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
-from pcnn.datasets.readers.points import label_source, read_labels, read_points
+from pcnn.datasets.readers.points import label_source, read_labels
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
 from pcnn.datasets.registration.kitti_ground_truth import IcpCache
 from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses

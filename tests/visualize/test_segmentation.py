@@ -3,8 +3,8 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.image import imread
 
-from pcnn.visualize import segmentation_picture
 from pcnn.visualize.raster import from_above, from_sensor
+from pcnn.visualize.segmentation import segmentation_picture
 
 NAMES = ["road", "car", "building"]
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.points import SUFFIXES, read_points
+from pcnn.datasets.readers.clouds import read_points
+from pcnn.datasets.readers.points import SUFFIXES
 from pcnn.datasets.readers.table import rounded_points, valid_returns
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.arrays import names_in, read_npz
@@ -32,7 +33,7 @@ def read_fragment(path: Path, max_gib: float = LIMIT) -> Tensor:
 
     * ``.pth``: an array [P, 3] saved by torch (Predator), float32 or float64, or a tensor.
     * ``.npz``: the array ``pcd`` [P, 3] (FCGF); ``points`` and ``xyz`` are taken too.
-    * others as `pcnn.datasets.readers.points.read_points`.
+    * others as `pcnn.datasets.readers.clouds.read_points`.
 
     Nothing in a ``.pth`` is run: it may hold arrays, tensors and plain values alone.
 

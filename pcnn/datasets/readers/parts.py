@@ -108,7 +108,7 @@ def open_parts(path: Path, reading: Reading) -> PartedCloud:
     Raises:
         MissingFileError: no such file.
         MissingPackageError: a package that the format needs is not installed.
-        FileError: as `pcnn.datasets.readers.points.read_points`.
+        FileError: as `pcnn.datasets.readers.clouds.read_points`.
     """
     if not path.is_file():
         raise MissingFileError(path, "no such file")

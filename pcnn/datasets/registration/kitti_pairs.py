@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.points import read_points
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.registration.kitti_ground_truth import (
     LEGACY_CALIBRATION,
     IcpCache,

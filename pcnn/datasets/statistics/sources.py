@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.readers.label_files import without_label_files
 from pcnn.datasets.readers.points import (
@@ -18,13 +19,12 @@ from pcnn.datasets.readers.points import (
     is_label_file,
     label_source,
     read_labels,
-    read_points,
 )
 from pcnn.datasets.readers.table import rounded_points, valid_returns
 from pcnn.datasets.readers.units import declared_unit
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.datasets.s3dis.files import Room, layout_of, read_annotation
-from pcnn.datasets.semantic_kitti import label_map
+from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.files.bounded import LIMIT
 
 FRAGMENT, ROOM = (".pth", ".npz"), ".txt"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.labels import LabelMap, read_classes
+from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.visualize.palette import UNLABELLED, distinct_colours
 from pcnn.visualize.view.cloud import ViewedCloud
 
@@ -95,8 +96,6 @@ def with_classes(
 
 def _label_map(wanted: str | Path) -> LabelMap:
     if str(wanted) == "kitti":
-        from pcnn.datasets.semantic_kitti import label_map
-
         return label_map("official")
     if str(wanted) == "s3dis":
         from pcnn.datasets.s3dis.classes import CLASS_COLORS, CLASS_NAMES

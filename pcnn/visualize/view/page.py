@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from pcnn.escaping import visible
 from pcnn.files.whole_file import whole_file
-from pcnn.visualize.palette import UNLABELLED, distinct_colours, palette
-from pcnn.visualize.segmentation import RIGHT, UNJUDGED, WRONG
+from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, distinct_colours, palette
 from pcnn.visualize.view.cloud import LABELS, Places, ViewedCloud
 from pcnn.visualize.view.viridis import VIRIDIS
 

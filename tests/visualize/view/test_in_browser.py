@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.visualize.segmentation import WRONG
+from pcnn.visualize.palette import WRONG
 from pcnn.visualize.view import View, ViewedCloud
 from tests.browser import Browser, installed
 
