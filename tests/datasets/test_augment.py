@@ -84,6 +84,24 @@ def test_scale_flip_and_jitter_do_what_they_say():
     assert float(noise.mean()) == pytest.approx(0.0, abs=0.0005)
 
 
+def test_the_noise_of_a_cloud_is_drawn_between_two_deviations():
+    before = cloud(2000)
+    off = Augmentation(rotate_z=False, scale=None, flip=False, jitter=0.0)
+
+    def noise(epoch: int, limits: Any) -> float:
+        after = replace(off, jitter=limits)(before, generator(epoch))
+        return float((after.points - before.points).std())
+
+    drawn = [noise(epoch, [0.0, 0.02]) for epoch in range(60)]
+    assert drawn[:3] == [noise(epoch, [0.0, 0.02]) for epoch in range(3)]
+    assert np.histogram(drawn, bins=4, range=(0, 0.02))[0].min() >= 5
+    assert max(drawn) < 0.021
+    assert noise(0, (0.0, 0.0)) == 0
+    # a single number draws what it always drew
+    same = augment.jitter(before, generator(), 0.02).points
+    assert torch.equal(replace(off, jitter=0.02)(before, generator()).points, same)
+
+
 def test_a_tilt_keeps_distances_and_a_shift_is_one_move():
     before = cloud(100)
     tilted = augment.tilt(before, generator(), 3.0)
@@ -157,6 +175,8 @@ def test_an_augmentation_is_repeatable_and_leaves_its_input():
         (Augmentation, {"drop": 1.0}),
         (Augmentation, {"rotate_limit": 0}),
         (Augmentation, {"shift": (1.0, -1.0, 0.0)}),
+        (Augmentation, {"jitter": (0.02, 0.01)}),
+        (Augmentation, {"jitter": (-0.01, 0.01)}),
         (Elastic, {"strengths": [[0.2, 0.0]]}),
         (Chromatic, {"contrast": -1}),
         (Chromatic, {"gamma": [1.5, 1.0]}),

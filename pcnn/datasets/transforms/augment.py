@@ -128,7 +128,9 @@ class Augmentation:
         rotate_limit: largest angle of that rotation [deg].
         scale: lowest and highest factor, or None.
         flip: mirror x and y.
-        jitter: standard deviation of the noise [m]; 0 switches it off.
+        jitter: standard deviation of the noise [m], or the lowest and the highest, between which
+            that of each cloud is drawn; 0 switches it off. A network that has only seen surfaces as
+            thick as one deviation makes them takes thinner ones for something else.
         drop: share of points left out, in [0, 1).
         beams: chance that every second or fourth beam alone is kept, as of a sensor that has fewer.
         sector: width of the random sector about the sensor that is kept [deg], or None.
@@ -150,7 +152,7 @@ class Augmentation:
     rotate_limit: Annotated[float, Interval(gt=0, le=180)] = 180.0
     scale: tuple[Factor, Factor] | None = (0.95, 1.05)
     flip: bool = True
-    jitter: Distance = 0.01
+    jitter: Distance | tuple[Distance, Distance] = 0.01
     drop: PartialShare = 0.0
     sector: Annotated[float, Interval(gt=0, le=360)] | None = None
     tilt: Degrees = 0.0
@@ -166,6 +168,8 @@ class Augmentation:
     def __post_init__(self) -> None:
         check_fields(self)
         object.__setattr__(self, "scale", scale_range(self.scale))
+        if not isinstance(self.jitter, (int, float)):
+            object.__setattr__(self, "jitter", rising("jitter", self.jitter))
         if self.shift is not None:
             object.__setattr__(self, "shift", tuple(map(float, self.shift)))
 
@@ -207,8 +211,11 @@ class Augmentation:
             cloud = flip(cloud, generator)
         if self.shift is not None:
             cloud = shift(cloud, generator, self.shift)
-        if self.jitter > 0.0:
-            cloud = jitter(cloud, generator, self.jitter)
+        noise = self.jitter
+        if isinstance(noise, tuple):
+            noise = generator.uniform(*noise)
+        if noise > 0.0:
+            cloud = jitter(cloud, generator, noise)
         for change in (self.elastic, self.chromatic, self.remission):
             if change is not None:
                 cloud = change(cloud, generator)
