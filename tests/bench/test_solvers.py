@@ -16,6 +16,7 @@ from pcnn.bench.charts import charts
 from pcnn.bench.solvers import kiss_matcher as adapter
 from pcnn.bench.solvers.figures import FIGURES, SolversSetting
 from pcnn.bench.solvers.lines import LINES, OWN, Line, lines_on, made_pair
+from pcnn.bench.solvers.pairs import matched_pairs
 from pcnn.metrics.registration.bootstrap import mean_with_other_scenes
 from pcnn.registration.register import default_settings
 from pcnn.registration.rigid_fit import weighted_svd
@@ -107,6 +108,13 @@ def test_the_package_is_given_the_matches(monkeypatch: pytest.MonkeyPatch) -> No
     (line,) = lines_on(["kiss-matcher"], SETTINGS, CPU)
     (row,) = rows_of(FIGURES, "solvers", setting([line]))
     assert "off by" in left_out([row])[0], "one fit to all matches fails the check of others"
+
+
+def test_a_list_without_pairs_is_named() -> None:
+    data: Any = SimpleNamespace(name="3DLoMatch", pairs=[])
+    descriptor: Any = None
+    with pytest.raises(ValueError, match="3DLoMatch holds no pairs"):
+        matched_pairs(data, descriptor, SETTINGS, 400, 5)
 
 
 def test_an_interval_over_scenes_draws_scenes() -> None:

@@ -81,7 +81,15 @@ def matched_pairs(
         samples: points drawn of each cloud.
         a_scene: pairs of a scene at most, drawn from all.
         track: wraps the scenes, e.g. to show progress.
+
+    Raises:
+        ValueError: the set holds no pairs.
     """
+    if not data.pairs:
+        raise ValueError(
+            f"{data.name} holds no pairs: choose another list (--pair-list), or simulate more "
+            "fragments of a scene"
+        )
     generator = torch.Generator().manual_seed(settings.seed)
     found = []
     for scene in track(list(dict.fromkeys(pair.scene for pair in data.pairs))):
