@@ -73,8 +73,8 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
     other = pcnn.models.MinkUNet42(4, 5, width=0.125, engine="reference")
     with pytest.raises(ConfigError, match=r"possible: model=minkunet model.width=0.0625"):
         fine_tuning.initialise(other, cfg)
-    with pytest.raises(FileNotFoundError, match="no weights called rooms"):
-        fine_tuning.initialise(own, OmegaConf.create({"init_from": "rooms"}))
+    with pytest.raises(FileNotFoundError, match="no weights of that name"):
+        fine_tuning.initialise(own, OmegaConf.create({"init_from": "nowhere"}))
     broken = {name: value * torch.nan for name, value in given.named_parameters()}
     write_exported(Path(path), {"state_dict": {f"net.{n}": v for n, v in broken.items()}})
     with pytest.raises(ConfigError, match="NaN"):
