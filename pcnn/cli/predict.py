@@ -57,7 +57,7 @@ def predict(
         Length | None,
         typer.Option(
             help="Classify clouds in squares of this edge, in metres. Without it: clouds of more "
-            "than a million points, in squares of 600,000 points at most."
+            "than a million points, in squares of 600,000 points at most, on a GPU of 2,000,000."
         ),
     ] = None,
     margin: Annotated[

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from pcnn.datasets.ahead import ahead, in_order
 from pcnn.datasets.readers.parts import Part
+
+#: Threads that sort parts into squares: reading and writing, which one thread each does, take about
+#: a quarter of the time.
+_THREADS = 4
 
 Square = tuple[int, int]
 
@@ -30,9 +35,15 @@ def square_size(
     halvings = max(0, math.ceil(math.log2(largest / least)))
     fine = largest / 2**halvings
     counts: Counter[Square] = Counter()
-    for part in cloud:
-        cells, found = np.unique(_cells(part.places, fine), axis=0, return_counts=True)
-        counts.update(dict(zip(map(tuple, cells.tolist()), found.tolist(), strict=True)))
+
+    def counted(part: Part) -> list[tuple[Square, int]]:
+        numbers, corner, width = _numbers(_cells(part.places, fine))
+        found, of = np.unique(numbers, return_counts=True)
+        return list(zip(_squares(found, corner, width), of.tolist(), strict=True))
+
+    for found in in_order(counted, ahead(cloud), _THREADS):
+        for square, number in found:
+            counts[square] += number
     for halving in range(halvings + 1):
         size, fold = largest / 2**halving, 2 ** (halvings - halving)
         squares: Counter[Square] = Counter()
@@ -73,23 +84,12 @@ class TileSpool:
         """Write the files; returns the squares that own points, rising, and how many these are."""
         owners: set[Square] = set()
         points = 0
-        for part in cloud:
-            points += len(part)
-            cells = _cells(part.places, self.size)  # [M, 2]
-            owners.update(map(tuple, np.unique(cells, axis=0).tolist()))
-            inside = part.places[:, :2] - cells * self.size  # [M, 2] in [0, size)
-            for a in (-1, 0, 1):
-                for b in (-1, 0, 1):
-                    # points of the square that the one at (a, b) of it sees
-                    seen = np.ones(len(part), dtype=bool)
-                    for axis, step in ((0, a), (1, b)):
-                        if step < 0:
-                            seen &= inside[:, axis] <= self.margin
-                        elif step > 0:
-                            seen &= inside[:, axis] >= self.size - self.margin
-                    if self.margin == 0 and (a or b):
-                        continue
-                    self._append(part.select(seen), cells[seen] + (a, b))
+        for cut in in_order(self._cut, ahead(cloud), _THREADS):
+            owners.update(cut.owners)
+            points += cut.points
+            for square, (first, last) in cut.ranges.items():
+                with self._path(square).open("ab") as file:
+                    file.write(cut.records[first:last].data)
         for path in self.folder.glob("*.tile"):  # margins of squares that own nothing
             if self._square(path) not in owners:
                 path.unlink()
@@ -106,7 +106,8 @@ class TileSpool:
 
     def own(self, square: Square, places: np.ndarray) -> np.ndarray:
         """Which of points [M, 3] are the square's own, [M] bool."""
-        return (_cells(places, self.size) == square).all(axis=1)
+        cells = _cells(places, self.size)
+        return np.asarray((cells[:, 0] == square[0]) & (cells[:, 1] == square[1]))
 
     def weights(self, square: Square, places: np.ndarray) -> np.ndarray:
         """How much the square's answer counts for points [M, 3], [M] float32.
@@ -116,21 +117,40 @@ class TileSpool:
         """
         if self.margin == 0:
             return np.ones(len(places), np.float32)
-        low = np.array(square) * self.size
-        inside = np.minimum(places[:, :2] - low, low + self.size - places[:, :2])  # [M, 2]
-        share = np.clip((inside + self.margin) / (2 * self.margin), 0, 1).prod(axis=1)
+        x, y = (
+            np.clip((inside + self.margin) / (2 * self.margin), 0, 1)
+            for inside in self._inside(square, places)
+        )
         # a point at the very edge that no other square sees has its answer all the same
-        return np.maximum(share, 1e-6).astype(np.float32)
+        return np.maximum(x * y, 1e-6).astype(np.float32)
 
     def shared(self, square: Square, places: np.ndarray) -> np.ndarray:
         """Which of points [M, 3] other squares may see too, [M] bool."""
-        low = np.array(square) * self.size
-        inside = np.minimum(places[:, :2] - low, low + self.size - places[:, :2]).min(axis=1)
-        return np.asarray(inside <= self.margin) if self.margin else np.zeros(len(places), bool)
+        if not self.margin:
+            return np.zeros(len(places), bool)
+        x, y = self._inside(square, places)
+        return np.asarray((x <= self.margin) | (y <= self.margin))
 
-    def squares_of(self, places: np.ndarray) -> np.ndarray:
-        """The squares [M, 2] that own points [M, 3]."""
-        return _cells(places, self.size)
+    def by_owner(self, places: np.ndarray) -> tuple[np.ndarray, dict[Square, tuple[int, int]]]:
+        """Points [M, 3] by the square that owns them.
+
+        Returns:
+            Their positions [M], square by square and rising in each; and where the positions of
+            every square begin and end.
+        """
+        numbers, corner, width = _numbers(_cells(places, self.size))
+        order, found = _grouped(numbers)
+        squares = _squares(np.array([number for number, _ in found], np.int64), corner, width)
+        return order, dict(zip(squares, (ends for _, ends in found), strict=True))
+
+    def _inside(self, square: Square, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How far points lie within the square along x and y, [M] each; negative outside."""
+        low = np.array(square) * self.size
+        x, y = (
+            np.minimum(places[:, axis] - low[axis], low[axis] + self.size - places[:, axis])
+            for axis in (0, 1)
+        )
+        return x, y
 
     @property
     def _record(self) -> np.dtype:
@@ -146,25 +166,89 @@ class TileSpool:
         i, j = path.stem.split("_")
         return int(i), int(j)
 
-    def _append(self, part: Part, squares: np.ndarray) -> None:
+    def _cut(self, part: Part) -> _Cut:
+        """The records of a part, square by square with what each sees beyond its border."""
+        cells = _cells(part.places, self.size)  # [M, 2]
+        numbers, corner, width = _numbers(cells)
+        owners = _squares(np.unique(numbers), corner, width)
+        rows, seen_by = [np.arange(len(part))], [numbers]
+        if self.margin and len(part):
+            steps = []
+            for axis in (0, 1):
+                inside = part.places[:, axis] - cells[:, axis] * self.size  # [M] in [0, size)
+                steps.append((inside <= self.margin, inside >= self.size - self.margin))
+            (left, right), (below, above) = steps
+            near = np.flatnonzero(left | right | below | above)
+            along_x = {-1: left[near], 0: None, 1: right[near]}
+            along_y = {-1: below[near], 0: None, 1: above[near]}
+            for a, of_x in along_x.items():
+                for b, of_y in along_y.items():
+                    # points that the square at (a, b) of their own one sees
+                    if of_x is None and of_y is None:
+                        continue
+                    seen = of_y if of_x is None else of_x if of_y is None else of_x & of_y
+                    assert seen is not None  # one of them is there
+                    rows.append(near[seen])
+                    seen_by.append(numbers[rows[-1]] + (a * width + b))
+        order, found = _grouped(np.concatenate(seen_by))
+        squares = _squares(np.array([number for number, _ in found], np.int64), corner, width)
         records = np.empty(len(part), self._record)
         records["row"], records["place"] = part.rows, part.places
         records["channels"] = part.channels
-        for square, rows in groups(squares):
-            with self._path(square).open("ab") as file:
-                file.write(records[rows].tobytes())
+        return _Cut(
+            len(part),
+            owners,
+            records.take(np.concatenate(rows).take(order)),
+            dict(zip(squares, (ends for _, ends in found), strict=True)),
+        )
 
 
-def groups(squares: np.ndarray) -> Iterator[tuple[Square, np.ndarray]]:
-    """Every square of squares [M, 2] with the positions that hold it."""
-    if not len(squares):
-        return
-    names, number = np.unique(squares, axis=0, return_inverse=True)
-    order = np.argsort(number.reshape(-1), kind="stable")
-    ends = np.bincount(number.reshape(-1), minlength=len(names)).cumsum()
-    squares_of_groups = [(int(i), int(j)) for i, j in names]
-    yield from zip(squares_of_groups, np.split(order, ends[:-1]), strict=True)
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """Points of a part, its squares, its records by square, and where those of each lie."""
+
+    points: int
+    owners: list[Square]
+    records: np.ndarray
+    ranges: dict[Square, tuple[int, int]]
+
+
+def _numbers(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """One number for each of cells [M, 2]; with what leads back, the lowest cell and the width.
+
+    Numbers of the eight neighbours of a cell are those of no other cell.
+    """
+    if not len(cells):
+        return np.empty(0, np.int64), np.zeros(2, np.int64), 1
+    x, y = cells[:, 0], cells[:, 1]
+    corner = np.array([x.min(), y.min()]) - 1
+    width = int(y.max() - corner[1]) + 2
+    return (x - corner[0]) * width + (y - corner[1]), corner, width
+
+
+def _squares(numbers: np.ndarray, corner: np.ndarray, width: int) -> list[Square]:
+    """The cells of numbers."""
+    x, y = numbers // width + corner[0], numbers % width + corner[1]
+    return list(zip(x.tolist(), y.tolist(), strict=True))
+
+
+def _grouped(numbers: np.ndarray) -> tuple[np.ndarray, list[tuple[int, tuple[int, int]]]]:
+    """Positions sorted by number, and for every number its own and where they begin and end."""
+    if not len(numbers):
+        return np.empty(0, np.int64), []
+    few = numbers.max() < 1 << 16  # then numpy counts in place of comparing
+    order = np.argsort(numbers.astype(np.uint16) if few else numbers, kind="stable")
+    ordered = numbers.take(order)
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    ends = [*begins[1:].tolist(), len(numbers)]
+    return order, [
+        (number, pair)
+        for number, pair in zip(
+            ordered[begins].tolist(), zip(begins.tolist(), ends, strict=True), strict=True
+        )
+    ]
 
 
 def _cells(places: np.ndarray, size: float) -> np.ndarray:
-    return np.floor(places[:, :2] / size).astype(np.int64)
+    """Squares of points, [M, 2] int64, whose two columns lie one after the other."""
+    return np.stack([np.floor(places[:, axis] / size).astype(np.int64) for axis in (0, 1)]).T

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from pcnn.datasets.ahead import in_order
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.parts import PART, Part, PartedCloud
-from pcnn.datasets.tile_spool import Square, TileSpool, groups, square_size
+from pcnn.datasets.tile_spool import Square, TileSpool, square_size
 from pcnn.experiment.predictor import Predictor, Scored
+from pcnn.experiment.square_votes import FULL, SquareVotes, best_classes
 
 #: Points of a cloud that is classified as a whole; larger ones are in squares.
 WHOLE = 1_000_000
@@ -21,8 +26,12 @@ WHOLE = 1_000_000
 _SQUARE = 600_000
 #: Largest edge of a square [voxels].
 _LARGEST = 2048
-#: Confidence is kept as a byte.
-_FULL = 255
+#: The same on a device with so much free memory for each [bytes]; the host holds a few squares.
+_SQUARE_ON_DEVICE, _POINT_BYTES = 2_000_000, 1 << 15
+#: Threads that read squares ahead of the network.
+_READERS = 2
+#: Share of the work that is done when the size of squares is known, and when all have their files.
+_SIZED, _SPOOLED = 0.1, 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +63,10 @@ class Answer:
         classes[:] = IGNORE
         return cls(classes, confidence)
 
-    def put(self, rows: np.ndarray, classes: np.ndarray, probability: np.ndarray) -> None:
-        """Set classes [M] of rows [M], and their probabilities."""
+    def put(self, rows: np.ndarray, classes: np.ndarray, confidence: np.ndarray) -> None:
+        """Set classes [M] uint8 of rows [M], and their confidence [M] uint8."""
         self.classes[rows] = classes
-        self.confidence[rows] = np.round(probability * _FULL)
+        self.confidence[rows] = confidence
 
     def counts(self, classes: int) -> tuple[np.ndarray, np.ndarray]:
         """Number of points of every class [C], and the sum of their probabilities [C]."""
@@ -67,7 +76,7 @@ class Answer:
             known = self.classes[part] != IGNORE
             of = self.classes[part][known]
             number += np.bincount(of, minlength=classes)
-            sums += np.bincount(of, self.confidence[part][known] / _FULL, minlength=classes)
+            sums += np.bincount(of, self.confidence[part][known] / FULL, minlength=classes)
         return number, sums
 
 
@@ -107,46 +116,69 @@ def answer_in_squares(
     The points go to files, a square each. A square is classified with what lies within the margin
     around it, moved to its own middle. Near a border the probabilities of the squares that see a
     point are averaged, each weighted by how far within the square the point lies. Memory follows
-    the largest square, and a byte or two a point in files that are mapped.
+    the largest square, and a byte or two a point in files that are mapped. Threads read the squares
+    to come, and keep the answers of those before, while the network works.
 
     Args:
         predictor: the network.
         cloud: the cloud, read twice.
         folder: an empty folder, for files.
-        size: edge of a square [m]; None finds one at which squares hold 600,000 points at most.
+        size: edge of a square [m]; None finds one at which squares hold `square_points` at most.
         margin: how far around a square the network sees too [m].
-        told: called with the share that is done.
+        told: called with the share that is done, from 0 to 1.
         look: called with the points of the first square.
 
     Raises:
         FileError: as `Predictor.scored`.
         ValueError: a size or a margin out of range.
     """
+    say = told or (lambda share: None)
     if size is None:
         voxel = float(np.max(predictor.voxel_size))
         largest = max(_LARGEST * voxel, 4 * margin)
         if predictor.trained_crop is not None:
             largest = min(largest, max(2 * predictor.trained_crop, 2 * margin))
         plain = replace(cloud, reading=places_alone(cloud.reading))
-        size = square_size(plain, margin, _SQUARE, max(2 * margin, 16 * voxel), largest)
+        size = square_size(
+            _telling(plain, say, 0.0, _SIZED),
+            margin,
+            square_points(predictor.device),
+            max(2 * margin, 16 * voxel),
+            largest,
+        )
     spool = TileSpool(folder, size, margin, predictor.in_channels - 3)
-    squares, returns = spool.fill(cloud)
-    found = Answer.empty(cloud.points, folder)
-    sums = _Sums(folder, len(predictor.class_names))
-    for number, square in enumerate(squares):
-        part = spool.read(square)
-        if look is not None and number == 0:
-            look(part)
-        _classify(predictor, cloud.path, spool, square, part, found, sums)
-        # squares whose neighbours are all done
-        following = squares[number + 1][0] if number + 1 < len(squares) else None
-        sums.finish(found, None if following is None else following - 1)
-        if isinstance(found.classes, np.memmap):
-            found = _fresh(found)
-        if told is not None:
-            told((number + 1) / len(squares))
+    squares, returns = spool.fill(_telling(cloud, say, _SIZED, _SPOOLED))
+    kept = _Kept(
+        Answer.empty(cloud.points, folder),
+        SquareVotes(folder, len(predictor.class_names), predictor.device),
+    )
+
+    def read(square: Square) -> _Read:
+        return _read(predictor, cloud.path, spool, square)
+
+    with ThreadPoolExecutor(1) as keeper:  # one thread: answers are kept in the order of squares
+        keeping: Future[None] = keeper.submit(lambda: None)
+        for number, held in enumerate(in_order(read, squares, _READERS)):
+            if look is not None and number == 0:
+                look(held.part)
+            found = _classify(predictor, held)
+            keeping.result()
+            # squares whose neighbours are all done
+            following = squares[number + 1][0] if number + 1 < len(squares) else None
+            before = None if following is None else following - 1
+            keeping = keeper.submit(kept.keep, held, found, before)
+            say(_SPOOLED + (1 - _SPOOLED) * (number + 1) / len(squares))
+        keeping.result()
     note = f"{len(squares)} squares of {size:.4g} m, each seen with {margin:g} m around"
-    return replace(found, returns=returns, note=note)
+    return replace(kept.found, returns=returns, note=note)
+
+
+def square_points(device: torch.device) -> int:
+    """Points that a square with its margin holds at most: more where the device has the memory."""
+    if device.type != "cuda":
+        return _SQUARE
+    free, _ = torch.cuda.mem_get_info(device)
+    return min(max(_SQUARE, free // _POINT_BYTES), _SQUARE_ON_DEVICE)
 
 
 def places_alone(reading: Reading) -> Reading:
@@ -154,37 +186,96 @@ def places_alone(reading: Reading) -> Reading:
     return replace(reading, channels=(), fill={}, by_place=False)
 
 
-def _classify(
-    predictor: Predictor,
-    path: Path,
-    spool: TileSpool,
-    square: Square,
-    part: Part,
-    found: Answer,
-    sums: _Sums,
-) -> None:
+def _telling(
+    cloud: PartedCloud, told: Callable[[float], None], first: float, last: float
+) -> Iterator[Part]:
+    """The parts of a cloud; tells which share is read, between the first and the last."""
+    for number, part in enumerate(cloud):
+        yield part
+        told(first + (last - first) * min(1.0, (number + 1) * PART / cloud.points))
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """A square before it is classified.
+
+    Args:
+        part: its points, with those around it.
+        cloud: the same as the network takes them.
+        alone: [A] positions of its own points that no other square sees.
+        shared: [S] positions of the others, by the square that owns them.
+        owners: where the points of every such square begin and end among these.
+        weights: [S] float32, how much this square's answer counts.
+    """
+
+    part: Part
+    cloud: Cloud
+    alone: np.ndarray
+    shared: np.ndarray
+    owners: dict[Square, tuple[int, int]]
+    weights: np.ndarray
+
+
+def _read(predictor: Predictor, path: Path, spool: TileSpool, square: Square) -> _Read:
+    part = spool.read(square)
     cloud = predictor.cloud_of(part, path, in_map=True)
-    scored = predictor.scored(cloud)
-    shared = spool.shared(square, part.places)
-    alone = ~shared & spool.own(square, part.places)
-    classes, probability = _best(scored)
-    found.put(part.rows[alone], classes[alone], probability[alone])
-    if shared.any():
-        some = torch.from_numpy(np.flatnonzero(shared)).to(scored.inverse.device)
-        scores = scored.scores[scored.inverse[some]].cpu().numpy()
-        near = part.select(shared)
-        sums.add(
-            spool.squares_of(near.places), near.rows, spool.weights(square, near.places), scores
-        )
+    near = spool.shared(square, part.places)
+    shared = np.flatnonzero(near)
+    places = part.places[shared]
+    order, owners = spool.by_owner(places)
+    weights = spool.weights(square, places)[order]
+    alone = ~near if spool.margin else spool.own(square, part.places)
+    return _Read(part, cloud, np.flatnonzero(alone), shared[order], owners, weights)
 
 
-def _best(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
-    """Class and probability of every point that was looked at."""
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The network's answer for a square.
+
+    Args:
+        classes: [A] uint8 of the points that are its alone.
+        confidence: [A] uint8.
+        scores: [S, C] float16, probabilities of the others.
+    """
+
+    classes: np.ndarray
+    confidence: np.ndarray
+    scores: np.ndarray
+
+
+@torch.inference_mode()
+def _classify(predictor: Predictor, held: _Read) -> _Found:
+    scored = predictor.scored(held.cloud)
+    device = scored.scores.device
+    classes, confidence = _best(scored, torch.from_numpy(held.alone).to(device))
+    rows = scored.inverse[torch.from_numpy(held.shared).to(device)]
+    return _Found(classes, confidence, scored.scores.half()[rows].cpu().numpy())
+
+
+@dataclass
+class _Kept:
+    """What is known of a cloud, while squares are classified."""
+
+    found: Answer
+    votes: SquareVotes
+
+    def keep(self, held: _Read, found: _Found, before: int | None) -> None:
+        """Keep the answer of a square, and settle squares in columns before this one; None: all."""
+        self.found.put(held.part.rows[held.alone], found.classes, found.confidence)
+        self.votes.add(held.owners, held.part.rows[held.shared], held.weights, found.scores)
+        for rows, classes, confidence in self.votes.settled(before):
+            self.found.put(rows, classes, confidence)
+        if isinstance(self.found.classes, np.memmap):
+            self.found = _fresh(self.found)
+
+
+def _best(scored: Scored, chosen: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Class and confidence as a byte of points that were looked at; of all, or of these."""
     if not len(scored.inverse):
-        return np.empty(0, np.uint8), np.empty(0)
-    probability, classes = scored.scores.max(1)
-    inverse = scored.inverse
-    return classes.to(torch.uint8)[inverse].cpu().numpy(), probability[inverse].cpu().numpy()
+        return np.empty(0, np.uint8), np.empty(0, np.uint8)
+    classes, confidence = best_classes(scored.scores)
+    rows = scored.inverse if chosen is None else scored.inverse[chosen]
+    return classes[rows].cpu().numpy(), confidence[rows].cpu().numpy()
 
 
 def _fresh(found: Answer) -> Answer:
@@ -192,42 +283,5 @@ def _fresh(found: Answer) -> Answer:
     files = []
     for values in (found.classes, found.confidence):
         assert isinstance(values, np.memmap)
-        values.flush()
         files.append(np.memmap(str(values.filename), np.uint8, "r+"))
     return replace(found, classes=files[0], confidence=files[1])
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Votes of several squares for the same points, in files by the square that owns these."""
-
-    folder: Path
-    classes: int  # C
-
-    def add(
-        self, squares: np.ndarray, rows: np.ndarray, weights: np.ndarray, scores: np.ndarray
-    ) -> None:
-        """Keep scores [M, C] of rows [M] that squares [M, 2] own, with weights [M]."""
-        records = np.empty(len(rows), self._record)
-        records["row"], records["weight"], records["scores"] = rows, weights, scores
-        for (i, j), chosen in groups(squares):
-            with (self.folder / f"{i}_{j}.sums").open("ab") as file:
-                file.write(records[chosen].tobytes())
-
-    def finish(self, found: Answer, before: int | None) -> None:
-        """Settle the points of squares in columns before this one; None: of all."""
-        for path in self.folder.glob("*.sums"):
-            if before is not None and int(path.stem.split("_")[0]) >= before:
-                continue
-            held = np.fromfile(path, self._record)
-            path.unlink()
-            held = held[np.argsort(held["row"], kind="stable")]
-            rows, begins = np.unique(held["row"], return_index=True)
-            weight = np.add.reduceat(held["weight"], begins)
-            total = np.add.reduceat(held["scores"] * held["weight"][:, None], begins, axis=0)
-            total /= weight[:, None]
-            found.put(rows, total.argmax(1).astype(np.uint8), total.max(1))
-
-    @property
-    def _record(self) -> np.dtype:
-        return np.dtype([("row", "i8"), ("weight", "f4"), ("scores", "f2", (self.classes,))])

@@ -67,7 +67,7 @@ def predict(
             Integer colours are divided by the largest value of their type.
         fill: numbers for channels that the cloud lacks, by name.
         tile: edge of squares in which the cloud is classified [m]; None: clouds of more than a
-            million points, in squares of 600,000 points at most.
+            million points, in squares of 600,000 points at most, on a GPU of two million.
         margin: how far around a square the network sees too [m].
         device: ``cpu`` or ``cuda``.
         allow_targets: packages of the user's own whose classes a checkpoint may name.

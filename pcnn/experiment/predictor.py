@@ -29,6 +29,7 @@ from pcnn.experiment import networks
 from pcnn.experiment.trained import network_of
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
+from pcnn.tensor import SparseTensor
 
 #: Channels of networks whose checkpoints do not name them, by their number.
 _UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}
@@ -165,13 +166,28 @@ class Predictor:
             if cloud.n_points > 0:
                 raise FileError(cloud.path, f"no point lies within --crop {radius:g} m")
             return Scored(rows, torch.zeros(0, len(self.class_names)), rows)
-        sample = self.placement.sample(part, self.voxel_size)
-        batch = CollateSegmentation(self.in_channels, self.placement)([sample]).to(self.device)
-        logits = self.net(batch.tensor).features.float()  # [N, C]
+        tensor = self._placed(part)
+        inverse = tensor.geometry.inverse
+        assert inverse is not None  # the tensor was made from points
+        logits = self.net(tensor).features.float()  # [N, C]
         if not bool(logits.isfinite().all()):
             raise ValueError(f"{cloud.path}: the network gives NaN or infinite numbers")
         scores = (logits / self.temperature).softmax(1)
-        return Scored(part.point_index, scores, batch.inverse)
+        return Scored(part.point_index, scores, inverse)
+
+    def _placed(self, cloud: Cloud) -> SparseTensor:
+        """The network's input, on its device, where the points of a CUDA device are placed too."""
+        if self.device.type != "cuda":
+            sample = self.placement.sample(cloud, self.voxel_size)
+            batch = CollateSegmentation(self.in_channels, self.placement)([sample])
+            return batch.to(self.device).tensor
+        points, features = cloud.points.to(self.device), cloud.features.to(self.device)
+        clouds = torch.zeros(len(points), dtype=torch.int64, device=self.device)
+        inputs = torch.cat([points, features], dim=1)
+        try:
+            return self.placement.place(points, inputs, clouds, 1, self.voxel_size)
+        except ValueError as error:
+            raise FileError(cloud.path, str(error)) from error
 
     def cloud_of(self, part: Part, path: Path, in_map: bool) -> Cloud:
         """Points as the network takes them: about an origin where float32 keeps them.

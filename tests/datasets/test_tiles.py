@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import laspy
 import numpy as np
 import pytest
 
+from pcnn.datasets.ahead import ahead, in_order
 from pcnn.datasets.readers.parts import Part
 from pcnn.datasets.tile_spool import TileSpool
 from pcnn.datasets.tiles import CutTiles, Tiles
@@ -33,8 +35,30 @@ def test_every_point_is_one_squares_own(n: int, margin: float, tmp_path: Path):
         around &= (y >= 10 * j - margin) & (y <= 10 * j + 10 + margin)
         assert part.rows.tolist() == np.flatnonzero(around).tolist()
         np.testing.assert_array_equal(part.places, cloud[part.rows])
+        order, ranges = spool.by_owner(part.places)
+        assert sorted(order.tolist()) == list(range(len(part)))
+        for owner, (first, last) in ranges.items():
+            of = np.flatnonzero(spool.own(owner, part.places))
+            assert order[first:last].tolist() == of.tolist() != []
     assert (owners == 1).all()
     assert not list(tmp_path.iterdir())
+
+
+def test_threads_keep_the_order_and_tell_errors() -> None:
+    def broken() -> Iterator[int]:
+        yield from range(5)
+        raise OSError("gone")
+
+    assert list(in_order(lambda number: number**2, ahead(range(40)), 3)) == [
+        number**2 for number in range(40)
+    ]
+    assert list(ahead([])) == list(in_order(str, [], 2)) == []
+    made = ahead(broken())
+    assert [next(made) for _ in range(5)] == list(range(5))
+    with pytest.raises(OSError, match="gone"):
+        next(made)
+    with pytest.raises(ZeroDivisionError):
+        list(in_order(lambda number: 1 // number, [1, 0], 2))
 
 
 def test_sizes_that_are_none(tmp_path: Path):

@@ -70,12 +70,17 @@ class PartedCloud:
 
     def _part(self, table: PointTable, first: int) -> Part:
         channels = self.reading.values(table)
-        valid = valid_returns(table.places) & np.isfinite(channels).all(axis=1)
+        valid = valid_returns(table.places)
+        for number in range(channels.shape[1]):
+            valid &= np.isfinite(channels[:, number])
         if self.reading.strict and not valid.all():
             raise FileError(self.path, strict_rule(valid, first))
-        rows = np.flatnonzero(valid)
-        places = table.places[rows].astype(np.float64) * self.reading.scale
-        return Part(rows + first, places, channels[rows])
+        if valid.all():
+            rows, chosen = np.arange(len(valid)), table.places
+        else:
+            rows = np.flatnonzero(valid)
+            chosen, channels = table.places[rows], channels[rows]
+        return Part(rows + first, chosen.astype(np.float64) * self.reading.scale, channels)
 
     def whole(self) -> Part:
         """All points.

@@ -126,11 +126,12 @@ def valid_returns(points: np.ndarray) -> np.ndarray:
     Returns:
         [P] bool, False where the row is no return.
     """
-    places = points[:, :3]
-    valid = (places != 0).any(axis=1)
-    if places.dtype.kind == "f":
-        valid &= np.isfinite(places).all(axis=1)
-    return valid
+    x, y, z = points[:, 0], points[:, 1], points[:, 2]  # along rows of three numpy is slow
+    valid = (x != 0) | (y != 0) | (z != 0)
+    if points.dtype.kind == "f":
+        for axis in (x, y, z):
+            valid &= np.isfinite(axis)
+    return np.asarray(valid)
 
 
 #: Farthest a coordinate may be moved by rounding [m], about what a good sensor errs by.
