@@ -219,7 +219,13 @@ def label_all(labelling: Labelling, targets: dict[Path, Path], console: Console)
 
     bad: list[str] = []
     # a cloud that is labelled whole moves no bar: something else must move
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeElapsedColumn(),
+    )
     still = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=still) as progress:
         bar = progress.add_task("labelling", total=len(targets))

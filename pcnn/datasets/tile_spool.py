@@ -100,7 +100,8 @@ class TileSpool:
         path = self._path(square)
         held = np.fromfile(path, self._record)
         path.unlink()
-        held = held[np.argsort(held["row"], kind="stable")]
+        if not (held["row"][1:] > held["row"][:-1]).all():  # parts came in another order
+            held = held[np.argsort(held["row"], kind="stable")]
         # columns of their own: torch takes no records
         return Part(*(np.ascontiguousarray(held[name]) for name in ("row", "place", "channels")))
 
@@ -190,7 +191,9 @@ class TileSpool:
                     assert seen is not None  # one of them is there
                     rows.append(near[seen])
                     seen_by.append(numbers[rows[-1]] + (a * width + b))
-        order, found = _grouped(np.concatenate(seen_by))
+        seen_rows = np.concatenate(rows)
+        rising = np.argsort(seen_rows, kind="stable")
+        order, found = _grouped(np.concatenate(seen_by).take(rising))
         squares = _squares(np.array([number for number, _ in found], np.int64), corner, width)
         records = np.empty(len(part), self._record)
         records["row"], records["place"] = part.rows, part.places
@@ -198,7 +201,7 @@ class TileSpool:
         return _Cut(
             len(part),
             owners,
-            records.take(np.concatenate(rows).take(order)),
+            records.take(seen_rows.take(rising).take(order)),
             dict(zip(squares, (ends for _, ends in found), strict=True)),
         )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
 
@@ -24,6 +26,10 @@ _CONFIDENCE = "confidence"
 
 #: Points that are held at a time, of files larger than memory.
 _PART = 1 << 18
+
+#: Points of a file from which on threads change parts, and their number: the stacks and heaps of
+#: threads count as memory, of which a small file allows little.
+_MANY, _THREADS = 1 << 22, 3
 
 #: Unit of scan angles in the formats with 8 bits [deg]; in the others it is one degree.
 _ANGLE = 0.006
@@ -171,11 +177,7 @@ def _write(las: Any, request: Mapping[str, Any], payload: bytearray) -> None:
 
 def _classify(request: Mapping[str, Any]) -> None:
     """Write a copy with other classes, in a format that holds them, a part after the other."""
-    packed, at = request["packed"], 0
-
-    def held(first: int) -> Any:  # read, not mapped: a map would count as memory
-        return np.fromfile(request["classes"], np.uint8, len(points), offset=first)
-
+    packed = request["packed"]
     with laspy.open(request["path"], laz_backend=_backend()) as reader:
         # without points of its own LasData makes as many as the header announces
         none = laspy.ScaleAwarePointRecord.zeros(0, header=reader.header)
@@ -183,9 +185,27 @@ def _classify(request: Mapping[str, Any]) -> None:
         wider = (
             _EXTENDED.get(reader.header.point_format.id) if request["most"] > _FIVE_BITS else None
         )
-        header = reader.header if wider is None else _wider(empty, wider).header
+        header = reader.header
+        if wider is not None:
+            header = laspy.convert(empty, point_format_id=wider, file_version="1.4").header
         if request["confidence"]:
             header = _with_confidence(header)
+
+        def classified(read: tuple[int, Any]) -> Any:
+            at, points = read
+
+            def held(first: int) -> Any:  # read, not mapped: a map would count as memory
+                return np.fromfile(request["classes"], np.uint8, len(points), offset=first)
+
+            if wider is not None:
+                points = _widened(points, header)
+            elif request["confidence"]:
+                points = _copied(points, header)
+            points["classification"] = held(at)
+            if request["confidence"]:
+                points.array[_CONFIDENCE] = held(reader.header.point_count + at)
+            return points
+
         with (
             open(request["target"], "wb") as file,
             laspy.LasWriter(
@@ -196,19 +216,33 @@ def _classify(request: Mapping[str, Any]) -> None:
                 closefd=False,
             ) as writer,
         ):
-            for points in reader.chunk_iterator(_PART):
-                part: Any = laspy.LasData(reader.header, points)
-                if wider is not None:
-                    part = _wider(part, wider)
-                part.classification = held(at)
-                written = part.points
-                if request["confidence"]:
-                    written = _copied(written, header)
-                    written.array[_CONFIDENCE] = held(reader.header.point_count + at)
-                writer.write_points(written)
-                at += len(points)
+            for points in _each(classified, _numbered(reader), reader.header.point_count):
+                writer.write_points(points)
             if header.version.minor >= 4 and reader.evlrs is not None:
                 writer.write_evlrs(reader.evlrs)
+
+
+def _numbered(reader: Any) -> Iterator[tuple[int, Any]]:
+    """Parts of the points, each with the number of its first point."""
+    at = 0
+    for points in reader.chunk_iterator(_PART):
+        yield at, points
+        at += len(points)
+
+
+def _each(function: Callable[[Any], Any], items: Iterable[Any], points: int) -> Iterator[Any]:
+    """Results of a function in the order of the items; of many points, by threads."""
+    if points < _MANY:
+        yield from map(function, items)
+        return
+    pending: deque[Future[Any]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > _THREADS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def _with_confidence(header: Any) -> Any:
@@ -233,12 +267,16 @@ def _copied(points: Any, header: Any) -> Any:
     return found
 
 
-def _wider(las: Any, format_id: int) -> Any:
-    """The same points in a format with classes of 8 bits."""
-    degrees = np.asarray(las.scan_angle_rank).astype(np.float64)
-    las = laspy.convert(las, point_format_id=format_id, file_version="1.4")
-    las.scan_angle = np.round(degrees / _ANGLE).astype(np.int16)
-    return las
+def _widened(points: Any, header: Any) -> Any:
+    """Points in the format of a header with classes of 8 bits, whose fields are others."""
+    found = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
+    there = set(points.point_format.dimension_names)
+    for name in found.point_format.dimension_names:
+        if name in there and name != _CONFIDENCE:
+            found[name] = np.array(points[name])
+    degrees = np.asarray(points["scan_angle_rank"]).astype(np.float64)
+    found["scan_angle"] = np.round(degrees / _ANGLE).astype(np.int16)
+    return found
 
 
 def _limit_memory(more: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.las import read_las, write_las_labels
+from pcnn.decoder import las_program
 from tests.datasets.las_files import CODES, CORNER, places, write_las
 
 CENTRED = Reading(centred=True)
@@ -106,6 +107,26 @@ def test_a_labelled_copy(tmp_path: Path, name: str, point_format: int):
         with laspy.open(tmp_path / "out" / name) as file:
             assert file.header.are_points_compressed == name.endswith("z")
         assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+
+
+@pytest.mark.parametrize("most", [20, 200])
+def test_threads_write_the_same_copy(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_las(tmp_path / "a.laz", 300, 3)
+    (np.arange(600) % (most + 1)).astype(np.uint8).tofile(tmp_path / "classes")
+    request = {
+        "path": str(tmp_path / "a.laz"),
+        "classes": str(tmp_path / "classes"),
+        "packed": False,
+        "most": most,
+        "confidence": True,
+    }
+    monkeypatch.setattr(las_program, "_PART", 37)
+    for name, many in (("one", 1 << 22), ("threads", 0)):
+        monkeypatch.setattr(las_program, "_MANY", many)
+        las_program._classify({**request, "target": str(tmp_path / name)})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "threads").read_bytes()
 
 
 def test_memory_of_a_labelled_copy_does_not_follow_the_file(

@@ -121,7 +121,7 @@ class Reading:
             return np.round(middle.astype(np.float64), 3)
         if not self.centred or not len(points):
             return np.zeros(3)
-        if (self.only_far or not in_map) and np.abs(points).max() <= _FAR:
+        if (self.only_far or not in_map) and max(-points.min(), points.max()) <= _FAR:
             return np.zeros(3)
         middle = (points.min(axis=0) + points.max(axis=0)) / 2
         middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights

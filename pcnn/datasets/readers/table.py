@@ -158,6 +158,9 @@ def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
         return points.astype(np.float32)  # nothing to round
     with np.errstate(over="ignore", invalid="ignore"):
         found = points.astype(np.float32)
+        largest = max(-found.min(), found.max()) if found.size else 0.0  # not a number if one is
+        if largest * np.finfo(np.float32).eps < ALLOWED:
+            return found
         moved = np.abs(found.astype(np.float64) - points)  # NaN where a number is not finite
         far = bool((moved > ALLOWED).any())
     if far:
