@@ -64,6 +64,7 @@ def solvers(
     from pcnn.bench.solvers.lines import LINES, OWN, lines_on
     from pcnn.datasets.registration.threedmatch import LISTS
     from pcnn.experiment.descriptors import of_checkpoint, weights_of
+    from pcnn.experiment.fitted_cells import indoors
     from pcnn.registration.register import default_settings
     from pcnn.registration.settings import MATCHINGS
 
@@ -74,7 +75,8 @@ def solvers(
         names = chosen_names("--solver", solver, LINES) if solver else OWN
         lists = chosen_names("--pair-list", pair_list, LISTS)
         rule: Any = chosen_names("--matching", [matching], MATCHINGS)[0]
-        descriptor = of_checkpoint(weights_of(model), str(where), packages(allow_targets))
+        weights = weights_of(model)
+        descriptor = indoors(of_checkpoint(weights, str(where), packages(allow_targets)))
         settings = replace(default_settings(descriptor.voxel_size, seed), matching=rule)
         lines = lines_on(names, settings, where)
         simulate = {"seed": seed, "train_scenes": 0, "val_scenes": 0, "test_scenes": scenes}

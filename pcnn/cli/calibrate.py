@@ -47,6 +47,7 @@ def calibrate(
     from pcnn.console import Console
     from pcnn.datasets.registration.threedmatch import IndoorPairs
     from pcnn.experiment.descriptors import of_checkpoint, weights_of
+    from pcnn.experiment.fitted_cells import indoors
     from pcnn.metrics.calibration import reliability
     from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
     from pcnn.registration.register import SAMPLES, default_settings
@@ -56,7 +57,8 @@ def calibrate(
     console = Console()
     with refusing():
         where = str(chosen_device(device))
-        descriptor = of_checkpoint(weights_of(model), where, packages(allow_targets), copies)
+        weights = weights_of(model)
+        descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets), copies))
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
         judged = judged_pairs(
             IndoorPairs(root, "val"),

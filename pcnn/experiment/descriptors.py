@@ -33,8 +33,8 @@ FILES = {
 _NAMES = {True: "interiors", False: "streets"}
 #: Benchmark of the clouds of a place.
 _LIKE = {"interiors": "threedmatch", "streets": "kitti"}
-#: Voxel of FPFH where it stands in for weights [m].
-FPFH_VOXELS = {"interiors": 0.05, "streets": 0.3}
+#: Voxel of FPFH by the benchmark that it suits [m].
+FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
     if str(model) == "fpfh":
         if voxel_size is not None:
             return Choice(None, voxel_size, f"--model fpfh, voxels of {voxel_size:g} m as given")
-        cell = FPFH_VOXELS[place]
+        cell = FPFH_VOXELS[_LIKE[place]]
         beyond = "up to" if found.indoors else "beyond"
         return Choice(
             None,
@@ -93,7 +93,7 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
         if weights is not None:
             return Choice(weights, None, why)
         none = f"{why}, and no weights for {place} come with this version: FPFH"
-        return Choice(None, FPFH_VOXELS[place], none, _LIKE[place])
+        return Choice(None, FPFH_VOXELS[_LIKE[place]], none, _LIKE[place])
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
     return Choice(weights_of(model), None, f"--model {model}")
@@ -103,7 +103,7 @@ def fpfh_after(choice: Choice, clouds: CloudMeasures) -> Choice:
     """FPFH for clouds of which shipped weights found no transform."""
     place = _NAMES[scene_of(clouds.spans).indoors]
     reason = f"{choice.reason}; the network found nothing: FPFH"
-    return Choice(None, FPFH_VOXELS[place], reason, _LIKE[place])
+    return Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])
 
 
 def weights_of(model: str | Path) -> Path:

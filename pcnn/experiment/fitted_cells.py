@@ -74,3 +74,10 @@ def fitted(
         made = FPFH(cell, sensor_at_origin=descriptor.sensor_at_origin)
         return made, replace(choice, voxel_size=cell, reason=reason)
     return Rescaled(descriptor, cell / own), replace(choice, reason=reason)
+
+
+def indoors(descriptor: Descriptor) -> Descriptor:
+    """A descriptor for clouds of rooms: one without a cell of its own gets that of rooms."""
+    if isinstance(descriptor, NetworkDescriptor) and descriptor.benchmark == IN_CELLS:
+        return Rescaled(descriptor, cell_of_width(0.0) / descriptor.voxel_size)
+    return descriptor

@@ -17,11 +17,9 @@ from pcnn.datasets.readers.parts import PartedCloud, open_parts, parted
 from pcnn.datasets.readers.table import COLORS, PointTable
 from pcnn.experiment.answer import WHOLE, answer, answer_in_squares
 from pcnn.experiment.segmenters import Segmenters
+from pcnn.registration.cloud_measures import LOOKED_AT
 
 log = logging.getLogger(__name__)
-
-#: Points of a cloud that are looked at for its span.
-_SOME = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +79,7 @@ def predict(
     segmenters = Segmenters(torch.device(device), model, allow_targets)
     cloud = opened(points, channels or {}, Reading(channels=()))
     if model is None:
-        predictor, why = segmenters.of(cloud.sample(_SOME), cloud.path)
+        predictor, why = segmenters.of(cloud.sample(LOOKED_AT), cloud.path)
         log.info("%s", why)
     else:
         predictor = segmenters.named()

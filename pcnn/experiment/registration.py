@@ -23,7 +23,7 @@ from pcnn.experiment import nodes, report, run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.command_line import program
 from pcnn.experiment.described_keys import ABOUT_MODEL, without
-from pcnn.experiment.descriptors import described, trained_descriptor
+from pcnn.experiment.descriptors import FPFH_VOXELS, described, trained_descriptor
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
@@ -124,9 +124,6 @@ def evaluate_trained(
         descriptor = trained_descriptor(cfg, found.weights, name, device, copies)
         return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
-
-#: Voxel of the reference FPFH by benchmark [m].
-FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
 
 #: Figures of a summary that metrics.json holds, each with its interval.
 FLAT = (

@@ -18,7 +18,7 @@ _PARTS = 48
 #: The neighbour whose distance is the spacing.
 _NEIGHBOUR = 8
 #: Points that are looked at for an extent or a span.
-_LOOKED_AT = 100_000
+LOOKED_AT = 100_000
 #: Edge of the cells of which each counts once in a span [m].
 _CELL = 0.5
 #: Share of points up to which those that are alone are strays, not a sparse scan.
@@ -94,16 +94,15 @@ def span(points: Tensor) -> float:
     if not len(points):
         return 0.0
     some = _some(points).double().cpu()
-    occupied, cell, count = torch.unique(
-        (some / _CELL).floor(), dim=0, return_inverse=True, return_counts=True
-    )
+    places = (some / _CELL).floor()  # [P, 3]
+    occupied, cell, count = torch.unique(places, dim=0, return_inverse=True, return_counts=True)
     stray = (count == 1) & _alone(occupied)  # [C]
     if int(stray.sum()) <= _STRAYS * len(some):
-        some, occupied = some[~stray[cell]], occupied[~stray]
+        kept = ~stray[cell]
+        some, places, occupied = some[kept], places[kept], occupied[~stray]
     ordered, outer = occupied.sort(0).values, int(0.05 * (len(occupied) - 1))
     low, high = ordered[outer], ordered[len(ordered) - 1 - outer]  # cells [3] each
     far = some.new_tensor(math.inf)
-    places = (some / _CELL).floor()
     inside = (places >= low) & (places <= high)  # [P, 3]
     return float((some.where(inside, -far).amax(0) - some.where(inside, far).amin(0)).max())
 
@@ -120,7 +119,7 @@ def _alone(cells: Tensor) -> Tensor:
 
 
 def _some(points: Tensor) -> Tensor:
-    return points[:: -(-len(points) // _LOOKED_AT)]
+    return points[:: -(-len(points) // LOOKED_AT)]
 
 
 def spacing(points: Tensor, width: float | None = None) -> float:
