@@ -27,6 +27,8 @@ from pcnn.visualize.segmentation import segmentation_picture
 
 #: Points of a picture.
 _DRAWN = 200_000
+#: Share of the work on a cloud in squares that is done before its results are written.
+_CLASSIFIED = 0.8
 #: Mean confidence below which a cloud is doubted.
 _DOUBTED = 0.6
 
@@ -90,7 +92,7 @@ class Labelling:
                     Path(folder),
                     self.tile,
                     self.margin,
-                    told,
+                    lambda share: told(_CLASSIFIED * share),
                     lambda part: self._doubt(predictor, path, part),
                 )
                 self.console.say(f"{path}: {found.note}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.ahead import ahead, in_order
+from pcnn.ahead import ahead, in_order
 from pcnn.datasets.readers.parts import Part
 
 #: Threads that sort parts into squares: reading and writing, which one thread each does, take about

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
 import laspy
 import numpy as np
 
+from pcnn.ahead import in_order
 from pcnn.decoder.messages import receive, send
 
 #: Point formats 0-5 keep classes in 5 bits; what serves in their place, with 8 bits.
@@ -216,7 +215,9 @@ def _classify(request: Mapping[str, Any]) -> None:
                 closefd=False,
             ) as writer,
         ):
-            for points in _each(classified, _numbered(reader), reader.header.point_count):
+            parts = _numbered(reader)
+            many = reader.header.point_count >= _MANY
+            for points in in_order(classified, parts, _THREADS) if many else map(classified, parts):
                 writer.write_points(points)
             if header.version.minor >= 4 and reader.evlrs is not None:
                 writer.write_evlrs(reader.evlrs)
@@ -228,21 +229,6 @@ def _numbered(reader: Any) -> Iterator[tuple[int, Any]]:
     for points in reader.chunk_iterator(_PART):
         yield at, points
         at += len(points)
-
-
-def _each(function: Callable[[Any], Any], items: Iterable[Any], points: int) -> Iterator[Any]:
-    """Results of a function in the order of the items; of many points, by threads."""
-    if points < _MANY:
-        yield from map(function, items)
-        return
-    pending: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) > _THREADS:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
 
 
 def _with_confidence(header: Any) -> Any:

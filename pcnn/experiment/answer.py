@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.ahead import in_order
+from pcnn.ahead import in_order
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.channels import Reading

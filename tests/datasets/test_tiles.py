@@ -7,7 +7,7 @@ import laspy
 import numpy as np
 import pytest
 
-from pcnn.datasets.ahead import ahead, in_order
+from pcnn.ahead import ahead, in_order
 from pcnn.datasets.readers.parts import Part
 from pcnn.datasets.tile_spool import TileSpool
 from pcnn.datasets.tiles import CutTiles, Tiles
