@@ -25,6 +25,7 @@ from pcnn.datasets.readers.table import COLORS, PointTable
 from pcnn.errors import FileError, MissingPackageError
 from pcnn.extras import install
 from pcnn.files.bounded import LIMIT, check_size
+from pcnn.files.rows import StoredRows
 from pcnn.files.whole_file import whole_file
 
 SUFFIXES = (".las", ".laz")
@@ -151,12 +152,17 @@ class LasParts:
         points: their number P, as the header announces it.
         names: of their properties.
         stamp: size and time of the file; one that changed is refused.
+        rows: x, y, z and intensity of points that are not compressed: records of one size, which
+            need no library, and which several threads may read.
+        placing: scale factors of x, y, z, then their offsets [m].
     """
 
     path: Path
     points: int
     names: tuple[str, ...]
     stamp: tuple[int, int]
+    rows: StoredRows | None
+    placing: tuple[float, ...]
 
     def __len__(self) -> int:
         return self.points
@@ -168,8 +174,11 @@ class LasParts:
             FileError: the file changed, or holds fewer points than its header announces.
         """
         count = min(count, self.points - first)
+        rows = None if self.rows is None else self.rows.read(first, count)
 
         def column(name: str | None) -> np.ndarray:
+            if name == "intensity" and rows is not None:
+                return rows[name]
             task = {"task": "part", "first": first, "count": count, "name": name}
             found, data = self._ask(task)
             kind, shape = np.dtype(found["dtype"]), tuple(found["shape"])
@@ -185,9 +194,15 @@ class LasParts:
                 return values.astype(np.float32) / (255.0 if self.largest_colour <= 255 else FULL)
             return values
 
-        return PointTable(
-            self.path, column(None), self.names, column, intensity_max=FULL, in_map=True
-        )
+        places = column(None) if rows is None else self._places(rows)
+        return PointTable(self.path, places, self.names, column, intensity_max=FULL, in_map=True)
+
+    def _places(self, rows: np.ndarray) -> np.ndarray:
+        places = np.empty((len(rows), 3))
+        for axis, name in enumerate("xyz"):
+            np.multiply(rows[name], self.placing[axis], out=places[:, axis])
+            places[:, axis] += self.placing[3 + axis]
+        return places
 
     @cached_property
     def largest_colour(self) -> int:
@@ -253,7 +268,21 @@ def open_las(path: Path) -> LasParts:
         FileError: no LAS file, or a truncated one.
     """
     _need_packages(path)
-    parts = LasParts(path, check_las(path).points, (), _stamp(path))
+    stamp = _stamp(path)
+    size = check_las(path)
+    rows = None
+    if not size.packed:
+        fields = {"x": ("<i4", 0), "y": ("<i4", 4), "z": ("<i4", 8), "intensity": ("<u2", 12)}
+        kind = np.dtype(
+            {
+                "names": list(fields),
+                "formats": [kind for kind, _ in fields.values()],
+                "offsets": [offset for _, offset in fields.values()],
+                "itemsize": size.record,
+            }
+        )
+        rows = StoredRows(path, size.start, kind, size.points, (), stamp)
+    parts = LasParts(path, size.points, (), stamp, rows, size.placing)
     found, _ = parts._ask({"task": "header"})
     return replace(parts, names=tuple(found["names"]))
 

@@ -49,10 +49,16 @@ class LasSize:
     Args:
         points: number of points.
         record: bytes of a point.
+        start: bytes in front of the points.
+        packed: whether the points are compressed.
+        placing: scale factors of x, y, z, then their offsets [m].
     """
 
     points: int
     record: int
+    start: int
+    packed: bool
+    placing: tuple[float, ...]
 
 
 def check_las(path: Path) -> LasSize:
@@ -116,7 +122,7 @@ def _checked(path: Path, file: BinaryIO, size: int) -> LasSize:
             if not start <= first <= size:
                 raise _BrokenRule(f"extended records at byte {first} of a file of {size}")
             deque(_records(file, first, size, evlrs, extended=True), maxlen=0)
-    whole = LasSize(points, record)
+    whole = LasSize(points, record, start, bool(packed), placing)
     if not packed:
         held = (size - start) // record
         if points > held:

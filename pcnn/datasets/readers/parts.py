@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pcnn.ahead import in_order
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.points import ALSO, MISSING, open_table, read_table, strict_rule
@@ -18,6 +19,8 @@ from pcnn.plural import counted
 
 #: Points of a part.
 PART = 1 << 18
+#: Threads that read parts, where more than one may.
+_THREADS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,7 @@ class PartedCloud:
         in_map: the format's coordinates are those of a map.
         reading: which channels are read.
         table: points from a row on, so many of them.
+        direct: channels that several threads may read, beside the places; None: one thread reads.
     """
 
     path: Path
@@ -61,12 +65,18 @@ class PartedCloud:
     in_map: bool
     reading: Reading
     table: Callable[[int, int], PointTable]
+    direct: frozenset[str] | None = None
 
     def __iter__(self) -> Iterator[Part]:
-        for first in range(0, self.points, PART):
-            with named(self.path, f"{self.path.suffix} file"):
-                part = self._part(self.table(first, PART), first)
-            yield part
+        firsts, wanted = range(0, self.points, PART), self.reading.channels
+        if self.direct is None or wanted is None or not self.direct.issuperset(wanted):
+            yield from map(self._read, firsts)
+        else:
+            yield from in_order(self._read, firsts, _THREADS)
+
+    def _read(self, first: int) -> Part:
+        with named(self.path, f"{self.path.suffix} file"):
+            return self._part(self.table(first, PART), first)
 
     def _part(self, table: PointTable, first: int) -> Part:
         channels = self.reading.values(table)
@@ -120,7 +130,8 @@ def open_parts(path: Path, reading: Reading) -> PartedCloud:
     with named(path, f"{path.suffix} file"):
         if path.suffix.lower() in las.SUFFIXES:
             file = las.open_las(path)
-            return PartedCloud(path, len(file), True, reading, file.part)
+            direct = None if file.rows is None else frozenset({"intensity"})
+            return PartedCloud(path, len(file), True, reading, file.part, direct)
         if path.suffix.lower() in ALSO:
             return parted(read_table(path, reading), reading)
         rows = open_table(path, reading)
