@@ -154,12 +154,13 @@ def answer_in_squares(
     )
 
     def read(square: Square) -> _Read:
-        return _read(predictor, cloud.path, spool, square)
+        return _read(predictor, cloud.path, spool, square, square == squares[0])
 
     with ThreadPoolExecutor(1) as keeper:  # one thread: answers are kept in the order of squares
         keeping: Future[None] = keeper.submit(lambda: None)
-        for number, held in enumerate(in_order(read, squares, _READERS)):
-            if look is not None and number == 0:
+        readers = _READERS if predictor.device.type == "cuda" else 1  # on a CPU the network is slow
+        for number, held in enumerate(in_order(read, squares, readers)):
+            if look is not None and held.part is not None:
                 look(held.part)
             found = _classify(predictor, held)
             keeping.result()
@@ -200,7 +201,7 @@ class _Read:
     """A square before it is classified.
 
     Args:
-        part: its points, with those around it.
+        part: its points, with those around it; None where it is not the first.
         cloud: the same as the network takes them.
         alone: [A] positions of its own points that no other square sees.
         shared: [S] positions of the others, by the square that owns them.
@@ -208,7 +209,7 @@ class _Read:
         weights: [S] float32, how much this square's answer counts.
     """
 
-    part: Part
+    part: Part | None
     cloud: Cloud
     alone: np.ndarray
     shared: np.ndarray
@@ -216,7 +217,9 @@ class _Read:
     weights: np.ndarray
 
 
-def _read(predictor: Predictor, path: Path, spool: TileSpool, square: Square) -> _Read:
+def _read(
+    predictor: Predictor, path: Path, spool: TileSpool, square: Square, looked_at: bool
+) -> _Read:
     part = spool.read(square)
     cloud = predictor.cloud_of(part, path, in_map=True)
     near = spool.shared(square, part.places)
@@ -225,7 +228,8 @@ def _read(predictor: Predictor, path: Path, spool: TileSpool, square: Square) ->
     order, owners = spool.by_owner(places)
     weights = spool.weights(square, places)[order]
     alone = ~near if spool.margin else spool.own(square, part.places)
-    return _Read(part, cloud, np.flatnonzero(alone), shared[order], owners, weights)
+    held = part if looked_at else None
+    return _Read(held, cloud, np.flatnonzero(alone), shared[order], owners, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +265,10 @@ class _Kept:
 
     def keep(self, held: _Read, found: _Found, before: int | None) -> None:
         """Keep the answer of a square, and settle squares in columns before this one; None: all."""
-        self.found.put(held.part.rows[held.alone], found.classes, found.confidence)
-        self.votes.add(held.owners, held.part.rows[held.shared], held.weights, found.scores)
+        assert held.cloud.point_index is not None  # a square's cloud has its places in the file
+        places = held.cloud.point_index.numpy()
+        self.found.put(places[held.alone], found.classes, found.confidence)
+        self.votes.add(held.owners, places[held.shared], held.weights, found.scores)
         for rows, classes, confidence in self.votes.settled(before):
             self.found.put(rows, classes, confidence)
         if isinstance(self.found.classes, np.memmap):
