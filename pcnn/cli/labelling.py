@@ -20,6 +20,7 @@ from pcnn.datasets.readers.parts import PART, Part, PartedCloud, open_parts
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares, places_alone
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
+from pcnn.files.mapped import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.plural import counted
 from pcnn.visualize import write_coloured_ply_parts
@@ -233,6 +234,7 @@ def _labels(predictor: Predictor, found: Answer, folder: Path | None) -> np.ndar
     for first in range(0, len(labels), PART):
         part = slice(first, first + PART)
         labels[part] = table[found.classes[part]]
+        forget_pages(labels, found.classes)
     return labels
 
 

@@ -25,6 +25,8 @@ _CONFIDENCE = "confidence"
 
 #: Points that are held at a time, of files larger than memory.
 _PART = 1 << 18
+#: The same while a copy is written: threads hold several parts, in two formats.
+_WRITTEN = 1 << 16
 
 #: Points of a file from which on threads change parts, and their number: the stacks and heaps of
 #: threads count as memory, of which a small file allows little.
@@ -226,7 +228,7 @@ def _classify(request: Mapping[str, Any]) -> None:
 def _numbered(reader: Any) -> Iterator[tuple[int, Any]]:
     """Parts of the points, each with the number of its first point."""
     at = 0
-    for points in reader.chunk_iterator(_PART):
+    for points in reader.chunk_iterator(_WRITTEN):
         yield at, points
         at += len(points)
 

@@ -19,6 +19,7 @@ from pcnn.datasets.readers.parts import PART, Part, PartedCloud
 from pcnn.datasets.tile_spool import Square, TileSpool, square_size
 from pcnn.experiment.predictor import Predictor, Scored
 from pcnn.experiment.square_votes import FULL, SquareVotes, best_classes
+from pcnn.files.mapped import forget_pages
 
 #: Points of a cloud that is classified as a whole; larger ones are in squares.
 WHOLE = 1_000_000
@@ -60,7 +61,9 @@ class Answer:
                 np.memmap(folder / name, np.uint8, "w+", shape=(points,))
                 for name in ("classes", "confidence")
             )
-        classes[:] = IGNORE
+        for first in range(0, points, PART):
+            classes[first : first + PART] = IGNORE
+            forget_pages(classes)
         return cls(classes, confidence)
 
     def put(self, rows: np.ndarray, classes: np.ndarray, confidence: np.ndarray) -> None:
@@ -77,6 +80,7 @@ class Answer:
             of = self.classes[part][known]
             number += np.bincount(of, minlength=classes)
             sums += np.bincount(of, self.confidence[part][known] / FULL, minlength=classes)
+            forget_pages(self.classes, self.confidence)
         return number, sums
 
 
@@ -271,8 +275,7 @@ class _Kept:
         self.votes.add(held.owners, places[held.shared], held.weights, found.scores)
         for rows, classes, confidence in self.votes.settled(before):
             self.found.put(rows, classes, confidence)
-        if isinstance(self.found.classes, np.memmap):
-            self.found = _fresh(self.found)
+        forget_pages(self.found.classes, self.found.confidence)
 
 
 def _best(scored: Scored, chosen: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -282,12 +285,3 @@ def _best(scored: Scored, chosen: Tensor | None = None) -> tuple[np.ndarray, np.
     classes, confidence = best_classes(scored.scores)
     rows = scored.inverse if chosen is None else scored.inverse[chosen]
     return classes[rows].cpu().numpy(), confidence[rows].cpu().numpy()
-
-
-def _fresh(found: Answer) -> Answer:
-    """The same files mapped again: pages that were written no more count as this process's."""
-    files = []
-    for values in (found.classes, found.confidence):
-        assert isinstance(values, np.memmap)
-        files.append(np.memmap(str(values.filename), np.uint8, "r+"))
-    return replace(found, classes=files[0], confidence=files[1])

@@ -122,7 +122,7 @@ def test_threads_write_the_same_copy(
         "most": most,
         "confidence": True,
     }
-    monkeypatch.setattr(las_program, "_PART", 37)
+    monkeypatch.setattr(las_program, "_WRITTEN", 37)
     for name, many in (("one", 1 << 22), ("threads", 0)):
         monkeypatch.setattr(las_program, "_MANY", many)
         las_program._classify({**request, "target": str(tmp_path / name)})

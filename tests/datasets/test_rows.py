@@ -16,6 +16,7 @@ from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.parts import open_parts
 from pcnn.errors import FileError
+from pcnn.files.mapped import forget_pages
 from pcnn.visualize.view.of_files import viewed_file
 from tests.datasets.las_files import write_las
 from tests.datasets.test_bin_files import nuscenes, room, rotating, with_bytes
@@ -187,3 +188,15 @@ def test_other_readers_read_the_same_labels(
         with pytest.raises(ZeroDivisionError):
             write_labelled(tmp_path / "none" / "a", source, LABELS)
         assert not list((tmp_path / "none").iterdir())
+
+
+def test_forgotten_pages_keep_their_values(tmp_path: Path) -> None:
+    mapped = np.memmap(tmp_path / "a", np.uint8, "w+", shape=(100_000,))
+    mapped[:] = np.arange(100_000) % 251
+    forget_pages(mapped, np.asarray(mapped)[5:], np.zeros(3), None)
+    np.testing.assert_array_equal(mapped, np.arange(100_000) % 251)
+    assert np.fromfile(tmp_path / "a", np.uint8).tolist() == mapped.tolist()
+    own = np.memmap(tmp_path / "a", np.uint8, "c")
+    own[:] = 7
+    forget_pages(np.asarray(own)[3:])
+    assert (own == 7).all()

@@ -25,6 +25,7 @@ from pcnn.datasets.readers.table import COLORS, PointTable
 from pcnn.errors import FileError, MissingPackageError
 from pcnn.extras import install
 from pcnn.files.bounded import LIMIT, check_size
+from pcnn.files.mapped import forget_pages
 from pcnn.files.rows import StoredRows
 from pcnn.files.whole_file import whole_file
 
@@ -234,9 +235,11 @@ class LasParts:
                 some = classes[first : first + _PART]
                 most = max(most, int(some.max()))
                 held.write(some.astype(np.uint8).tobytes())
+                forget_pages(classes)
             if confidence is not None:
                 for first in range(0, len(confidence), _PART):
                     held.write(confidence[first : first + _PART].tobytes())
+                    forget_pages(confidence)
             held.flush()
             self._ask(
                 {
