@@ -225,7 +225,7 @@ def _read(
     predictor: Predictor, path: Path, spool: TileSpool, square: Square, looked_at: bool
 ) -> _Read:
     part = spool.read(square)
-    cloud = predictor.cloud_of(part, path, in_map=True)
+    cloud = predictor.cloud_of(part, path, in_map=True, piece=True)
     near = spool.shared(square, part.places)
     shared = np.flatnonzero(near)
     places = part.places[shared]

@@ -189,15 +189,16 @@ class Predictor:
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
 
-    def cloud_of(self, part: Part, path: Path, in_map: bool) -> Cloud:
+    def cloud_of(self, part: Part, path: Path, in_map: bool, piece: bool = False) -> Cloud:
         """Points as the network takes them: about an origin where float32 keeps them.
 
         Args:
             part: the points.
             path: their file.
             in_map: whether their coordinates are those of a map.
+            piece: whether they are a part of a larger cloud.
         """
-        origin = self.reading.origin(part.places, in_map)
+        origin = self.reading.origin(part.places, in_map, piece)
         x, y, z = origin.tolist()
         return Cloud(
             torch.from_numpy(rounded_points(part.places - origin, path)),
@@ -296,7 +297,7 @@ def _reading(cfg: DictConfig, files: Mapping[str, Any]) -> Reading:
         columns=chosen_columns(cfg.dataset.get("columns")),
         fill=Reading(fill=_forgotten(cfg)).filled(own_fill),
         strict=bool(cfg.dataset.get("strict")),
-        only_far=not files["always_centred"],
+        at_sensor=not files["always_centred"],
         on_floor=bool(files.get("on_floor")),
         by_place=own is None,
     )

@@ -151,7 +151,7 @@ def test_points_beyond_the_crop_get_no_class(
     assert np.array_equal(found == nothing, outside)
     assert not (tmp_path / "out" / "a.ply").exists()
     far = cloud(3000)
-    far[1500:, :2] += 400
+    far[2000:, :2] += 400
     far.tofile(tmp_path / "a.bin")
     assert "m wide" not in run(*words, code=0)  # of the points within it
     text = run(*words[:-3], "--crop", 0.001, code=1)

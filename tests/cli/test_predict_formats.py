@@ -194,6 +194,25 @@ def test_points_in_memory(kitti: Path) -> None:
         pcnn.predict(points[:, :3])
 
 
+@pytest.mark.usefixtures("nothing_ships")
+def test_a_cloud_gets_the_same_classes_wherever_it_lies(kitti: Path) -> None:
+    points = cloud(900).astype(np.float64)
+    places, channels = points[:, :3].round(2), {"intensity": points[:, 3]}
+    far = np.array([640.0, -320.0, 48.0])
+
+    def found(at: np.ndarray, tile: float | None = None) -> np.ndarray:
+        return pcnn.predict(at, kitti, channels=channels, tile=tile, margin=2.0).classes
+
+    assert (found(places + far) == found(places + 2 * far)).all()
+    assert (found(places + far, 16.0) == found(places, 16.0)).all()
+    reading = Predictor.load(kitti, torch.device("cpu")).reading
+    assert not reading.origin(places, in_map=True).any()  # as about a sensor
+    assert np.abs(reading.origin(places + far, in_map=False) - far).max() < 2
+    for height, moved in ((48.0, 48.0), (-1.7, 0.0)):
+        raised = places + np.array([0, 0, height])
+        assert reading.origin(raised, in_map=False).tolist() == [0, 0, moved]
+
+
 @pytest.mark.parametrize("margin", [0.0, 3.0])
 def test_squares_that_overlap_are_blended(kitti: Path, tmp_path: Path, margin: float) -> None:
     """Against sums over all squares in float64, of a cloud in several parts."""

@@ -16,6 +16,10 @@ from pcnn.ranges import Positive
 
 #: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
 _FAR = 1e4
+#: Half of the points of a scan lie within this distance of its sensor along x and y [m].
+_ABOUT_SENSOR = 30.0
+#: Their median height above it: most are ground [m].
+_GROUND = (-4.0, 0.5)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,9 @@ class Reading:
         fill: numbers for channels that a file lacks, by name.
         strict: refuse clouds with missing returns (NaN, or zeros) in place of leaving these out.
         scale: metres in a unit of the files' coordinates.
-        only_far: with ``centred``, move LAS clouds too only where they lie far from zero.
+        at_sensor: with ``centred``, of any file: the origin is put into the median along every
+            axis, about which points are as dense as about a sensor. Along x and y it stays where
+            half of the points lie within 30 m of it, along z where their median is at -4 to 0.5 m.
         on_floor: put the origin of every cloud into the middle of its box along x and y, and to the
             height below which a thousandth of its points lies, as stray echoes do.
         by_place: take the columns of an array without names for the channels, in their order.
@@ -53,7 +59,7 @@ class Reading:
     fill: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False
     scale: Positive = 1.0
-    only_far: bool = False
+    at_sensor: bool = False
     on_floor: bool = False
     by_place: bool = False
     max_gib: Positive = LIMIT
@@ -104,12 +110,13 @@ class Reading:
         kept = {name: value for name, value in self.fill.items() if meant(name) not in given}
         return {**kept, **fill}
 
-    def origin(self, points: np.ndarray, in_map: bool) -> np.ndarray:
+    def origin(self, points: np.ndarray, in_map: bool, piece: bool = False) -> np.ndarray:
         """Where the origin of a cloud is put, in the coordinates of its file.
 
         Args:
             points: [P, 3] finite numbers [m].
             in_map: the format's coordinates are those of a map.
+            piece: a part of a larger cloud, whose own origin says nothing.
 
         Returns:
             [3] float64, whole metres: the middle of the box along x and y, the median of z; zero
@@ -121,7 +128,9 @@ class Reading:
             return np.round(middle.astype(np.float64), 3)
         if not self.centred or not len(points):
             return np.zeros(3)
-        if (self.only_far or not in_map) and max(-points.min(), points.max()) <= _FAR:
+        if self.at_sensor:
+            return np.round(_sensor(points, piece))
+        if not (in_map or piece) and max(-points.min(), points.max()) <= _FAR:
             return np.zeros(3)
         middle = (points.min(axis=0) + points.max(axis=0)) / 2
         middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights
@@ -154,3 +163,15 @@ def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | Non
     if columns is None:
         return None
     return tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)
+
+
+def _sensor(points: np.ndarray, piece: bool) -> np.ndarray:
+    """Where a sensor would stand [3]: the origin, as far as the points [P, 3] lie about it."""
+    middle = np.median(points, axis=0)
+    if piece:
+        return middle
+    if float(np.median(np.hypot(points[:, 0], points[:, 1]))) <= _ABOUT_SENSOR:
+        middle[:2] = 0
+    if _GROUND[0] <= middle[2] <= _GROUND[1]:
+        middle[2] = 0
+    return middle
