@@ -38,6 +38,7 @@ Record = dict[str, Any]
 _REQUEST = ".request.json"
 _QUIET = 30.0  # [s] between two lines where there is no terminal for a bar
 _DONE = ".done"
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,16 @@ def in_processes(
         yield from ((number, do(work)) for number, work in enumerate(works))
         return
     # spawned, not forked: a fork would copy the locks of all threads of this process
-    with ProcessPoolExecutor(
-        min(workers, len(works)),
-        mp_context=multiprocessing.get_context("spawn"),
-        # Ctrl-C reaches all processes of a terminal; this one ends the others
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    ) as pool:
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(
+            min(workers, len(works)),
+            mp_context=multiprocessing.get_context("spawn"),
+            # Ctrl-C reaches all processes of a terminal; this one ends the others
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_IGN),
+        ) as pool,
+    ):
         try:
             futures = {pool.submit(do, work): number for number, work in enumerate(works)}
             for future in as_completed(futures):
@@ -175,6 +179,22 @@ def in_processes(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes that are started meanwhile compute with one thread, as there is one a core."""
+    # read where numpy and torch are loaded, before any function of ours runs there
+    given = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in given.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _is_done(root: Path, request: Record) -> bool:

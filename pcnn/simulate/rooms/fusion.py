@@ -67,16 +67,18 @@ def _surface(
 ) -> tuple[Floats, NDArray[np.int64], int]:
     """Return the points of all images that lie in voxels on a surface, and those voxels."""
     rays = camera.rays()
-    clouds = []
+    clouds, rows = [], []
+    # image by image: what is computed of one stays in the caches
     for image, pose in zip(images, poses, strict=True):
         depth = image.reshape(-1)
-        seen = depth > 0
-        clouds.append((rays[seen] * depth[seen, None]) @ pose[:3, :3].T + pose[:3, 3])
-    points = np.concatenate(clouds)
-    cells = np.floor((points - BOX_LOW) / VOXEL).astype(np.int64)
-    inside = ((cells >= 0) & (cells < _CELLS)).all(1)
-    points, cells = points[inside], cells[inside]
-    flat = (cells[:, 0] * _CELLS[1] + cells[:, 1]) * _CELLS[2] + cells[:, 2]
+        seen = np.flatnonzero(depth > 0)
+        places = (rays.take(seen, 0) * depth[seen, None]) @ pose[:3, :3].T + pose[:3, 3]
+        x, y, z = cells = np.floor((places - BOX_LOW) / VOXEL).astype(np.int64).T
+        low, high = cells >= 0, cells < _CELLS[:, None]
+        inside = np.flatnonzero(low[0] & low[1] & low[2] & high[0] & high[1] & high[2])
+        clouds.append(places.take(inside, 0))
+        rows.append(((x * _CELLS[1] + y) * _CELLS[2] + z)[inside])
+    points, flat = np.concatenate(clouds), np.concatenate(rows)
     held = np.bincount(flat, minlength=int(np.prod(_CELLS))).reshape(_CELLS)
     dense = (held >= _LEAST_POINTS) & (held >= _LEAST_SHARE * _strongest_neighbour(held))
     number = np.cumsum(dense.reshape(-1)) - 1
