@@ -1,7 +1,8 @@
 """Exported networks: weights in the safetensors format, what they belong to as text beside them.
 
 The header names weights as the network does; in its word ``pcnn`` stand, as YAML, the
-configuration, the record of the training and the number of steps.
+configuration, the record of the training and the number of steps. Weights in 8 bits have scales
+beside them (`pcnn.checkpoints.eight_bits`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # a package that OmegaConf needs
 
+from pcnn.checkpoints.eight_bits import restored
 from pcnn.errors import FileError
 from pcnn.files.bounded import YAML
 from pcnn.files.tensors import read_tensors, write_tensors
@@ -41,7 +43,7 @@ def write_exported(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Content of an exported network, as of a checkpoint.
+    """Content of an exported network, as of a checkpoint; weights in 8 bits come back in float32.
 
     Raises:
         MissingFileError: no such file.
@@ -56,4 +58,5 @@ def read_exported(path: Path) -> dict[str, Any]:
     plain = parsed_yaml(text, path)
     if not isinstance(plain, dict):
         raise FileError(path, "its description is no mapping")
-    return {**plain, "state_dict": {f"{NET}{name}": value for name, value in weights.items()}}
+    state = restored(weights, path)
+    return {**plain, "state_dict": {f"{NET}{name}": value for name, value in state.items()}}

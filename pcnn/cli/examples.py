@@ -23,7 +23,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "describe": ("pcnn describe scan.ply --model fpfh --out scan.npz",),
     "download": ("pcnn download", "pcnn download resunet_streets_voxel"),
-    "export": ("pcnn export logs/segmentation/RUN/checkpoints/best.ckpt net.safetensors",),
+    "export": (
+        "pcnn export logs/segmentation/RUN/checkpoints/best.ckpt net.safetensors",
+        "pcnn export best.ckpt net.safetensors --bits 8",
+    ),
     "convert": (
         "pcnn convert init.pt --from torchsparse --model minkunet",
         "pcnn convert init.pt --from torchsparse --model minkunet \\",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,13 @@ from pcnn.cli.options import Device, chosen_device
 from pcnn.escaping import say
 
 
+class BitsChoice(str, Enum):
+    """Sizes of a weight."""
+
+    sixteen = "16"
+    eight = "8"
+
+
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a run (best.ckpt).")],
     out: Annotated[Path, typer.Argument(help="File to write (.safetensors).")],
@@ -19,6 +27,10 @@ def export(
         str | None,
         typer.Option(help="Commit of the training, if the run did not record it."),
     ] = None,
+    bits: Annotated[
+        BitsChoice,
+        typer.Option(help="Bits of a weight; 8 with a scale for each kernel slot and output."),
+    ] = BitsChoice.sixteen,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -32,7 +44,7 @@ def export(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Write the network of a checkpoint without its optimiser, in half precision.
+    """Write the network of a checkpoint without its optimiser, in half precision or in 8 bits.
 
     The file can be used like a checkpoint (register, describe, predict, eval.py), except to resume
     a training. It names no folders of this machine.
@@ -52,7 +64,7 @@ def export(
                 f"temperature {temperature:.3f}: calibration error {found.before:.3f} without, "
                 f"{found.after:.3f} with it, on {found.clouds} validation clouds"
             )
-        facts = written(checkpoint, out, revision, temperature)
+        facts = written(checkpoint, out, revision, temperature, int(bits.value))
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

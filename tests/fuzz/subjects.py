@@ -16,6 +16,7 @@ import torch
 import yaml
 
 from pcnn.checkpoints import load_config, load_weights
+from pcnn.checkpoints.eight_bits import packed
 from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
@@ -289,12 +290,16 @@ def _experiments(folder: Path) -> list[Subject]:
         {"a": torch.ones(3, 4), "b": torch.arange(3)},
         {"pcnn": yaml.safe_dump({"pcnn_config": config, "global_step": 3})},
     )
+    in_eight = safetensors.torch.save(
+        {**packed("a", torch.randn(2, 3, 4)), "b": torch.arange(3)},
+        {"pcnn": yaml.safe_dump({"pcnn_config": config, "global_step": 3})},
+    )
     metrics = {"config_sha256": "0" * 64, "metrics": {"val/miou": 0.5}, "checkpoint": "best.ckpt"}
     counts = {"class_names": ["a", "b"], "counts": {"val": [[1, 2, 0], [0, 3, 1]]}}
     text = yaml.safe_dump(config).encode()
     return [
         Subject("best.ckpt", (file.getvalue(),), _checkpoint),
-        Subject("best.safetensors", (exported,), _checkpoint),
+        Subject("best.safetensors", (exported, in_eight), _checkpoint),
         Subject("config.yaml", (text,), lambda p: run_folder.load_config(p.parent)),
         Subject(
             "metrics.json",

@@ -1,0 +1,145 @@
+"""Weights in 8 bits come back within half a step of their group, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.checkpoints import RunCheckpoint
+from pcnn.checkpoints.eight_bits import SCALE, packed, restored
+from pcnn.checkpoints.exported_file import write_exported
+from pcnn.errors import FileError
+
+FILE = Path("a.safetensors")
+
+
+def back(weight: Tensor) -> Tensor:
+    return restored(packed("w", weight), FILE)["w"]
+
+
+def half_steps(weight: Tensor) -> Tensor:
+    """Half a step of every group, in float64, by the definition and not by the code."""
+    groups = weight.double().movedim(-2, 0)
+    return torch.stack(list(groups)).abs().max(0).values.unsqueeze(-2) / 254
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        (torch.float16, (1e-8, 1e-3, 1.0, 6e4)),
+        (torch.bfloat16, (1e-30, 1e-8, 1.0, 6e4)),
+        (torch.float32, (1e-30, 1e-8, 1e-3, 1.0, 6e4, 1e30)),
+        (torch.float64, (1e-30, 1.0, 1e30)),
+    ],
+)
+def test_every_weight_is_within_half_a_step(dtype: torch.dtype, sizes: tuple[float, ...]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    for shape in ((27, 5, 3), (1, 7, 2), (125, 1, 4), (3, 6), (1, 1), (2, 3, 4, 5)):
+        spread = torch.randn((*shape[:-2], 1, shape[-1]), generator=generator).exp()  # of groups
+        unit = (torch.randn(shape, generator=generator) * spread).clamp(-1, 1)
+        for size in sizes:
+            weight = (unit.double() * size).to(dtype)
+            assert bool(weight.isfinite().all())
+            found = back(weight)
+            assert found.dtype == torch.float32
+            error = (found.double() - weight.double()).abs()
+            # and a rounding of float32 of the weight itself
+            most = half_steps(weight) * (1 + 1e-4) + weight.double().abs() * 1e-6
+            assert bool((error <= most).all()), (shape, size)
+            if shape == (27, 5, 3) and size == 1.0:
+                assert bool(error.any()), "a bound on nothing"
+
+
+def test_groups_of_zeros_and_of_one_value() -> None:
+    weight = torch.tensor(
+        [[[0.0, 0.3, -0.25], [0.0, 0.3, 0.25]], [[0.0, 0.0, 1e-8], [7.0, 0.0, 0.0]]]
+    )
+    found = back(weight)
+    assert torch.equal(found == 0, weight == 0)
+    torch.testing.assert_close(found, weight, rtol=1e-6, atol=0)
+    kept = packed("w", weight)
+    assert kept["w"].dtype == torch.int8
+    assert kept[f"w{SCALE}"].shape == (2, 1, 3)
+    # a group's largest weight does not set the step of any other
+    small = torch.full((1, 2, 2), 1e-3)
+    small[..., 1] = 6e4
+    torch.testing.assert_close(back(small), small, rtol=1e-6, atol=0)
+
+
+def test_what_was_restored_is_packed_to_the_same_numbers() -> None:
+    weight = torch.randn(27, 33, 5, generator=torch.Generator().manual_seed(1))
+    first = packed("w", weight)
+    again = packed("w", restored(first, FILE)["w"])
+    assert torch.equal(first["w"], again["w"])
+    torch.testing.assert_close(first[f"w{SCALE}"], again[f"w{SCALE}"], rtol=1e-6, atol=0)
+
+
+def test_everything_else_comes_back_as_it_was() -> None:
+    tensors = {
+        "bias": torch.randn(5),
+        "half": torch.randn(3, 2, 4).half(),
+        "count": torch.tensor(7),
+        "table": torch.arange(6).view(2, 3),
+        "flags": torch.tensor([[True, False]]),
+        "bytes": torch.arange(4, dtype=torch.uint8).view(2, 2),
+        "list": torch.arange(4, dtype=torch.int8),
+    }
+    found = restored({**tensors, **packed("w", torch.ones(2, 3))}, FILE)
+    assert found.keys() == {*tensors, "w"}
+    for name, value in tensors.items():
+        assert found[name].dtype == value.dtype
+        assert torch.equal(found[name], value)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_no_numbers_are_not_packed(bad: float) -> None:
+    weight = torch.ones(2, 3, 4)
+    weight[1, 2, 0] = bad
+    with pytest.raises(
+        ValueError, match=r"net\.w holds NaN or infinite numbers: check the training"
+    ):
+        packed("net.w", weight)
+    with pytest.raises(ValueError, match="holds NaN or infinite numbers"):
+        packed("w", torch.full((2, 2), 1e39, dtype=torch.float64))
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    whole = {"bias": torch.ones(3), **packed("w", torch.randn(2, 5, 3))}
+    scale = whole[f"w{SCALE}"]
+
+    def read(**changed: Tensor | None) -> dict[str, Tensor]:
+        state = {**whole, **{name.replace("__", ":"): value for name, value in changed.items()}}
+        kept = {f"net.{name}": value for name, value in state.items() if value is not None}
+        write_exported(path, {"state_dict": kept, "global_step": 1})
+        return RunCheckpoint.read(path).weights
+
+    assert read().keys() == {"bias", "w"}
+    torch.testing.assert_close(read()["w"], whole["w"] * scale)
+    spoiled = scale.clone()
+    for changed, said in (
+        ({"w__scale": None}, "w: 8 bits have no scales"),
+        ({"w": None}, "w:scale: scales belong to no weight"),
+        ({"v__scale": scale.clone()}, "v:scale: scales belong to no weight"),
+        ({"bias__scale": scale.clone()}, "bias: scales belong to no 8 bits"),
+        ({"w": whole["w"].float()}, "w: scales belong to no 8 bits"),
+        ({"w": whole["w"].short()}, "w: scales belong to no 8 bits"),
+        ({"w": whole["w"][:, :, :2]}, r"w must be float32 \[2, 1, 2\], found float32 \[2, 1, 3\]"),
+        ({"w__scale": scale[:1]}, r"w must be float32 \[2, 1, 3\], found float32 \[1, 1, 3\]"),
+        ({"w__scale": scale[0, 0]}, r"must be float32 \[2, 1, 3\], found float32 \[3\]"),
+        ({"w__scale": scale.half()}, "found float16"),
+        ({"w__scale": scale * 0}, "the scales of w must be above 0 and finite"),
+        ({"w__scale": -scale}, "must be above 0 and finite"),
+        ({"w__scale": torch.full_like(scale, 3e38)}, "must be above 0 and finite"),
+    ):
+        with pytest.raises(FileError, match=said) as refused:
+            read(**changed)
+        assert str(refused.value).startswith(f"{path}: damaged, "), refused.value
+        assert "export it again" in str(refused.value)
+    for bad in (float("nan"), float("inf")):
+        spoiled[1, 0, 2] = bad
+        with pytest.raises(FileError, match="the scales of w must be above 0 and finite"):
+            read(w__scale=spoiled)
