@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,6 +185,9 @@ def of_checkpoint(
 ) -> NetworkDescriptor:
     """The descriptor of a checkpoint, by the configuration that it carries.
 
+    The last two are kept as long as their files stay the same: to read a network takes longer than
+    to register a pair with it.
+
     Args:
         path: the checkpoint.
         device: where it computes.
@@ -195,9 +199,23 @@ def of_checkpoint(
         FileError: a torn file, or a checkpoint of another task.
     """
     with named(path, "checkpoint of a registration"):
-        cfg, found = opened(path, "registration", allow_targets)
-        name = described(cfg, path, cfg.data.source)
-        return trained_descriptor(cfg, found.weights, name, device, copies)
+        file = Path(path).stat()
+        stamp = file.st_ino, file.st_size, file.st_mtime_ns
+        return _of_file(path, stamp, device, tuple(allow_targets), copies)
+
+
+@functools.lru_cache(maxsize=2)
+def _of_file(
+    path: str | Path,
+    stamp: tuple[int, ...],  # of the file as it is now
+    device: torch.device | str,
+    allow_targets: tuple[str, ...],
+    copies: int,
+) -> NetworkDescriptor:
+    """The descriptor of a file that stays the same."""
+    cfg, found = opened(path, "registration", allow_targets)
+    name = described(cfg, path, cfg.data.source)
+    return trained_descriptor(cfg, found.weights, name, device, copies)
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:

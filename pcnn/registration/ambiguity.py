@@ -69,13 +69,13 @@ UNIQUE = Ambiguity((), ())
 
 
 class _Look(NamedTuple):
-    """Source points [S] in a pose."""
+    """Source points [S] in a pose, or [K, S] in several."""
 
-    placed: Tensor  # [S, 3]
-    nearest: Tensor  # [S] rows of the nearest target points
-    gap: Tensor  # [S] distance to them
-    on: Tensor  # [S] whether they lie on the target's surface
-    lost: Tensor  # [S] whether no target is near
+    placed: Tensor  # [..., S, 3]
+    nearest: Tensor  # [..., S] rows of the nearest target points
+    gap: Tensor  # [..., S] distance to them
+    on: Tensor  # [..., S] whether they lie on the target's surface
+    lost: Tensor  # [..., S] whether no target is near
 
 
 class _Surface:
@@ -91,8 +91,9 @@ class _Surface:
 
     def look(self, transform: Tensor, source: Tensor) -> _Look:
         placed = transform_points(transform, source)
-        gap, index = nearest_descriptors(placed, self.points)
-        off = ((placed - self.points[index]) * self.normals[index]).sum(1).abs()
+        found = nearest_descriptors(placed.flatten(0, -2), self.points)
+        gap, index = (one.view(placed.shape[:-1]) for one in found)
+        off = ((placed - self.points[index]) * self.normals[index]).sum(-1).abs()
         lost = gap > LOST * self.step
         return _Look(placed, index, gap, (off < ON * self.voxel_size) & ~lost, lost)
 
@@ -170,7 +171,9 @@ def _turned(
         for axis in _axes(normals)
         for angle in TURNS
     ]
-    shares = [float(surface.look(pose, few[:TURNED]).on.double().mean()) for pose in poses]
+    if not poses:
+        return ()
+    shares = surface.look(torch.stack(poses), few[:TURNED]).on.double().mean(1).tolist()
     best = sorted(range(len(poses)), key=lambda row: -shares[row])[:REFINED]
     found = [transform]
     for row in best:
@@ -186,11 +189,15 @@ def _turned(
 
 def _refined(surface: _Surface, pose: Tensor, source: Tensor, reach: float) -> Tensor:
     """A pose after some steps of point-to-point ICP within a reach [voxels]."""
+    before = None
     for _ in range(STEPS):
         seen = surface.look(pose, source)
         near = seen.gap < reach * surface.step
-        if int(near.sum()) < FEWEST:
+        # the same partners give the same pose again
+        partners = torch.where(near, seen.nearest, -1)
+        if int(near.sum()) < FEWEST or (before is not None and torch.equal(partners, before)):
             break
+        before = partners
         pose = weighted_svd(seen.placed, surface.points[seen.nearest], near.double()) @ pose
     return pose
 
