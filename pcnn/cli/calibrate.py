@@ -42,6 +42,8 @@ def calibrate(
     Prints the calibration error, false answers and answers kept, each of rooms that the model did
     not see.
     """
+    from dataclasses import replace
+
     from rich.progress import track
 
     from pcnn.console import Console
@@ -60,6 +62,7 @@ def calibrate(
         weights = weights_of(model)
         descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets), copies))
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
+        settings = replace(settings, surfaces=False)  # all poses are judged, none is fitted
         judged = judged_pairs(
             IndoorPairs(root, "val"),
             descriptor,

@@ -81,6 +81,13 @@ def register(
             "with a head of overlap."
         ),
     ] = "random_points",
+    surfaces: Annotated[
+        bool,
+        typer.Option(
+            help="Move the pose until surfaces of both clouds lie on each other, by point-to-plane "
+            "ICP on about a thousand points; otherwise it stays as the matches have it."
+        ),
+    ] = True,
     icp: Annotated[
         Length | None, typer.Option(help="Refine by ICP within this distance, in metres.")
     ] = None,
@@ -154,6 +161,7 @@ def register(
         "sensor_at_origin": sensor_at_origin,
         "solver": solver,  # refused by name where it is none
         "sampling": sampling,  # likewise
+        "surfaces": surfaces,
         "icp_distance": icp,
         "min_confidence": min_confidence,
         "min_inliers": min_inliers,

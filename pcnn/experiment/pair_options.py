@@ -39,6 +39,7 @@ class PairOptions:
     allow_targets: Sequence[str] = ()
     cell: CellRule = "auto"
     verifier: Verifier | None = None
+    surfaces: bool = True
 
     def __post_init__(self) -> None:
         check_rule(self.cell)
@@ -88,12 +89,17 @@ class PairOptions:
         seen = self.sensor_at_origin and not (source.moved or target.moved)
         solver = self.solver or ("cliques" if network else "ransac")
         least = 3 if network else FPFH_MIN_INLIERS
-        settings = default_settings(descriptor.voxel_size, self.seed, solver, seen)
+        settings = replace(
+            default_settings(descriptor.voxel_size, self.seed, solver, seen),
+            sampling=self.sampling,
+            verifier=self.verifier,
+            surfaces=self.surfaces,
+        )
         found = register_points(
             source.points,
             target.points,
             descriptor,
-            replace(settings, sampling=self.sampling, verifier=self.verifier),
+            settings,
             icp_distance=self.icp_distance,
             min_confidence=self.min_confidence if network else 0.0,
             min_inliers=least if self.min_inliers is None else self.min_inliers,

@@ -59,6 +59,7 @@ def register(
     progress: Callable[[str], object] = str,
     cell: CellRule = "auto",
     verifier: str | Path | None = None,
+    surfaces: bool = True,
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
@@ -101,6 +102,8 @@ def register(
             unit is the same in that unit. A voxel size that is given stays.
         verifier: file of ``pcnn calibrate``, whose model of ``copies`` chooses among poses and
             gives the confidence; None: the one of the package. FPFH has none.
+        surfaces: move the pose that was chosen until the surfaces of both clouds lie on each other
+            (`pcnn.registration.surface_fit`); false leaves it as the matches have it.
 
     Returns:
         The transform with its inliers and overlap.
@@ -128,6 +131,7 @@ def register(
         allow_targets=allow_targets,
         cell=cell,
         verifier=None if verifier is None else read_verifier(Path(verifier), copies > 1),
+        surfaces=surfaces,
     )
     moving, fixed = points_of(source, "source"), points_of(target, "target")
     return register_two(moving, fixed, model, voxel_size, options, progress)

@@ -36,6 +36,9 @@ class RegistrationOptions:
         confidence: 1 tries them all.
         refine: fit the best hypotheses of ``ransac`` and ``cliques`` again to what agrees, which
             the field's reference does not do: a few points more recall.
+        surfaces: move every estimate until surfaces of both clouds lie on each other
+            (`pcnn.registration.surface_fit`), as ``pcnn register`` does by default; the field's
+            evaluators do not.
         icp_distance: refine by ICP within this distance [m], reported apart; None does not.
         draws: of the bootstrap.
         pictures: best and worst pairs drawn, so many of each.
@@ -56,6 +59,7 @@ class RegistrationOptions:
     hypotheses: Count | None = None
     confidence: Share | None = None
     refine: bool = False
+    surfaces: bool = False
     icp_distance: Length | None = None
     draws: Count = 2000
     pictures: Natural = 3
@@ -91,5 +95,11 @@ class RegistrationOptions:
     def settings(self, rules: Protocol, seed: int) -> EstimateSettings:
         """How transforms are estimated under these rules."""
         return EstimateSettings(
-            rules.ransac, self.solver, rules.matching, rules.sampling, self.refine, seed
+            rules.ransac,
+            self.solver,
+            rules.matching,
+            rules.sampling,
+            self.refine,
+            seed,
+            surfaces=self.surfaces,
         )

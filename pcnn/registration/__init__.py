@@ -10,7 +10,8 @@ In the order in which a pair goes through it:
   `distinct_poses`, `found_poses`; `graphed_cliques`): solvers, each from matches to a `solution`.
 - `evidence` (`free_space`, `normals`), `verifier`: what speaks for a pose, and how much;
   `calibration` fits it.
-- `estimate`: matching, a solver and the choice among its poses, for many pairs.
+- `surface_fit`: the pose that was chosen, moved until surfaces lie on each other.
+- `estimate`: matching, a solver, the choice among its poses and their fit, for many pairs.
 - `register`: one pair, with all that may refuse it: `rivals` (other scales, mirror images) and
   `ambiguity` (other poses that fit as well); `icp` refines, `pose_graph` places many clouds.
 - `evaluation`: pairs with known poses; `positives`: true matches, of which networks learn.

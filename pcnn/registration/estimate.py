@@ -1,4 +1,4 @@
-"""From two described clouds to a transform: matching, sampling, solving, and maybe ICP."""
+"""From two described clouds to a transform: matching, sampling, solving, fitting surfaces."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pcnn.registration.ransac import ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import AGREE, CliqueSettings, EstimateSettings
 from pcnn.registration.solution import Solution
+from pcnn.registration.surface_fit import on_surfaces
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.turned_copies import in_one_order, likely_turns
 from pcnn.registration.verifier import best_pose
@@ -35,6 +36,8 @@ class Estimate:
         solution: the transform, None where there is none, and which matches agree with it.
         seconds: of matching and solving.
         evidence: for any pose of the pair, as it was matched.
+        agreed: [M] bool, which matches agreed with the pose that the solver found, before surfaces
+            moved it.
     """
 
     source: Tensor
@@ -42,6 +45,7 @@ class Estimate:
     solution: Solution
     seconds: float
     evidence: PairEvidence
+    agreed: Tensor
 
 
 class _Attempt(NamedTuple):
@@ -116,11 +120,14 @@ def estimate_all(
         ends, distance = (attempt.source, attempt.target), settings.ransac.distance
         evidence = PairEvidence(*both, ends, distance, cell, settings.view_points)
         solution = best_pose(solution, evidence, settings.verifier)
-        found.append((attempt.source.cpu(), attempt.target.cpu(), solution, evidence))
+        agreed = solution.inliers
+        if settings.surfaces:
+            solution = on_surfaces(solution, evidence)
+        found.append((attempt.source.cpu(), attempt.target.cpu(), solution, evidence, agreed))
     seconds = (time.perf_counter() - begun) / max(len(found), 1)
     return [
-        Estimate(source, target, solution, seconds, evidence)
-        for source, target, solution, evidence in found
+        Estimate(source, target, solution, seconds, evidence, agreed)
+        for source, target, solution, evidence, agreed in found
     ]
 
 

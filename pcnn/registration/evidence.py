@@ -77,7 +77,7 @@ class PairEvidence:
     ) -> None:
         self.turned_copies = source.turned is not None
         self._described = source, target
-        self._ends, self._distance, self._voxel_size = ends, distance, voxel_size
+        self.ends, self.distance, self.voxel_size = ends, distance, voxel_size
         self._view_points = view_points
 
     def __call__(self, transforms: Tensor) -> Tensor:
@@ -97,14 +97,12 @@ class PairEvidence:
             ``through`` and ``fits`` are NaN where no view point is known.
         """
         transforms = transforms.to(self._described[0].features.device)
-        source, target = self._sides
+        source, target = self.sides
         sides = [
             self._of_side(source, target, transforms),
             self._of_side(target, source, inverse(transforms)),
         ]
-        support, share, spread = _of_matches(
-            transforms, self._ends, self._distance, self._voxel_size
-        )
+        support, share, spread = _of_matches(transforms, self.ends, self.distance, self.voxel_size)
         meet, gap, unlike, rank, plane, fits, through = map(torch.stack, zip(*sides, strict=True))
         fitting = fits.mean(0)
         columns = {
@@ -123,7 +121,8 @@ class PairEvidence:
         return torch.stack([columns[name] for name in NAMES], 1).cpu()
 
     @cached_property
-    def _sides(self) -> tuple[_Side, _Side]:
+    def sides(self) -> tuple[Side, Side]:
+        """The parts of source and target that no pose changes."""
         source, target = self._described
         return self._side(source, target), self._side(target, source)
 
@@ -132,40 +131,40 @@ class PairEvidence:
         source, target = self._described
         return _by_chance(source.features, target.features)
 
-    def _side(self, described: Described, other: Described) -> _Side:
+    def _side(self, described: Described, other: Described) -> Side:
         features = described.features
         places = described.points.to(features.device).double()
         step = max(math.ceil(len(places) / SAMPLES), 1)
         some, own = places[::step], features[::step]
         # a GPU searches all points at once, and sorts them for the normals alone
-        cells = None if places.is_cuda else SortedCells(places.float(), PATCH * self._voxel_size)
-        normals = normals_of(places, some, PATCH * self._voxel_size, cells)
+        cells = None if places.is_cuda else SortedCells(places.float(), PATCH * self.voxel_size)
+        normals = normals_of(places, some, PATCH * self.voxel_size, cells)
         cosines = (normals @ normals.T).abs_()
         alike = torch.gt(cosines, PARALLEL, out=torch.empty_like(cosines)).mean(1)
         rows = torch.linspace(0, len(other.features) - 1, min(RANKED, len(other.features))).long()
         gaps = torch.cdist(own, other.features[rows.to(features.device)])
-        nearest = NearestPlaces(places, MEET * self._voxel_size, cells)
+        nearest = NearestPlaces(places, MEET * self.voxel_size, cells)
         seen = surfaces(places) if self._view_points else None
-        return _Side(some, own, normals, 1 / alike, gaps, places, features, nearest, seen)
+        return Side(some, own, normals, 1 / alike, gaps, places, features, nearest, seen)
 
-    def _of_side(self, one: _Side, other: _Side, poses: Tensor) -> tuple[Tensor, ...]:
+    def _of_side(self, one: Side, other: Side, poses: Tensor) -> tuple[Tensor, ...]:
         """Numbers [K] of the points of one cloud, laid into the other by poses."""
         placed = transform_points(poses, one.some)  # [K, P, 3]
         gap, rows = (
             found.unflatten(0, placed.shape[:2]) for found in other.nearest(placed.flatten(0, 1))
         )
-        meets = gap < MEET * self._voxel_size  # [K, P]
+        meets = gap < MEET * self.voxel_size  # [K, P]
         weight = meets.double()
         off = (one.own - other.features[rows]).norm(dim=2)
         turned = one.normals @ poses[:, :3, :3].mT  # [K, P, 3]
-        apart = ((placed - other.places[rows]) * turned).sum(2).abs() / self._voxel_size
+        apart = ((placed - other.places[rows]) * turned).sum(2).abs() / self.voxel_size
         fits = through = weight.new_full((len(weight),), torch.nan)
         if other.seen is not None:
-            seen = seen_by(other.seen, placed, CLEAR * self._voxel_size)
+            seen = seen_by(other.seen, placed, CLEAR * self.voxel_size)
             fits, through = share_of(meets, seen.visible), share_of(seen.through, seen.known)
         return (
             weight.mean(1),
-            _mean(gap.double() / self._voxel_size, weight, MEET),
+            _mean(gap.double() / self.voxel_size, weight, MEET),
             _mean(off.double(), weight, MEET) / self._chance,
             _mean(_log_rank(one.gaps, off), weight * one.rare, 0.0),
             _mean(apart, weight, MEET),
@@ -174,7 +173,7 @@ class PairEvidence:
         )
 
 
-class _Side(NamedTuple):
+class Side(NamedTuple):
     """The parts of a cloud that no pose changes: some points, and all that others may meet."""
 
     some: Tensor  # [P, 3] float64, some of the points

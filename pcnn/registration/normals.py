@@ -25,6 +25,24 @@ def normals_of(
     Returns:
         [N, 3] float64.
     """
+    return principal_axes(points, places, radius, cells)[1][:, :, 0]
+
+
+def principal_axes(
+    points: Tensor, places: Tensor, radius: float, cells: SortedCells | None = None
+) -> tuple[Tensor, Tensor]:
+    """How far, and along which axes, the points around places of a cloud spread.
+
+    Args:
+        points: [P, 3] [m], of which those within the radius of a place are looked at.
+        places: [N, 3] [m].
+        radius: of the neighbourhood [m].
+        cells: of the points in float32, of this radius or a larger one, where they are sorted.
+
+    Returns:
+        ``variances [N, 3]`` float64 [m²], ascending, of rounding's size where the points lie on a
+        plane, and ``axes [N, 3, 3]`` float64, unit columns in that order.
+    """
     cells = cells or SortedCells(points.float(), radius)
     at, found = cells.within(places.float(), radius)
     # [K, 3], about the place to keep digits
@@ -37,4 +55,5 @@ def normals_of(
     mean = means[:, 6:]
     square = means[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].unflatten(1, (3, 3))
     covariance = square - mean[:, :, None] * mean[:, None, :]
-    return torch.linalg.eigh(covariance).eigenvectors[:, :, 0]
+    variances, axes = torch.linalg.eigh(covariance)
+    return variances, axes

@@ -104,13 +104,17 @@ class Registration:
 def default_settings(
     voxel_size: float, seed: int = 0, solver: Solver = "cliques", view_points: bool = True
 ) -> EstimateSettings:
-    """Mutual matches within one and a half voxels; RANSAC of 3, stopped when it is sure enough."""
+    """Mutual matches within one and a half voxels, and the pose then fitted to surfaces.
+
+    RANSAC is of 3 points, and stopped when it is sure enough.
+    """
     return EstimateSettings(
         RansacSettings(distance=AGREE * voxel_size, points=3, confidence=0.999),
         solver=solver,
         matching="mutual",
         seed=seed,
         view_points=view_points,
+        surfaces=True,
     )
 
 
@@ -139,7 +143,7 @@ def register_points(
         icp_distance: refine by ICP within this distance [m]; None does not.
         min_confidence: probability of being right below which a transform is refused; None as the
             verifier has it.
-        min_inliers: matches that must agree before ICP, 3 or more.
+        min_inliers: matches that must agree with the pose that the solver finds, 3 or more.
         min_overlap: share of the source's points that must then lie near the target.
         allow_ambiguous: return one of several poses that fit as well, and say so.
         device: where matching and the solvers but Open3D's compute.
@@ -169,7 +173,8 @@ def register_points(
             raise ValueError(f"{name}: {error}") from error
     progress("matching and solving")
     (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
-    transform, inliers = estimate.solution.transform, estimate.solution.inliers
+    # as many as the solver found: it takes the pose with most, so an exact one has some fewer
+    transform, inliers = estimate.solution.transform, estimate.agreed
     matches, agreeing = len(inliers), int(inliers.sum())
     progress("verifying")
     others = rivals(
@@ -212,13 +217,13 @@ def register_points(
     if icp_distance is not None:
         aligned = icp(described[0].points, described[1].points, transform, icp_distance)
         transform, refined = aligned.transform, aligned.iterations > 0
-    # of the transform that is returned: ICP may have moved it
+    # of the transform that is returned: surfaces and ICP may have moved it
     residual = match_distances(estimate.source, estimate.target, transform)
     inliers = residual < settings.ransac.distance
     if int(inliers.sum()) < 3:
         raise unsupported(
-            f"{agreeing} matches agreed before ICP, and only "
-            f"{int(inliers.sum())} after it. Try a smaller distance (--icp)"
+            f"{agreeing} matches agreed before the pose was refined, and only "
+            f"{int(inliers.sum())} after it. Try a smaller distance (--icp), or --no-surfaces"
         )
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, MEET * descriptor.voxel_size)

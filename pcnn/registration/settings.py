@@ -113,9 +113,11 @@ class EstimateSettings:
         view_points: whether every cloud was seen from about its origin: then ``cliques`` asks, too,
             whether a pose puts points where the other cloud saw through.
         verifier: chooses among the poses of ``cliques``; None: the one of the package.
+        surfaces: then move the pose that was chosen until the surfaces of both clouds lie on each
+            other (`pcnn.registration.surface_fit`).
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: an unknown name, or surfaces with a scale other than 1.
     """
 
     ransac: RansacSettings
@@ -126,6 +128,7 @@ class EstimateSettings:
     seed: int = 0
     view_points: bool = True
     verifier: Verifier | None = None
+    surfaces: bool = False
 
     def __post_init__(self) -> None:
         for what, value, names in (
@@ -135,3 +138,8 @@ class EstimateSettings:
         ):
             if value not in names:
                 raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}")
+        if self.surfaces and self.ransac.scale != 1:
+            raise ValueError(
+                f"surfaces are laid on each other by rigid motions, got scale={self.ransac.scale}; "
+                "leave surfaces out"
+            )

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from pcnn.kernels import rigid_fits
 from pcnn.registration import evidence as looked_at
+from pcnn.registration import surface_fit
 from pcnn.registration.cliques import poses
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import NAMES, PairEvidence
@@ -72,6 +73,26 @@ def test_evidence_stays_on_the_device_of_the_clouds(
         found = PairEvidence(source, target, ends, 0.075, 0.05, view_points)(transforms)
     assert found.shape == (5, len(NAMES))
     assert (found.dtype, found.device.type) == (torch.float64, "cpu")
+
+
+def test_a_fit_of_surfaces_needs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    def axes(points: Tensor, places: Tensor, radius: float) -> tuple[Tensor, Tensor]:
+        # reads how many pairs there are: not followed
+        assert {one.device.type for one in (points, places)} == {"meta"}
+        both = [numbers(len(places), *shape, dtype=torch.float64) for shape in ((3,), (3, 3))]
+        return both[0], both[1]
+
+    def normals(points: Tensor, places: Tensor, radius: float, cells: None) -> Tensor:
+        return numbers(len(places), 3, dtype=torch.float64)
+
+    monkeypatch.setattr(surface_fit, "principal_axes", axes)
+    monkeypatch.setattr(looked_at, "normals_of", normals)
+    source, target = (Described(numbers(n, 3), numbers(n, 32)) for n in (3000, 400))
+    ends = numbers(90, 3), numbers(90, 3)
+    with Gpu():
+        pair = PairEvidence(source, target, ends, 0.075, 0.05)
+        found = surface_fit.fit_surfaces(numbers(4, 4, dtype=torch.float64), pair)
+    assert (found.shape, found.dtype) == ((4, 4), torch.float64)
 
 
 @pytest.mark.parametrize("pairs", [1, 3])

@@ -1,0 +1,161 @@
+"""Poses that are fitted to surfaces: exact on exact data, steady, never worse than before."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.metrics.registration.errors import rotation_error, translation_error
+from pcnn.registration import surface_fit
+from pcnn.registration.descriptor import Described
+from pcnn.registration.downsample import voxel_means
+from pcnn.registration.estimate import estimate_all
+from pcnn.registration.evidence import PairEvidence
+from pcnn.registration.register import default_settings, register_points
+from pcnn.registration.settings import EstimateSettings, RansacSettings
+from pcnn.registration.solution import Solution
+from pcnn.registration.surface_fit import fit_surfaces, on_surfaces
+from pcnn.registration.transforms import inverse, transform_points
+from tests.registration.clouds import known, place, two_views
+from tests.registration.poses import random_pose, shifted, turned
+
+CELL = 0.05
+#: A centimetre and a degree off, as poses of matches are.
+OFF = shifted(0.01, -0.008, 0.006) @ turned((1, 2, 3), 0.5)
+
+
+def seen(source: Tensor, target: Tensor, ends: tuple[Tensor, Tensor]) -> PairEvidence:
+    one, other = (Described(points, torch.zeros(len(points), 4)) for points in (source, target))
+    return PairEvidence(one, other, ends, 1.5 * CELL, CELL)
+
+
+def errors(found: Tensor, truth: Tensor) -> tuple[float, float]:
+    return float(translation_error(found, truth)), float(rotation_error(found, truth))
+
+
+def exact(seed: int = 0, far: float = 0.0) -> tuple[PairEvidence, Tensor]:
+    """The same points in two frames, in float64, and every hundredth of them as a match."""
+    target = place(seed)[::3].double() + far
+    truth = random_pose(seed)
+    source = transform_points(inverse(truth), target)
+    return seen(source, target, (source[::100], target[::100])), truth
+
+
+def test_a_pose_is_exact_on_exact_points() -> None:
+    pair, truth = exact()
+    # as far off as half of the spacing of points: then partners are the points themselves
+    start = shifted(1e-3, -1e-3, 1e-3) @ truth
+    assert errors(fit_surfaces(start, pair), truth) == pytest.approx((0, 0), abs=1e-10)
+    assert errors(fit_surfaces(truth, pair), truth) == pytest.approx((0, 0), abs=1e-10)
+
+
+def test_views_that_share_a_part_meet_far_better_than_their_cells() -> None:
+    source, target, truth = two_views()
+    source, target = voxel_means(source, CELL), voxel_means(target, CELL)
+    ends = source[::50], transform_points(truth, source[::50].double()).float()
+    start = OFF @ truth
+    before = errors(start, truth)
+    after = errors(fit_surfaces(start, seen(source, target, ends)), truth)
+    assert after[0] < 0.3 * before[0]
+    assert after[1] < 0.3 * before[1]
+
+
+def test_it_never_ends_with_less_support_than_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, truth = exact()
+    start = OFF @ truth
+
+    def away(*_: object) -> Tensor:
+        return shifted(0.2, 0.1, 0.3)  # every step leads away
+
+    monkeypatch.setattr(surface_fit, "_motion", away)
+    assert torch.equal(fit_surfaces(truth, pair), truth)
+    assert torch.equal(fit_surfaces(start, pair), start)
+
+
+def test_matches_hold_what_planes_leave_free() -> None:
+    # a floor and a wall: nothing but matches tells the place along both
+    grid = torch.cartesian_prod(torch.arange(0, 2, 0.03), torch.arange(0, 2, 0.03))
+    floor = torch.cat([grid, torch.zeros(len(grid), 1)], 1)
+    wall = torch.cat([grid[:, :1], torch.zeros(len(grid), 1), grid[:, 1:]], 1)
+    target = torch.cat([floor, wall])
+    source = target + torch.tensor([0.013, 0, 0])  # points of a surface at other places of it
+    ends = target[::10], target[::10]
+    start = shifted(0.02, 0.01, -0.01)
+    found = fit_surfaces(start.double(), seen(source, target, ends))
+    assert errors(found, torch.eye(4).double()) == pytest.approx((0, 0), abs=5e-3)
+    # nor do they lead away where points have no planes at all
+    line = torch.arange(0, 2, 0.01)[:, None] * torch.tensor([[1.0, 0.5, 0.2]])
+    found = fit_surfaces(start.double(), seen(line, line, (line[::9], line[::9])))
+    assert bool(torch.isfinite(found).all())
+    assert float((transform_points(found, line.double()) - line).norm(dim=1).max()) < 1e-3
+
+
+def test_wrong_descriptors_do_not_move_it() -> None:
+    source, target, truth = two_views(1)
+    source, target = voxel_means(source, CELL), voxel_means(target, CELL)
+    # descriptors are places in the target's frame, three of ten of another place
+    generator = torch.Generator().manual_seed(0)
+    features = transform_points(truth, source.double()).float()
+    features += 0.04 * torch.randn(features.shape, generator=generator)
+    bad = torch.rand(len(source), generator=generator) < 0.3
+    features[bad] = torch.rand(int(bad.sum()), 3, generator=generator) * 3
+    pair = [Described(source, features)], [Described(target, target)]
+    plain = default_settings(CELL)
+    fitted, as_matched = (
+        estimate_all(*pair, replace(plain, surfaces=on), None)[0].solution.transform
+        for on in (True, False)
+    )
+    assert fitted is not None
+    assert as_matched is not None
+    after, before = errors(fitted, truth), errors(as_matched, truth)
+    assert after[0] < min(before[0], 1.5e-3)
+    assert after[1] < min(before[1], 0.05)
+
+
+def test_the_answer_is_that_of_the_fitted_pose() -> None:
+    source, target, _, descriptor = known()
+    found = register_points(source, target, descriptor)
+    (estimate,) = estimate_all(
+        [descriptor(source)], [descriptor(target)], default_settings(0.05), 5000
+    )
+    assert estimate.solution.transform is not None
+    assert torch.equal(found.transform, estimate.solution.transform)
+    assert found.inliers == int(estimate.solution.inliers.sum())
+    placed = transform_points(found.transform, estimate.source.double())
+    gap = (placed - estimate.target.double()).norm(dim=1)
+    assert torch.equal(estimate.solution.inliers, gap < 0.075)
+
+
+@pytest.mark.parametrize("far", [0.0, 500.0])
+def test_it_is_the_same_each_time_and_wherever_clouds_lie(far: float) -> None:
+    pair, truth = exact(2, far)
+    start = shifted(*(torch.ones(3).double() * 1e-3).tolist()) @ truth
+    found = fit_surfaces(start, pair)
+    assert torch.equal(found, fit_surfaces(start, exact(2, far)[0]))
+    # float32 places of a search are 3e-5 m apart at 500 m
+    assert errors(found, truth) == pytest.approx((0, 0), abs=1e-3 if far else 1e-10)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_tiny_clouds_keep_a_pose(number: int) -> None:
+    points = torch.rand(number, 3, generator=torch.Generator().manual_seed(number))
+    truth = random_pose(number)
+    source = transform_points(inverse(truth), points.double()).float()
+    found = fit_surfaces(truth, seen(source, points, (source, points)))
+    assert errors(found, truth) == pytest.approx((0, 0), abs=1e-3)
+
+
+def test_no_pose_stays_none() -> None:
+    empty = torch.zeros(0, 3)
+    none = Solution(None, torch.zeros(0, dtype=torch.bool), 0)
+    assert on_surfaces(none, seen(empty, empty, (empty, empty))) is none
+    settings = replace(default_settings(CELL), surfaces=True)
+    few = Described(torch.rand(1, 3), torch.rand(1, 4))
+    assert estimate_all([few], [few], settings, 5000)[0].solution.transform is None
+
+
+def test_similarities_are_refused() -> None:
+    with pytest.raises(ValueError, match="surfaces are laid on each other by rigid motions"):
+        EstimateSettings(RansacSettings(0.1, scale=2.0), surfaces=True)
+    assert not EstimateSettings(RansacSettings(0.1)).surfaces
