@@ -62,7 +62,6 @@ def calibrate(
         weights = weights_of(model)
         descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets), copies))
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
-        settings = replace(settings, surfaces=False)  # all poses are judged, none is fitted
         judged = judged_pairs(
             IndoorPairs(root, "val"),
             descriptor,

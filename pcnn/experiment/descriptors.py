@@ -25,10 +25,13 @@ FOLDER = SHIPPED
 
 #: Name of weights that serve all places; where they are shipped they come before the others.
 ANYWHERE = "anywhere"
+#: Name of weights for clouds of rooms that lie any way, which are asked after the others.
+TURNED = "turned"
 #: Files by the place they are for, the first that exists serves.
 FILES = {
     "interiors": ("resunet_interiors_point", "resunet_interiors_voxel"),
     "streets": ("resunet_streets_point", "resunet_streets_voxel"),
+    TURNED: ("resunet_turned_point", "resunet_turned_voxel"),
     ANYWHERE: ("resunet_anywhere_point", "resunet_anywhere_voxel"),
 }
 _NAMES = {True: "interiors", False: "streets"}
@@ -59,10 +62,11 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
     """Choose the descriptor that a name stands for.
 
     Args:
-        model: ``interiors``, ``streets``, ``fpfh``, the name of shipped weights, or a file. None
-            goes by the larger span of the clouds (`pcnn.registration.cloud_measures.span`), up to
-            20 m interiors, beyond it streets; weights for all places come first where they are
-            shipped. Where there are none FPFH stands in.
+        model: ``interiors``, ``turned``, ``streets``, ``fpfh``, the name of shipped weights, or a
+            file. None goes by the larger span of the clouds
+            (`pcnn.registration.cloud_measures.span`), up to 20 m interiors, beyond it streets;
+            weights for all places come first where they are shipped. Where there are none FPFH
+            stands in.
         clouds: their measures.
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
 
@@ -100,11 +104,20 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
     return Choice(weights_of(model), None, f"--model {model}")
 
 
-def fpfh_after(choice: Choice, clouds: CloudMeasures) -> Choice:
-    """FPFH for clouds of which shipped weights found no transform."""
+def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
+    """What is asked in turn where shipped weights found no transform.
+
+    In rooms that is the network for clouds that lie any way, then FPFH; on streets FPFH alone.
+    """
     place = _NAMES[scene_of(clouds.spans).indoors]
-    reason = f"{choice.reason}; the network found nothing: FPFH"
-    return Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])
+    weights = shipped(TURNED) if place == "interiors" else None
+    found = []
+    if weights is not None:
+        reason = f"{choice.reason}; it found nothing: the one for clouds that lie any way"
+        found.append(Choice(weights, None, reason))
+    networks = "the network" if weights is None else "both networks"
+    reason = f"{choice.reason}; {networks} found nothing: FPFH"
+    return [*found, Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])]
 
 
 def weights_of(model: str | Path) -> Path:

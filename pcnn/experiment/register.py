@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.experiment.descriptors import Choice, chosen, fpfh_after
+from pcnn.experiment.descriptors import Choice, after, chosen
 from pcnn.experiment.fitted_cells import CellRule
 from pcnn.experiment.pair_options import PairOptions
 from pcnn.files.bounded import LIMIT
@@ -170,32 +170,37 @@ def register_two(
         given = to_given(found.transform, source, target)
         return replace(found, transform=given, measures=measures)
 
-    def by_network_or_fpfh(choice: Choice) -> Registration:
-        try:
-            return estimated(choice, options)
-        except (AmbiguousError, NotRigidError):  # true of the clouds, whatever describes them
-            raise
-        except NoOverlapError as error:
-            # shipped networks know clouds in the pose of a sensor; FPFH serves turned ones, too
-            if model is not None or choice.weights is None:
-                raise
+    def by_turns(first: Choice) -> Registration:
+        every = [first]
+        if model is None and first.weights is not None:
+            every += after(first, measures)
+        # FPFH has neither scores nor a verifier
+        rule = "random_points" if options.sampling in BY_SCORES else options.sampling
+        plain = replace(options, sampling=rule, verifier=None)
+        refused: dict[str, ValueError] = {}
+        for choice in every:
+            network = choice.weights is not None
+            scaled = [one for one in refused.values() if isinstance(one, NotRigidError)]
+            if scaled and not network:
+                raise scaled[0]  # true of the clouds, whatever describes them
             try:
-                # which has neither scores nor a verifier
-                rule = "random_points" if options.sampling in BY_SCORES else options.sampling
-                return estimated(
-                    fpfh_after(choice, measures), replace(options, sampling=rule, verifier=None)
-                )
-            except ImportError:
-                raise error from None
-            except (AmbiguousError, NotRigidError):
+                return estimated(choice, options if choice is first or network else plain)
+            except AmbiguousError:  # likewise
                 raise
-            except ValueError as second:
-                reasons = f"by {choice.weights.stem}: {error}; by FPFH: {second}"
-                raise NoOverlapError(reasons) from None
+            except ImportError:
+                if not refused:
+                    raise
+            except ValueError as error:
+                if not refused and (len(every) == 1 or not isinstance(error, NoOverlapError)):
+                    raise
+                refused[choice.weights.stem if choice.weights else "FPFH"] = error
+        if len(refused) == 1:
+            raise next(iter(refused.values()))
+        raise NoOverlapError("; ".join(f"by {name}: {error}" for name, error in refused.items()))
 
     choice = chosen(model, measures, voxel_size)
     try:
-        return by_network_or_fpfh(choice)
+        return by_turns(choice)
     except (AmbiguousError, NotRigidError):
         raise
     except ValueError as error:

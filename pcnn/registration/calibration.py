@@ -15,11 +15,13 @@ from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import NAMES, SIGNS, VERSION
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.settings import EstimateSettings
+from pcnn.registration.surface_fit import fit_surfaces
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.verifier import (
     Verifier,
     fitted_logistic,
     standard,
+    worth_a_look,
 )
 
 RIGHT = 0.2  # metres: root mean square distance of the overlap from where it belongs, as in 3DMatch
@@ -39,13 +41,16 @@ class JudgedPair:
     Args:
         scene: number of the place of its source; the other one is of the same fold (`fold_of`).
         overlaps: false of clouds of different places: no pose is right.
-        evidence: [K, E] of every pose that the solver found.
-        right: [K] bool.
+        evidence: [K, E] of the poses that `best_pose` chooses from, as the solver found them.
+        fitted: [K, E] of the same poses as an answer has them: fitted to surfaces, if the settings
+            say so.
+        right: [K] bool, of the fitted poses.
     """
 
     scene: int
     overlaps: bool
     evidence: Tensor
+    fitted: Tensor
     right: Tensor
 
 
@@ -124,9 +129,13 @@ def _judged(
     poses = estimate.solution.candidates
     if poses is None:
         return None
-    seen = estimate.evidence(poses.transforms)
-    right = torch.tensor([is_right(pose, truth, source, target) for pose in poses.transforms])
-    return JudgedPair(scene, truth is not None, seen, right)
+    found = poses.transforms[: worth_a_look(poses)]
+    seen = fitted = estimate.evidence(found)
+    if settings.surfaces:
+        found = torch.stack([fit_surfaces(pose, estimate.evidence) for pose in found])
+        fitted = estimate.evidence(found)
+    right = torch.tensor([is_right(pose, truth, source, target) for pose in found])
+    return JudgedPair(scene, truth is not None, seen, fitted, right)
 
 
 def is_right(pose: Tensor, truth: Tensor | None, source: Described, target: Described) -> bool:
@@ -173,7 +182,7 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
         for place, pair in enumerate(pairs):
             if fold_of(pair.scene) == fold:
                 row = model.best(pair.evidence)
-                confidence[place] = model.confidence(pair.evidence[row])
+                confidence[place] = model.confidence(pair.fitted[row])
                 right[place] = pair.right[row]
     overlaps = torch.tensor([pair.overlaps for pair in pairs])
     return Calibration(_fitted(pairs, made, threshold), confidence, right, overlaps)
@@ -189,7 +198,7 @@ def _fitted(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Verifie
     taken, is_taken_right = [], []
     for pair, looks in zip(pairs, poses, strict=True):
         row = int((standard(looks, centre, spread) @ choice).argmax())
-        taken.append(looks[row])
+        taken.append(pair.fitted[row, _COLUMNS])
         is_taken_right.append(bool(pair.right[row]))
     seen, right = torch.stack(taken), torch.tensor(is_taken_right)
     about, width = _scale(seen)

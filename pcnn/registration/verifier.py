@@ -23,7 +23,7 @@ from pcnn.errors import FileError
 from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
 from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
-from pcnn.registration.solution import Solution
+from pcnn.registration.solution import Candidates, Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
 #: Names in the file: of descriptors of clouds as they lie, and of turned copies.
@@ -111,12 +111,17 @@ def best_pose(
     poses = solution.candidates
     if poses is None:
         return solution
-    worth = int((poses.support >= WORTH * poses.support[0]).sum())
+    worth = worth_a_look(poses)
     if worth < 2:
         return solution
     verifier = verifier or shipped_verifier(evidence.turned_copies)
     row = verifier.best(evidence(poses.transforms[:worth]))
     return replace(solution, transform=poses.transforms[row], inliers=poses.inliers[row])
+
+
+def worth_a_look(poses: Candidates) -> int:
+    """How many poses of a solution, from the first on, have support enough to be looked at."""
+    return int((poses.support >= WORTH * poses.support[0]).sum())
 
 
 @cache
