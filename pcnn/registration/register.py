@@ -178,8 +178,8 @@ def register_points(
     matches, agreeing = len(inliers), int(inliers.sum())
     progress("verifying")
     others = rivals(
-        estimate.source,
-        estimate.target,
+        estimate.source.to(device),
+        estimate.target.to(device),
         settings.ransac,
         estimate.solution.hypotheses,
         settings.seed,
