@@ -89,8 +89,9 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     assert "ransac, cliques, open3d, svd" in said
     told = "register", good, good, "--out", out, "--verifier"
     (tmp_path / "own.json").write_text('{"key": 1}')
-    assert "own.json: is no file of" in invoke(*told, tmp_path / "own.json", code=2)
-    assert "verifier.json" in invoke(*told, SHIPPED, "--copies", 24, code=2)  # of older evidence
+    assert "own.json: is no verifier" in invoke(*told, tmp_path / "own.json", code=2)
+    (tmp_path / "own.json").write_text('{"as_they_lie": {}}')  # with a model of turned copies
+    assert "fit it again (pcnn calibrate)" in invoke(*told, tmp_path / "own.json", code=2)
     assert "leave the verifier out" in invoke(*told, SHIPPED, "--model", "fpfh", code=2)
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"
