@@ -21,6 +21,13 @@ def calibrate(
         str,
         typer.Option("--model", help="interiors, turned, or a checkpoint of task=registration."),
     ] = "interiors",
+    turn_clouds: Annotated[
+        Seed | None,
+        typer.Option(
+            help="Turn every cloud at random first, by rotations of this seed: for clouds that lie "
+            "any way."
+        ),
+    ] = None,
     pairs: Annotated[Count, typer.Option(help="Overlapping pairs of a scene at most.")] = 25,
     threshold: Annotated[Share, typer.Option(help="Confidence from which on to answer.")] = 0.5,
     picture: Annotated[Path | None, typer.Option(help="Reliability diagram (.png).")] = None,
@@ -41,6 +48,7 @@ def calibrate(
     from pcnn.experiment.fitted_cells import indoors
     from pcnn.metrics.calibration import reliability
     from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
+    from pcnn.registration.descriptor import TurnedAtRandom
     from pcnn.registration.register import SAMPLES, default_settings
     from pcnn.registration.verifier import write_verifier
     from pcnn.visualize.reliability import reliability_picture
@@ -50,6 +58,8 @@ def calibrate(
         where = str(chosen_device(device))
         weights = weights_of(model)
         descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets)))
+        if turn_clouds is not None:
+            descriptor = TurnedAtRandom(descriptor, turn_clouds)
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
         judged = judged_pairs(
             IndoorPairs(root, "val"),
@@ -61,9 +71,10 @@ def calibrate(
             seed,
             lambda scenes: track(scenes, "scenes", console=console, transient=True),
         )
+        turned = "" if turn_clouds is None else f" --turn-clouds {turn_clouds}"
         overlapping = sum(pair.overlaps for pair in judged)
         made = (
-            f"pcnn calibrate --model {model} --pairs {pairs} --seed {seed}, on "
+            f"pcnn calibrate --model {model}{turned} --pairs {pairs} --seed {seed}, on "
             f"simulated val scenes: {overlapping} pairs that overlap, "
             f"{len(judged) - overlapping} of two rooms"
         )
