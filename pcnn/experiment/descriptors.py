@@ -113,10 +113,10 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
     weights = shipped(TURNED) if place == "interiors" else None
     found = []
     if weights is not None:
-        reason = f"{choice.reason}; it found nothing: the one for clouds that lie any way"
-        found.append(Choice(weights, None, reason))
-    networks = "the network" if weights is None else "both networks"
-    reason = f"{choice.reason}; {networks} found nothing: FPFH"
+        second = f"{TURNED}, for clouds that lie any way"
+        found.append(Choice(weights, None, f"{choice.reason}; the network found nothing: {second}"))
+    asked = "the network" if weights is None else "both networks"
+    reason = f"{choice.reason}; {asked} found nothing: FPFH"
     return [*found, Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])]
 
 
