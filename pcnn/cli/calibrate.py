@@ -16,20 +16,18 @@ def calibrate(
     root: Annotated[
         Path, typer.Argument(help="Simulated fragments (pcnn simulate fragments) with val scenes.")
     ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="File of verifiers (.json): one of turned copies and one without them, of which "
-            "the other stays."
-        ),
-    ],
+    out: Annotated[Path, typer.Option(help="File of the verifier (.json).")],
     model: Annotated[
-        str, typer.Option("--model", help="interiors, or a checkpoint of task=registration.")
+        str,
+        typer.Option("--model", help="interiors, turned, or a checkpoint of task=registration."),
     ] = "interiors",
-    copies: Annotated[
-        Count,
-        typer.Option(help="Turned copies of each cloud that the network describes: 24 or 60."),
-    ] = 1,
+    turn_clouds: Annotated[
+        Seed | None,
+        typer.Option(
+            help="Turn every cloud at random first, by rotations of this seed: for clouds that lie "
+            "any way."
+        ),
+    ] = None,
     pairs: Annotated[Count, typer.Option(help="Overlapping pairs of a scene at most.")] = 25,
     threshold: Annotated[Share, typer.Option(help="Confidence from which on to answer.")] = 0.5,
     picture: Annotated[Path | None, typer.Option(help="Reliability diagram (.png).")] = None,
@@ -42,8 +40,6 @@ def calibrate(
     Prints the calibration error, false answers and answers kept, each of rooms that the model did
     not see.
     """
-    from dataclasses import replace
-
     from rich.progress import track
 
     from pcnn.console import Console
@@ -52,6 +48,7 @@ def calibrate(
     from pcnn.experiment.fitted_cells import indoors
     from pcnn.metrics.calibration import reliability
     from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
+    from pcnn.registration.descriptor import TurnedAtRandom
     from pcnn.registration.register import SAMPLES, default_settings
     from pcnn.registration.verifier import write_verifier
     from pcnn.visualize.reliability import reliability_picture
@@ -60,7 +57,9 @@ def calibrate(
     with refusing():
         where = str(chosen_device(device))
         weights = weights_of(model)
-        descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets), copies))
+        descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets)))
+        if turn_clouds is not None:
+            descriptor = TurnedAtRandom(descriptor, turn_clouds)
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
         judged = judged_pairs(
             IndoorPairs(root, "val"),
@@ -72,14 +71,15 @@ def calibrate(
             seed,
             lambda scenes: track(scenes, "scenes", console=console, transient=True),
         )
+        turned = "" if turn_clouds is None else f" --turn-clouds {turn_clouds}"
         overlapping = sum(pair.overlaps for pair in judged)
         made = (
-            f"pcnn calibrate --model {model} --copies {copies} --pairs {pairs} --seed {seed}, on "
+            f"pcnn calibrate --model {model}{turned} --pairs {pairs} --seed {seed}, on "
             f"simulated val scenes: {overlapping} pairs that overlap, "
             f"{len(judged) - overlapping} of two rooms"
         )
         found = calibrated(judged, made, threshold)
-        write_verifier(out, found.verifier, copies > 1)
+        write_verifier(out, found.verifier)
     told = reliability(found.confidence, found.right)
     strict = threshold_of(found.confidence[~found.overlaps])  # one answer in a hundred
     console.say(made)

@@ -18,16 +18,16 @@ from pcnn.cli.options import (
 )
 from pcnn.escaping import say
 from pcnn.plural import counted
-from pcnn.ranges import Count, Length, Matches, Seed, Share
+from pcnn.ranges import Length, Matches, Seed, Share
 
 Model = Annotated[
     str | None,
     typer.Option(
         "--model",
         "--checkpoint",
-        help="interiors, streets, fpfh, or a checkpoint of a run with task=registration. Without "
-        "it: by what the clouds span, up to 20 m interiors, beyond it streets; FPFH (Open3D) "
-        "where these weights do not come with the package.",
+        help="interiors, turned (rooms that lie any way), streets, fpfh, or a checkpoint of a run "
+        "with task=registration. Without it: by what the clouds span, up to 20 m interiors, beyond "
+        "it streets; FPFH (Open3D) where these weights do not come with the package.",
     ),
 ]
 Voxel = Annotated[
@@ -63,13 +63,6 @@ def register(
     voxel_size: Voxel = None,
     cell: Cell = "auto",
     sensor_at_origin: Sensor = True,
-    copies: Annotated[
-        Count,
-        typer.Option(
-            help="Turned copies of each cloud that a network describes: 24 or 60, and as many "
-            "times the work, for clouds that may lie any way."
-        ),
-    ] = 1,
     solver: Annotated[
         str | None,
         typer.Option(help="cliques, ransac, open3d or svd; default cliques, of FPFH ransac."),
@@ -97,7 +90,7 @@ def register(
     ] = None,
     verifier: Annotated[
         Path | None,
-        typer.Option(help="Verifiers of your own (.json) that pcnn calibrate wrote."),
+        typer.Option(help="A verifier of your own (.json) that pcnn calibrate wrote."),
     ] = None,
     min_inliers: Annotated[
         Matches | None, typer.Option(help="Matches that must agree; default 3, of FPFH 25.")
@@ -157,7 +150,6 @@ def register(
         raise typer.BadParameter("--view shows one pair; pcnn view shows merged.ply of --graph")
     source, target = clouds[0], clouds[1]
     options: dict[str, Any] = {
-        "copies": copies,
         "sensor_at_origin": sensor_at_origin,
         "solver": solver,  # refused by name where it is none
         "sampling": sampling,  # likewise
@@ -176,7 +168,7 @@ def register(
         read = [points_of(path, str(path), reading.columns, reading.max_gib) for path in clouds]
         with console.status("reading the clouds") as status:
             if verifier is not None:
-                options["verifier"] = read_verifier(verifier, copies > 1)
+                options["verifier"] = read_verifier(verifier)
             pairs = PairOptions(**options)
             if graph:
                 names = [str(path) for path in clouds]

@@ -113,10 +113,10 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
     weights = shipped(TURNED) if place == "interiors" else None
     found = []
     if weights is not None:
-        reason = f"{choice.reason}; it found nothing: the one for clouds that lie any way"
-        found.append(Choice(weights, None, reason))
-    networks = "the network" if weights is None else "both networks"
-    reason = f"{choice.reason}; {networks} found nothing: FPFH"
+        second = f"{TURNED}, for clouds that lie any way"
+        found.append(Choice(weights, None, f"{choice.reason}; the network found nothing: {second}"))
+    asked = "the network" if weights is None else "both networks"
+    reason = f"{choice.reason}; {asked} found nothing: FPFH"
     return [*found, Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])]
 
 
@@ -161,7 +161,6 @@ def trained_descriptor(
     weights: Mapping[str, Tensor],
     name: str,
     device: torch.device | str,
-    copies: int = 1,
 ) -> NetworkDescriptor:
     """The network of a configuration with given weights.
 
@@ -170,10 +169,9 @@ def trained_descriptor(
         weights: of the network itself.
         name: as it is named beside figures.
         device: where it computes.
-        copies: turned copies of a cloud that are described, as in `NetworkDescriptor`.
 
     Raises:
-        ValueError: weights of another network, or another number of copies.
+        ValueError: weights of another network.
     """
     net = networks.network(cfg, 1, int(cfg.data.out_channels))
     check_finite(weights, name)
@@ -182,10 +180,9 @@ def trained_descriptor(
     return NetworkDescriptor(
         net.to(device).eval(),
         voxel_size(cfg),
-        name if copies == 1 else f"{name}, {copies} turned copies",
+        name,
         networks.placement(cfg),
         device,
-        copies,
         str(cfg.data.get("benchmark", "")),
     )
 
@@ -194,7 +191,6 @@ def of_checkpoint(
     path: str | Path,
     device: torch.device | str = "cpu",
     allow_targets: Sequence[str] = (),
-    copies: int = 1,
 ) -> NetworkDescriptor:
     """The descriptor of a checkpoint, by the configuration that it carries.
 
@@ -205,7 +201,6 @@ def of_checkpoint(
         path: the checkpoint.
         device: where it computes.
         allow_targets: packages of the user's own whose classes the configuration may name.
-        copies: turned copies of a cloud that are described, as in `NetworkDescriptor`.
 
     Raises:
         FileNotFoundError: no such checkpoint.
@@ -214,7 +209,7 @@ def of_checkpoint(
     with named(path, "checkpoint of a registration"):
         file = Path(path).stat()
         stamp = file.st_ino, file.st_size, file.st_mtime_ns
-        return _of_file(path, stamp, device, tuple(allow_targets), copies)
+        return _of_file(path, stamp, device, tuple(allow_targets))
 
 
 @functools.lru_cache(maxsize=2)
@@ -223,12 +218,11 @@ def _of_file(
     stamp: tuple[int, ...],  # of the file as it is now
     device: torch.device | str,
     allow_targets: tuple[str, ...],
-    copies: int,
 ) -> NetworkDescriptor:
     """The descriptor of a file that stays the same."""
     cfg, found = opened(path, "registration", allow_targets)
     name = described(cfg, path, cfg.data.source)
-    return trained_descriptor(cfg, found.weights, name, device, copies)
+    return trained_descriptor(cfg, found.weights, name, device)
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:

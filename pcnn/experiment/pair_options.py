@@ -26,7 +26,6 @@ class PairOptions:
     """Options of `pcnn.register`, which says what they are; all pairs of many clouds share them."""
 
     sensor_at_origin: bool = True
-    copies: int = 1
     solver: Solver | None = None
     sampling: Sampling = "random_points"
     icp_distance: float | None = None
@@ -48,11 +47,11 @@ class PairOptions:
         """The descriptor that was chosen.
 
         Raises:
-            ValueError: a torn file, a checkpoint of another task, or another number of copies than
-                there are groups of rotations; a verifier for FPFH, whose poses have no confidence.
+            ValueError: a torn file, or a checkpoint of another task; a verifier for FPFH, whose
+                poses have no confidence.
         """
         if choice.weights is not None:
-            return of_checkpoint(choice.weights, self.device, self.allow_targets, self.copies)
+            return of_checkpoint(choice.weights, self.device, self.allow_targets)
         if self.verifier is not None:
             raise ValueError(
                 "poses of FPFH have no confidence: leave the verifier out, or name a network"

@@ -45,7 +45,6 @@ def register(
     *,
     voxel_size: float | None = None,
     sensor_at_origin: bool = True,
-    copies: int = 1,
     solver: Solver | None = None,
     sampling: Sampling = "random_points",
     icp_distance: float | None = None,
@@ -72,16 +71,15 @@ def register(
         source: file (.ply, .pcd, .bin, .npy, .npz, .pth), points [P, 3] [m], or what `points_of`
             gave.
         target: likewise.
-        model: ``interiors``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint of a run with
-            task=registration; None goes by the span of the clouds (`pcnn.experiment.descriptors`)
-            and asks FPFH (Open3D) where shipped weights find no transform.
+        model: ``interiors``, ``turned``, ``streets`` (shipped weights; those of ``turned`` know
+            clouds of rooms that lie any way), ``fpfh``, or a checkpoint of a run with
+            task=registration. None goes by the span of the clouds
+            (`pcnn.experiment.descriptors`); where the network finds no transform it asks
+            ``turned``, of rooms, and then FPFH (Open3D).
         voxel_size: of FPFH [m]; asks for FPFH where no model is named.
         sensor_at_origin: whether the origin of each cloud is about its sensor's place. FPFH turns
             normals to it (of a cloud that was moved near zero, to its middle). The verifier asks
             whether a pose puts points where the other sensor saw through.
-        copies: turned copies of each cloud that a network describes. With 24 or 60, as many times
-            the work, clouds may lie any way; networks that come with the package know clouds of
-            upright sensors.
         solver: ``cliques``, ``ransac``, ``open3d`` or ``svd``; None: cliques of a network, ransac
             of FPFH, to which the verifier was not fitted.
         sampling: which points are matched: ``random_points``; of a network with a head of overlap
@@ -100,8 +98,8 @@ def register(
             training, otherwise by the clouds (`pcnn.registration.cell_size.fitting_cell`);
             ``trained``; ``clouds``: always by the clouds, so that the pose of clouds in another
             unit is the same in that unit. A voxel size that is given stays.
-        verifier: file of ``pcnn calibrate``, whose model of ``copies`` chooses among poses and
-            gives the confidence; None: the one of the package. FPFH has none.
+        verifier: file of ``pcnn calibrate``, which chooses among poses and gives the confidence;
+            None: the one of the package. FPFH has none.
         surfaces: move the pose that was chosen until the surfaces of both clouds lie on each other
             (`pcnn.registration.surface_fit`); false leaves it as the matches have it.
 
@@ -110,7 +108,7 @@ def register(
 
     Raises:
         FileNotFoundError: no such file.
-        FileError: no file of verifiers, or one of another version.
+        FileError: no verifier, or one of another version.
         ValueError: an unreadable or empty cloud; `NoOverlapError` when no transform is supported.
             There is never an identity in place of an answer. Of `NoOverlapError` there are
             `AmbiguousError`, where other poses fit as well, and `NotRigidError`, where the clouds
@@ -118,7 +116,6 @@ def register(
     """
     options = PairOptions(
         sensor_at_origin=sensor_at_origin,
-        copies=copies,
         solver=solver,
         sampling=sampling,
         icp_distance=icp_distance,
@@ -130,7 +127,7 @@ def register(
         device=device,
         allow_targets=allow_targets,
         cell=cell,
-        verifier=None if verifier is None else read_verifier(Path(verifier), copies > 1),
+        verifier=None if verifier is None else read_verifier(Path(verifier)),
         surfaces=surfaces,
     )
     moving, fixed = points_of(source, "source"), points_of(target, "target")

@@ -120,8 +120,7 @@ def evaluate_trained(
     with nodes.refused_values():
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
-        copies = int(cfg.task.get("copies", 1))
-        descriptor = trained_descriptor(cfg, found.weights, name, device, copies)
+        descriptor = trained_descriptor(cfg, found.weights, name, device)
         return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
 
@@ -245,7 +244,6 @@ def report_pairs(
         "pairs": len(data.pairs),
         "notes": data.notes(),
         "descriptor": descriptor.name,
-        "copies": options.copies,
         "turn_clouds": options.turn_clouds,
         "solver": solver_name(options.solver),
         "refine": options.refine,

@@ -22,8 +22,6 @@ class RegistrationOptions:
             ``pointcnnpp_printed`` or ``strict``.
         predator_compat: count 3DLoMatch's pairs as Predator's evaluator does.
         samples: numbers of samples; 0 takes all points.
-        copies: turned copies of every cloud that a network describes, 1, 24 or 60: with 24 and 60
-            its descriptors hold under any rotation (`pcnn.registration.turned_copies`).
         turn_clouds: turn every cloud at random before it is described, by rotations of this seed,
             drawn evenly from all there are: how descriptors hold under rotation; None does not.
         solver: ``ransac``, ``cliques``, ``open3d`` or ``svd``.
@@ -49,7 +47,6 @@ class RegistrationOptions:
     protocol: str = "predator"
     predator_compat: bool = False
     samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES
-    copies: Count = 1
     turn_clouds: Seed | None = None
     solver: Solver = "ransac"
     matching: Matching | None = None

@@ -4,7 +4,6 @@ In the order in which a pair goes through it:
 
 - `cloud_measures`, `cell_size`: width and density of the clouds, and the cell that follows.
 - `descriptor`, with `network_descriptor` and `fpfh`: points with a descriptor each.
-  `turned_copies`, `rotation_group` and `dominant_frame` make a network's hold under any rotation.
 - `matching`: which points are compared, and their nearest descriptors.
 - `ransac` (`hypothesis_scores`), `cliques` (`compatibility`, `clique_groups`, `agreement`,
   `distinct_poses`, `found_poses`; `graphed_cliques`): solvers, each from matches to a `solution`.

@@ -37,22 +37,16 @@ class Described:
     Args:
         points: [N, 3] float32 in the cloud's own frame [m].
         features: [N, C] float32; near in Euclidean distance where places look similar.
-        turned: [N, G, C'] float16, descriptors of the same points in copies of the cloud that the
-            rotations of a group turned, where they were asked for
-            (`pcnn.registration.turned_copies`).
         scored: what the points of a pair of clouds are scored by, of a network that has a head.
     """
 
     points: Tensor
     features: Tensor
-    turned: Tensor | None = None
     scored: HeadInput | None = None
 
     def to(self, device: torch.device | str) -> Described:
         """The same on another device; a head stays where it is."""
-        turned = None if self.turned is None else self.turned.to(device)
-        moved = self.points.to(device), self.features.to(device)
-        return Described(*moved, turned, self.scored)
+        return Described(self.points.to(device), self.features.to(device), self.scored)
 
 
 class Descriptor(Protocol):

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +21,6 @@ from pcnn.registration.settings import AGREE, CliqueSettings, EstimateSettings
 from pcnn.registration.solution import Solution
 from pcnn.registration.surface_fit import on_surfaces
 from pcnn.registration.transforms import transform_points
-from pcnn.registration.turned_copies import in_one_order, likely_turns
 from pcnn.registration.verifier import best_pose
 
 
@@ -46,16 +44,6 @@ class Estimate:
     seconds: float
     evidence: PairEvidence
     agreed: Tensor
-
-
-class _Attempt(NamedTuple):
-    """The matches of a pair under one order of its turned copies, or of its only descriptors."""
-
-    pair: int
-    turn: int | None
-    matches: Matches
-    source: Tensor  # [M, 3] points of the matches
-    target: Tensor
 
 
 def estimate_all(
@@ -85,45 +73,37 @@ def estimate_all(
             clouds have no head; a name is given with it.
     """
     begun = time.perf_counter()
-    pairs = list(zip(sources, targets, strict=True))
-    attempts: list[_Attempt] = []
-    for place, (source, target) in enumerate(pairs):
+    clouds: list[tuple[Described, Described]] = []  # on the device
+    matched: list[tuple[Matches, Tensor, Tensor]] = []
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
         scores = _log_scores(source, target, settings, samples, device)
+        one, other = source.to(device), target.to(device)
         try:
-            for turn in _turns(source, target, device):
-                one, other = _compared(source, target, turn, device)
-                matches = sampled_matches(
-                    one.features,
-                    other.features,
-                    samples,
-                    settings.matching,
-                    settings.sampling,
-                    torch.Generator().manual_seed(seed),
-                    scores,
-                )
-                ends = one.points[matches.source], other.points[matches.target]
-                attempts.append(_Attempt(place, turn, matches, *ends))
+            matches = sampled_matches(
+                one.features,
+                other.features,
+                samples,
+                settings.matching,
+                settings.sampling,
+                torch.Generator().manual_seed(seed),
+                scores,
+            )
         except ValueError as error:
             raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
-    matched = [(one.matches, one.source, one.target) for one in attempts]
+        clouds.append((one, other))
+        matched.append((matches, one.points[matches.source], other.points[matches.target]))
     solutions = solve_all(matched, settings)
-    best: dict[int, tuple[_Attempt, Solution]] = {}
-    for attempt, solution in zip(attempts, solutions, strict=True):
-        rival = best.setdefault(attempt.pair, (attempt, solution))
-        if int(solution.inliers.sum()) > int(rival[1].inliers.sum()):
-            best[attempt.pair] = attempt, solution
     found = []
-    for pair, (attempt, solution) in zip(pairs, best.values(), strict=True):
-        both = _compared(*pair, attempt.turn, device)
-        cell = settings.ransac.distance / AGREE
-        ends, distance = (attempt.source, attempt.target), settings.ransac.distance
-        evidence = PairEvidence(*both, ends, distance, cell, settings.view_points)
+    distance = settings.ransac.distance
+    for both, (_, moving, fixed), solution in zip(clouds, matched, solutions, strict=True):
+        cell = distance / AGREE
+        evidence = PairEvidence(*both, (moving, fixed), distance, cell, settings.view_points)
         solution = best_pose(solution, evidence, settings.verifier)
         agreed = solution.inliers
         if settings.surfaces:
             solution = on_surfaces(solution, evidence)
-        found.append((attempt.source.cpu(), attempt.target.cpu(), solution, evidence, agreed))
+        found.append((moving.cpu(), fixed.cpu(), solution, evidence, agreed))
     seconds = (time.perf_counter() - begun) / max(len(found), 1)
     return [
         Estimate(source, target, solution, seconds, evidence, agreed)
@@ -151,28 +131,6 @@ def solve_all(
     if settings.solver == "open3d":
         return [_by_open3d(*one, settings) for one in matched]
     return [_by_svd(*one, settings.ransac.distance) for one in matched]
-
-
-def _turns(
-    source: Described, target: Described, device: torch.device | str
-) -> Sequence[int | None]:
-    """Orders of turned copies to try, where both clouds have them."""
-    if source.turned is None or target.turned is None:
-        return (None,)
-    return likely_turns(source, target, device)
-
-
-def _compared(
-    source: Described, target: Described, turn: int | None, device: torch.device | str
-) -> tuple[Described, Described]:
-    """Clouds with the descriptors that are matched: of turned copies in an order, or their own."""
-    if turn is None:
-        features = source.features.to(device), target.features.to(device)
-    else:
-        features = in_one_order(source, target, turn, device)
-    one, other = (side.points.to(device) for side in (source, target))
-    kept = (None, None) if turn is None else (source.turned, target.turned)
-    return Described(one, features[0], kept[0]), Described(other, features[1], kept[1])
 
 
 @torch.no_grad()

@@ -75,7 +75,6 @@ class PairEvidence:
         voxel_size: float,
         view_points: bool = True,
     ) -> None:
-        self.turned_copies = source.turned is not None
         self._described = source, target
         self.ends, self.distance, self.voxel_size = ends, distance, voxel_size
         self._view_points = view_points

@@ -100,8 +100,7 @@ def sampled_matches(
     if samples is not None and sampling in BY_SCORES and log_scores is None:
         raise ValueError(
             f"sampling={sampling} goes by the scores of a head, which these descriptors have none "
-            "of; possible: weights that were trained with model.overlap_head=true, without turned "
-            "copies"
+            "of; possible: weights that were trained with model.overlap_head=true"
         )
     if samples is not None and sampling in ("random_points", *BY_SCORES):
         if sampling == "random_points" or log_scores is None:

@@ -203,7 +203,7 @@ def register_points(
             f"the {agreeing} matches that agree lie within {width:.2g} m of a "
             "line. They agree as well when the source is turned about that line"
         )
-    verifier = settings.verifier or shipped_verifier(estimate.evidence.turned_copies)
+    verifier = settings.verifier or shipped_verifier()
     least = verifier.threshold if min_confidence is None else min_confidence
     confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:

@@ -1,9 +1,7 @@
 """Whether to believe a pose: a logistic model of its evidence, and the best of several poses.
 
-The coefficients stand in `verifier.json` beside this file, of descriptors of clouds as they lie and
-of turned copies apart: these speak otherwise of right poses. `pcnn calibrate` made them from
-simulated rooms, many of the pairs of different rooms, so that no pose of theirs is right. That of
-turned copies was fitted when less evidence was looked at, at 256 points of a cloud in place of 512.
+The coefficients stand in `verifier.json` beside this file. `pcnn calibrate` made them from
+simulated rooms, many of the pairs of different rooms, so that no pose of theirs is right.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
 from pcnn.registration.solution import Candidates, Solution
 
 SHIPPED = Path(__file__).with_name("verifier.json")
-#: Names in the file: of descriptors of clouds as they lie, and of turned copies.
-KINDS = ("as_they_lie", "turned_copies")
+#: Parts of a file of the former layout: a model of clouds as they lie, and one of turned copies.
+FORMER = ("as_they_lie", "turned_copies")
 WORTH = 0.4  # share of the largest support from which on a pose is looked at
 DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 
@@ -114,7 +112,7 @@ def best_pose(
     worth = worth_a_look(poses)
     if worth < 2:
         return solution
-    verifier = verifier or shipped_verifier(evidence.turned_copies)
+    verifier = verifier or shipped_verifier()
     row = verifier.best(evidence(poses.transforms[:worth]))
     return replace(solution, transform=poses.transforms[row], inliers=poses.inliers[row])
 
@@ -125,9 +123,9 @@ def worth_a_look(poses: Candidates) -> int:
 
 
 @cache
-def shipped_verifier(copies: bool = False) -> Verifier:
-    """The model that comes with the package, of turned copies or of clouds as they lie."""
-    return _read(SHIPPED, copies)  # its model of turned copies is of older evidence
+def shipped_verifier() -> Verifier:
+    """The model that comes with the package."""
+    return read_verifier(SHIPPED)
 
 
 def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
@@ -135,58 +133,63 @@ def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
     return torch.nan_to_num((seen - centre) / spread, nan=0.0)
 
 
-def read_verifier(path: Path, copies: bool = False) -> Verifier:
-    """Read the model of descriptors of turned copies, or of clouds as they lie.
+def read_verifier(path: Path) -> Verifier:
+    """Read a model.
 
     Args:
         path: what `write_verifier` wrote.
-        copies: which of the two.
 
     Raises:
         MissingFileError: no such file.
-        FileError: no file of verifiers, none of this kind in it, or one that was fitted to the
-            evidence of another version.
+        FileError: no verifier, one of the former layout, which held two models, or one that was
+            fitted to the evidence of another version.
     """
-    found = _read(path, copies)
+    content: Any = read_json(path)
+    if _is_former(content):
+        raise FileError(
+            path,
+            "is of the former layout, with a model of turned copies, which are gone; "
+            "fit it again (pcnn calibrate)",
+        )
+    if not _is_verifier(content):
+        raise FileError(path, "is no verifier; pcnn calibrate writes one")
+    try:
+        found = Verifier(**content)
+    except (TypeError, ValueError) as error:
+        raise FileError(path, f"no verifier: {error}") from error
     if found.evidence != VERSION:
         raise FileError(
             path,
-            f"{KINDS[copies]} was fitted to version {found.evidence} of the evidence, this is "
-            f"version {VERSION}; fit it again (pcnn calibrate)",
+            f"was fitted to version {found.evidence} of the evidence, this is version {VERSION}; "
+            "fit it again (pcnn calibrate)",
         )
     return found
-
-
-def _read(path: Path, copies: bool) -> Verifier:
-    content: Any = read_json(path)
-    if not isinstance(content, dict) or not set(content) & set(KINDS):
-        raise FileError(path, "is no file of verifiers; pcnn calibrate writes one")
-    kind = KINDS[copies]
-    if kind not in content:
-        how = "with --copies" if copies else "without --copies"
-        raise FileError(path, f"holds no verifier {kind}; add it ({how}: pcnn calibrate)")
-    try:
-        return Verifier(**content[kind])
-    except (TypeError, ValueError) as error:
-        raise FileError(path, f"no verifier {kind}: {error}") from error
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def write_verifier(path: Path, verifier: Verifier, copies: bool = False) -> None:
-    """Write a model whole or not at all; the file keeps its model of the other kind.
+def write_verifier(path: Path, verifier: Verifier) -> None:
+    """Write a model whole or not at all; it takes the place of a verifier that is there.
 
     Raises:
         FileError: a file of something else.
     """
-    content: dict[str, Any] = read_json(path) if path.exists() else {}
-    if not set(content) <= set(KINDS):
-        raise FileError(path, "is no file of verifiers; name another one")
-    content[KINDS[copies]] = asdict(verifier)
+    if path.exists():
+        content: Any = read_json(path)
+        if not _is_verifier(content) and not _is_former(content):
+            raise FileError(path, "is no verifier; name another file")
     with whole_file(path) as file:
-        file.write((json.dumps(content, indent=1) + "\n").encode())
+        file.write((json.dumps(asdict(verifier), indent=1) + "\n").encode())
+
+
+def _is_verifier(content: object) -> bool:
+    return isinstance(content, dict) and {"names", "certainty"} <= set(content)
+
+
+def _is_former(content: object) -> bool:
+    return isinstance(content, dict) and bool(content) and set(content) <= set(FORMER)
 
 
 def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Tensor:

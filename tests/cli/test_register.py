@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from pcnn.datasets.readers.clouds import read_points
+from pcnn.experiment import descriptors
 from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.transforms import inverse, transform_points
@@ -22,8 +23,9 @@ from tests.registration.poses import random_pose
 from tests.visualize.view.test_page import held
 
 
-def test_register_and_describe(tmp_path: Path) -> None:
+def test_register_and_describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("open3d")
+    monkeypatch.delitem(descriptors.FILES, descriptors.TURNED)  # or it may answer first
     source, target, truth = two_views()
     set_of_a = tmp_path / "simulated"
     set_of_a.mkdir()
@@ -89,8 +91,9 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     assert "ransac, cliques, open3d, svd" in said
     told = "register", good, good, "--out", out, "--verifier"
     (tmp_path / "own.json").write_text('{"key": 1}')
-    assert "own.json: is no file of" in invoke(*told, tmp_path / "own.json", code=2)
-    assert "verifier.json" in invoke(*told, SHIPPED, "--copies", 24, code=2)  # of older evidence
+    assert "own.json: is no verifier" in invoke(*told, tmp_path / "own.json", code=2)
+    (tmp_path / "own.json").write_text('{"as_they_lie": {}}')  # with a model of turned copies
+    assert "fit it again (pcnn calibrate)" in invoke(*told, tmp_path / "own.json", code=2)
     assert "leave the verifier out" in invoke(*told, SHIPPED, "--model", "fpfh", code=2)
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"

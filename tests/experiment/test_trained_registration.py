@@ -95,14 +95,14 @@ def test_a_training_leaves_everything(folder: Path) -> None:
 def test_weights_of_voxels_are_evaluated_on_points_against_themselves(folder: Path) -> None:
     options = (
         *("geometry=point", "geometry.thin=0.08", "task.reference=one/pairs.csv"),
-        *("task.copies=24", "task.turn_clouds=3", "task.sampling=random_points"),
+        *("task.turn_clouds=3", "task.sampling=random_points"),
     )
     done = run("eval.py", f"ckpt_path={BEST}", *options, "hydra.run.dir=two", cwd=folder)
     assert "resunet 0.1 m, point" in done.stdout
     assert "minus one/pairs.csv" in " ".join(done.stdout.split())  # a title of two lines
     content = written(folder / "two")
     assert (content["geometry"], content["reference"]) == ("point", "one/pairs.csv")
-    assert (content["copies"], content["turn_clouds"]) == (24, 3)
+    assert content["turn_clouds"] == 3
     figures = content["metrics"]
     for name in ("fmr", "ir"):
         gain = figures[f"test/{name}@200"] - figures[f"reference/{name}@200"]
@@ -140,7 +140,7 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
     cloud = fragments()[0][0].float()
     first, second = (of_checkpoint(path)(cloud) for path in (folder / BEST, out))
     torch.testing.assert_close(first.features, second.features, atol=0.02, rtol=0)
-    # and scores points as it does; turned copies have no scores
+    # and scores points as it does
     assert first.scored is not None
     assert second.scored is not None
     torch.testing.assert_close(first.scored.rows, second.scored.rows, atol=0.05, rtol=0.05)
@@ -152,8 +152,8 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
 
     assert torch.equal(sampled(first), sampled(first))
     assert not torch.equal(sampled(first), sampled(first, 1))
-    with pytest.raises(ValueError, match=r"model\.overlap_head=true, without turned copies"):
-        sampled(of_checkpoint(out, copies=24)(cloud))
+    with pytest.raises(ValueError, match=r"trained with model\.overlap_head=true$"):
+        sampled(replace(first, scored=None))
 
 
 def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Evidence of right and wrong poses, the model that weighs it, and how far it is from the truth."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -142,22 +142,19 @@ def test_a_logistic_model_and_its_reliability(tmp_path: Path) -> None:
 
 
 def test_a_verifier_is_written_and_read(tmp_path: Path) -> None:
-    one, copies = shipped_verifier(), shipped_verifier(True)
+    one = shipped_verifier()
     # a model names its evidence, and reads its own columns
-    assert copies.names != one.names
     row = torch.zeros(len(NAMES), dtype=torch.float64)
-    sure = copies.confidence(row)
-    row[[NAMES.index(name) for name in NAMES if name not in copies.names]] = 9
-    assert copies.confidence(row) == sure
-    write_verifier(tmp_path / "a.json", one)
-    with pytest.raises(FileError, match="holds no verifier turned_copies"):
-        read_verifier(tmp_path / "a.json", True)
-    write_verifier(tmp_path / "a.json", copies, True)  # beside the other
-    with pytest.raises(FileError, match="to version 1 of the evidence, this is version 2"):
-        read_verifier(tmp_path / "a.json", True)
-    copies = replace(copies, evidence=VERSION)
-    write_verifier(tmp_path / "a.json", copies, True)
-    assert [read_verifier(tmp_path / "a.json", kind) for kind in (False, True)] == [one, copies]
+    sure = one.confidence(row)
+    row[[NAMES.index(name) for name in NAMES if name not in one.names]] = 9
+    assert one.confidence(row) == sure
+    row[NAMES.index(one.names[0])] = 9
+    assert one.confidence(row) != sure
+    write_verifier(tmp_path / "a.json", replace(one, evidence=VERSION - 1))
+    with pytest.raises(FileError, match=rf"version {VERSION - 1} of the evidence, .* fit it again"):
+        read_verifier(tmp_path / "a.json")
+    write_verifier(tmp_path / "a.json", one)  # in its place
+    assert read_verifier(tmp_path / "a.json") == one
     held = json.loads((tmp_path / "a.json").read_text())
     for words, bad in (
         ("is of evidence other", {"names": ["other"]}),
@@ -167,12 +164,23 @@ def test_a_verifier_is_written_and_read(tmp_path: Path) -> None:
         ("threshold must be a probability", {"threshold": 2}),
         ("unexpected keyword argument 'key'", {"key": 1}),
     ):
-        changed = {"as_they_lie": held["as_they_lie"] | bad}
-        (tmp_path / "b.json").write_text(json.dumps(changed))
+        (tmp_path / "b.json").write_text(json.dumps(held | bad))
         with pytest.raises(FileError, match=f"b.json: .*{words}"):
             read_verifier(tmp_path / "b.json")
-    (tmp_path / "c.json").write_text('{"key": 1}')
-    with pytest.raises(FileError, match="is no file of verifiers; pcnn calibrate"):
-        read_verifier(tmp_path / "c.json")
-    with pytest.raises(FileError, match="name another"):
-        write_verifier(tmp_path / "c.json", one)
+    for other in ('{"key": 1}', "{}", "[]", "3"):
+        (tmp_path / "c.json").write_text(other)
+        with pytest.raises(FileError, match="is no verifier; pcnn calibrate"):
+            read_verifier(tmp_path / "c.json")
+        with pytest.raises(FileError, match="name another"):
+            write_verifier(tmp_path / "c.json", one)
+        assert (tmp_path / "c.json").read_text() == other
+
+
+def test_a_file_with_a_model_of_turned_copies_is_to_be_fitted_again(tmp_path: Path) -> None:
+    path, one = tmp_path / "own.json", asdict(shipped_verifier())
+    for former in ({"as_they_lie": one, "turned_copies": one}, {"turned_copies": one}):
+        path.write_text(json.dumps(former))
+        with pytest.raises(FileError, match=r"own\.json: .*fit it again \(pcnn calibrate\)"):
+            read_verifier(path)
+    write_verifier(path, shipped_verifier())  # which that does
+    assert read_verifier(path) == shipped_verifier()

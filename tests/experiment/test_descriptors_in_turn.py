@@ -1,0 +1,160 @@
+"""Descriptors that are asked in turn: the network of the place, the one of any way, then FPFH."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import pcnn
+from pcnn.experiment import descriptors
+from pcnn.experiment.descriptors import Choice
+from pcnn.experiment.pair_options import PairOptions
+from pcnn.registration.descriptor import Described
+from pcnn.registration.register import NoOverlapError, NotRigidError, Registration
+from pcnn.registration.transforms import inverse, transform_points
+from tests.registration.poses import random_pose
+
+INTERIORS, TURNED = "resunet_interiors_point", "resunet_turned_point"
+STREETS = "resunet_streets_point"
+ROOM, STREET = 4.0, 40.0  # extents [m]
+
+
+class Numbered:
+    """The n-th point of every cloud has the same descriptor: the pose is found."""
+
+    name, voxel_size = "numbered", 0.05
+
+    def __call__(self, points: Tensor) -> Described:
+        generator = torch.Generator().manual_seed(3)
+        return Described(points, torch.rand(len(points), 8, generator=generator))
+
+
+class Blind(Numbered):
+    """Descriptors say nothing: there is no pose."""
+
+    def __call__(self, points: Tensor) -> Described:
+        return Described(points, torch.rand(len(points), 8))
+
+
+class Larger(Numbered):
+    """Every cloud is larger than the one before: matches speak for a scale."""
+
+    def __init__(self) -> None:
+        self.scale = 1.0
+
+    def __call__(self, points: Tensor) -> Described:
+        self.scale *= 1.4
+        return super().__call__(points * self.scale)
+
+
+def absent() -> Numbered:
+    raise ImportError("no Open3D here")
+
+
+@pytest.fixture
+def asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[list[str], Registration | Exception]]:
+    """Registers two clouds with stand-ins by the name of their weights; tells who was asked."""
+    monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
+
+    def register(
+        extent: float, stand_ins: dict[str, Callable[[], Numbered]]
+    ) -> tuple[list[str], Registration | Exception]:
+        names: list[str] = []
+        for name in stand_ins:
+            if name != "FPFH":
+                (tmp_path / f"{name}.safetensors").touch()
+
+        def made(_: PairOptions, choice: Choice) -> Numbered:
+            names.append(choice.weights.stem if choice.weights else "FPFH")
+            found = stand_ins[names[-1]]()
+            found.voxel_size = extent / 80
+            return found
+
+        monkeypatch.setattr(PairOptions, "descriptor", made)
+        torch.manual_seed(0)
+        target = torch.rand(700, 3) * extent
+        source = transform_points(inverse(random_pose(2)), target.double())
+        try:
+            return names, pcnn.register(source, target, cell="trained")
+        except (NoOverlapError, ImportError) as error:
+            return names, error
+
+    return register
+
+
+def test_rooms_ask_the_network_of_any_way_after_theirs(asked: Callable[..., tuple]) -> None:
+    stand_ins = {INTERIORS: Blind, TURNED: Numbered, "FPFH": Blind}
+    names, found = asked(ROOM, stand_ins)
+    assert names == [INTERIORS, TURNED]
+    assert isinstance(found, Registration)
+    torch.testing.assert_close(found.transform, random_pose(2), atol=1e-3, rtol=0)
+    assert found.confidence > 0.5
+    assert re.fullmatch(
+        r"interiors: the clouds span \d\.\d+ m \(up to 20 m: interiors\); the network found "
+        "nothing: turned, for clouds that lie any way",
+        found.reason,
+    )
+    names, found = asked(ROOM, {**stand_ins, INTERIORS: Numbered})
+    assert names == [INTERIORS]
+    assert found.reason.endswith("(up to 20 m: interiors)")
+
+
+def test_fpfh_follows_both_networks_and_an_error_names_all(asked: Callable[..., tuple]) -> None:
+    stand_ins = {INTERIORS: Blind, TURNED: Blind, "FPFH": Numbered}
+    names, found = asked(ROOM, stand_ins)
+    assert names == [INTERIORS, TURNED, "FPFH"]
+    assert found.reason.endswith("(up to 20 m: interiors); both networks found nothing: FPFH")
+    assert found.confidence != found.confidence  # of FPFH there is none
+    names, error = asked(ROOM, {**stand_ins, "FPFH": Blind})
+    assert names == [INTERIORS, TURNED, "FPFH"]
+    assert type(error) is NoOverlapError
+    every = r"by resunet_interiors_point: .+; by resunet_turned_point: .+; by FPFH: .+"
+    assert re.fullmatch(every, str(error))
+
+
+def test_a_scale_that_a_network_sees_is_asked_of_the_other_network_alone(
+    asked: Callable[..., tuple],
+) -> None:
+    names, found = asked(ROOM, {INTERIORS: Larger, TURNED: Numbered, "FPFH": Numbered})
+    assert names == [INTERIORS, TURNED]
+    assert isinstance(found, Registration)
+    for other in ({INTERIORS: Larger, TURNED: Blind}, {INTERIORS: Blind, TURNED: Larger}):
+        names, error = asked(ROOM, {**other, "FPFH": Numbered})
+        assert names == [INTERIORS, TURNED]
+        assert isinstance(error, NotRigidError)
+        assert "differ in scale by about 1.40" in str(error)
+
+
+def test_without_open3d_the_networks_say_what_they_found(asked: Callable[..., tuple]) -> None:
+    names, error = asked(ROOM, {INTERIORS: Blind, "FPFH": absent})
+    assert names == [INTERIORS, "FPFH"]
+    assert str(error).startswith("no transform found: ")
+    names, error = asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": absent})
+    assert names == [INTERIORS, TURNED, "FPFH"]
+    assert re.fullmatch(f"by {INTERIORS}: no .+; by {TURNED}: no .+", str(error))
+    assert "Open3D" not in str(error)
+
+
+def test_streets_ask_their_network_and_fpfh(asked: Callable[..., tuple]) -> None:
+    stand_ins = {STREETS: Blind, INTERIORS: Numbered, TURNED: Numbered, "FPFH": Numbered}
+    names, found = asked(STREET, stand_ins)
+    assert names == [STREETS, "FPFH"]
+    assert found.reason.endswith("(up to 20 m: interiors); the network found nothing: FPFH")
+
+
+def test_a_descriptor_that_was_named_is_asked_alone(
+    asked: Callable[..., tuple], tmp_path: Path
+) -> None:
+    asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": Numbered})
+    cloud = torch.rand(700, 3) * ROOM
+    for name in ("interiors", "turned"):
+        with pytest.raises(NoOverlapError, match=r"^no transform found: "):
+            pcnn.register(cloud, cloud, name, cell="trained")
+    assert descriptors.weights_of("turned") == tmp_path / f"{TURNED}.safetensors"
