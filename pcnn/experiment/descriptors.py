@@ -57,6 +57,11 @@ class Choice:
     reason: str
     like: str = ""
 
+    @property
+    def turned(self) -> bool:
+        """Whether it is the shipped network for clouds that lie any way."""
+        return self.weights is not None and self.weights.stem in FILES[TURNED]
+
 
 def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
     """Choose the descriptor that a name stands for.

@@ -14,7 +14,7 @@ from pcnn.registration.fpfh import FPFH
 from pcnn.registration.local_frame import LocalCloud
 from pcnn.registration.register import Registration, default_settings, register_points
 from pcnn.registration.settings import Sampling, Solver
-from pcnn.registration.verifier import Verifier
+from pcnn.registration.verifier import Verifier, shipped_verifier
 
 #: Matches of FPFH that agree by chance: of 58 wrong transforms of indoor fragments without much
 #: overlap none had more than 23; of 58 right ones two had fewer than this.
@@ -91,7 +91,7 @@ class PairOptions:
         settings = replace(
             default_settings(descriptor.voxel_size, self.seed, solver, seen),
             sampling=self.sampling,
-            verifier=self.verifier,
+            verifier=self.verifier or shipped_verifier(choice.turned),
             surfaces=self.surfaces,
         )
         found = register_points(

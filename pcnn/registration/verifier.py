@@ -123,9 +123,13 @@ def worth_a_look(poses: Candidates) -> int:
 
 
 @cache
-def shipped_verifier() -> Verifier:
-    """The model that comes with the package."""
-    return read_verifier(SHIPPED)
+def shipped_verifier(turned: bool = False) -> Verifier:
+    """The model that comes with the package.
+
+    Args:
+        turned: that of the network for clouds that lie any way, which finds fewer matches.
+    """
+    return read_verifier(SHIPPED.with_stem("verifier_turned") if turned else SHIPPED)
 
 
 def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
