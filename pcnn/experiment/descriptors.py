@@ -60,7 +60,7 @@ class Choice:
     @property
     def turned(self) -> bool:
         """Whether it is the shipped network for clouds that lie any way."""
-        return self.weights is not None and self.weights.stem in FILES[TURNED]
+        return self.weights is not None and self.weights.stem in FILES.get(TURNED, ())
 
 
 def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
