@@ -62,10 +62,16 @@ class EvalConfig(Config):
 #: By the task's name, the settings of its evaluation.
 EVALUATIONS: Mapping[str, type] = {"registration": RegistrationOptions}
 
+#: By the task's name, settings that files of earlier runs hold and nothing reads now, with the
+#: value that did nothing; any other is refused as unknown.
+FORMER: Mapping[str, Mapping[str, Any]] = {"registration": {"copies": 1}}
+
 
 def training_part(task: Mapping[str, Any]) -> dict[str, Any]:
     """The node of the Lightning module: `_target_` and its arguments."""
     others = {*ABOUT_TASK, *evaluation_keys(task["name"])}
+    former = FORMER.get(task["name"], {}).items()
+    others |= {key for key, value in former if task.get(key) == value}
     return {str(key): value for key, value in task.items() if key not in others}
 
 

@@ -50,6 +50,14 @@ def test_a_message_names_the_key_of_the_data_set(override: str, said: str) -> No
         checked(composed(override))
 
 
+def test_settings_of_earlier_versions() -> None:
+    cfg = composed("model=resunet", "task=registration", "dataset=threedmatch")
+    task = {**cfg.task, "copies": 1}  # of a run that described clouds as they lie
+    checked(OmegaConf.create({**cfg, "task": task}))
+    with pytest.raises(ConfigError, match=r"task\.copies does not exist"):
+        checked(OmegaConf.create({**cfg, "task": {**task, "copies": 24}}))
+
+
 OLD = {
     "KITTISegmentation": (CloudDataModule, SemanticKITTISets, {"crop": 9.0, "labels": "official"}),
     "S3DISSegmentation": (CloudDataModule, S3DISSets, {"point_max": 50, "test_areas": [2]}),
