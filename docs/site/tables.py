@@ -130,24 +130,32 @@ def solver_times() -> str:
 
 
 def verifier() -> str:
-    """Answers of the verifier by the confidence that is asked for."""
-    rows = rows_of(VERIFIER)
-    apart = [row for row in rows if not row["overlap"]]
-    right = [row for row in rows if row["right"]]
-    lines = [
-        "| answers from a confidence of | two rooms, answered | right poses, answered "
-        "| answers that are wrong |",
-        "|--:|--:|--:|--:|",
+    """Answers of the verifiers by the confidence that is asked for."""
+    networks: dict[str, list[dict[str, Any]]] = {}
+    for row in rows_of(VERIFIER):
+        networks.setdefault(row["network"], []).append(row)
+    heads = [
+        f"`{name}`: two rooms, answered | right poses, answered | answers that are wrong"
+        for name in networks
     ]
-    for least in (0.3, 0.5, 0.7, 0.9):
+    lines = [
+        f"| answers from a confidence of | {' | '.join(heads)} |",
+        "|--:|" + "--:|--:|--:|" * len(networks),
+    ]
+    for least in (0.5, 0.75, 0.9):
         answered: Callable[[dict[str, Any]], bool] = lambda row, t=least: (  # noqa: E731
             row["confidence"] >= t
         )
-        told = [row for row in rows if answered(row)]
-        numbers = share(apart, answered), share(right, answered)
-        wrong = share(told, lambda row: not row["right"])
-        shown = f"**{least}** (default)" if least == 0.5 else str(least)
-        lines.append(f"| {shown} | {numbers[0]:.1f} % | {numbers[1]:.1f} % | {wrong:.1f} % |")
+        cells = []
+        for rows in networks.values():
+            told = [row for row in rows if answered(row)]
+            cells += [
+                share([row for row in rows if not row["overlaps"]], answered),
+                share([row for row in rows if row["right"]], answered),
+                share(told, lambda row: not row["right"]),
+            ]
+        shown = f"**{least}** (default)" if least == 0.75 else str(least)
+        lines.append(f"| {shown} | {' | '.join(f'{cell:.1f} %' for cell in cells)} |")
     return "\n".join([*lines, "", f"Simulated rooms: `{VERIFIER}`.", ""])
 
 

@@ -11,15 +11,24 @@ from pcnn.cli.app import refusing
 from pcnn.cli.options import AllowTargets, Device, chosen_device, packages
 from pcnn.ranges import Count, Seed, Share
 
+#: Distance of the scans of a pair of drives [m], lowest and highest.
+APART = (5.0, 25.0)
+
 
 def calibrate(
     root: Annotated[
-        Path, typer.Argument(help="Simulated fragments (pcnn simulate fragments) with val scenes.")
+        Path,
+        typer.Argument(
+            help="Simulated fragments (pcnn simulate fragments) with val scenes, or drives (pcnn "
+            "simulate kitti), of which sequences 00 to 05 are taken."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="File of the verifier (.json).")],
     model: Annotated[
         str,
-        typer.Option("--model", help="interiors, turned, or a checkpoint of task=registration."),
+        typer.Option(
+            "--model", help="interiors, turned, streets, or a checkpoint of a registration."
+        ),
     ] = "interiors",
     turn_clouds: Annotated[
         Seed | None,
@@ -35,20 +44,21 @@ def calibrate(
     device: Device = "auto",
     allow_targets: AllowTargets = None,
 ) -> None:
-    """Fit how sure `pcnn register` is of a pose, to simulated pairs of one and of two rooms.
+    """Fit how sure `pcnn register` is of a pose, to simulated pairs of one and of two places.
 
-    Prints the calibration error, false answers and answers kept, each of rooms that the model did
+    Prints the calibration error, false answers and answers kept, each of places that the model did
     not see.
     """
     from rich.progress import track
 
     from pcnn.console import Console
+    from pcnn.datasets.registration import KITTIOdometry, PairDataset
     from pcnn.datasets.registration.threedmatch import IndoorPairs
     from pcnn.experiment.descriptors import of_checkpoint, weights_of
     from pcnn.experiment.fitted_cells import indoors
     from pcnn.metrics.calibration import reliability
     from pcnn.registration.calibration import calibrated, judged_pairs, threshold_of
-    from pcnn.registration.descriptor import TurnedAtRandom
+    from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
     from pcnn.registration.register import SAMPLES, default_settings
     from pcnn.registration.verifier import write_verifier
     from pcnn.visualize.reliability import reliability_picture
@@ -57,12 +67,18 @@ def calibrate(
     with refusing():
         where = str(chosen_device(device))
         weights = weights_of(model)
-        descriptor = indoors(of_checkpoint(weights, where, packages(allow_targets)))
+        network = of_checkpoint(weights, where, packages(allow_targets))
+        descriptor: Descriptor = network
+        drives = (root / "sequences").is_dir()
+        if drives:
+            data: PairDataset = KITTIOdometry(root, "train", "odometry", distances=APART)
+        else:
+            data, descriptor = IndoorPairs(root, "val"), indoors(network)
         if turn_clouds is not None:
             descriptor = TurnedAtRandom(descriptor, turn_clouds)
         settings = default_settings(descriptor.voxel_size, seed, "cliques")
         judged = judged_pairs(
-            IndoorPairs(root, "val"),
+            data,
             descriptor,
             settings,
             SAMPLES,
@@ -75,8 +91,8 @@ def calibrate(
         overlapping = sum(pair.overlaps for pair in judged)
         made = (
             f"pcnn calibrate --model {model}{turned} --pairs {pairs} --seed {seed}, on "
-            f"simulated val scenes: {overlapping} pairs that overlap, "
-            f"{len(judged) - overlapping} of two rooms"
+            f"simulated {'drives' if drives else 'val scenes'}: {overlapping} pairs that overlap, "
+            f"{len(judged) - overlapping} of two places"
         )
         found = calibrated(judged, made, threshold)
         write_verifier(out, found.verifier)
@@ -88,11 +104,11 @@ def calibrate(
     for at in dict.fromkeys((threshold, strict)):
         answered = found.confidence >= at
         console.say(
-            f"at {at:.2f}: two rooms answered "
+            f"at {at:.2f}: two places answered "
             f"{100 * float(answered[~found.overlaps].double().mean()):.1f} %, right poses answered "
             f"{100 * float(answered[found.right].double().mean()):.1f} %, answers that are wrong "
             f"{100 * float((~found.right[answered]).double().mean()):.1f} %"
         )
     if picture is not None:
-        reliability_picture(told, picture, "simulated rooms, by models of other rooms")
+        reliability_picture(told, picture, "simulated places, by models of others")
     console.say(str(out))

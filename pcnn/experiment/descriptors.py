@@ -35,6 +35,8 @@ FILES = {
     ANYWHERE: ("resunet_anywhere_point", "resunet_anywhere_voxel"),
 }
 _NAMES = {True: "interiors", False: "streets"}
+#: Networks with a verifier of their own.
+VERIFIED = ("interiors", TURNED, "streets")
 #: Benchmark of the clouds of a place.
 _LIKE = {"interiors": "threedmatch", "streets": "kitti"}
 #: Voxel of FPFH by the benchmark that it suits [m].
@@ -58,9 +60,10 @@ class Choice:
     like: str = ""
 
     @property
-    def turned(self) -> bool:
-        """Whether it is the shipped network for clouds that lie any way."""
-        return self.weights is not None and self.weights.stem in FILES.get(TURNED, ())
+    def verified_as(self) -> str:
+        """The network whose verifier serves it; weights of one's own are judged as interiors."""
+        stem = "" if self.weights is None else self.weights.stem
+        return next((name for name in VERIFIED if stem in FILES.get(name, ())), "interiors")
 
 
 def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:

@@ -91,7 +91,7 @@ class PairOptions:
         settings = replace(
             default_settings(descriptor.voxel_size, self.seed, solver, seen),
             sampling=self.sampling,
-            verifier=self.verifier or shipped_verifier(choice.turned),
+            verifier=self.verifier or shipped_verifier(choice.verified_as),
             surfaces=self.surfaces,
         )
         found = register_points(

@@ -1,7 +1,8 @@
 """Whether to believe a pose: a logistic model of its evidence, and the best of several poses.
 
-The coefficients stand in `verifier.json` beside this file. `pcnn calibrate` made them from
-simulated rooms, many of the pairs of different rooms, so that no pose of theirs is right.
+The coefficients stand in `verifiers/` beside this file, a file a network. They were fitted as `pcnn
+calibrate` does to simulated rooms and drives, many of the pairs of different places, so that no
+pose of theirs is right.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pcnn.files.whole_file import whole_file
 from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
 from pcnn.registration.solution import Candidates, Solution
 
-SHIPPED = Path(__file__).with_name("verifier.json")
+#: Folder of the models that come with the package, named after networks.
+SHIPPED = Path(__file__).with_name("verifiers")
 #: Parts of a file of the former layout: a model of clouds as they lie, and one of turned copies.
 FORMER = ("as_they_lie", "turned_copies")
 WORTH = 0.4  # share of the largest support from which on a pose is looked at
@@ -123,13 +125,17 @@ def worth_a_look(poses: Candidates) -> int:
 
 
 @cache
-def shipped_verifier(turned: bool = False) -> Verifier:
+def shipped_verifier(network: str = "interiors") -> Verifier:
     """The model that comes with the package.
 
     Args:
-        turned: that of the network for clouds that lie any way, which finds fewer matches.
+        network: whose poses it was fitted to: ``interiors``, ``turned`` or ``streets``. These find
+            shares of right matches that differ.
+
+    Raises:
+        MissingFileError: there is none of that name.
     """
-    return read_verifier(SHIPPED.with_stem("verifier_turned") if turned else SHIPPED)
+    return read_verifier(SHIPPED / f"{network}.json")
 
 
 def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:

@@ -38,5 +38,18 @@ def test_a_verifier_is_fitted_to_clouds_as_they_lie_or_turned(
     assert isinstance(asked[1], TurnedAtRandom)
     assert (asked[1].seed, asked[1].voxel_size) == (0, asked[0].voxel_size)
     assert " --model interiors --turn-clouds 0 --pairs 25 " in read_verifier(out).made
+    # drives are told by their folder
+    (tmp_path / "sequences").mkdir()
+    drives: list[tuple[Any, ...]] = []
+
+    def of_drives(*args: Any, distances: tuple[float, float]) -> Places:
+        drives.append((*args, distances))
+        return data
+
+    monkeypatch.setattr("pcnn.datasets.registration.KITTIOdometry", of_drives)
+    invoke(*told, "--model", "streets", code=0)
+    assert drives == [(tmp_path, "train", "odometry", (5.0, 25.0))]
+    assert asked[2].voxel_size == pytest.approx(0.3)
+    assert ", on simulated drives: 4 pairs that overlap, " in read_verifier(out).made
     out.write_text('{"key": 1}')
     assert "own.json: is no verifier; name another file" in invoke(*told, code=2)

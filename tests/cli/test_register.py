@@ -94,7 +94,9 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     assert "own.json: is no verifier" in invoke(*told, tmp_path / "own.json", code=2)
     (tmp_path / "own.json").write_text('{"as_they_lie": {}}')  # with a model of turned copies
     assert "fit it again (pcnn calibrate)" in invoke(*told, tmp_path / "own.json", code=2)
-    assert "leave the verifier out" in invoke(*told, SHIPPED, "--model", "fpfh", code=2)
+    assert "leave the verifier out" in invoke(
+        *told, SHIPPED / "interiors.json", "--model", "fpfh", code=2
+    )
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"
     np.save(other, np.random.default_rng(1).random((3000, 3)).astype(np.float32))
