@@ -38,7 +38,7 @@ def calibrate(
         ),
     ] = None,
     pairs: Annotated[Count, typer.Option(help="Overlapping pairs of a scene at most.")] = 25,
-    threshold: Annotated[Share, typer.Option(help="Confidence from which on to answer.")] = 0.5,
+    threshold: Annotated[Share, typer.Option(help="Confidence from which on to answer.")] = 0.75,
     picture: Annotated[Path | None, typer.Option(help="Reliability diagram (.png).")] = None,
     seed: Annotated[Seed, typer.Option(help="Seed of the pairs that are drawn.")] = 0,
     device: Device = "auto",
