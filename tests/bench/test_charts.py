@@ -34,6 +34,7 @@ OTHERS = (
     "parity-h200",
     "ransac-h200",
     "recipes-h200",
+    "register-h100",
     "spira-thresholds-h200",
     "start-h200",
     "statistics-streets",
