@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all
-from pcnn.registration.evidence import NAMES, SIGNS, VERSION
+from pcnn.registration.evidence import MEET, NAMES, SIGNS, VERSION
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.surface_fit import fit_surfaces
@@ -25,8 +25,8 @@ from pcnn.registration.verifier import (
 )
 
 #: Voxels: root mean square distance of the overlap from where it belongs, below which a pose is
-#: right; distance within which clouds overlap. Of 5 cm they are 0.2 m, as in 3DMatch, and 0.1 m.
-RIGHT, MEET = 4.0, 2.0
+#: right. Of 5 cm they are 0.2 m, as in 3DMatch.
+RIGHT = 4.0
 FOLDS = 4  # of scenes: a pair is judged by a model that never saw its places
 #: Evidence that is weighed. With the others, poses of rooms that a model did not see are told apart
 #: no better.
@@ -127,7 +127,9 @@ def _judged(
     device: torch.device | str,
 ) -> JudgedPair | None:
     """The poses of one pair; None where the solver finds none."""
-    (estimate,) = estimate_all([source], [target], settings, samples, device)
+    # all poses are fitted below, so the one that is chosen here need not be
+    unfitted = replace(settings, surfaces=False)
+    (estimate,) = estimate_all([source], [target], unfitted, samples, device)
     poses = estimate.solution.candidates
     if poses is None:
         return None
