@@ -2,7 +2,7 @@
 
 *Wall* time is from start to end on an idle device: launch gaps, host syncs and Python count. *GPU*
 time is that of the same region enqueued behind a kernel that only spins
-(`pcnn.runtime.device_time.behind_spin`): no launch gaps. That holds only if the host has enqueued
+(`pcnn.runtime.timing.behind_spin`): no launch gaps. That holds only if the host has enqueued
 everything before the spin ends, which every repeat checks; a spin that was too short is doubled. A
 call that waits for the device can never be ahead. It is recognised by staying behind the longest
 spin, and has no such time.
@@ -21,7 +21,7 @@ import torch
 from pcnn.bench.trace import Call as Call
 from pcnn.bench.trace import count_sync_warnings, trace
 from pcnn.bench.turns import measuring
-from pcnn.runtime.device_time import behind_spin
+from pcnn.runtime.timing import behind_spin
 
 #: The call of a repeat, from the number of the repeat. Its preparation is not measured.
 Calls = Callable[[int], Call]

@@ -255,7 +255,7 @@ class MappingSetting(Setting):
     def rate(self) -> float | None:
         """Bandwidth of the device's memory, for the floor [bytes/s]."""
         from pcnn.bench.environment import describe
-        from pcnn.runtime.device_time import known_bandwidth
+        from pcnn.runtime.timing import known_bandwidth
 
         if self.bandwidth:
             return self.bandwidth * 1e12

@@ -19,8 +19,8 @@ from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.ops.conformance import Nonconforming, check_dataflow
-from pcnn.runtime.device_time import device_ms
 from pcnn.runtime.layer_calls import LayerCall, LayerProduct
+from pcnn.runtime.timing import device_ms
 
 #: Measures a call on a device [ms].
 Timer = Callable[..., float]

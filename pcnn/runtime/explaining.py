@@ -12,8 +12,8 @@ from rich.table import Table
 from torch import nn
 
 from pcnn.dataflows.settings import described
-from pcnn.runtime.device_time import convolution_floor_ms, device_ms
 from pcnn.runtime.layer_calls import ObservedCall, evaluation, inputs, run_observed, unwrapped
+from pcnn.runtime.timing import convolution_floor_ms, device_ms
 from pcnn.tensor import SparseTensor
 
 #: Columns of a table that no terminal shows.

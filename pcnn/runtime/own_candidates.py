@@ -12,8 +12,8 @@ from pcnn.dataflows.tuning_table import Choice, Choices
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings
 from pcnn.runtime.candidates import compare
-from pcnn.runtime.device_time import flowing_ms
 from pcnn.runtime.layer_calls import LayerCall
+from pcnn.runtime.timing import flowing_ms
 
 #: Settings that a paper searches for a layer, the fixed setting first; ``None`` for settings of an
 #: engine that is not one of the package's.

@@ -26,7 +26,7 @@ from pcnn.bench.harness import (
     while_ahead,
 )
 from pcnn.bench.trace import KernelTime, Trace, count_sync_warnings, trace
-from pcnn.runtime import device_time
+from pcnn.runtime import timing
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda")
@@ -252,7 +252,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> StrawDevice:
     monkeypatch.setattr(torch.cuda, "synchronize", made.synchronize)
     monkeypatch.setattr(torch.cuda, "Event", made.event)
     monkeypatch.setattr(torch.cuda, "_sleep", made.sleep)
-    for module in (device_time, harness):
+    for module in (timing, harness):
         clock = SimpleNamespace(perf_counter=lambda: made.host / 1e3)
         monkeypatch.setattr(module, "time", clock)
     return made

@@ -19,7 +19,7 @@ from pcnn.maps import SortedSearch
 from pcnn.ops import Engine
 from pcnn.ops.engine import resolve
 from pcnn.ops.engine_settings import MinuetSettings, TorchSparseSettings
-from pcnn.runtime import device_time, network_race, shared_layouts
+from pcnn.runtime import network_race, shared_layouts, timing
 from pcnn.runtime.candidates import Outcome
 from pcnn.runtime.layer_calls import convolutions, recorded, sparse_of
 from pcnn.runtime.network_race import is_quicker
@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         now[0] += seconds
         return now[0]
 
-    for module in (device_time, network_race, shared_layouts):
+    for module in (timing, network_race, shared_layouts):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=passes))
     monkeypatch.setattr(flawed, "time", SimpleNamespace(sleep=passes))
 

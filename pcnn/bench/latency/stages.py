@@ -27,8 +27,8 @@ from pcnn.bench.native.network import Points
 from pcnn.bench.trace import KernelTime
 from pcnn.geometry import KernelMap
 from pcnn.nn.planned import PlannedModule
-from pcnn.runtime.device_time import convolution_floor_ms, known_bandwidth
 from pcnn.runtime.layer_calls import ObservedCall, run_observed
+from pcnn.runtime.timing import convolution_floor_ms, known_bandwidth
 
 COPY, SORT, LEVELS, MAPS, TILES, REDUCE, HEAD = (
     "copy",

@@ -20,7 +20,7 @@ from pcnn.kernels.tf32 import tf32_products
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine
 from pcnn.ops.sites import output_sites
-from pcnn.runtime.device_time import convolution_floor_ms
+from pcnn.runtime.timing import convolution_floor_ms
 
 #: Kinds of rows with backward; ``backward`` is the second half of ``train`` alone.
 BACKWARD = ("backward", "train", "map+train")
