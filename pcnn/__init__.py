@@ -11,7 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pcnn import callbacks as callbacks
+    from pcnn import compat as compat
+    from pcnn import datamodules as datamodules
+    from pcnn import datasets as datasets
+    from pcnn import geometry as geometry
+    from pcnn import interop as interop
+    from pcnn import losses as losses
+    from pcnn import metrics as metrics
     from pcnn import models, nn, runtime
+    from pcnn import ops as ops
+    from pcnn import registration as registration
+    from pcnn import simulate as simulate
+    from pcnn import tasks as tasks
+    from pcnn import visualize as visualize
     from pcnn.experiment.predict import predict
     from pcnn.experiment.register import register
     from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid
@@ -76,9 +89,30 @@ _HOMES = {
 }
 
 
+#: Packages that ``import pcnn`` alone makes reachable.
+_ROOMS = (
+    "callbacks",
+    "compat",
+    "datamodules",
+    "datasets",
+    "geometry",
+    "interop",
+    "losses",
+    "metrics",
+    "models",
+    "nn",
+    "ops",
+    "registration",
+    "runtime",
+    "simulate",
+    "tasks",
+    "visualize",
+)
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `pcnn --help` needs no torch."""
-    if name in ("models", "nn", "runtime"):
+    if name in _ROOMS:
         return import_module(f"pcnn.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
@@ -87,4 +121,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Public names, imported or not: for completion in a shell and for `help`."""
-    return sorted(__all__)
+    return sorted({*__all__, *_ROOMS})

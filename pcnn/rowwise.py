@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from pcnn.geometry.base import holding_sites
 
-#: What the pointwise modules of `torch.nn` call with features ``[N, C]`` in front.
+#: Functions of features ``[N, C]`` in front, number by number or row by row.
 POINTWISE: frozenset[Callable[..., Any]] = frozenset(
     {
         functional.alpha_dropout,
@@ -32,13 +33,44 @@ POINTWISE: frozenset[Callable[..., Any]] = frozenset(
         functional.silu,
         functional.softplus,
         functional.softsign,
+        torch.abs,
+        torch.absolute,
+        torch.ceil,
+        torch.clamp,
+        torch.clip,
+        torch.cos,
+        torch.erf,
+        torch.exp,
+        torch.expm1,
+        torch.floor,
+        torch.log,
+        torch.log10,
+        torch.log1p,
+        torch.log2,
+        torch.nan_to_num,
+        torch.neg,
+        torch.negative,
+        torch.reciprocal,
+        torch.relu,
+        torch.round,
+        torch.rsqrt,
         torch.sigmoid,
+        torch.sign,
+        torch.sin,
+        torch.sqrt,
+        torch.square,
         torch.tanh,
     }
 )
 #: The same if they act along the channels.
 ALONG_CHANNELS: frozenset[Callable[..., Any]] = frozenset(
-    {functional.softmax, functional.log_softmax, functional.glu}
+    {
+        functional.softmax,
+        functional.log_softmax,
+        functional.glu,
+        torch.softmax,
+        torch.log_softmax,
+    }
 )
 #: Norms of every row.
 NORMS: frozenset[Callable[..., Any]] = frozenset({functional.layer_norm, functional.rms_norm})
@@ -58,6 +90,8 @@ def acts_by_row(
         return kwargs.get("dim", others[0] if others else None) in (1, -1)
     if function in NORMS:
         return len(kwargs.get("normalized_shape", others[0] if others else ())) == 1
+    if function is torch.pow:
+        return isinstance(kwargs.get("exponent", others[0] if others else None), Real)
     return function in POINTWISE
 
 

@@ -24,13 +24,15 @@ from pcnn.rowwise import acts_by_row, batch_norm
 class SparseTensor:
     """Features on the sites of a geometry.
 
-    ``+ - * /`` work site by site with a tensor on the same geometry, a number, and a plain tensor
-    that broadcasts to ``[N, C]``. That is ``[C]`` for all sites, or ``[N, 1]`` or ``[N, C]`` in the
-    order of the sites. One channel broadcasts to all. Sites without features are not made.
+    ``+ - * / **`` work site by site with a tensor on the same geometry, a number, and a plain
+    tensor that broadcasts to ``[N, C]``. That is ``[C]`` for all sites, or ``[N, 1]`` or ``[N, C]``
+    in the order of the sites. One channel broadcasts to all. Sites without features are not made.
 
-    Pointwise modules of `torch.nn` take it and act on the features: activations, `Linear`, dropout
-    and norms of rows, and `BatchNorm1d` over the sites. `torch.nn.Sequential` may mix them with
-    sparse layers; `pcnn.nn.Sequential` does too, and computes a layer, its norm and ReLU at once.
+    Pointwise functions of torch (``torch.exp``, ``torch.relu``, ``torch.softmax`` over the
+    channels) take it and act on the features, as do pointwise modules of `torch.nn`: activations,
+    `Linear`, dropout and norms of rows, and `BatchNorm1d` over the sites. `torch.nn.Sequential` may
+    mix them with sparse layers; `pcnn.nn.Sequential` does too, and computes a layer, its norm and
+    ReLU at once.
 
     Args:
         features: ``[N, C]``, row n belongs to site n.
@@ -83,10 +85,10 @@ class SparseTensor:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """What pointwise modules of `torch.nn` call, on the features.
+        """Pointwise functions of torch, and what pointwise modules of `torch.nn` call.
 
         Raises:
-            TypeError: any other function of torch.
+            TypeError: any other function, as some act along the sites or give other sites.
         """
         x, others, kwargs = args[0] if args else None, args[1:], kwargs or {}
         if isinstance(x, SparseTensor):
@@ -97,9 +99,9 @@ class SparseTensor:
                 return x.replace(function(x.features, *others, **kwargs))
         name = getattr(function, "__name__", function)
         raise TypeError(
-            f"torch's {name} does not act on every site by itself, so it takes no SparseTensor; "
-            "pcnn.nn has operations on sites, and x.replace(...) takes features [N, C] that you "
-            "made of x.features"
+            f"torch's {name} takes no SparseTensor with these arguments: only functions known to "
+            f"act on every site by itself do. Call it on the features, x.replace({name}("
+            "x.features)); pcnn.nn has operations on sites"
         )
 
     def dim(self) -> int:
@@ -310,8 +312,14 @@ class SparseTensor:
     def __rtruediv__(self, other: Operand) -> SparseTensor:
         return self._combined(lambda own, left: left / own, other)
 
+    def __pow__(self, exponent: Operand) -> SparseTensor:
+        return self._combined(torch.pow, exponent)
+
     def __neg__(self) -> SparseTensor:
         return self.replace(-self.features)
+
+    def __abs__(self) -> SparseTensor:
+        return self.replace(self.features.abs())
 
     def _combined(self, operator: Callable[[Tensor, Any], Tensor], other: object) -> SparseTensor:
         """Features of an operator with an operand of any kind that arithmetic takes."""
@@ -332,7 +340,7 @@ class SparseTensor:
         return self.replace(operator(self.features, other))
 
 
-#: Next to a sparse tensor in ``+ - * /``.
+#: Next to a sparse tensor in ``+ - * / **``.
 Operand: TypeAlias = SparseTensor | Tensor | float
 
 

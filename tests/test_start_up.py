@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from typer.main import get_command
 
+import pcnn
 from pcnn.cli.commands import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -209,3 +210,22 @@ def test_what_predicts_registers_and_views_imports_no_training(tmp_path: Path) -
     *done, registered = answers(tmp_path, [(line, {}) for line in lines], OF_TRAINING)
     assert all(answer.code == 0 for answer in done), done
     assert registered.code in (0, 1), registered  # 1: not sure of the pose
+
+
+def test_every_room_is_reached_by_its_name_and_imported_when_it_is_asked_for() -> None:
+    names = sorted(path.parent.name for path in ROOT.glob("pcnn/*/__init__.py"))
+    code = (
+        "import sys, pcnn; assert 'torch' not in sys.modules\n"
+        "listed = set(dir(pcnn)) & set(sys.argv[1:])\n"
+        "for name in listed: getattr(pcnn, name).__name__\n"
+        "print(*sorted(listed))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    wanted = {"datasets", "interop", "losses", "metrics", "nn", "ops", "registration", "runtime"}
+    assert wanted <= set(done.stdout.split())
+
+
+def test_no_function_of_layers_hides_behind_a_module_of_its_name() -> None:
+    modules = {path.stem for path in ROOT.glob("pcnn/nn/*.py")}
+    assert not modules & set(pcnn.nn.__all__)

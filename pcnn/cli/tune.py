@@ -93,7 +93,7 @@ def _tune(
         layers = tune(net, batches, samples, backward=backward, cache=cache, fresh=fresh)
         for layer in layers:
             console.say(layer)
-        explain(net, sparse_of(batches[0]))
+        console.print(str(explain(net, sparse_of(batches[0]))), soft_wrap=True)
     known = sum(layer.known for layer in layers)
     chosen = sum(bool(layer.ms) for layer in layers)
     if not chosen:

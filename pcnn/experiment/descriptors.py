@@ -88,13 +88,13 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
     place = _NAMES[found.indoors]
     if str(model) == "fpfh":
         if voxel_size is not None:
-            return Choice(None, voxel_size, f"--model fpfh, voxels of {voxel_size:g} m as given")
+            return Choice(None, voxel_size, f"model fpfh, voxels of {voxel_size:g} m as given")
         cell = FPFH_VOXELS[_LIKE[place]]
         beyond = "up to" if found.indoors else "beyond"
         return Choice(
             None,
             cell,
-            f"--model fpfh, voxels of {cell:g} m because {found.spans}, {beyond} {ROOMS_UP_TO:g} m",
+            f"model fpfh, voxels of {cell:g} m because {found.spans}, {beyond} {ROOMS_UP_TO:g} m",
             _LIKE[place],
         )
     if model is None:
@@ -109,7 +109,7 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
         return Choice(None, FPFH_VOXELS[_LIKE[place]], none, _LIKE[place])
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
-    return Choice(weights_of(model), None, f"--model {model}")
+    return Choice(weights_of(model), None, f"model {model}")
 
 
 def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:

@@ -267,5 +267,5 @@ def advice_on_size(clouds: CloudMeasures, voxel_size: float) -> str:
     return (
         f"The {clouds.subject} {width:.2g} m wide, "
         f"{width / voxel_size:.2g} voxels of {voxel_size:g} m. "
-        f"If they are in metres, try --model fpfh --voxel-size {round(cell, digits):g}"
+        f"If they are in metres, try model='fpfh', voxel_size={round(cell, digits):g}"
     )

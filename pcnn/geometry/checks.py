@@ -176,6 +176,20 @@ def check_on_stride(cells: Tensor, stride: Triple) -> None:
         )
 
 
+def as_tensor(values: Tensor | np.ndarray, name: str) -> Tensor:
+    """A tensor of an array of numbers, which it shares where torch can; a tensor passes.
+
+    Raises:
+        TypeError: neither; names the argument.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        native = values.astype(values.dtype.newbyteorder("="), copy=not values.flags.writeable)
+        return torch.from_numpy(np.ascontiguousarray(native))
+    require_tensors(**{name: values})
+    assert isinstance(values, Tensor)
+    return values
+
+
 def require_tensors(**arguments: object) -> None:
     """Refuse what is no tensor; None passes.
 

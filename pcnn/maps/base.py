@@ -11,7 +11,7 @@ class MapBuilder(Protocol):
     """Finds all triplets of a convolution.
 
     Builders differ in speed only: the set of triplets, and their order (by slot, then output row),
-    is the same for all.
+    is the same for all. One that is made of device kernels alone has ``device_only = True``.
     """
 
     def __hash__(self) -> int:

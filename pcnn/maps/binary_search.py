@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps.device_layouts import map_of_table
@@ -20,6 +21,7 @@ class BinarySearch:
         rows: output rows of a tile; ``None`` picks by size.
     """
 
+    device_only: ClassVar[bool] = True
     name: str = "binary_search"
     key_bits: int | str = "auto"
     rows: int | None = None

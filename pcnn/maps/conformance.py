@@ -156,7 +156,8 @@ def check_builder(builder: MapBuilder, device: torch.device, usual: bool = False
             for what finds its own.
 
     Raises:
-        WrongMap: a map is wrong; the message counts the cases and tells the first of them.
+        WrongMap: a map is wrong; the message counts the cases and tells the first of them. Or the
+            builder refuses all of them.
     """
     _passed(builder, str(device), usual)
 
@@ -164,6 +165,7 @@ def check_builder(builder: MapBuilder, device: torch.device, usual: bool = False
 @lru_cache(maxsize=256)  # of those that pass: an error is not kept
 def _passed(builder: MapBuilder, device: str, usual: bool) -> None:
     faults: list[str] = []
+    served = 0
     chosen = [one for one in _truth(device) if one[0].is_usual or not usual]
     for case, truth in chosen:
         try:
@@ -175,6 +177,12 @@ def _passed(builder: MapBuilder, device: str, usual: bool) -> None:
             wrong = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
         if wrong:
             faults.append(f"{case}: {wrong}")
+        served += truth.triplets > 0
+    if not served:
+        raise WrongMap(
+            f"map builder {builder.name!r} refuses every map that has a triplet, of {len(chosen)} "
+            f"cases on {device}"
+        )
     if faults:
         more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
         raise WrongMap(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -53,6 +54,7 @@ class DoubleTraversed:
             others, block by block; not in the paper.
     """
 
+    device_only: ClassVar[bool] = True
     name: str = "double_traversed"
     source_block: int = 256
     query_block: int = 512

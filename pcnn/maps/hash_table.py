@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -98,6 +98,7 @@ class HashTable:
         symmetry: search half the slots of a submanifold map and write both entries of every pair.
     """
 
+    device_only: ClassVar[bool] = True
     name: str = "hash_table"
     search: str = "auto"
     grid_bytes_per_site: int = 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -23,6 +24,7 @@ class Windowed:
     them (``VoxelGrid.inverse``).
     """
 
+    device_only: ClassVar[bool] = True
     name: str = "windowed"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -51,6 +52,7 @@ class ZDelta:
         rows: output rows of a tile; ``None`` picks by size.
     """
 
+    device_only: ClassVar[bool] = True
     name: str = "z_delta"
     product: str = "table"
     key_bits: int | str = "auto"

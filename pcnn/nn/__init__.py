@@ -1,8 +1,6 @@
 """Layers on sparse tensors, look-alikes of `torch.nn`."""
 
-from pcnn.nn.broadcast import broadcast
-from pcnn.nn.conv import Conv3d, ConvTranspose3d
-from pcnn.nn.dilation import SparseConv3d, dilate
+from pcnn.nn.conv import Conv3d, ConvTranspose3d, SparseConv3d
 from pcnn.nn.features import FeatureWise, add, concatenate
 from pcnn.nn.folded_norm import FoldedNorm
 from pcnn.nn.fused import fused_convolution, is_hooked
@@ -17,11 +15,11 @@ from pcnn.nn.pooling import (
     GlobalSumPool,
     MaxPool3d,
     SumPool3d,
+    broadcast,
     unpool,
 )
-from pcnn.nn.pruning import prune
 from pcnn.nn.sequential import Sequential
-from pcnn.nn.union import on_union, union
+from pcnn.nn.sites import dilate, on_union, prune, union
 
 __all__ = [
     "AvgPool3d",

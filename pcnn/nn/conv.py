@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import Geometry, Kernel
+from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.pointwise import pointwise
-from pcnn.ops.sites import output_sites
+from pcnn.ops.sites import dilated_sites, output_sites
 from pcnn.tensor import SparseTensor, require_sparse
 
 Size = int | Sequence[int]
@@ -44,7 +44,7 @@ def linear(features: Tensor, matrix: Tensor, bias: Tensor | None, groups: int = 
     return nn.functional.linear(features, matrix.t(), bias)
 
 
-class _Convolution(nn.Module):
+class Convolution(nn.Module):
     """Weights, initialisation and the call that forward and transposed layers share."""
 
     def __init__(
@@ -92,8 +92,41 @@ class _Convolution(nn.Module):
             f"groups={self.groups}, bias={self.bias is not None}, engine={self.engine.name}"
         )
 
+    def route(self, geometry: Geometry, out: Geometry | None) -> tuple[KernelMap | None, Geometry]:
+        """Kernel map and output sites of a call; no map where the layer is linear on every site."""
+        raise NotImplementedError
 
-class Conv3d(_Convolution):
+    def forward(self, x: SparseTensor, out: Geometry | SparseTensor | None = None) -> SparseTensor:
+        """Convolve.
+
+        Args:
+            x: features ``[N_in, C_in]`` on a geometry.
+            out: output sites, or a tensor on them. ``None``: `Conv3d` lets the geometry decide, and
+                `ConvTranspose3d` generates every site that its kernel reaches.
+
+        Returns:
+            Features ``[N_out, C_out]`` on the output sites.
+        """
+        if type(x) is not SparseTensor:
+            require_sparse(x, self)
+        if isinstance(out, SparseTensor):
+            out = out.geometry
+        kernel_map, sites = self.route(x.geometry, out)
+        if kernel_map is None:
+            return x.replace(linear(x.features, self.weight[0], self.bias, self.groups))
+        features = convolution(
+            x.features,
+            self.weight,
+            kernel_map,
+            self.engine,
+            groups=self.groups,
+            compute_dtype=compute_dtype(x.features),
+            bias=self.bias,
+        )
+        return SparseTensor(features, sites)
+
+
+class Conv3d(Convolution):
     """Sparse convolution: ``out[i] = sum over (i, j, k) of x[j] @ W[k] + b``.
 
     Triplets follow ``in = stride * out + dilation * slot - padding``. At stride 1 the output lives
@@ -116,37 +149,36 @@ class Conv3d(_Convolution):
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
 
-    def forward(self, x: SparseTensor, out: Geometry | None = None) -> SparseTensor:
-        """Convolve.
-
-        Args:
-            x: features ``[N_in, C_in]`` on a geometry.
-            out: output sites; ``None`` lets the geometry decide.
-
-        Returns:
-            Features ``[N_out, C_out]`` on the output sites.
-        """
-        if type(x) is not SparseTensor:
-            require_sparse(x, self)
-        geometry, kernel = x.geometry, self.kernel
+    def route(self, geometry: Geometry, out: Geometry | None) -> tuple[KernelMap | None, Geometry]:
+        """Kernel map and output sites; no map where the layer is linear on every site."""
+        kernel = self.kernel
         if out is None:
             out = output_sites(geometry, kernel) if kernel.is_strided else geometry
-        if kernel.is_pointwise and out is geometry:
-            return x.replace(linear(x.features, self.weight[0], self.bias, self.groups))
-        kernel_map = geometry.kernel_map(out, kernel, self.engine)
-        features = convolution(
-            x.features,
-            self.weight,
-            kernel_map,
-            self.engine,
-            groups=self.groups,
-            compute_dtype=compute_dtype(x.features),
-            bias=self.bias,
-        )
-        return SparseTensor(features, out)
+        if out is geometry and kernel.is_pointwise:
+            return None, geometry
+        return geometry.kernel_map(out, kernel, self.engine), out
 
 
-class ConvTranspose3d(_Convolution):
+class SparseConv3d(Conv3d):
+    """`Conv3d` that at stride 1 has every site that it reaches, and is not submanifold.
+
+    Sites behind it are those of the input and the ones around them, so they become more with every
+    such layer. A strided layer is `Conv3d`, and arguments are the same. The host waits once for the
+    number of sites, in a plan too.
+    """
+
+    def route(self, geometry: Geometry, out: Geometry | None) -> tuple[KernelMap | None, Geometry]:
+        """As of `Conv3d`, on the sites that the kernel reaches where none are given.
+
+        Raises:
+            TypeError: native points, without ``out``.
+        """
+        if out is None and not self.kernel.is_strided:
+            out = dilated_sites(geometry, self.kernel)
+        return super().route(geometry, out)
+
+
+class ConvTranspose3d(Convolution):
     """Transposed sparse convolution: a convolution's triplets with input and output exchanged.
 
     ``out[j] = sum over (i, j, k) of x[i] @ W[k] + b`` with ``j = stride * i + dilation * k -
@@ -168,32 +200,8 @@ class ConvTranspose3d(_Convolution):
         ValueError: channels, groups, kernel or engine that do not exist or do not fit.
     """
 
-    def forward(self, x: SparseTensor, out: Geometry | SparseTensor | None = None) -> SparseTensor:
-        """Convolve to finer sites.
-
-        Args:
-            x: features ``[N_in, C_in]`` on the coarser geometry.
-            out: finer sites, or a tensor on them (a skip connection): the map of the earlier
-                convolution between the two geometries is used again, backwards. ``None`` generates
-                every site the kernel reaches.
-
-        Returns:
-            Features ``[N_out, C_out]`` on the finer sites.
-        """
-        if type(x) is not SparseTensor:
-            require_sparse(x, self)
+    def route(self, geometry: Geometry, out: Geometry | None) -> tuple[KernelMap | None, Geometry]:
+        """The map of the convolution between the sites, backwards, and the finer sites."""
         if out is None:
-            out = x.geometry.generated(self.kernel)
-        elif isinstance(out, SparseTensor):
-            out = out.geometry
-        kernel_map = out.kernel_map(x.geometry, self.kernel, self.engine).transpose()
-        features = convolution(
-            x.features,
-            self.weight,
-            kernel_map,
-            self.engine,
-            groups=self.groups,
-            compute_dtype=compute_dtype(x.features),
-            bias=self.bias,
-        )
-        return SparseTensor(features, out)
+            out = geometry.generated(self.kernel)
+        return out.kernel_map(geometry, self.kernel, self.engine).transpose(), out

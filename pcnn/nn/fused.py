@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from pcnn.dataflows.torch_sums import kernels_serve
-from pcnn.geometry import Geometry, KernelMap
+from pcnn.geometry import Geometry
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.running_statistics import RunningStatistics
-from pcnn.nn.conv import Conv3d, ConvTranspose3d, compute_dtype
+from pcnn.nn.conv import Convolution, compute_dtype
 from pcnn.nn.features import add
 from pcnn.nn.folded_norm import Folded, FoldedNorm
 from pcnn.nn.joined import JoinedTensor
@@ -22,7 +22,6 @@ from pcnn.ops.convolution_products import convolution_products
 from pcnn.ops.normalized import normalized
 from pcnn.ops.pointwise import PointwiseProducts
 from pcnn.ops.products import Products
-from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor
 
 Sites = SparseTensor | Geometry | None
@@ -48,8 +47,8 @@ def fused_convolution(
     (`pcnn.ops.normalized`): product, statistics, and one pass for all that follows them.
 
     Everything else runs as it is written, one module after another: gradients in evaluation mode,
-    `torch.compile`, layers other than `Conv3d` and `ConvTranspose3d`, other norms, and modules
-    that are hooked, so that their hooks fire.
+    `torch.compile`, layers that are no convolution or have a ``forward`` of their own, other norms,
+    and modules that are hooked, so that their hooks fire.
 
     Args:
         layer: any module that maps a sparse tensor, and optional sites, to a sparse tensor.
@@ -98,9 +97,11 @@ def is_hooked(module: nn.Module) -> bool:
     )
 
 
-def _is_free(layer: nn.Module, norm: nn.Module | None) -> TypeGuard[Conv3d | ConvTranspose3d]:
-    """True if the modules are of known classes and no hook shows that they are not called."""
-    if type(layer) is not Conv3d and type(layer) is not ConvTranspose3d:
+def _is_free(layer: nn.Module, norm: nn.Module | None) -> TypeGuard[Convolution]:
+    """True if the layer computes a convolution, and no hook shows that it is not called."""
+    if not isinstance(layer, Convolution) or type(layer).forward is not Convolution.forward:
+        return False
+    if "weight" not in layer._parameters:  # a parametrized layer computes it
         return False
     if layer.groups > 1 and layer.kernel.is_pointwise:
         return False
@@ -108,7 +109,7 @@ def _is_free(layer: nn.Module, norm: nn.Module | None) -> TypeGuard[Conv3d | Con
 
 
 def _fused(
-    layer: Conv3d | ConvTranspose3d,
+    layer: Convolution,
     x: SparseTensor,
     out: Sites,
     folded: Folded,
@@ -117,7 +118,8 @@ def _fused(
 ) -> SparseTensor:
     weight = layer._parameters["weight"]
     assert weight is not None
-    kernel_map, target = _route(layer, x.geometry, out)
+    sites = out.geometry if isinstance(out, SparseTensor) else out
+    kernel_map, target = layer.route(x.geometry, sites)
     added = None
     if residual is not None:
         if residual.geometry is not target:
@@ -149,7 +151,7 @@ def _fused(
 
 
 def _trained(
-    layer: Conv3d | ConvTranspose3d,
+    layer: Convolution,
     x: SparseTensor,
     out: Sites,
     norm: nn.Module,
@@ -178,7 +180,8 @@ def _trained(
         y = fused_convolution(layer, x, out, norm)
         y = add(y, residual)
         return y.replace(y.features.relu_()) if relu else y
-    kernel_map, target = _route(layer, x.geometry, out)
+    sites = out.geometry if isinstance(out, SparseTensor) else out
+    kernel_map, target = layer.route(x.geometry, sites)
     if target.rows < 2:
         return None
     products: Products
@@ -203,23 +206,6 @@ def _elsewhere(residual: SparseTensor, target: Geometry) -> ValueError:
         f"the residual lives on another geometry than the output ({residual.geometry.rows} "
         f"and {target.rows} sites); bring both to the same sites first"
     )
-
-
-def _route(
-    layer: Conv3d | ConvTranspose3d, geometry: Geometry, out: Sites
-) -> tuple[KernelMap | None, Geometry]:
-    """Kernel map and output sites of a call; no map where the layer is linear on every site."""
-    target = out.geometry if isinstance(out, SparseTensor) else out
-    kernel, engine = layer.kernel, layer.engine
-    if isinstance(layer, Conv3d):
-        if target is None:
-            target = output_sites(geometry, kernel) if kernel.is_strided else geometry
-        if target is geometry and layer.groups == 1 and kernel.is_pointwise:
-            return None, geometry
-        return geometry.kernel_map(target, kernel, engine), target
-    if target is None:
-        target = geometry.generated(kernel)
-    return target.kernel_map(geometry, kernel, engine).transpose(), target
 
 
 def _pointwise(

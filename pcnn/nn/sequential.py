@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from pcnn.nn.conv import Conv3d, ConvTranspose3d
+from pcnn.nn.conv import Convolution
 from pcnn.nn.features import FeatureWise
 from pcnn.nn.folded_norm import FOLDABLE, FoldedNorm
 from pcnn.nn.fused import fused_convolution, is_hooked
@@ -35,7 +35,7 @@ class Sequential(nn.Sequential):
         position = 0
         while position < len(steps):
             step, norm = steps[position], _plain_at(steps, position + 1, FOLDABLE)
-            if norm is None or not isinstance(step, Conv3d | ConvTranspose3d):
+            if norm is None or not isinstance(step, Convolution):
                 x = step(x)
                 position += 1
                 continue

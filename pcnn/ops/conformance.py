@@ -325,12 +325,13 @@ def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
 @torch.no_grad()
 def _passed(dataflow: Dataflow, device: str) -> None:
     faults: list[str] = []
-    count = 0
+    count = refused = 0
     for check in _checks(dataflow, device):
         count += 1
         try:
             check()
         except ValueError:  # refused by name, which is no wrong result
+            refused += 1
             continue
         except Nonconforming as error:
             faults.append(str(error))
@@ -338,6 +339,8 @@ def _passed(dataflow: Dataflow, device: str) -> None:
             first = str(error).splitlines()[:1]
             case = check.args[1]  # type: ignore[attr-defined]
             faults.append(": ".join([str(case), type(error).__name__, *first]))
+    if refused == count:
+        raise Nonconforming(f"dataflow {dataflow.name!r} refuses all {count} checks on {device}")
     if faults:
         more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
         raise Nonconforming(

@@ -13,7 +13,7 @@ from pcnn.dataflows.tuned import has_decisions, tuned_products
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.base import Builder
 from pcnn.maps import Automatic as AutomaticBuilder
-from pcnn.maps import BruteForce, DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
+from pcnn.maps import BruteForce, MapBuilder, SortedSearch
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
@@ -133,8 +133,7 @@ class Engine:
 
     def serves(self, device: torch.device) -> bool:
         """True if the builder runs on a device: several are made of device kernels alone."""
-        made_of_kernels = isinstance(self.builder, HashTable | DoubleTraversed | ZDelta)
-        return has_kernels(device) or not made_of_kernels
+        return has_kernels(device) or not getattr(self.builder, "device_only", False)
 
     def builder_on(self, device: torch.device) -> MapBuilder | RadiusSearch:
         """The builder that serves voxels of a device."""

@@ -102,7 +102,12 @@ class TorchSparseSettings:
     @property
     def builder(self) -> HashTable:
         """See `EngineSettings.builder`."""
-        return HashTable(search=self.search, simplified=self.simplified, symmetry=self.symmetry)
+        return HashTable(
+            search=self.search,
+            grid_bytes=self.grid_bytes,
+            simplified=self.simplified,
+            symmetry=self.symmetry,
+        )
 
     @property
     def dataflow(self) -> GatherScatter:

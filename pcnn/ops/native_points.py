@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from torch import Tensor
 
 from pcnn.geometry import Neighbourhood, point_set_of
-from pcnn.geometry.checks import require_tensors
+from pcnn.geometry.checks import as_tensor
 from pcnn.tensor import SparseTensor
 
 
 def native_points(
-    points: Tensor,
-    features: Tensor,
-    batch: Tensor | None = None,
+    points: Tensor | np.ndarray,
+    features: Tensor | np.ndarray,
+    batch: Tensor | np.ndarray | None = None,
     grid_size: float | Sequence[float] = 1.0,
     *,
     batch_size: int | None = None,
@@ -44,10 +45,11 @@ def native_points(
         they came; ``geometry.inverse`` ``[P]`` holds the row of every point.
 
     Raises:
-        TypeError: points, features or batch that are no tensors.
+        TypeError: points, features or batch that are neither tensors nor arrays.
         ValueError: as `pcnn.geometry.point_set_of`, or features that do not match the points.
     """
-    require_tensors(points=points, features=features, batch=batch)
+    points, features = as_tensor(points, "points"), as_tensor(features, "features")
+    batch = None if batch is None else as_tensor(batch, "batch")
     if features.ndim != 2 or features.shape[0] != points.shape[0]:
         raise ValueError(
             f"features must be [{points.shape[0]}, C] to match the points, got "

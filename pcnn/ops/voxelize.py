@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, KernelMap, VoxelGrid, grid_of_cells, quantize
-from pcnn.geometry.checks import check_finite, check_points, require_tensors, voxel_sizes
+from pcnn.geometry.checks import as_tensor, check_finite, check_points, voxel_sizes
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
@@ -24,9 +24,9 @@ _FEW = 6
 
 
 def voxelize(
-    points: Tensor,
-    features: Tensor,
-    batch: Tensor | None = None,
+    points: Tensor | np.ndarray,
+    features: Tensor | np.ndarray,
+    batch: Tensor | np.ndarray | None = None,
     *,
     voxel_size: float | Sequence[float],
     reduce: str = "mean",
@@ -54,10 +54,11 @@ def voxelize(
         row of every point.
 
     Raises:
-        TypeError: points, features or batch that are no tensors.
+        TypeError: points, features or batch that are neither tensors nor arrays.
         ValueError: as `pcnn.geometry.quantize`, or features that do not match the points.
     """
-    require_tensors(points=points, features=features, batch=batch)
+    points, features = as_tensor(points, "points"), as_tensor(features, "features")
+    batch = None if batch is None else as_tensor(batch, "batch")
     if features.ndim != 2 or features.shape[0] != points.shape[0]:
         raise ValueError(
             f"features must be [{points.shape[0]}, C] to match the points, got "
@@ -68,9 +69,9 @@ def voxelize(
 
 
 def voxelize_cells(
-    cells: Tensor,
-    features: Tensor,
-    batch: Tensor | None = None,
+    cells: Tensor | np.ndarray,
+    features: Tensor | np.ndarray,
+    batch: Tensor | np.ndarray | None = None,
     *,
     reduce: str = "mean",
     batch_size: int | None = None,
@@ -94,10 +95,11 @@ def voxelize_cells(
         of the cells.
 
     Raises:
-        TypeError: cells, features or batch that are no tensors.
+        TypeError: cells, features or batch that are neither tensors nor arrays.
         ValueError: as `pcnn.geometry.grid_of_cells`, or features that do not match the cells.
     """
-    require_tensors(cells=cells, features=features, batch=batch)
+    cells, features = as_tensor(cells, "cells"), as_tensor(features, "features")
+    batch = None if batch is None else as_tensor(batch, "batch")
     if batch is None and cells.ndim == 2 and cells.shape[1] == 4:
         batch, cells = cells[:, 0], cells[:, 1:]
     grid = grid_of_cells(cells, batch, batch_size, downsampling, tensor_stride)

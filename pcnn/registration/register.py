@@ -56,7 +56,7 @@ class AmbiguousError(NoOverlapError):
     def __init__(self, ambiguity: Ambiguity) -> None:
         super().__init__(
             f"ambiguous: {ambiguity}. The shape alone does not tell the pose; a larger part of the "
-            "place may, or --allow-ambiguous takes one of the poses"
+            "place may, or allow_ambiguous=True takes one of the poses"
         )
         self.ambiguity = ambiguity
 
@@ -194,7 +194,7 @@ def register_points(
     if transform is None or agreeing < min_inliers:
         raise unsupported(
             f"{agreeing} of {counted(matches, 'match', 'matches')} in "
-            f"agreement; {min_inliers} required (--min-inliers). The clouds may not overlap, or "
+            f"agreement; {min_inliers} required (min_inliers). The clouds may not overlap, or "
             f"voxels of {descriptor.voxel_size:g} m do not suit them"
         )
     width = width_of(estimate.source[inliers])
@@ -209,7 +209,7 @@ def register_points(
     if not confidence >= least:
         raise unsupported(
             f"the best pose is right with a probability of {confidence:.2f}; {least:.2f} required "
-            f"(--min-confidence). {agreeing} of {counted(matches, 'match', 'matches')} agree with "
+            f"(min_confidence). {agreeing} of {counted(matches, 'match', 'matches')} agree with "
             f"it. The clouds may not overlap, or voxels of {descriptor.voxel_size:g} m do not suit "
             "them"
         )
@@ -223,7 +223,7 @@ def register_points(
     if int(inliers.sum()) < 3:
         raise unsupported(
             f"{agreeing} matches agreed before the pose was refined, and only "
-            f"{int(inliers.sum())} after it. Try a smaller distance (--icp), or --no-surfaces"
+            f"{int(inliers.sum())} after it. Try a smaller icp_distance, or surfaces=False"
         )
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, MEET * descriptor.voxel_size)
@@ -231,7 +231,7 @@ def register_points(
     if overlap < min_overlap:
         raise unsupported(
             f"the best one puts only {100 * overlap:.1f} % of the source near "
-            f"the target; {100 * min_overlap:g} % required (--min-overlap)"
+            f"the target; {100 * min_overlap:g} % required (min_overlap)"
         )
     doubt = ambiguity(
         described[0].points.cpu(),

@@ -59,6 +59,20 @@ class CudaGraphs:
         return replay
 
 
+def failure_of(error: RuntimeError) -> str:
+    """Why a network cannot be captured, told by the error of the attempt.
+
+    Raises:
+        torch.OutOfMemoryError: memory was missing, which says nothing of the network.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise cause
+        cause = cause.__context__  # the end of a capture that failed fails too
+    return f"it waits for the device ({str(error).splitlines()[0]})"
+
+
 @contextmanager
 def capturing(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
     """Inside, launches of this thread become a graph; other threads may allocate meanwhile.

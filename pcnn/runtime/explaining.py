@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
+from shutil import get_terminal_size
 from typing import Any
 
 import torch
@@ -63,9 +65,9 @@ class LayerReport:
         return self.ms / self.floor_ms if self.floor_ms else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """A network on one input.
+    """A network on one input; as text a table.
 
     Args:
         device: its name.
@@ -84,7 +86,14 @@ class Explanation:
         """Time of all convolutions [ms]."""
         return sum(layer.ms for layer in self.layers)
 
-    def table(self) -> Table:
+    def __str__(self) -> str:
+        text = StringIO()
+        Console(file=text, width=get_terminal_size((LOG_WIDTH, 1)).columns).print(self)
+        return text.getvalue()
+
+    __repr__ = __str__
+
+    def __rich__(self) -> Table:
         """The explanation as rich prints it."""
         table = Table(title=f"convolutions on {self.device}", title_justify="left")
         table.caption = f"kernel maps take {self.maps_bytes / 1e6:.1f} MB"
@@ -125,10 +134,8 @@ class Explanation:
         return f"{ms:.4f}", share, *floors
 
 
-def explain(
-    model: nn.Module, x: SparseTensor, *, repeats: int = 9, console: Console | None = None
-) -> Explanation:
-    """Measure every convolution of a network on an input, and print a table.
+def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanation:
+    """Measure every convolution of a network on an input; printed, the result is a table.
 
     Times are medians: on a GPU of the device alone, with all work enqueued ahead (launches cost
     nothing), on a CPU of the clock. A layer is measured on the very input it gets, right after its
@@ -140,7 +147,6 @@ def explain(
         model: takes a `SparseTensor`; its mode stays as it is.
         x: its input; moved to the model's device, and to its dtype.
         repeats: timed repeats of every layer.
-        console: where the table goes; ``None``: standard output.
 
     Raises:
         ValueError: the input has no site.
@@ -159,14 +165,9 @@ def explain(
         run_observed(network, own, observe)
         run: Callable[[], Any] = lambda: network(own)  # noqa: E731
         network_ms = device_ms(run, own.features.device, repeats=repeats)
-    explanation = Explanation(
+    return Explanation(
         _device_name(own.features.device), tuple(reports), network_ms, own.geometry.held_bytes()
     )
-    target = console or Console()
-    if console is None and not target.is_terminal:
-        target = Console(width=LOG_WIDTH)
-    target.print(explanation.table())
-    return explanation
 
 
 def _report(call: ObservedCall, ms: float) -> LayerReport:

@@ -26,7 +26,7 @@ from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
 from pcnn.runtime.buckets import Edges
-from pcnn.runtime.capture import capturing
+from pcnn.runtime.capture import capturing, failure_of
 from pcnn.runtime.fixed_tensor import Copies, fixed
 from pcnn.runtime.graphed import Graphed
 from pcnn.runtime.point_graph import GraphedPoints
@@ -291,7 +291,7 @@ class GraphedNetwork(Graphed):
             with capturing(graphs[1], *kept):
                 output = layers(grid, inputs)
         except RuntimeError as error:
-            self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")
+            self._run_eagerly_as(failure_of(error))
             return None
         torch.cuda.current_stream(device).wait_stream(self._stream)
         took = torch.cuda.memory_reserved(device) - before

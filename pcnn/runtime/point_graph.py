@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pcnn.geometry import Geometry, PointSet
 from pcnn.ops.recipe import Recipe
 from pcnn.runtime.buckets import Edges
-from pcnn.runtime.capture import Capture, CudaGraphs, Figures
+from pcnn.runtime.capture import Capture, CudaGraphs, Figures, failure_of
 from pcnn.runtime.fixed_input import FixedInput
 from pcnn.runtime.fixed_tensor import features_of, mapped, parts_of
 from pcnn.runtime.graphed import Graphed
@@ -174,10 +174,8 @@ class GraphedPoints(Graphed):
         try:
             layers()  # once outside: what is not compiled yet is compiled now
             replay = self._capture(layers)
-        except torch.cuda.OutOfMemoryError:
-            raise
         except RuntimeError as error:
-            self._run_eagerly_as(f"it waits for the device ({str(error).splitlines()[0]})")
+            self._run_eagerly_as(failure_of(error))
             return None
         sites = [part.geometry for part in parts_of(output) if isinstance(part, SparseTensor)]
         if any(at not in held.levels for at in sites):

@@ -1,4 +1,6 @@
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch import nn
 import pcnn
 from pcnn.geometry import VoxelGrid
 from pcnn.nn import Conv3d, FeatureWise, Sequential, add, concatenate, normalize
+from pcnn.rowwise import POINTWISE as POINTWISE_FUNCTIONS
 from tests.clouds import surface_grid
 
 
@@ -42,11 +45,41 @@ def test_pointwise_modules_of_torch_take_it_as_they_are() -> None:
         assert y.geometry is x.geometry
         assert torch.equal(y.features, module(x.features)), module
     for module in (nn.Softmax(0), nn.LayerNorm((50, 4)), nn.MaxPool1d(2), nn.Dropout1d()):
-        with pytest.raises(TypeError, match=r"does not act on every site by itself.* pcnn\.nn has"):
-            module(x)
-    for mixed in (lambda: torch.cat([x, x]), lambda: torch.matmul(torch.eye(len(x)), x)):
         with pytest.raises(TypeError, match="takes no SparseTensor"):
-            mixed()
+            module(x)
+
+
+def test_pointwise_functions_of_torch_take_it_as_they_are() -> None:
+    x = tensor(50)
+    positive = x.replace(x.features.abs() + 1)
+    for name in sorted(function.__name__ for function in POINTWISE_FUNCTIONS):
+        function = getattr(torch, name, None)
+        if function not in POINTWISE_FUNCTIONS or name in ("prelu", "clamp", "clip"):
+            continue
+        y = function(positive)
+        assert y.geometry is x.geometry
+        assert torch.equal(y.features, function(positive.features)), name
+    calls: dict[str, Callable[[Any], Any]] = {
+        "softmax": lambda x: torch.softmax(x, 1),
+        "log_softmax": lambda x: torch.log_softmax(x, dim=-1),
+        "clamp": lambda x: torch.clamp(x, min=0.5),
+        "pow": lambda x: torch.pow(x, 2),
+        "power": lambda x: x**2,
+        "abs": abs,
+    }
+    for name, call in calls.items():
+        assert torch.equal(call(x).features, call(x.features)), name
+    assert torch.equal((positive**x).features, positive.features**x.features)
+    refused: tuple[Callable[[], Any], ...] = (
+        lambda: torch.cat([x, x]),
+        lambda: torch.matmul(torch.eye(len(x)), x),
+        lambda: torch.softmax(x, 0),
+        lambda: torch.pow(x, torch.ones(len(x))),
+        lambda: torch.sort(x),
+    )
+    for call in refused:
+        with pytest.raises(TypeError, match=r"takes no SparseTensor.* pcnn\.nn has"):
+            call()
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -7,9 +7,7 @@ from torch import nn
 
 import pcnn
 from pcnn.models.blocks import ConvNorm, ResidualBlock
-from pcnn.nn import (
-    Conv3d,
-)
+from pcnn.nn import Conv3d, SparseConv3d
 from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 
 
@@ -43,6 +41,22 @@ class Doubled(Conv3d):
     def forward(self, x: pcnn.SparseTensor, sites: Any = None) -> pcnn.SparseTensor:
         y = super().forward(x, sites)
         return y.replace(2 * y.features)
+
+
+class Named(Conv3d):
+    """A layer that computes what its base does."""
+
+
+@pytest.mark.parametrize("kind", [Named, SparseConv3d])
+def test_subclasses_with_the_same_forward_are_fused(kind: type[Conv3d]) -> None:
+    engine, calls = recorded()
+    block, x = shaken(ConvNorm(kind(4, 6, 3, engine=engine), nn.BatchNorm1d(6))), tensor()
+    with torch.no_grad():
+        y = block(x)
+    assert calls.pop()["epilogue"].relu
+    alone = separate(block, x)
+    assert y.geometry is alone.geometry
+    torch.testing.assert_close(y.features, alone.features)
 
 
 class Dense(nn.Module):

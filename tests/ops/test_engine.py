@@ -10,11 +10,13 @@ from pcnn.dataflows import tuned as tables
 from pcnn.dataflows.blocked import SummedBlocks
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.maps import BruteForce
+from pcnn.maps import BruteForce, MapBuilder
 from pcnn.ops import ENGINES, Engine, resolve
 from pcnn.ops import engine as engines
 from pcnn.ops.conformance_cases import random_map
 from pcnn.ops.engine import check_served
+from pcnn.ops.engine_settings import setting_names
+from tests.engines import BUILDERS, KERNEL_BUILDERS
 
 
 def test_engines_by_name_and_by_object() -> None:
@@ -142,3 +144,40 @@ def test_two_dataflows_of_one_name_are_told_apart_at_once() -> None:
     Engine("again", BruteForce(), OfOneName())
     with pytest.raises(ValueError, match="another dataflow is named 'of_one_name'"):
         Engine("second", BruteForce(), OfOneName(setting=1))
+
+
+#: Other values of the settings of papers, where one more than the usual one will not do.
+OTHER_VALUES = {
+    "epsilon": 0.5,
+    "grouping": "fixed",
+    "search": "grid",
+    "threshold": 7,
+    "t": 3,
+    "key_bits": 32,
+    "sort": "i",
+    "source_block": 128,
+    "streams": 2,
+    "block_in": 16,
+    "block_out": 16,
+}
+
+
+@pytest.mark.parametrize("name", [name for name, one in ENGINES.items() if one.settings])
+def test_every_setting_of_a_paper_reaches_its_search_or_its_dataflow(name: str) -> None:
+    engine = ENGINES[name]
+    assert engine.settings is not None
+    if name == "torchsparse":
+        engine = engine.having(locality=False)  # which takes fused products
+    for setting in setting_names(engine.settings):
+        usual = getattr(engine.settings, setting)
+        other = not usual if isinstance(usual, bool) else OTHER_VALUES.get(setting)
+        changed = engine.having(**{setting: (usual or 0) + 1 if other is None else other})
+        own, theirs = (engine.builder, engine.dataflow), (changed.builder, changed.dataflow)
+        assert own != theirs, setting
+
+
+@pytest.mark.parametrize("builder", BUILDERS, ids=str)
+def test_searches_of_device_kernels_serve_no_cpu(builder: MapBuilder) -> None:
+    engine = Engine("own", builder, Reference())
+    assert engine.serves(torch.device("cpu")) == (builder not in KERNEL_BUILDERS)
+    assert engine.serves(torch.device("cuda"))

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
 from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, layouts
 from pcnn.kernels import pinned
@@ -233,7 +235,15 @@ def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     "dataflow",
-    [WeightStationary(), WeightStationary(half=False), Hybrid(2), GatherScatter()],
+    [
+        WeightStationary(),
+        WeightStationary(half=False),
+        Hybrid(2),
+        GatherScatter(),
+        RowStationary(),
+        Triplets("i"),
+        Triplets("j"),
+    ],
     ids=lambda dataflow: dataflow.name,
 )
 def test_the_host_waits_once_whatever_lists_triplets(
@@ -276,3 +286,12 @@ def test_a_tensor_is_no_geometry() -> None:
     x = pcnn.SparseTensor(torch.zeros(grid.rows, 3), grid)
     with pytest.raises(TypeError, match=r"give x\.geometry"):
         pcnn.plan(pcnn.nn.Conv3d(3, 4, 3), x)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("names", [("row_lists",), ("columns_csr",), ("rows_csr",), ("tiles",)])
+def test_plans_take_no_more_memory_than_they_say(names: tuple[str, ...], emulated: None) -> None:
+    side = torch.arange(9)
+    full = grid_of_cells(torch.cartesian_prod(side, side, side))  # most slots are filled
+    planner = pcnn.Planner(UpAndDown(Windowed()), layouts=names)
+    most = planner.memory(full, backward=True)
+    assert held_bytes(planner(full, backward=True)) <= most

@@ -109,7 +109,7 @@ def test_rows_without_a_return_are_left_out(
 def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixture) -> None:
     generator = np.random.default_rng(0)
     small = generator.random((500, 3)) * 0.1
-    advice = r"0\.09\d m wide, 1\.8 voxels of 0\.05 m.*--voxel-size 0\.002"
+    advice = r"0\.09\d m wide, 1\.8 voxels of 0\.05 m.*voxel_size=0\.002"
     with pytest.raises(NoOverlapError, match=advice):
         pcnn.register(small, small + 0.01, "interiors", cell="trained")
     assert not caplog.text
@@ -206,7 +206,7 @@ def test_without_open3d_and_by_name_the_network_alone_is_asked(
     source, target, _ = two_views()
     monkeypatch.delitem(descriptors.FILES, descriptors.TURNED)
     for named in (["interiors"], []):
-        with pytest.raises(NoOverlapError, match=r"required \(--min-"):
+        with pytest.raises(NoOverlapError, match=r"required \(min_"):
             pcnn.register(source, target, *named)
         monkeypatch.setattr("pcnn.experiment.pair_options.FPFH", missing)
 
@@ -312,10 +312,10 @@ def test_the_reason_names_what_was_asked_for() -> None:
     named = chosen("fpfh", measured(clouds), None)
     assert (named.weights, named.voxel_size) == (None, 0.05)
     assert re.fullmatch(
-        r"--model fpfh, voxels of 0\.05 m because the clouds span 2\.\d+ m, up to 20 m",
+        r"model fpfh, voxels of 0\.05 m because the clouds span 2\.\d+ m, up to 20 m",
         named.reason,
     )
     wide = chosen("fpfh", measured([clouds[0] * 20]), None).reason
     assert "voxels of 0.3 m because the cloud spans" in wide
     assert wide.endswith("beyond 20 m")
-    assert chosen("fpfh", measured(clouds), 0.2).reason == "--model fpfh, voxels of 0.2 m as given"
+    assert chosen("fpfh", measured(clouds), 0.2).reason == "model fpfh, voxels of 0.2 m as given"

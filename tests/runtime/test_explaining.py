@@ -1,4 +1,3 @@
-import io
 import re
 
 import pytest
@@ -17,10 +16,9 @@ def cloud(n: int) -> pcnn.SparseTensor:
 
 def explained(x: pcnn.SparseTensor, repeats: int = 1) -> tuple[explaining.Explanation, str]:
     net = pcnn.models.MinkUNet42(width=0.125)
-    console = Console(file=io.StringIO(), width=220)
-    explanation = pcnn.explain(net, x, repeats=repeats, console=console)
+    explanation = pcnn.explain(net, x, repeats=repeats)
     assert net.training
-    return explanation, console.file.getvalue()  # type: ignore[attr-defined]
+    return explanation, str(explanation)
 
 
 def test_every_convolution_is_explained() -> None:
@@ -55,8 +53,7 @@ def test_floors_of_a_known_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explaining, "_device_name", lambda device: "NVIDIA H200")
     net = pcnn.nn.Conv3d(4, 8, 3).half()
     x = cloud(200)
-    console = Console(file=io.StringIO(), width=220)
-    (layer,) = pcnn.explain(net, x, repeats=1, console=console).layers
+    (layer,) = pcnn.explain(net, x, repeats=1).layers
     assert layer.dtype == "float16"
     moved = 2 * (x.geometry.rows * (4 + 8) + 27 * 4 * 8)
     assert layer.floor_ms == pytest.approx(1e3 * moved / 4.2e12)
@@ -68,8 +65,11 @@ def test_an_empty_input_is_refused() -> None:
         pcnn.explain(pcnn.nn.Conv3d(4, 8, 3), cloud(0))
 
 
-def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    pcnn.explain(pcnn.nn.Conv3d(4, 8, (3, 1, 3)), cloud(50), repeats=1)
+def test_the_table_is_returned_and_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = pcnn.explain(pcnn.nn.Conv3d(4, 8, (3, 1, 3)), cloud(50), repeats=1)
+    assert not capsys.readouterr().out
+    Console(width=200).print(found)
     printed = capsys.readouterr().out
+    assert repr(found) == str(found) == printed
     assert "convolutions on cpu" in printed
     assert "3x1x3" in printed

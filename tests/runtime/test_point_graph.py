@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ from pcnn.nn import Conv3d
 from pcnn.ops import resolve
 from pcnn.runtime import GraphedPoints
 from pcnn.runtime.buckets import Edges
+from pcnn.runtime.capture import Figures, failure_of
 from pcnn.tensor import SparseTensor
 from tests.runtime.graphed import ROWS, points, rerun
 
@@ -216,3 +218,31 @@ def test_wrong_inputs_are_refused() -> None:
         run(points(30, 1)[0])
     with pytest.raises(ValueError, match=r"call model\.eval\(\)"):
         pcnn.runtime.graph(net)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_memory_that_is_missing_is_no_reason_to_run_eagerly_for_ever(inner: bool) -> None:
+    missing = [True]
+
+    def capture(work: Callable[[], Figures]) -> Callable[[], Figures]:
+        if not missing:
+            return rerun(work)
+        missing.pop()
+        try:
+            raise torch.OutOfMemoryError("no memory")
+        finally:
+            if inner:  # as the end of a capture does, which has failed too
+                raise RuntimeError("operation failed due to a previous error during capture")
+
+    run = GraphedPoints(made(), edges=EDGES, capture=capture)
+    x, _ = points(230, 1)
+    with pytest.raises(torch.OutOfMemoryError):
+        run(x)
+    assert run.reason is None
+    run(x)
+    assert run.reason is None
+    assert len(run.buckets) == 1
+
+
+def test_work_that_waits_is_a_reason() -> None:
+    assert "in a capture" in failure_of(RuntimeError("a wait in a capture\nand more"))

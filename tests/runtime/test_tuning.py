@@ -1,4 +1,3 @@
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from rich.console import Console
 from torch import nn
 
 import pcnn
@@ -270,7 +268,7 @@ def test_layers_on_native_points_are_tuned_and_explained() -> None:
         assert not any(layer.known for layer in layers)
     torch.testing.assert_close(net(x).features, wanted, rtol=1e-4, atol=1e-5)
     assert not len(read(user_path()))
-    explanation = pcnn.explain(net, x, repeats=1, console=Console(file=io.StringIO()))
+    explanation = pcnn.explain(net, x, repeats=1)
     assert [layer.dataflow for layer in explanation.layers] == [
         "RowStationary",
         "linear",
