@@ -29,17 +29,6 @@ def comparison_picture(comparison: Comparison, path: str | Path, title: str) -> 
 
     Bands are the standard deviation over runs, absent for one run; intervals are 95 % over pairs,
     grey where they hold zero. Long names lose their middle.
-
-    Args:
-        comparison: of two methods.
-        path: PNG or SVG to write, whole; its folder is created.
-        title: heading.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: neither of these formats.
     """
     kind = checked_format(Path(path))
     page = new_page(15.5, 5.8, layout="constrained")

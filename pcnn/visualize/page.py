@@ -22,11 +22,7 @@ def new_page(width: float, height: float, **options: Any) -> Any:
 
 
 def checked_format(path: Path) -> str:
-    """The format that the name of a picture asks for, one of `FORMATS`.
-
-    Raises:
-        ValueError: another one.
-    """
+    """The format that the name of a picture asks for, one of `FORMATS`."""
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
         raise ValueError(f"{path}: a chart is written as .png or .svg")

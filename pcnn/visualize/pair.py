@@ -20,17 +20,11 @@ Colour = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class DrawnMatches:
-    """Matched points of two clouds.
+    """Matched points of two clouds."""
 
-    Args:
-        source: [K, 3] in the source's frame [m].
-        target: [K, 3] their partners, in the target's.
-        right: [K] which matches are right.
-    """
-
-    source: NDArray[np.floating]
-    target: NDArray[np.floating]
-    right: NDArray[np.bool_]
+    source: NDArray[np.floating]  # [K, 3] in the source's frame [m]
+    target: NDArray[np.floating]  # [K, 3] their partners, in the target's
+    right: NDArray[np.bool_]  # [K] which matches are right
 
     @classmethod
     def of(cls, source: Tensor, target: Tensor, truth: Tensor, distance: float) -> DrawnMatches:
@@ -44,25 +38,15 @@ class DrawnMatches:
 
 @dataclass(frozen=True, eq=False)
 class ShownPair:
-    """Two clouds with an estimated transform, as pictures and W&B show them.
+    """Two clouds with an estimated transform, as pictures and W&B show them."""
 
-    Args:
-        name: of the pair, the heading.
-        source: [N, 3] in the source's frame [m].
-        target: [M, 3] in the target's frame [m].
-        transform: [4, 4], source to target; None where none was found.
-        facts: errors and right matches in a line.
-        matches: None or none at all: they are not drawn.
-        simulated: whether the clouds are simulated, which is then written large.
-    """
-
-    name: str
-    source: NDArray[np.floating]
-    target: NDArray[np.floating]
-    transform: NDArray[np.floating] | None
-    facts: str = ""
-    matches: DrawnMatches | None = None
-    simulated: bool = False
+    name: str  # of the pair, the heading
+    source: NDArray[np.floating]  # [N, 3] in the source's frame [m]
+    target: NDArray[np.floating]  # [M, 3] in the target's frame [m]
+    transform: NDArray[np.floating] | None  # [4, 4], source to target; None where none was found
+    facts: str = ""  # errors and right matches in a line
+    matches: DrawnMatches | None = None  # None or none at all: they are not drawn
+    simulated: bool = False  # whether the clouds are simulated, which is then written large
 
     @classmethod
     def of(
@@ -83,8 +67,8 @@ class ShownPair:
 
 def draw_matches(
     place: Any,
-    source: NDArray[np.floating],
-    target: NDArray[np.floating],
+    source: NDArray[np.floating],  # [N, 3] [m], drawn left
+    target: NDArray[np.floating],  # [M, 3] [m], drawn right
     matches: DrawnMatches,
     colours: tuple[Colour, Colour],
 ) -> None:
@@ -92,13 +76,6 @@ def draw_matches(
 
     Both lie in their own frames: lines of right matches need not be parallel. At most 300 matches
     are drawn, an even choice of all; the title counts all of them.
-
-    Args:
-        place: matplotlib axes.
-        source: [N, 3] [m], drawn left.
-        target: [M, 3] [m], drawn right.
-        matches: at least one.
-        colours: of source and target, 0..255.
     """
     flat = [_Flat.of(cloud) for cloud in (source, target)]
     left, laid = flat[0](source), flat[1](target)

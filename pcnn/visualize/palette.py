@@ -43,12 +43,6 @@ def distinct_colours(count: int) -> NDArray[np.uint8]:
     farthest, in the perceptual space Oklab, from all before it. The first n colours therefore do
     not depend on `count`.
 
-    Args:
-        count: how many, at least 0. After 216 they repeat.
-
-    Returns:
-        [count, 3] uint8 red, green, blue.
-
     Source: Ottosson, "A perceptual color space for image processing", 2020 (Oklab).
     """
     candidates = np.array(
@@ -96,12 +90,6 @@ def palette(class_names: Sequence[str]) -> NDArray[np.uint8]:
 
     SemanticKITTI's own colours where every name is one of its classes, generated ones otherwise
     (a mixture would hold colours that are too similar).
-
-    Args:
-        class_names: C names.
-
-    Returns:
-        [C, 3] uint8 red, green, blue.
     """
     if class_names and all(name in SEMANTIC_KITTI for name in class_names):
         return np.array([SEMANTIC_KITTI[name] for name in class_names], dtype=np.uint8)
@@ -111,16 +99,7 @@ def palette(class_names: Sequence[str]) -> NDArray[np.uint8]:
 def colourise(
     labels: NDArray[np.integer], colours: NDArray[np.uint8], unlabelled: Sequence[int] = UNLABELLED
 ) -> NDArray[np.uint8]:
-    """Look up the colour of every label.
-
-    Args:
-        labels: [P] class ids; anything outside ``0..C-1`` counts as unlabelled.
-        colours: [C, 3] uint8.
-        unlabelled: colour of the rest.
-
-    Returns:
-        [P, 3] uint8.
-    """
+    """Look up the colour of every label."""
     ids = np.asarray(labels).astype(np.int64)
     table = np.concatenate((np.asarray(colours, np.uint8), np.array([unlabelled], np.uint8)))
     return table[np.where((ids >= 0) & (ids < len(colours)), ids, len(colours))]

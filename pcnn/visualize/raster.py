@@ -14,16 +14,6 @@ def from_above(
     """Draw a cloud in orthographic projection along -z, the highest point of a pixel on top.
 
     The image's right is +x (ahead of a driving sensor), its top is +y (left of it).
-
-    Args:
-        points: [P, 3] [m], with the image's centre at zero.
-        rgb: [P, 3] uint8.
-        extent: half the side of the square that is drawn [m]; points outside are left out.
-        pixels: side of the image.
-        dot: side of a point's square, in pixels.
-
-    Returns:
-        [pixels, pixels, 3] uint8.
     """
     column = np.floor((points[:, 0] + extent) / (2 * extent) * pixels).astype(np.int64)
     row = np.floor((extent - points[:, 1]) / (2 * extent) * pixels).astype(np.int64)
@@ -31,8 +21,8 @@ def from_above(
 
 
 def from_sensor(
-    points: NDArray[np.floating],
-    rgb: NDArray[np.uint8],
+    points: NDArray[np.floating],  # [P, 3] [m] in the sensor's frame
+    rgb: NDArray[np.uint8],  # [P, 3] uint8
     size: tuple[int, int],
     dot: tuple[int, int] = (1, 1),
 ) -> NDArray[np.uint8]:
@@ -40,15 +30,6 @@ def from_sensor(
 
     Azimuth runs over the full circle with +x in the middle and +y to the left, elevation over the
     range that holds 99.8 % of the points.
-
-    Args:
-        points: [P, 3] [m] in the sensor's frame.
-        rgb: [P, 3] uint8.
-        size: height and width of the image.
-        dot: height and width of a point's rectangle, in pixels.
-
-    Returns:
-        [height, width, 3] uint8.
     """
     height, width = size
     distance = np.linalg.norm(points, axis=1)

@@ -27,13 +27,6 @@ def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
 
     The target is blue, the source orange. Without a transform only "as given" is drawn. Matches are
     lines between the clouds laid side by side, below.
-
-    Args:
-        pair: what to draw.
-        path: PNG to write, whole; its folder is created.
-
-    Returns:
-        `path`.
     """
     states = [("as given", pair.source)]
     if pair.placed is not None:
@@ -80,18 +73,7 @@ def merged_picture(
     note: str = "",
     simulated: bool = False,
 ) -> Path:
-    """Draw clouds in one frame, each in a colour of its own, along z and along y.
-
-    Args:
-        clouds: points [N, 3] [m] by name, at least one.
-        path: PNG to write, whole; its folder is created.
-        title: heading.
-        note: line below it.
-        simulated: whether clouds are simulated, which is then written large.
-
-    Returns:
-        `path`.
-    """
+    """Draw clouds in one frame, each in a colour of its own, along z and along y."""
     shades = distinct_colours(len(clouds))
     points = np.concatenate(list(clouds.values()))
     colours = np.repeat(shades, [len(cloud) for cloud in clouds.values()], axis=0)
@@ -120,17 +102,7 @@ def merged_picture(
 def recall_picture(
     curves: Curves, limits: Mapping[str, float], path: str | Path, title: str
 ) -> Path:
-    """Draw recall against the threshold of every error, one line a number of samples.
-
-    Args:
-        curves: at least one, as `recall_curves` gives them.
-        limits: by axis label, the protocol's own threshold where it has one.
-        path: PNG to write, whole.
-        title: heading.
-
-    Returns:
-        `path`.
-    """
+    """Draw recall against the threshold of every error, one line a number of samples."""
     figure = new_page(5.0 * len(curves), 4.6)
     for column, (label, (thresholds, lines)) in enumerate(curves.items()):
         place = figure.add_subplot(1, len(curves), column + 1)

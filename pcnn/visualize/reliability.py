@@ -9,16 +9,7 @@ from pcnn.visualize.page import FAINT, INK, new_page, saved
 
 
 def reliability_picture(found: Reliability, path: str | Path, title: str) -> Path:
-    """Draw the share of right poses over the confidence, and how many pairs every bin holds.
-
-    Args:
-        found: bins that hold a pair.
-        path: PNG to write, whole; its folder is created.
-        title: what was judged.
-
-    Returns:
-        `path`.
-    """
+    """Draw the share of right poses over the confidence, and how many pairs every bin holds."""
     figure = new_page(6.5, 7.5)
     above, below = figure.subplots(2, 1, height_ratios=(4, 1), sharex=True)
     above.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle="--")

@@ -32,9 +32,9 @@ LARGE = {
 
 
 def segmentation_picture(
-    points: NDArray[np.floating],
-    labels_true: NDArray[np.integer] | None,
-    labels_pred: NDArray[np.integer],
+    points: NDArray[np.floating],  # [P, 3] [m], in the sensor's frame (x ahead, y left, z up)
+    labels_true: NDArray[np.integer] | None,  # [P] class ids or ignore_index
+    labels_pred: NDArray[np.integer],  # [P] class ids
     class_names: Sequence[str],
     colors: NDArray[np.uint8] | Sequence[Sequence[int]] | None,
     path: str | Path,
@@ -52,25 +52,6 @@ def segmentation_picture(
     a truth only the prediction is drawn. From above the points of a class `ceiling` are left out,
     by the truth where there is one; the strip all around shows them. Uses matplotlib's object
     interface: no display and no global state.
-
-    Args:
-        points: [P, 3] [m], in the sensor's frame (x ahead, y left, z up).
-        labels_true: [P] class ids or `ignore_index`; None when there are none.
-        labels_pred: [P] class ids.
-        class_names: C names.
-        colors: [C, 3] 0..255, or None for `pcnn.visualize.palette`.
-        path: PNG to write, whole; its folder is created.
-        title: first words of the heading, e.g. the name of the scan.
-        source: of the cloud; ``simulated`` is written large, and ``simulated training`` where a
-            network that was trained on simulated clouds labels this one; None says nothing.
-        extent: half the side of the square seen from above [m]; None fits 98 % of the points.
-        ignore_index: label of points without truth.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: shapes do not fit.
     """
     points = np.asarray(points, dtype=np.float64)
     pred = np.asarray(labels_pred).astype(np.int64)

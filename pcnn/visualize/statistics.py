@@ -29,16 +29,6 @@ def statistics_page(sets: Sequence[SetStatistics], path: str | Path) -> Path:
     The first set is the one that the others are compared with: the table gives their earth mover's
     distances to it. Simulated sets are drawn dashed and named so. Uses matplotlib's object
     interface: no display and no global state.
-
-    Args:
-        sets: at least one.
-        path: PNG to write, whole; its folder is created.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: no set, or more than there are colours.
     """
     if not 1 <= len(sets) <= len(COLOURS):
         raise ValueError(f"a page holds 1 to {len(COLOURS)} sets, got {len(sets)}")

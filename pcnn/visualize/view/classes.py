@@ -44,32 +44,16 @@ KNOWN = ("kitti", "s3dis", "las")
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Names and colours of the classes of a page.
+    """Names and colours of the classes of a page."""
 
-    Args:
-        names: C names.
-        colors: [C, 3] uint8.
-    """
-
-    names: tuple[str, ...]
-    colors: NDArray[np.uint8]
+    names: tuple[str, ...]  # C names
+    colors: NDArray[np.uint8]  # [C, 3] uint8
 
 
 def with_classes(
     clouds: Sequence[ViewedCloud], wanted: str | Path | None = None, likely: str | None = None
 ) -> tuple[list[ViewedCloud], Classes]:
-    """Clouds with class ids in place of the labels of their files, and these classes.
-
-    Args:
-        clouds: with labels as files hold them.
-        wanted: a class file (`pcnn.datasets.labels.read_classes`), or one of `KNOWN`; None takes
-            every label that occurs for a class of its own, with its number as name.
-        likely: one of `KNOWN` that counts where nothing is wanted and all labels occur in it.
-
-    Raises:
-        MissingFileError: no such class file.
-        FileError: a class file that does not fit, or a label that it does not know.
-    """
+    """Clouds with class ids in place of the labels of their files, and these classes."""
     found = [values for cloud in clouds for values in cloud.labels.values()]
     if not found:
         if wanted is not None and str(wanted) not in KNOWN:

@@ -26,35 +26,18 @@ Rgb = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class ViewedCloud:
-    """Points of a cloud, with everything that a page can show of them.
+    """Points of a cloud, with everything that a page can show of them."""
 
-    Args:
-        name: what it is called.
-        points: [P, 3] finite numbers, in the unit of the file.
-        rows: [P] rows of the points in their file; None where they are 0..P-1.
-        intensity: [P] in any unit, or None.
-        rgb: [P, 3] uint8, or None.
-        labels: class ids [P] by the name of a layer of `LABELS`; ids outside 0..C-1 are no class.
-        confidence: [P] in 0..1, or None.
-        pose: [4, 4] transform of a registered cloud, in the coordinates of the files, or None.
-        color: of the cloud as a whole; None leaves the choice to the page.
-        simulated: whether the points are simulated, which is then written large.
-
-    Raises:
-        ValueError: points that are not finite, shapes that do not fit together, or a layer of
-            labels of another name.
-    """
-
-    name: str
-    points: NDArray[np.floating]
-    rows: NDArray[np.integer] | None = None
-    intensity: NDArray[np.floating] | None = None
-    rgb: NDArray[np.uint8] | None = None
+    name: str  # what it is called
+    points: NDArray[np.floating]  # [P, 3] finite numbers, in the unit of the file
+    rows: NDArray[np.integer] | None = None  # [P] rows of the points in their file
+    intensity: NDArray[np.floating] | None = None  # [P] in any unit, or None
+    rgb: NDArray[np.uint8] | None = None  # [P, 3] uint8, or None
     labels: Mapping[str, NDArray[np.integer]] = field(default_factory=dict)
-    confidence: NDArray[np.floating] | None = None
+    confidence: NDArray[np.floating] | None = None  # [P] in 0..1, or None
     pose: NDArray[np.floating] | None = None
-    color: Rgb | None = None
-    simulated: bool = False
+    color: Rgb | None = None  # of the cloud as a whole; None leaves the choice to the page
+    simulated: bool = False  # whether the points are simulated, which is then written large
 
     def __post_init__(self) -> None:
         n = len(self.points)
@@ -80,11 +63,8 @@ class ViewedCloud:
         return len(self.points)
 
     def shuffled(self, limit: int, seed: int = 0) -> ViewedCloud:
-        """At most `limit` points in random order, so that the first n are an even choice of them.
-
-        Args:
-            limit: at least 0.
-            seed: of the order.
+        """At most `limit` points in random order, so that the first n are an even choice of
+        them.
         """
         order = np.random.default_rng(seed).permutation(len(self))[:limit]
         chosen: dict[str, Any] = {
@@ -100,28 +80,16 @@ class ViewedCloud:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Positions that float32 holds, and how the numbers of the file are found again.
+    """Positions that float32 holds, and how the numbers of the file are found again."""
 
-    Args:
-        origin: [3] float64, added to the others.
-        near: [P, 3] float32.
-        rest: [P, 3] float32, what rounding left out; None where nothing is missing.
-        decimals: the number of decimals with which the sum of origin and near is the file's
-            number; None where there is no such number.
-    """
-
-    origin: NDArray[np.float64]
-    near: NDArray[np.float32]
-    rest: NDArray[np.float32] | None
+    origin: NDArray[np.float64]  # [3] float64, added to the others
+    near: NDArray[np.float32]  # [P, 3] float32
+    rest: NDArray[np.float32] | None  # [P, 3] float32, what rounding left out
     decimals: int | None
 
     @classmethod
     def of(cls, points: NDArray[np.floating]) -> Places:
-        """Positions about the middle of their box where they lie far from zero.
-
-        Args:
-            points: [P, 3] finite numbers.
-        """
+        """Positions about the middle of their box where they lie far from zero."""
         origin = np.zeros(3)
         if len(points) and np.abs(points).max() > _FAR:
             low, high = points.min(axis=0), points.max(axis=0)

@@ -23,23 +23,14 @@ _SCENE = re.compile(rb'<script type="application/json" id="scene">([^<]*)</scrip
 
 @dataclass(frozen=True)
 class HeldView:
-    """The data of a view, apart from its program.
+    """The data of a view, apart from its program."""
 
-    Args:
-        title: heading of the page.
-        blocks: the elements of the data, of known form: nothing in them runs.
-    """
-
-    title: str
-    blocks: str
+    title: str  # heading of the page
+    blocks: str  # the elements of the data, of known form: nothing in them runs
 
 
 def read_view(path: Path) -> HeldView | None:
-    """Take the data out of a page that `pcnn.visualize.view.View` wrote; None of another page.
-
-    Raises:
-        FileError: the page is too large, or what it holds is damaged or of another version.
-    """
+    """Take the data out of a page that `pcnn.visualize.view.View` wrote; None of another page."""
     with named(path, "page of a view"):
         if path.stat().st_size > _MOST:
             raise FileError(path, f"a view has at most {_MOST >> 30} GiB")

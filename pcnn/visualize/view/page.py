@@ -36,27 +36,15 @@ class View:
     """The content of a page about clouds, with switches of layers and classes.
 
     Points lie in random order, so that any first part of them is a coarser picture of the same.
-
-    Args:
-        clouds: at least one.
-        class_names: C names of the classes of all labels.
-        colors: [C, 3] 0..255; None takes those of `pcnn.visualize.palette`.
-        title: heading; the names of the clouds unless given.
-        note: a line below it.
-        points: the most that are shown, of all clouds together; the others are left out evenly.
-        first: the layer that is shown first; None takes predictions, labels or colours if any.
-
-    Raises:
-        ValueError: no cloud, no point, colours that do not fit the classes, or `points` below 1.
     """
 
-    clouds: Sequence[ViewedCloud]
-    class_names: Sequence[str] = ()
-    colors: NDArray[np.uint8] | Sequence[Sequence[int]] | None = None
-    title: str = ""
-    note: str = ""
-    points: int = POINTS
-    first: str | None = None
+    clouds: Sequence[ViewedCloud]  # at least one
+    class_names: Sequence[str] = ()  # C names of the classes of all labels
+    colors: NDArray[np.uint8] | Sequence[Sequence[int]] | None = None  # [C, 3] 0..255
+    title: str = ""  # heading; the names of the clouds unless given
+    note: str = ""  # a line below it
+    points: int = POINTS  # the most that are shown, of all clouds together
+    first: str | None = None  # the layer that is shown first
 
     def __post_init__(self) -> None:
         if not sum(map(len, self.clouds)):
@@ -71,15 +59,6 @@ class View:
         """Write the page, whole: one file, which asks no network for anything.
 
         Its policy (CSP) forbids requests, and scripts other than its own.
-
-        Args:
-            path: the file; its folder is created.
-
-        Returns:
-            `path`.
-
-        Raises:
-            StorageError: the file cannot be written.
         """
         path = Path(path)
         content, arrays = self.content()

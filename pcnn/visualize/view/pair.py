@@ -13,29 +13,15 @@ from pcnn.visualize.view.page import POINTS, View
 
 def pair_view(
     name: str,
-    source: NDArray[np.floating],
-    target: NDArray[np.floating],
-    transform: NDArray[np.floating] | None,
+    source: NDArray[np.floating],  # [N, 3], orange
+    target: NDArray[np.floating],  # [M, 3], blue
+    transform: NDArray[np.floating] | None,  # [4, 4] from source to target
     names: tuple[str, str] = ("source", "target"),
     facts: str = "",
     points: int = POINTS,
     simulated: tuple[bool, bool] = (False, False),
 ) -> View:
-    """A pair as given and as registered, which a switch of the page changes.
-
-    Args:
-        name: heading.
-        source: [N, 3], orange.
-        target: [M, 3], blue.
-        transform: [4, 4] from source to target; None where none was found.
-        names: of the clouds.
-        facts: a line below the heading.
-        points: the most that are shown.
-        simulated: whether source and target are simulated, which is then written large.
-
-    Raises:
-        ValueError: no point.
-    """
+    """A pair as given and as registered, which a switch of the page changes."""
     clouds = [
         ViewedCloud(names[0], source, pose=transform, color=SOURCE, simulated=simulated[0]),
         ViewedCloud(names[1], target, color=TARGET, simulated=simulated[1]),
