@@ -6,9 +6,17 @@ sequences, which a terminal would obey.
 
 from __future__ import annotations
 
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from types import TracebackType
 from typing import Any
 
 import rich.console
+import rich.progress
 from rich.text import Text
 
 from pcnn.escaping import visible
@@ -33,6 +41,10 @@ class Console(rich.console.Console):
         """The text of a string, wherever it stands: a line, a cell, a heading."""
         return super().render_str(visible(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Leave the error to `until_output_closes`, where rich would end with 1."""
+        raise
+
     def say(self, text: object, label: str = "", style: str = "") -> None:
         """Print a line that is not wrapped; the style is that of the label, if there is one."""
         said = plain(text)
@@ -41,3 +53,95 @@ class Console(rich.console.Console):
         else:
             said.stylize(style)
         self.print(said, soft_wrap=True)
+
+
+#: Seconds to the first line of a `Progress` that is no bar, and from one to the next.
+FIRST, EVERY = 10.0, 30.0
+
+
+class Progress:
+    """How far some work is: a bar on a terminal, elsewhere a line now and then.
+
+    The lines come by the clock, also while nothing gets done.
+
+    Args:
+        console: where to show it.
+        label: what is done, as ``registering``.
+        total: how many parts it has.
+        figures: what to say of the results so far.
+    """
+
+    def __init__(
+        self, console: Console, label: str, total: int, figures: Callable[[], str] = str
+    ) -> None:
+        self._console, self._label, self._total, self._figures = console, label, total, figures
+        self._done, self._began = 0, time.monotonic()
+        self._bar: rich.progress.Progress | None = None
+        self._over = Event()
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._bar = rich.progress.Progress(console=self._console, transient=True)
+            self._bar.add_task(plain(self._label).plain.replace("[", r"\["), total=self._total)
+            self._bar.start()
+        else:
+            Thread(target=self._tell, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, parts: int = 1) -> None:
+        """Count parts that are done."""
+        self._done += parts
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0], parts)
+
+    def _tell(self) -> None:
+        wait = FIRST
+        while not self._over.wait(wait):
+            wait = EVERY
+            said = [f"{self._label}: {self._done} of {self._total}", self._figures()]
+            if self._done:
+                seconds = (time.monotonic() - self._began) / self._done
+                said.append(f"{duration(seconds * (self._total - self._done))} left")
+            self._console.say(", ".join(part for part in said if part))
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds, as ``1:02:03`` and ``2:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def until_output_closes() -> Iterator[None]:
+    """End the process as SIGPIPE would where nobody reads its output any more, as behind `head`.
+
+    Raises:
+        SystemExit: with 141, in place of the error of a write.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        closed = [stream for stream in (1, 2) if _is_closed(stream)]
+        if not closed:
+            raise
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for stream in closed:  # what is still buffered goes there
+            os.dup2(nothing, stream)
+        raise SystemExit(141) from None
+
+
+def _is_closed(stream: int) -> bool:
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -6,6 +6,7 @@ import io
 import logging
 import re
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.console import Console, plain
+from pcnn.console import Console, Progress, plain
 from pcnn.escaping import escaped_output, say, visible
 
 NAMES = [
@@ -93,3 +94,18 @@ def test_programs_print_by_these_two_modules_alone() -> None:
     ]
     # the package's own command says that it was stopped before anything is imported
     assert sorted(found) == ["cli/__init__.py", "escaping.py"]
+
+
+def test_work_without_a_terminal_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pcnn.console.FIRST", 0.05)
+    monkeypatch.setattr("pcnn.console.EVERY", 0.05)
+    file = io.StringIO()
+    with Progress(Console(file=file), "registering", 40, lambda: "recall 50.0 %") as progress:
+        time.sleep(0.08)
+        progress.advance(10)
+        time.sleep(0.1)
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("registering: 0 of 40")
+    assert re.fullmatch(r"registering: 10 of 40, recall 50.0 %, \d+:\d\d left", lines[-1])
+    time.sleep(0.1)
+    assert len(file.getvalue().splitlines()) == len(lines)

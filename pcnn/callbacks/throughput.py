@@ -26,22 +26,18 @@ def peak_memory(device: torch.device) -> float:
 
 
 def batch_size_of(batch: Any) -> tuple[int, int]:
-    """Return points and voxels of a batch, from the host alone; 0 for what it does not have.
-
-    Native points are no voxels.
-    """
-    points = getattr(batch, "points", None)
-    tensors = [getattr(batch, name, None) for name in ("tensor", "source", "target")]
-    rows = [
-        (int(tensor.features.shape[0]), isinstance(getattr(tensor, "geometry", None), PointSet))
-        for tensor in tensors
-        if tensor is not None
-    ]
-    voxels = sum(number for number, native in rows if not native)
-    if points is None:  # pairs of clouds: native points are their rows
-        return sum(number for number, native in rows if native), voxels
-    # a batch of training counts points that it does not hold
-    return int(getattr(batch, "n_points", points.shape[0])), voxels
+    """Points and voxels of a batch, from the host alone; 0 for what it does not have."""
+    inputs = getattr(batch, "inputs", None) or (getattr(batch, "tensor", None),)
+    points = voxels = 0
+    for tensor in inputs:
+        rows = 0 if tensor is None else int(tensor.features.shape[0])
+        if isinstance(getattr(tensor, "geometry", None), PointSet):
+            points += rows
+        else:
+            voxels += rows
+    if hasattr(batch, "points"):  # a batch of training counts points that it does not hold
+        points = int(getattr(batch, "n_points", len(batch.points)))
+    return points, voxels
 
 
 class Throughput(Callback):

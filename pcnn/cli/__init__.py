@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from pcnn.cores import spin_briefly
+
+spin_briefly()  # before anything imports torch
+
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it with one line, also while its parts are imported."""

@@ -121,6 +121,8 @@ def _torch() -> Finding:
 
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
     text = f"{torch.__version__} ({build}), {counted(torch.get_num_threads(), 'thread')}"
+    waits = os.environ.get("OMP_WAIT_POLICY") or f"{os.environ.get('GOMP_SPINCOUNT')} spins"
+    text += f" (they wait: {waits})"
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
         return Finding("torch", "broken", f"{text}; pcnn needs 2.6 or newer")
     return Finding("torch", "ok", text)

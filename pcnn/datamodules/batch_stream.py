@@ -10,11 +10,15 @@ distributed one, or by a sequential one under ``overfit_batches``) and with it t
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
+import mmap
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -185,14 +189,30 @@ class EvaluationLoader:
         self._loader._iterator = value
 
 
+#: 1 when the process ends; worker processes that it forked see that.
+_OVER = mmap.mmap(-1, 1)
+
+
+@atexit.register  # in front of multiprocessing's own, which waits for the workers
+def _end_workers() -> None:
+    _OVER[0] = 1
+
+
 def leave_stop_signals(worker: int) -> None:
     """Let a worker outlive Ctrl-C and the first SIGTERM.
 
     Both reach all processes of a run, and this one's parent needs batches until it has come to a
-    step at which it can stop. A second SIGTERM ends the worker; torch and Python send as many.
+    step at which it can stop. A SIGTERM ends the worker when the parent ends, or when it is the
+    second one.
     """
+
+    def receive(signum: int, frame: FrameType | None) -> None:
+        if _OVER[0]:
+            os._exit(0)
+        signal.signal(signum, signal.SIG_DFL)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda signum, frame: signal.signal(signum, signal.SIG_DFL))
+    signal.signal(signal.SIGTERM, receive)
 
 
 class _KeysFrom:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,10 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
-from rich.markup import escape
-from rich.progress import track
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.console import Console
+from pcnn.console import Console, Progress
 from pcnn.datasets.registration import PairDataset, RegistrationPair
-from pcnn.escaping import visible
 from pcnn.experiment import nodes, report, run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.command_line import program
@@ -35,7 +32,9 @@ from pcnn.experiment.weights import config_of
 from pcnn.metrics.registration import (
     Comparison,
     Figure,
+    JudgedPairs,
     PairResult,
+    Protocol,
     Summary,
     compare,
     registration_table,
@@ -47,7 +46,7 @@ from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_tab
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
-from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.evaluation import Batches, Evaluation, Track, evaluate_pairs
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.settings import EstimateSettings
 
@@ -196,13 +195,15 @@ def report_pairs(
         samples=samples,
         device=device,
     )
-    done = evaluate(descriptor, icp_distance=options.icp_distance, track=shown_progress(console))
+    done = evaluate(
+        descriptor, icp_distance=options.icp_distance, track=shown_progress(console, rules)
+    )
     reference, reference_name = given, str(options.reference)
     if options.reference == "fpfh":
         fpfh: Descriptor = FPFH(FPFH_VOXELS[data.benchmark])
         if options.turn_clouds is not None:
             fpfh = TurnedAtRandom(fpfh, options.turn_clouds)
-        reference = evaluate(fpfh, track=shown_progress(console, fpfh.name)).results
+        reference = evaluate(fpfh, track=shown_progress(console, rules, fpfh.name)).results
         reference_name = fpfh.name
     summary = partial(summarize, protocol=rules, draws=options.draws, seed=cfg.seed)
     figures: dict[str, float] = {}
@@ -287,10 +288,22 @@ def matches_of(
     return estimate
 
 
-def shown_progress(console: Console, of: str = "") -> Any:
-    """A function that wraps the batches of pairs in a bar."""
-    label = escape(visible(f"registering {of}".strip()))  # a column of rich reads markup
-    return lambda batches: track(batches, label, console=console, transient=True)
+def shown_progress(console: Console, rules: Protocol, of: str = "") -> Track:
+    """A function that shows how far a pass over batches of pairs is, with the recall so far."""
+
+    def tracked(batches: Batches, so_far: Evaluation) -> Iterator[Sequence[RegistrationPair]]:
+        def recall() -> str:
+            done = JudgedPairs(list(next(iter(so_far.results.values()), [])), rules)
+            registered = done.registered[done.counted]
+            return f"recall {100 * registered.mean():.1f} %" if len(registered) else ""
+
+        total = sum(map(len, batches))
+        with Progress(console, f"registering {of}".strip(), total, recall) as progress:
+            for batch in batches:
+                yield batch
+                progress.advance(len(batch))
+
+    return tracked
 
 
 def solver_name(solver: str) -> str:

@@ -20,6 +20,7 @@ from hydra.errors import (
 )
 from omegaconf import OmegaConf
 
+from pcnn.console import until_output_closes
 from pcnn.errors import UserError, storage_cause
 from pcnn.escaping import escaped_output, say
 from pcnn.experiment.errors import MAX_LINES, UnservedTaskError, listed, nearest
@@ -42,7 +43,7 @@ def short_errors(conf: Path) -> Iterator[None]:
     # Hydra prints composition errors itself, in a dozen lines, unless told to raise them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
-        with escaped_output():
+        with until_output_closes(), escaped_output():
             yield
     except UnservedTaskError as error:
         others = serving(conf, error.group, error.task)

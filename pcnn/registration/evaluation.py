@@ -44,6 +44,10 @@ class Evaluation:
     transforms: dict[int | None, list[Tensor]] = field(default_factory=dict)
 
 
+Batches = Sequence[Sequence[RegistrationPair]]
+Track = Callable[[Batches, Evaluation], Iterable[Sequence[RegistrationPair]]]
+
+
 class _DescribedClouds:
     """Described clouds of one scene, each computed once; a new scene drops the last one's."""
 
@@ -72,7 +76,7 @@ def evaluate_pairs(
     samples: Sequence[int | None],
     icp_distance: float | None = None,
     device: torch.device | str = "cpu",
-    track: Callable[[Sequence[Sequence[RegistrationPair]]], Iterable] = iter,
+    track: Track = lambda batches, _: batches,
 ) -> Evaluation:
     """Register every pair at every number of samples.
 
@@ -85,7 +89,8 @@ def evaluate_pairs(
         icp_distance: refine estimates by ICP on the described points, within this distance [m];
             reported apart.
         device: where matching and the solvers but Open3D's compute.
-        track: wraps the batches of pairs, e.g. to show progress.
+        track: wraps the batches of pairs, e.g. to show progress; its second argument holds the
+            results so far.
 
     Raises:
         ValueError: no pairs, or a cloud that cannot be described.
@@ -104,7 +109,7 @@ def evaluate_pairs(
     ]
     evaluation = Evaluation()
     near = settings.ransac.distance
-    for batch in track(batches):
+    for batch in track(batches, evaluation):
         sources = [clouds.get(pair.scene, pair.source) for pair in batch]
         targets = [clouds.get(pair.scene, pair.target) for pair in batch]
         for number in samples:

@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -167,9 +168,7 @@ def in_processes(
         ProcessPoolExecutor(
             min(workers, len(works)),
             mp_context=multiprocessing.get_context("spawn"),
-            # Ctrl-C reaches all processes of a terminal; this one ends the others
-            initializer=signal.signal,
-            initargs=(signal.SIGINT, signal.SIG_IGN),
+            initializer=_end_with_parent,
         ) as pool,
     ):
         try:
@@ -179,6 +178,20 @@ def in_processes(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _end_with_parent() -> None:
+    """Let this worker end when its parent does, however that ends."""
+    # Ctrl-C reaches all processes of a terminal; the parent ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

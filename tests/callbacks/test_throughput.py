@@ -5,6 +5,10 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from pcnn.callbacks import Throughput
+from pcnn.callbacks.throughput import batch_size_of
+from pcnn.datasets.placement import OnPoints, OnVoxels
+from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPair, placed
+from pcnn.metrics.registration import PairId
 from tests.callbacks.segmenting import POINTS, Clouds, Segmenting
 from tests.callbacks.tiny import Data, Task, trainer_for
 
@@ -68,3 +72,12 @@ def test_waiting_for_the_loader_is_told_from_the_rest(tmp_path):
     data, between = (step * speed.latest[f"speed/{name}_share"] for name in ("data", "between"))
     assert data > 0.03
     assert between - data > 0.06
+
+
+@pytest.mark.parametrize("one_pass", [False, True])
+@pytest.mark.parametrize("placement", [OnVoxels(), OnPoints()])
+def test_rows_of_pairs_are_counted(placement, one_pass):
+    sides = [placed(torch.arange(3.0 * n).reshape(n, 3), 0.1, placement, "a") for n in (5, 7)]
+    pair = PlacedPair(*sides, torch.eye(4), PairId("a", 0, 1))
+    batch = CollatePairs(placement, 0.1, one_pass)([pair])
+    assert batch_size_of(batch) == ((0, 12) if isinstance(placement, OnVoxels) else (12, 0))

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -153,3 +159,43 @@ def test_folders_name_seed_version_and_unusual_arguments() -> None:
     assert name(seed=3, val_scans=5, train_scans=80).endswith(
         "/kitti-3-4-train_scans-80-val_scans-5"
     )
+
+
+WORKERS = """
+import os, sys, time
+from pathlib import Path
+from pcnn.simulate.driver import in_processes
+
+def work(number):
+    Path(sys.argv[1], str(os.getpid())).touch()
+    time.sleep(100)
+
+if __name__ == "__main__":
+    list(in_processes(work, [1, 2], 2))
+"""
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(WORKERS)
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    main = subprocess.Popen([sys.executable, tmp_path / "program.py", seen])
+    try:
+        wait_for(lambda: len(list(seen.iterdir())) == 2)
+    finally:
+        main.send_signal(signal.SIGKILL)
+        main.wait()
+    workers = [Path("/proc", each.name) for each in seen.iterdir()]
+    try:
+        wait_for(lambda: not any(worker.exists() for worker in workers))
+    finally:
+        for worker in workers:
+            if worker.exists():
+                os.kill(int(worker.name), signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
