@@ -14,15 +14,7 @@ _END = object()
 
 
 def ahead(items: Iterable[T], depth: int = 2) -> Iterator[T]:
-    """Yield items in order while a thread makes the next ones.
-
-    Args:
-        items: used by this one thread alone.
-        depth: how many items are made before they are taken.
-
-    Raises:
-        Exception: what making an item raised, where the item would have come.
-    """
+    """Yield items in order while a thread makes the next ones."""
     source = iter(items)
     with ThreadPoolExecutor(1) as pool:
         pending = deque(pool.submit(next, source, _END) for _ in range(depth))
@@ -35,16 +27,7 @@ def ahead(items: Iterable[T], depth: int = 2) -> Iterator[T]:
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
-    """Yield the results of a function in the order of the items, which threads work on.
-
-    Args:
-        function: does not depend on other items; most of its time lies in calls without the GIL.
-        items: taken by the caller's thread.
-        threads: at least 1; so many items more than the one that is yielded are in memory.
-
-    Raises:
-        Exception: what the function raised, where its result would have come.
-    """
+    """Yield the results of a function in the order of the items, which threads work on."""
     pending: deque[Future[R]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for item in items:

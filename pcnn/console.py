@@ -28,11 +28,7 @@ def plain(text: object) -> Text:
 
 
 class Console(rich.console.Console):
-    """A console of rich that takes every string as it is: no markup, no control characters.
-
-    Args:
-        **options: of `rich.console.Console`.
-    """
+    """A console of rich that takes every string as it is: no markup, no control characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, **options})
@@ -63,12 +59,6 @@ class Progress:
     """How far some work is: a bar on a terminal, elsewhere a line now and then.
 
     The lines come by the clock, also while nothing gets done.
-
-    Args:
-        console: where to show it.
-        label: what is done, as ``registering``.
-        total: how many parts it has.
-        figures: what to say of the results so far.
     """
 
     def __init__(
@@ -124,11 +114,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def until_output_closes() -> Iterator[None]:
-    """End the process as SIGPIPE would where nobody reads its output any more, as behind `head`.
-
-    Raises:
-        SystemExit: with 141, in place of the error of a write.
-    """
+    """End the process as SIGPIPE would where nobody reads its output any more, as behind `head`."""
     try:
         yield
     except BrokenPipeError:

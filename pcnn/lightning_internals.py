@@ -119,10 +119,6 @@ def end_by(timer: Timer, ask: Callable[[int], int]) -> None:
     """Let ranks agree in another way that the time of a training is over.
 
     Lightning sends the word of the first rank through the devices behind every batch, and waits.
-
-    Args:
-        timer: of `trainer.max_time`.
-        ask: largest number that any rank says, where 1 stands for an end.
     """
 
     def check(trainer: Trainer) -> None:

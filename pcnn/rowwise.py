@@ -79,13 +79,7 @@ NORMS: frozenset[Callable[..., Any]] = frozenset({functional.layer_norm, functio
 def acts_by_row(
     function: Callable[..., Any], others: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bool:
-    """Whether a function of torch gives each row of features by itself.
-
-    Args:
-        function: of ``(features, *others, **kwargs)``.
-        others: positional arguments behind the features.
-        kwargs: of the function.
-    """
+    """Whether a function of torch gives each row of features by itself."""
     if function in ALONG_CHANNELS:
         return kwargs.get("dim", others[0] if others else None) in (1, -1)
     if function in NORMS:
@@ -96,7 +90,7 @@ def acts_by_row(
 
 
 def batch_norm(
-    features: Tensor,
+    features: Tensor,  # [N, C]
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -105,24 +99,12 @@ def batch_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
     *,
-    count: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32 on the device, rows that there are, at least two
 ) -> Tensor:
     """`torch.nn.functional.batch_norm` of features ``[N, C]`` for any N; nothing waits.
 
     Torch refuses to train on fewer than two rows, because their variance does not exist; here they
     are normalised with the running statistics, which stay as they are.
-
-    Args:
-        features: ``[N, C]``.
-        running_mean: as the following arguments in torch; ``momentum`` may be on the device.
-        running_var: ...
-        weight: ...
-        bias: ...
-        training: ...
-        momentum: ...
-        eps: ...
-        count: ``[1]`` int32 on the device, rows that there are, at least two; those behind are in
-            no statistics of a batch, and 0 where there are any. ``None``: all rows.
     """
     if count is None or not training:
         parts = running_mean, running_var, weight, bias, training and len(features) > 1

@@ -20,15 +20,7 @@ class Agreement:
         self._asked: tuple[Any, Tensor] | None = None  # the exchange under way, and its answer
 
     def ask(self, number: int, now: bool = False) -> int:
-        """Ask a question; all ranks get the same answer.
-
-        Args:
-            number: what this rank says, not negative; true and false are 1 and 0.
-            now: answer this question too, and wait for the other ranks.
-
-        Returns:
-            The largest number that a rank said to the question before; 0 to the first one.
-        """
+        """Ask a question; all ranks get the same answer."""
         answer = self._answer()
         self._send(number)
         return max(answer, self._answer()) if now else answer

@@ -22,11 +22,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
     ) -> None:
-        """Write `checkpoint` to `path`.
-
-        Raises:
-            TypeError: `storage_options` were given; there are none for local files.
-        """
+        """Write `checkpoint` to `path`."""
         if storage_options is not None:
             raise TypeError(f"storage_options mean nothing for a local file, got {storage_options}")
         write_whole(checkpoint, Path(path))
@@ -37,9 +33,5 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         map_location: Any = None,
         weights_only: bool | None = None,
     ) -> dict[str, Any]:
-        """Read a checkpoint: tensors and plain values alone, whatever `weights_only` says.
-
-        Raises:
-            CheckpointError: a damaged file.
-        """
+        """Read a checkpoint: tensors and plain values alone, whatever `weights_only` says."""
         return read_checkpoint(Path(path), map_location=map_location, mmap=False)

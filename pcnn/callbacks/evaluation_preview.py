@@ -25,14 +25,6 @@ class EvaluationPreview(Callback, Generic[T]):
     It is the same each time, as evaluation has a fixed order, so that one sees how the network
     comes on. Rank 0 alone keeps and shows. Subclasses say what they take out of a step's outputs,
     and show it.
-
-    Args:
-        shown: of how many batches, each its first thing.
-        every_n_validations: show after every n-th validation, the first among them; a test always.
-        things: what they are called in messages.
-
-    Raises:
-        ValueError: a number out of range.
     """
 
     #: whether tests show too
@@ -113,15 +105,6 @@ class EvaluationPicture(EvaluationPreview[T]):
     It is the same scan or pair each time (evaluation has a fixed order), so that the file shows how
     the network comes on. ``<folder>/predictions.html`` shows the same in a browser. Subclasses say
     what they take out of a step's outputs, and draw it.
-
-    Args:
-        folder: run folder.
-        every_n_validations: draw after every n-th validation; the last one before the end of a
-            training may then be missed, a test is always drawn.
-        view_points: the most points of the page, which take 30 bytes each; 0 writes no page.
-
-    Raises:
-        ValueError: `every_n_validations` is below 1.
     """
 
     def __init__(

@@ -35,14 +35,6 @@ class FiniteSteps(Callback):
 
     Mixed precision in float16 overflows now and then by design; its scaler leaves such steps out
     by itself, and they are not counted while the loss is finite.
-
-    Args:
-        every_n_steps: optimiser steps between two looks.
-        patience: batches in a row without a finite loss after which training ends with an error.
-
-    Raises:
-        ValueError: a number below 1.
-        NotFiniteError: later, when `patience` is at its end: the training cannot go on.
     """
 
     def __init__(self, every_n_steps: Count = 25, patience: Count = 100) -> None:
@@ -127,11 +119,7 @@ class FiniteSteps(Callback):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Count a loss that is not finite; look at the counter now and then.
-
-        Raises:
-            NotFiniteError: no loss was finite for too long.
-        """
+        """Count a loss that is not finite; look at the counter now and then."""
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
             assert self._losses is not None  # training has begun
@@ -147,11 +135,7 @@ class FiniteSteps(Callback):
             self._look(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look a last time.
-
-        Raises:
-            NotFiniteError: most steps of this training were left out.
-        """
+        """Look a last time."""
         self._look(trainer, pl_module)
         steps = trainer.global_step - self._first_step
         if sum(self._told) * 2 > steps:
@@ -222,12 +206,7 @@ class FiniteSteps(Callback):
 
 
 class Recent:
-    """The last few scalars of a training, on the device: one launch each.
-
-    Args:
-        size: how many fit.
-        device: where they are.
-    """
+    """The last few scalars of a training, on the device: one launch each."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         self._values = torch.zeros(size, device=device)

@@ -10,11 +10,7 @@ _COUNTED = ("ready", "started", "processed", "completed")
 
 
 def samples_a_batch(checkpoint: Mapping[str, Any]) -> int | None:
-    """Samples of a batch over all devices of the training that wrote a checkpoint.
-
-    Returns:
-        None where the checkpoint does not tell.
-    """
+    """Samples of a batch over all devices of the training that wrote a checkpoint."""
     found = next(_loaders(checkpoint), None)
     return None if found is None else found["world"] * found["batch_size"]
 
@@ -25,13 +21,6 @@ def continue_with(checkpoint: Mapping[str, Any], now: Mapping[str, int]) -> str 
     An epoch visits its samples in one order, whatever the devices are: so a place in it is a number
     of samples. The next batch begins with the sample after the last one that was trained on; where
     the new batches do not meet that place, with one up to a batch before it.
-
-    Args:
-        checkpoint: of a training whose loader tells its `EpochSampler.fingerprint`.
-        now: the fingerprint of this training.
-
-    Returns:
-        Words for what has changed; None where nothing has.
     """
     found = next(_loaders(checkpoint), None)
     if found is None or found["samples"] != now["samples"]:

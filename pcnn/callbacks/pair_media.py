@@ -35,14 +35,7 @@ def pair_media(
     rules: Protocol,
     pairs: Mapping[str, ShownPair],
 ) -> Media:
-    """Everything that is shown of an evaluation, by key.
-
-    Args:
-        prefix: of the keys, ``val`` or ``test``.
-        results: by name of a line of the curves; the first fills the tables; may be empty.
-        rules: what counts.
-        pairs: shown before and after, by key.
-    """
+    """Everything that is shown of an evaluation, by key."""
     media: Media = {}
     if results:
         first = next(iter(results.values()))
@@ -171,13 +164,6 @@ class WandbPairs(EvaluationMedia[ShownPair]):
 
     A task has `rules`, a protocol, and after a validation `results["val"]`, one a pair; its steps
     return a `pcnn.visualize.pair.ShownPair` as ``pair``.
-
-    Args:
-        pairs: how many pairs a validation shows.
-        every_n_validations: send after every n-th validation.
-
-    Raises:
-        ValueError: a number out of range.
     """
 
     tests = False  # the report of a test sends its own

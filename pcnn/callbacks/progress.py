@@ -67,11 +67,6 @@ class TrainingProgress(ProgressBar):
     evaluation runs. Elsewhere (a log file, a pipe): one line every `every_n_steps` steps, or where
     these take longer than 30 s, and one an evaluation, so that logs stay readable. Figures are read
     from the device at those moments only.
-
-    Args:
-        every_n_steps: steps between two lines; on a terminal, between two updates of the figures
-            (a tenth of it).
-        terminal: whether to draw bars; None asks standard output.
     """
 
     def __init__(self, every_n_steps: Count = 25, terminal: bool | None = None) -> None:
@@ -220,15 +215,7 @@ class TrainingProgress(ProgressBar):
 
     @contextmanager
     def work(self, name: str, total: int) -> Iterator[Callable[[], None]]:
-        """Show a piece of work within the run: a bar of its own, or a line as it begins.
-
-        Args:
-            name: what is done, as `compiling kernels`.
-            total: how many parts it has.
-
-        Yields:
-            A function to call after every part.
-        """
+        """Show a piece of work within the run: a bar of its own, or a line as it begins."""
         if not (self._enabled and self.terminal):
             self.say(f"{name}: {total}")
             yield lambda: None

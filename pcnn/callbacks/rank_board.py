@@ -19,31 +19,18 @@ RUNS, DONE = "runs", "done"
 
 @dataclass
 class Standing:
-    """Where a rank stands.
+    """Where a rank stands."""
 
-    Args:
-        rank: of the process.
-        host: name of its machine.
-        pid: its process.
-        state: `RUNS`; `DONE` when it has left the training as planned.
-        beat: counts up while the process lives.
-        steps: batches it has begun.
-        doing: words for what it does.
-        since: seconds that it has been doing this.
-        error: text of the error that ended it.
-        stack: where its main thread stands, once it was asked for.
-    """
-
-    rank: int
-    host: str
-    pid: int
-    state: str = RUNS
-    beat: int = 0
-    steps: int = 0
-    doing: str = "starts"
-    since: float = 0.0
-    error: str = ""
-    stack: str = ""
+    rank: int  # of the process
+    host: str  # name of its machine
+    pid: int  # its process
+    state: str = RUNS  # RUNS; DONE when it has left the training as planned
+    beat: int = 0  # counts up while the process lives
+    steps: int = 0  # batches it has begun
+    doing: str = "starts"  # words for what it does
+    since: float = 0.0  # seconds that it has been doing this
+    error: str = ""  # text of the error that ended it
+    stack: str = ""  # where its main thread stands, once it was asked for
 
     @property
     def name(self) -> str:
@@ -55,9 +42,6 @@ class RankBoard:
     """A standing for each rank, in the memory of the first one.
 
     Threads ask it while the main threads wait in collectives, so it has connections of its own.
-
-    Args:
-        strategy: of the trainer, whose ranks are connected.
     """
 
     def __init__(self, strategy: Strategy) -> None:
@@ -80,11 +64,7 @@ class RankBoard:
         self._store.set(f"rank/{self.rank}", json.dumps(asdict(self.mine)))
 
     def read(self) -> list[Standing]:
-        """Where all ranks stand.
-
-        Raises:
-            torch.distributed.DistNetworkError: the first rank is gone, and the board with it.
-        """
+        """Where all ranks stand."""
         found = self._store.multi_get([f"rank/{rank}" for rank in range(self.world)])
         return [Standing(**json.loads(one)) for one in found]
 
@@ -108,11 +88,7 @@ def is_gone(one: Standing) -> bool:
 
 
 class Beats:
-    """Ranks whose beats have stopped, as those of another machine do when that is lost.
-
-    Args:
-        limit: seconds without a beat.
-    """
+    """Ranks whose beats have stopped, as those of another machine do when that is lost."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit

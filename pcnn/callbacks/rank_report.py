@@ -30,16 +30,7 @@ def report(
     last: str,
     run_folder: str | Path | None,
 ) -> str:
-    """A message about a rank that failed.
-
-    Args:
-        culprits: the ranks in question.
-        known: all ranks.
-        what: happened to them, a key of `ADVICE` or other words.
-        timeout: seconds after which a rank counts as hanging.
-        last: path of the checkpoint to go on from, or empty.
-        run_folder: of the run.
-    """
+    """A message about a rank that failed."""
     lines = []
     if what == "hangs":
         stuck = suspects(culprits)

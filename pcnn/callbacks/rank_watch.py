@@ -35,12 +35,6 @@ class RankWatch(Callback):
     seconds, and one line of every machine says which rank it was, where it stood, and from which
     checkpoint the run goes on. Ranks tell each other where they are through a store of their own
     (`RankBoard`); no step waits for it. With one rank it does nothing.
-
-    Args:
-        timeout: seconds that a rank may stay at one batch before it counts as hanging.
-        pause: seconds between two looks.
-        lost: seconds without a sign from another machine after which it counts as lost.
-        run_folder: named in messages.
     """
 
     def __init__(

@@ -20,10 +20,6 @@ def capture_rng() -> dict[str, Any]:
 
     Tensors and plain numbers only, so that ``torch.load(weights_only=True)`` takes them (numpy's
     own state is an array, which it refuses).
-
-    Returns:
-        ``python`` [625] int64 and ``python_gauss``; ``numpy`` [625] int64 (key, position),
-        ``numpy_has_gauss``, ``numpy_gauss``; ``torch`` uint8; ``cuda`` list of uint8, one a device.
     """
     _, words, gauss = random.getstate()
     state: Any = np.random.get_state()  # noqa: NPY002 (the global one)
@@ -89,9 +85,6 @@ class RngState(Callback):
       run its sanity check, both of which draw, and before the first batch is fetched. A checkpoint
       holds rank 0's states; other ranks keep their own, which the seeding makes right from the
       first step on.
-
-    Args:
-        seed: of the run. None draws one, which then travels with the checkpoint.
     """
 
     def __init__(self, seed: Seed | None = None) -> None:

@@ -35,13 +35,6 @@ class StopSignals:
     Processes forked from this one ignore Ctrl-C, which a terminal sends to all of them, and their
     first SIGTERM, which a cluster's scheduler does: this process still needs them to get to the
     boundary, and ends them itself.
-
-    Args:
-        speaks: print a line at the first signal.
-
-    Attributes:
-        signum: the signal that came, or None.
-        deferring: whether the end waits for a boundary.
     """
 
     def __init__(self, speaks: bool = True) -> None:
@@ -65,11 +58,7 @@ class StopSignals:
             self.signum, self._came = signum, time.monotonic()
 
     def check(self) -> None:
-        """End here when a signal has come.
-
-        Raises:
-            Stopped: it has.
-        """
+        """End here when a signal has come."""
         if self.signum is not None:
             raise Stopped(self.signum)
 
@@ -119,9 +108,6 @@ class StopOnSignal(Callback):
 
     It must be the last callback but the checkpoint: what others do at the end of a step is part of
     the state.
-
-    Args:
-        stop: the signals.
     """
 
     def __init__(self, stop: StopSignals) -> None:

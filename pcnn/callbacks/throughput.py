@@ -55,9 +55,6 @@ class Throughput(Callback):
     for the device that would not wait anyway. So on a GPU the time of a single batch would mean
     nothing, but the mean over many does. The very first batch (compilation, allocation) is left
     out.
-
-    Attributes:
-        latest: the figures reported last.
     """
 
     def __init__(self) -> None:

@@ -28,12 +28,6 @@ class TimedSchedule(Callback):
     after the first `settle` steps, which are slow for reasons of their own. A run that is quick
     enough, or has no time limit, keeps its schedule step by step. On several ranks all follow the
     clock of the first, one step later, so that none waits for it; so does the end of the training.
-
-    Args:
-        settle: steps that do not tell how quick the rest will be.
-
-    Raises:
-        ValueError: a number below 1.
     """
 
     def __init__(self, settle: Natural = 20) -> None:

@@ -26,10 +26,6 @@ class WandbMedia(EvaluationMedia[Scan]):
 
     A task has `class_names` and, after an evaluation, `confusion[stage]` [C, C + 1]; its steps
     return what `pcnn.callbacks.PredictionPicture` describes.
-
-    Args:
-        scans: how many scans an evaluation sends.
-        every_n_validations: send after every n-th validation; a test always sends.
     """
 
     def __init__(self, scans: Natural = 2, every_n_validations: Count = 1) -> None:

@@ -38,15 +38,6 @@ class WarmUp(Callback):
     decide how products are cut. Kernels that are on disk already are read, which takes a second.
     Of several ranks on a machine one compiles, and the others read; batches of other sizes come to
     one rank alone, so there their kernels are compiled at their first launch.
-
-    Args:
-        ahead: False compiles every kernel at its first launch, one after another.
-
-    Attributes:
-        start: seconds from the beginning of the fit to the end of the first optimiser step:
-            ``all``, of which ``data`` until the first batch was on the device, its maps built,
-            ``kernels`` compiling, and ``step`` in the first step; ``variants``, the number of
-            kernels. Empty before.
     """
 
     def __init__(self, ahead: bool = True) -> None:
@@ -167,16 +158,7 @@ def _sizes(inputs: Sequence[SparseTensor]) -> tuple[int, ...]:
 def compile_shown(
     launches: Sequence[Launch], device: torch.device, progress: TrainingProgress | None
 ) -> int:
-    """Compile variants on all cores, with progress where that takes longer than reading them.
-
-    Args:
-        launches: the variants.
-        device: a CUDA device.
-        progress: where to show it, if anywhere.
-
-    Returns:
-        Bytes of machine code.
-    """
+    """Compile variants on all cores, with progress where that takes longer than reading them."""
     began, size = time.monotonic(), 0
     advance: Callable[[], None] | None = None
     with ExitStack() as stack:

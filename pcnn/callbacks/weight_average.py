@@ -20,10 +20,6 @@ class MovingAverage(AveragedModel):
     The decay grows from small ones, so that a short training is not averaged with its beginning.
     Whole numbers (of batches that a norm has seen) are taken over as they are. Torch's own way
     reads the number of updates from the device at every step, for which the host would wait.
-
-    Args:
-        model: is copied.
-        decay: in [0, 1).
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -59,13 +55,6 @@ class WeightAverage(WeightAveraging):
     Validations in a training see the average, and it is the `state_dict` of a checkpoint, so
     evaluation and prediction need no code for it. The weights that go on training lie beside it, so
     a resumed run goes on exactly.
-
-    Args:
-        decay: share of the average that stays at every optimiser step, in [0, 1); None switches
-            averaging off.
-
-    Raises:
-        ValueError: a decay out of range.
 
     Source: Polyak averaging as in Tarvainen and Valpola, "Mean teachers", 2017; what happens around
     steps and checkpoints is Lightning's `WeightAveraging`.

@@ -23,14 +23,6 @@ class BatchMemory:
     """Parts of shared memory, some for every worker process of a loader.
 
     Processes that are forked afterwards share it; no other process can.
-
-    Args:
-        workers: number of worker processes.
-        each: parts of every worker: its batches that are on their way at a time.
-        room: bytes of a part.
-
-    Raises:
-        OSError: the machine does not give so much address space.
     """
 
     #: memory in use by its key, which is the same number in a forked process
@@ -46,12 +38,7 @@ class BatchMemory:
         self._known[id(self)] = self
 
     def part(self, worker: int, size: int) -> SentPart | None:
-        """Return memory for the next batch of a worker; None where it has none free or so large.
-
-        Args:
-            worker: number of the worker process that asks.
-            size: bytes of the batch.
-        """
+        """Return memory for the next batch of a worker; None where it has none free or so large."""
         own = self._holds[worker * self._each : (worker + 1) * self._each]
         free = np.flatnonzero(own == 0)
         if not len(free) or size > self._parts.shape[1]:
@@ -67,12 +54,7 @@ class BatchMemory:
 
 
 class SentPart:
-    """Memory of a batch, where it is written; in the process that receives it, a `ReceivedPart`.
-
-    Args:
-        memory: [bytes] uint8.
-        place: key of the `BatchMemory`, the part, the number of the batch, its bytes.
-    """
+    """Memory of a batch, where it is written; in the process that receives it, a `ReceivedPart`."""
 
     def __init__(self, memory: Tensor, place: tuple[int, int, int, int]) -> None:
         self.memory = memory
@@ -83,25 +65,14 @@ class SentPart:
 
 
 class ReceivedPart:
-    """A batch that arrived, until it is taken; its memory is free for the next one after that.
-
-    Args:
-        key: of the `BatchMemory`.
-        index: of the part.
-        number: of the batch.
-        size: bytes of the batch.
-    """
+    """A batch that arrived, until it is taken; its memory is free for the next one after that."""
 
     def __init__(self, key: int, index: int, number: int, size: int) -> None:
         self._source = BatchMemory._known[key]
         self._index, self._number, self._size = index, number, size
 
     def take(self, pinned: bool) -> Tensor:
-        """Return a copy, in page-locked memory or not; once.
-
-        Raises:
-            RuntimeError: it was taken before.
-        """
+        """Return a copy, in page-locked memory or not; once."""
         if self._source._holds[self._index] != self._number:
             raise RuntimeError("this batch was taken before: its memory may hold another one now")
         own = torch.empty(self._size, dtype=torch.uint8, pin_memory=pinned)

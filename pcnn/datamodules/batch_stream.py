@@ -54,20 +54,6 @@ class BatchStream:
 
     ``iter(stream)`` yields one epoch's number of batches, starting at ``position()``; the workers
     run on across the end of an epoch. Iterators are lazy: the position is read at the first batch.
-
-    Args:
-        dataset: maps a key (epoch, index) to a sample.
-        sampler: the sequence of keys.
-        position: returns the number of batches consumed since the start of training. None counts
-            the batches given out by this object.
-        collate: turns a list of samples into a batch.
-        num_workers: worker processes; 0 loads in this process. The batches do not depend on it.
-        pin_memory: copy batches to page-locked memory.
-        first: repeat only the first batches of every epoch: their number (int) or share (float),
-            as ``Trainer(overfit_batches=...)`` counts them.
-
-    Attributes:
-        seconds_waited: how long the training has waited for batches so far [s].
     """
 
     def __init__(
@@ -98,11 +84,7 @@ class BatchStream:
         return self._sampler.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield ``len(self)`` batches from the current position on.
-
-        Raises:
-            SampleError: a sample cannot be read.
-        """
+        """Yield ``len(self)`` batches from the current position on."""
         if self._position is not None:
             self._seek(self._position())
         for _ in range(len(self)):
@@ -143,15 +125,7 @@ class BatchStream:
 
 
 class EvaluationLoader:
-    """One exact pass over a set: no sample padded, dropped or repeated, in order.
-
-    Args:
-        dataset: maps a key (0, index) to a sample.
-        sampler: this rank's share of the set.
-        collate: turns a list of samples, possibly an empty one, into a batch.
-        num_workers: worker processes, kept alive between passes.
-        pin_memory: copy batches to page-locked memory.
-    """
+    """One exact pass over a set: no sample padded, dropped or repeated, in order."""
 
     def __init__(
         self,
@@ -170,11 +144,7 @@ class EvaluationLoader:
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of one pass.
-
-        Raises:
-            SampleError: a sample cannot be read.
-        """
+        """Yield the batches of one pass."""
         with plain_errors():
             for batch in self._loader:
                 yield unpacked(batch)

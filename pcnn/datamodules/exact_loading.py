@@ -45,28 +45,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     Validation and test read every sample exactly once, without padding: a rank that has none left
     gets batches of zero samples.
-
-    Args:
-        batch_size: samples in a training batch, on each rank; less, and said so, where the set is
-            too small to fill one batch on every rank.
-        val_batch_size: samples in a validation or test batch, on each rank.
-        num_workers: worker processes of each loader, one for every core at most; 0 loads in the
-            training process. None takes what the machine has (`worker_count`), and no more than
-            there are samples to train on or batches to evaluate. The devices of a machine share
-            its cores.
-        seed: selects order and augmentation.
-        geometry: where the rows of the network's input lie, `pcnn.datasets.OnVoxels` or
-            `pcnn.datasets.OnPoints`; None means voxels.
-        on_error: what becomes of a training sample that cannot be read: ``raise`` ends the
-            training, ``skip`` takes the next one in its place. Evaluations end: their figures
-            count every sample.
-        balance_steps: steps of several ranks within which training samples change places, so that
-            ranks finish together: with 1 samples change ranks and stay in their step, with more,
-            clouds of like size meet in a step; 0 leaves them as they come. Their cost is taken from
-            the size of their files.
-
-    Raises:
-        ValueError: a number or a word that is none of these.
     """
 
     #: what a sample is called in messages
@@ -115,11 +93,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         """The folder the samples are read from."""
 
     def setup(self, stage: str | None = None) -> None:
-        """Find the files of the splits that a stage needs.
-
-        Raises:
-            UserError: an evaluation, not after a training, of a split without samples.
-        """
+        """Find the files of the splits that a stage needs."""
         splits = _SPLITS_OF_STAGE[stage]
         for split in splits:
             self._built(split)
@@ -159,11 +133,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         )
 
     def train_sampler(self) -> EpochSampler:
-        """Return the sequence of this rank's training batches.
-
-        Raises:
-            ValueError: there are no training samples.
-        """
+        """Return the sequence of this rank's training batches."""
         dataset = self._built("train")
         if dataset is None:
             raise ValueError(f"no training {self.unit}s are configured")

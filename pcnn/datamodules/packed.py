@@ -32,27 +32,15 @@ class _Place:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """An object whose tensors lie in one buffer.
+    """An object whose tensors lie in one buffer."""
 
-    Args:
-        content: the object, pickled without its tensors.
-        places: of the tensors, in the order in which they were met.
-        buffer: [bytes] uint8, or a part of the memory that processes share.
-    """
-
-    content: bytes
-    places: tuple[_Place, ...]
-    buffer: Tensor | SentPart | ReceivedPart
+    content: bytes  # the object, pickled without its tensors
+    places: tuple[_Place, ...]  # of the tensors, in the order in which they were met
+    buffer: Tensor | SentPart | ReceivedPart  # [bytes] uint8
 
     @classmethod
     def of(cls, batch: Any, memory: BatchMemory | None = None) -> Packed:
-        """Pack an object that can be pickled; its CPU tensors are copied once.
-
-        Args:
-            batch: the object.
-            memory: where the tensors are put in a worker process of a loader. Without it, and
-                where it has no room, they are sent with the object.
-        """
+        """Pack an object that can be pickled; its CPU tensors are copied once."""
         file = io.BytesIO()
         pickler = _Pickler(file)
         pickler.dump(batch)
@@ -92,15 +80,10 @@ class Packed:
 
 @dataclass(frozen=True)
 class CollatePacked:
-    """Collates, and packs what a worker process sends.
+    """Collates, and packs what a worker process sends."""
 
-    Args:
-        collate: turns a list of samples into a batch.
-        memory: that the worker processes share with the loader's, or None.
-    """
-
-    collate: Callable[[Sequence[Any]], Any]
-    memory: BatchMemory | None = None
+    collate: Callable[[Sequence[Any]], Any]  # turns a list of samples into a batch
+    memory: BatchMemory | None = None  # that the worker processes share with the loader's, or None
 
     def __call__(self, samples: Sequence[Any]) -> Any:
         """Return the batch, packed in a worker process."""

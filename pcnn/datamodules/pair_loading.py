@@ -14,15 +14,7 @@ from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
 
 
 class PairLoading(ExactLoading):
-    """Loaders of `PairBatch`.
-
-    Args:
-        voxel_size: edge of a voxel, on native points of a cell.
-        feature_noise: of training samples.
-        max_points: rows of a cloud at most in training and validation; None keeps all.
-        one_pass: both clouds of the pairs go through the network at once.
-        loading: as of `ExactLoading`.
-    """
+    """Loaders of `PairBatch`."""
 
     unit = "pair"
     #: of the network's input, which is a one at every row
@@ -46,11 +38,7 @@ class PairLoading(ExactLoading):
 
     @property
     def source_kind(self) -> Kind:
-        """Kind of the pairs, ``simulated`` where some are, or ``real``.
-
-        Raises:
-            RuntimeError: before `setup` or `pairs`.
-        """
+        """Kind of the pairs, ``simulated`` where some are, or ``real``."""
         simulated = any(pairs.source_kind == "simulated" for pairs in self._known())
         return "simulated" if simulated else "real"
 
@@ -74,17 +62,7 @@ class PairLoading(ExactLoading):
         seed: int,
         unit: float = 1.0,
     ) -> PlacedPairs:
-        """Samples of the pairs of a split.
-
-        Args:
-            pairs: as their files hold them.
-            split: validation and test have no noise, and tests all points and pairs.
-            augment: random changes.
-            limit_train: number of pairs for training; None takes all.
-            limit_val: and for validation.
-            seed: of training samples; validation is the same in runs of all seeds.
-            unit: as of `PlacedPairs`.
-        """
+        """Samples of the pairs of a split."""
         train = split == "train"
         return PlacedPairs(
             pairs,

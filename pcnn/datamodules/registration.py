@@ -30,26 +30,6 @@ class RegistrationDataModule(PairLoading):
 
     Training pairs are augmented; validation and test pairs are as their files hold them, but for
     `turn_val`, in the order of their list.
-
-    Args:
-        sets: of the pairs, `pcnn.datasets.registration.ThreeDMatchSets` or `KITTISets`.
-        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
-        augment: random changes of training pairs, or None.
-        feature_noise: standard deviation of the noise on the training input of ones.
-        max_points: rows of a cloud at most in training and validation, a random subset; None keeps
-            all.
-        batch_size: pairs in a training batch, on each rank; as in `ExactLoading`, with the
-            following four.
-        val_batch_size: ...
-        num_workers: ...
-        seed: ...
-        geometry: ...
-        limit_train: number of training pairs, spread over their list; None takes all.
-        limit_val: number of validation pairs; None takes all.
-        one_pass: both clouds of the pairs go through the network at once: half the launches, and
-            batch norms see one mini-batch of both in training, where FCGF's see two.
-        turn_val: turn both clouds of every validation pair at random, uniformly over SO(3): of
-            trainings for clouds that lie any way, whose best state is not the best on upright ones.
     """
 
     def __init__(
@@ -93,11 +73,8 @@ class RegistrationDataModule(PairLoading):
         return self.sets.benchmark
 
     def pairs(self, split: Split) -> PairDataset:
-        """Return the pairs of a split, clouds as their files hold them: what an evaluation reads.
-
-        Raises:
-            FileNotFoundError: files are missing.
-            ValueError: an unknown option, or data of the other kind.
+        """Return the pairs of a split, clouds as their files hold them:
+        what an evaluation reads.
         """
         if split not in self._pairs:
             self._pairs[split] = self.sets.find(split)
@@ -126,11 +103,7 @@ class RegistrationDataModule(PairLoading):
         return cast("PlacedPairs | None", self._built(split))  # made by `build`
 
     def train_dataloader(self) -> BatchStream:
-        """Return the stream of training batches; see `ExactLoading.train_dataloader`.
-
-        Raises:
-            ValueError: the augmentation grows over the training, which has no end.
-        """
+        """Return the stream of training batches; see `ExactLoading.train_dataloader`."""
         dataset = self.dataset("train")
         if dataset is not None and self.augment is not None and self.augment.rotation_growth:
             sampler = self.train_sampler()
@@ -140,11 +113,7 @@ class RegistrationDataModule(PairLoading):
 
 
 def batches_of(trainer: pl.Trainer, sampler: EpochSampler) -> int:
-    """Number of batches of a whole training, on each rank.
-
-    Raises:
-        ValueError: a training that only time ends.
-    """
+    """Number of batches of a whole training, on each rank."""
     ends = []
     if trainer.max_steps >= 0:
         ends.append(trainer.max_steps * trainer.accumulate_grad_batches)

@@ -30,11 +30,6 @@ class SkipBroken(Dataset[Any]):
     With ``skip`` the next sample of the set that can be read takes the place of one that cannot, in
     the same epoch: batches stay as large as they are, and a pure function of (seed, position). Each
     is named once in every worker process.
-
-    Args:
-        dataset: maps a key (epoch, index) to a sample.
-        on_error: ``raise`` or ``skip``.
-        advice: what the user can do besides repairing the file.
     """
 
     def __init__(
@@ -50,11 +45,7 @@ class SkipBroken(Dataset[Any]):
         return len(cast(Any, self._dataset))
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the sample of a key, or of the next index whose sample can be read.
-
-        Raises:
-            SampleError: it cannot be read, or with ``skip`` none of many in a row.
-        """
+        """Return the sample of a key, or of the next index whose sample can be read."""
         epoch, first = key
         for step in range(_IN_A_ROW if self._on_error == "skip" else 1):
             index = (first + step) % len(self)
@@ -77,11 +68,7 @@ class SkipBroken(Dataset[Any]):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Let a `SampleError` pass without the traceback that a worker process puts before its text.
-
-    Raises:
-        SampleError: in place of one.
-    """
+    """Let a `SampleError` pass without the traceback that a worker process puts before its text."""
     try:
         yield
     except SampleError as error:
@@ -90,11 +77,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def check_on_error(on_error: str) -> OnError:
-    """Refuse what is neither ``raise`` nor ``skip``.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Refuse what is neither ``raise`` nor ``skip``."""
     if on_error not in get_args(OnError):
         raise ValueError(f"on_error must be one of raise, skip; got {on_error!r}")
     return cast(OnError, on_error)

@@ -9,14 +9,7 @@ MOST_FOR_CPU = 2
 
 
 def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
-    """Return the number of worker processes of a loader.
-
-    Args:
-        given: as asked for, one for every core at most; None: one for every core but one, which
-            trains, 16 at most, 2 where a CPU trains.
-        cores: that this process may use, at least 1.
-        on_cpu: whether a CPU trains.
-    """
+    """Return the number of worker processes of a loader."""
     if given is not None:
         return min(given, max(1, cores))
     most = MOST_FOR_CPU if on_cpu else MOST

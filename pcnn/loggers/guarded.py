@@ -23,9 +23,6 @@ class GuardedLogger(Logger):
     of training. The first error of each kind is shown as a warning; after 5 calls in a row have
     failed the logger is left alone, because each of them may have waited for a time limit.
     KeyboardInterrupt and the like pass through.
-
-    Args:
-        inner: the logger.
     """
 
     def __init__(self, inner: Logger) -> None:
@@ -36,13 +33,7 @@ class GuardedLogger(Logger):
         self._row: tuple[int | None, str] | None = None  # what was logged last
 
     def guard(self, what: str, call: Callable[[], T], otherwise: T) -> T:
-        """Return ``call()``, or `otherwise` when it fails or the logger was given up.
-
-        Args:
-            what: the action, for the warning.
-            call: the action.
-            otherwise: the answer in its place.
-        """
+        """Return ``call()``, or `otherwise` when it fails or the logger was given up."""
         if self._failures >= PATIENCE:
             return otherwise
         try:

@@ -39,22 +39,6 @@ class RunWandbLogger(WandbLogger):
     * **Steps** only increase: those that a resumed run repeats are not reported again.
 
     W&B itself is imported when the run starts.
-
-    Args:
-        run_folder: folder of the run; W&B writes to ``<run folder>/wandb``.
-        project: W&B project.
-        name: display name; None makes one (`run_name`). A resumed run keeps its own.
-        mode: ``online``, ``offline``, ``disabled`` or None to decide by login.
-        config: resolved configuration as a plain dict (not a DictConfig).
-        init_timeout: seconds that W&B may take to start online.
-        login_timeout: seconds that the login may take.
-        finish_timeout: seconds that the upload of what is left may take at the end.
-        log_model: upload checkpoints: False, True (at the end) or "all".
-        **kwargs: passed to `wandb.init` (`entity`, `group`, `job_type`, `tags`, `notes`, ...).
-
-    Raises:
-        TypeError: `config` is not a plain dict.
-        ValueError: the run folder holds a broken run id.
     """
 
     def __init__(
@@ -180,9 +164,6 @@ def login_problem(timeout: float = 15.0) -> str | None:
 
     Credentials come from where W&B looks for them (`WANDB_API_KEY`, its settings, .netrc) and are
     verified with its server.
-
-    Args:
-        timeout: seconds to wait for an answer.
     """
     answer: list[str | None] = []
 
@@ -214,13 +195,6 @@ def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
     The first that applies: `mode`; W&B's own variable `WANDB_MODE`; online when the login
     succeeds; offline. Online without a login becomes offline as well, because W&B would prompt. One
     warning says so, unless online was not asked for and there are no credentials.
-
-    Args:
-        mode: ``online``, ``offline``, ``disabled``, or None to decide here.
-        login_timeout: seconds that the login may take.
-
-    Raises:
-        ValueError: an unknown mode was given.
     """
     given = mode or os.environ.get("WANDB_MODE") or None
     given = {"dryrun": "offline", "run": "online"}.get(given or "", given)  # older names

@@ -97,9 +97,9 @@ class Circle(nn.Module):
 
 
 def circle(
-    distance: Tensor,
-    positive: Tensor,
-    negative: Tensor,
+    distance: Tensor,  # [B, K, K] between features of source ends (rows) and target ends (columns)
+    positive: Tensor,  # [B, K, K] bool
+    negative: Tensor,  # [B, K, K] bool, nowhere together with positive
     scale: float = 24.0,
     positive_margin: float = 0.1,
     negative_margin: float = 1.4,
@@ -110,18 +110,6 @@ def circle(
     * sum_(k in N) exp(β_k (m- - d_ik))) / γ`` with ``β_j = γ relu(d_ij - m+)`` and ``β_k = γ
     relu(m- - d_ik)``, through which no gradient flows. The code of the paper lets combinations that
     are neither kind add 1 to either sum; here they are left out, as in the formula.
-
-    Args:
-        distance: [B, K, K] between features of source ends (rows) and target ends (columns).
-        positive: [B, K, K] bool.
-        negative: [B, K, K] bool, nowhere together with `positive`.
-        scale: γ.
-        positive_margin: m+.
-        negative_margin: m-.
-
-    Returns:
-        Scalar: the mean over ends of the source that have both kinds, and that over ends of the
-        target, averaged. A mean over nothing is 0, with gradient 0.
     """
     detached = distance.detach()
     pull = scale * F.relu(detached - positive_margin) * (distance - positive_margin)

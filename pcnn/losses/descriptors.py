@@ -16,12 +16,6 @@ def no_loss(*features: Tensor) -> Tensor:
 
     Every parameter then has a gradient, on one rank of several too, and NaN or infinite features do
     not reach it.
-
-    Args:
-        features: [N, C] each.
-
-    Returns:
-        Scalar; float32, or float64 for float64 features.
     """
     return torch.stack([full_precision(side[:0]).sum() for side in features]).sum()
 
@@ -36,13 +30,6 @@ def common_places(batch: Any) -> tuple[Tensor, Tensor]:
 
     Different pairs of clouds lie `APART` from each other, so that no place of one is near to any of
     another. The way there is float64: at that distance float32 knows no centimetres.
-
-    Args:
-        batch: `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
-            `target_offsets` [B + 1], `transforms` [B, 4, 4], source to target.
-
-    Returns:
-        [N, 3] and [M, 3] float64 [m].
     """
     offsets = batch.source_offsets, batch.target_offsets
     places = batch.source_places.double(), batch.target_places.double()
@@ -62,17 +49,7 @@ def common_places(batch: Any) -> tuple[Tensor, Tensor]:
 
 
 def places_of_pairs(batch: Any, source_rows: Tensor, target_rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Places of some rows of every pair of clouds, in the frame of its target.
-
-    Args:
-        batch: `source_places` [N, 3] and `target_places` [M, 3] [m], `transforms` [B, 4, 4], source
-            to target.
-        source_rows: [B, K] int64, rows of the sources.
-        target_rows: [B, H] int64, rows of the targets.
-
-    Returns:
-        [B, K, 3] and [B, H, 3] float64 [m].
-    """
+    """Places of some rows of every pair of clouds, in the frame of its target."""
     transforms = batch.transforms[:, :3].double()  # [B, 3, 4]
     ours = batch.source_places[source_rows].double()
     moved = ours @ transforms[:, :, :3].mT + transforms[:, None, :, 3]
@@ -94,16 +71,7 @@ def drawn(n: int, samples: int, device: torch.device) -> Tensor:
 
 
 def samples_of_pairs(offsets: Tensor, total: int, samples: int) -> tuple[Tensor, Tensor]:
-    """Draw rows of every pair's own range, each at most once; nothing waits for the device.
-
-    Args:
-        offsets: [B + 1] int64, rows of pair b are ``offsets[b]..offsets[b + 1]``.
-        total: ``offsets[-1]``, positive.
-        samples: K.
-
-    Returns:
-        Rows [B, K] int64, and [B, K] bool which of them are there; pairs may have fewer than K.
-    """
+    """Draw rows of every pair's own range, each at most once; nothing waits for the device."""
     rows = torch.arange(total, device=offsets.device)
     pair = torch.searchsorted(offsets[1:].contiguous(), rows, right=True)
     # rows of a pair in random order, where the pair's rows lie

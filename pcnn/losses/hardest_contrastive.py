@@ -121,16 +121,16 @@ class HardestContrastive(nn.Module):
 
 
 def hardest_contrastive(
-    source: Tensor,
-    target: Tensor,
-    pairs: Tensor,
-    anchors: Tensor,
-    source_pool: Tensor,
-    target_pool: Tensor,
+    source: Tensor,  # [N, C] features; half precision is computed in float32
+    target: Tensor,  # [M, C]
+    pairs: Tensor,  # [T, 2] int64, all listed matches: rows of source and target
+    anchors: Tensor,  # [P, 2] int64, P > 0 of them
+    source_pool: Tensor,  # [H] int64, H > 0 rows of the source
+    target_pool: Tensor,  # [H] int64 of the target
     positive_margin: float = 0.1,
     negative_margin: float = 1.4,
     places: tuple[Tensor, Tensor] | None = None,
-    safe_radius: float = 0.0,
+    safe_radius: float = 0.0,  # [m]
 ) -> tuple[Tensor, Tensor]:
     """The two terms of the hardest-contrastive loss, for given samples.
 
@@ -140,22 +140,6 @@ def hardest_contrastive(
     Rows within the safe radius of an anchor's end are not looked at. A nearest row that is a listed
     match of its anchor is left out of the mean, and so is an anchor with nothing to look at. A mean
     over nothing is 0, with gradient 0.
-
-    Args:
-        source: [N, C] features; half precision is computed in float32.
-        target: [M, C].
-        pairs: [T, 2] int64, all listed matches: rows of source and target.
-        anchors: [P, 2] int64, P > 0 of them.
-        source_pool: [H] int64, H > 0 rows of the source.
-        target_pool: [H] int64 of the target.
-        positive_margin: m+.
-        negative_margin: m-.
-        places: [N, 3] and [M, 3] of all rows in one frame [m], pairs far apart; None without a safe
-            radius.
-        safe_radius: [m].
-
-    Returns:
-        L+ and L-, scalars.
     """
     source, target = full_precision(source), full_precision(target)
     i, j = anchors.unbind(1)  # [P]

@@ -95,27 +95,16 @@ class InfoNCE(nn.Module):
 
 
 def info_nce(
-    anchors: Tensor,
-    partners: Tensor,
-    candidates: Tensor,
-    negative: Tensor,
-    drawn: Tensor,
+    anchors: Tensor,  # [B, K, C] features f
+    partners: Tensor,  # [B, K, C] g, their matches' in the other cloud
+    candidates: Tensor,  # [B, H, C] h, of the other cloud
+    negative: Tensor,  # [B, K, H] bool, N
+    drawn: Tensor,  # [B, K] bool, which matches are there
     temperature: float,
 ) -> Tensor:
     """InfoNCE of features of unit length, one direction.
 
     ``L_i = -log(exp(f_i.g_i / τ) / (exp(f_i.g_i / τ) + sum_(k in N_i) exp(f_i.h_k / τ)))``.
-
-    Args:
-        anchors: [B, K, C] features f.
-        partners: [B, K, C] g, their matches' in the other cloud.
-        candidates: [B, H, C] h, of the other cloud.
-        negative: [B, K, H] bool, N.
-        drawn: [B, K] bool, which matches are there.
-        temperature: τ.
-
-    Returns:
-        Scalar: the mean over drawn matches; of nothing 0, with gradient 0.
     """
     with torch.autocast(anchors.device.type, enabled=False):
         right = (anchors * partners).sum(2, keepdim=True) / temperature  # [B, K, 1]

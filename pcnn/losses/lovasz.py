@@ -47,17 +47,6 @@ def jaccard_gradient(errors: Tensor, foreground: Tensor, labelled: Tensor) -> Te
     All classes are sorted at once, by whole numbers of 31 bits: class, error, whether the point is
     of the class. So errors are told apart down to ``2^-(30 - log2 C)`` (3e-8 with 20 classes); the
     order of closer ones moves the loss by no more than that.
-
-    Args:
-        errors: [N, C] floating point in [0, 1], N > 0.
-        foreground: [N, C] bool, whether the point is of the class.
-        labelled: [N] bool; the others get 0.
-
-    Returns:
-        [N, C] dtype of the errors; 0 for classes without points.
-
-    Raises:
-        ValueError: more than 2^20 classes, which leave no bits to tell errors apart.
     """
     rows, classes = errors.shape
     bits = 30 - (classes - 1).bit_length()  # of an error

@@ -17,16 +17,9 @@ from pcnn.ranges import Count
 
 @dataclass(frozen=True, eq=False)
 class HeadLoss:
-    """The loss of a head for a batch, and how its scores agree with the truth.
+    """The loss of a head for a batch, and how its scores agree with the truth."""
 
-    Args:
-        loss: scalar, with a path to every parameter of the head.
-        counts: [B, 2, 3] int64 of every pair of clouds, of overlap and of matchability: points that
-            have the property and a score above a half, that only have the score, that only have
-            the property.
-    """
-
-    loss: Tensor
+    loss: Tensor  # scalar, with a path to every parameter of the head
     counts: Tensor
 
 
@@ -135,16 +128,7 @@ class OverlapLoss(nn.Module):
 
 
 def partners_of(positives: Tensor, sources: int, targets: int) -> tuple[Tensor, Tensor]:
-    """A row of the other side at the place of every row, the last one listed; -1 where none is.
-
-    Args:
-        positives: [T, 2] int64, rows of matches.
-        sources: N, rows of the sources.
-        targets: M.
-
-    Returns:
-        [N] and [M] int64.
-    """
+    """A row of the other side at the place of every row, the last one listed; -1 where none is."""
     found = []
     for own, rows in ((0, sources), (1, targets)):
         none = positives.new_full((rows,), -1)
@@ -153,16 +137,7 @@ def partners_of(positives: Tensor, sources: int, targets: int) -> tuple[Tensor, 
 
 
 def balanced_cross_entropy(logits: Tensor, truth: Tensor, counted: Tensor) -> Tensor:
-    """Mean over both classes of the mean binary cross entropy in a class.
-
-    Args:
-        logits: [...]; half precision is computed in float32.
-        truth: [...] bool.
-        counted: [...] bool; others count nowhere.
-
-    Returns:
-        Scalar; a class without a counted entry adds 0, with gradient 0.
-    """
+    """Mean over both classes of the mean binary cross entropy in a class."""
     each = F.binary_cross_entropy_with_logits(
         full_precision(logits), truth.to(full_precision(logits).dtype), reduction="none"
     )

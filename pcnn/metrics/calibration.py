@@ -15,19 +15,12 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far confidence is from the share of right poses.
+    """How far confidence is from the share of right poses."""
 
-    Args:
-        confidence: mean of every bin that holds a pair.
-        right: share of right poses there.
-        pairs: number of pairs there.
-        error: expected calibration error: mean distance of the two over pairs.
-    """
-
-    confidence: tuple[float, ...]
-    right: tuple[float, ...]
-    pairs: tuple[int, ...]
-    error: float
+    confidence: tuple[float, ...]  # mean of every bin that holds a pair
+    right: tuple[float, ...]  # share of right poses there
+    pairs: tuple[int, ...]  # number of pairs there
+    error: float  # expected calibration error: mean distance of the two over pairs
 
 
 def reliability(confidence: Tensor, right: Tensor, bins: int = 10) -> Reliability:
@@ -50,14 +43,6 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
 
     Points are sorted into bins of equal width by the probability of their class.
 
-    Args:
-        probabilities: [N, C] float, rows that sum to 1.
-        labels: [N] int64 in 0..C-1.
-        bins: their number.
-
-    Returns:
-        In 0..1; 0 of no points.
-
     Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, eq. 3.
     """
     if not len(labels):
@@ -68,13 +53,6 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
 
 def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
     """The number to divide logits by at which the labels are most likely.
-
-    Args:
-        logits: [N, C] float, of clouds that the network was not trained on.
-        labels: [N] int64 in 0..C-1.
-
-    Returns:
-        Within 0.05..20; 1 of no points.
 
     Source: Guo et al., 2017, section 4.2.
     """

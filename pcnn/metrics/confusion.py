@@ -23,14 +23,6 @@ class ConfusionMatrix(Metric):
     State is int64, so counts are exact and the sum over ranks does not depend on their order. An
     update launches device work only: nothing is read back, so it may sit in a training step. A
     label outside ``0..C-1`` that is not `ignore_index` is counted apart and raised by `compute`.
-
-    Args:
-        num_classes: C, number of classes, train ids ``0..C-1``.
-        ignore_index: id of an unlabelled point (in the truth) and of "no class" (in a prediction).
-        **kwargs: passed to `torchmetrics.Metric` (`sync_on_compute`, `process_group`, ...).
-
-    Raises:
-        ValueError: `num_classes` is below 1, or `ignore_index` is itself a class id.
     """
 
     is_differentiable = False
@@ -66,14 +58,6 @@ class ConfusionMatrix(Metric):
         return counted(pred, target, self.num_classes, self.ignore_index)
 
     def compute(self) -> Tensor:
-        """Return the counts, summed over ranks.
-
-        Returns:
-            [C, C + 1] int64: rows truth, columns prediction, last column "no class". The functions
-            of `pcnn.metrics.iou` take it as it is.
-
-        Raises:
-            ValueError: labels outside the range were seen.
-        """
+        """Return the counts, summed over ranks."""
         check_in_range(self.invalid, self.num_classes, self.ignore_index)
         return self.counts.clone()

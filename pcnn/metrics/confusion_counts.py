@@ -7,11 +7,7 @@ from torch import Tensor
 
 
 def check_ignored(num_classes: int, ignore_index: int) -> None:
-    """Refuse an `ignore_index` that is a class.
-
-    Raises:
-        ValueError: `num_classes` is below 1, or `ignore_index` is itself a class id.
-    """
+    """Refuse an `ignore_index` that is a class."""
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
     if 0 <= ignore_index < num_classes:
@@ -24,22 +20,7 @@ def check_ignored(num_classes: int, ignore_index: int) -> None:
 def counted(
     pred: Tensor, target: Tensor, num_classes: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """Count the points of true class r that were predicted as class c; waits for no device.
-
-    Args:
-        pred: [P] any integer dtype, predicted class ids or `ignore_index`.
-        target: [P] any integer dtype, true class ids or `ignore_index`.
-        num_classes: C.
-        ignore_index: id of an unlabelled point (in the truth) and of "no class" (in a prediction).
-
-    Returns:
-        [C, C + 1] int64, rows truth, columns prediction, the last column "no class"; [2] int64,
-        labels outside the range in target and in pred, which `check_in_range` refuses.
-
-    Raises:
-        ValueError: shapes differ, or a tensor is not one-dimensional.
-        TypeError: a tensor is not of integer dtype.
-    """
+    """Count the points of true class r that were predicted as class c; waits for no device."""
     if pred.ndim != 1 or pred.shape != target.shape:
         raise ValueError(
             "pred and target must be one-dimensional and of equal length, "
@@ -68,16 +49,7 @@ def counted(
 
 
 def check_in_range(invalid: Tensor, num_classes: int, ignore_index: int) -> None:
-    """Refuse labels that are no class.
-
-    Args:
-        invalid: [2] as of `counted`; read back from the device.
-        num_classes: C.
-        ignore_index: as of `counted`.
-
-    Raises:
-        ValueError: labels outside the range were seen.
-    """
+    """Refuse labels that are no class."""
     bad_target, bad_pred = invalid.tolist()
     if bad_target or bad_pred:
         raise ValueError(
@@ -90,15 +62,7 @@ def check_in_range(invalid: Tensor, num_classes: int, ignore_index: int) -> None
 def confusion_counts(
     pred: Tensor, target: Tensor, num_classes: int, ignore_index: int = 255
 ) -> Tensor:
-    """The confusion matrix of one pair of label tensors; arguments as of `counted`.
-
-    Returns:
-        [C, C + 1] int64, as of `counted`.
-
-    Raises:
-        ValueError: as `counted`, `check_ignored` and `check_in_range`.
-        TypeError: as `counted`.
-    """
+    """The confusion matrix of one pair of label tensors; arguments as of `counted`."""
     check_ignored(num_classes, ignore_index)
     counts, invalid = counted(pred, target, num_classes, ignore_index)
     check_in_range(invalid, num_classes, ignore_index)

@@ -68,16 +68,7 @@ class ClassificationTask(CountingTask):
     def evaluate(
         self, batch: Any, meters: Meters, views: EvaluationViews | None = None
     ) -> Tensor | None:
-        """Predict a batch and count it.
-
-        Args:
-            batch: see the class.
-            meters: count the single pass, and the summed views.
-            views: predict by these as well.
-
-        Returns:
-            Classes [B], of the views where there are any; None for a batch of no clouds.
-        """
+        """Predict a batch and count it."""
         if batch.batch_size == 0:
             return None
         logits = self(batch.tensor)

@@ -31,22 +31,7 @@ class Meters(nn.Module):
 
 
 class CountingTask(NetworkTask):
-    """A network whose evaluations count classes, by a single pass and by the sum of views.
-
-    Args:
-        net: as in `NetworkTask`, with `optimizer`, `scheduler`, `decay_norms_and_biases`,
-            `prefetch_maps`, `compiled` and `graph`.
-        class_names: C names.
-        loss: `loss(logits, labels) -> scalar`.
-        optimizer: ...
-        scheduler: ...
-        ignore_index: label that counts nowhere.
-        decay_norms_and_biases: ...
-        prefetch_maps: ...
-        compiled: ...
-        graph: ...
-        views: of test-time augmentation; None for a single pass alone.
-    """
+    """A network whose evaluations count classes, by a single pass and by the sum of views."""
 
     def __init__(
         self,
@@ -114,11 +99,7 @@ class CountingTask(NetworkTask):
         return logits.argmax(1).masked_fill(broken, self.ignore_index)
 
     def log_evaluation(self, stage: str, meters: Meters) -> None:
-        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices.
-
-        Raises:
-            NotFiniteError: the network gave NaN for every row.
-        """
+        """Log all metrics of a pass, exact over ranks, and keep its confusion matrices."""
         counts = meters.confusion.compute()
         broken = float(meters.broken.compute())
         meters.broken.reset()
@@ -178,12 +159,7 @@ class Mean(Metric):
         self.add_state("weight", zero.clone(), dist_reduce_fx="sum")
 
     def update(self, value: Tensor, weight: float | Tensor = 1.0) -> None:
-        """Add one value.
-
-        Args:
-            value: scalar.
-            weight: how much it counts, a scalar.
-        """
+        """Add one value."""
         self.total += value.detach().double() * weight
         self.weight += weight
 

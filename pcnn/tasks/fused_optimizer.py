@@ -20,12 +20,6 @@ def made_for(
 
     A fused optimiser reads and writes every parameter once, and can leave a step out without
     telling the host. The state of any other one loads into it, and its own into any other.
-
-    Args:
-        device: of the parameters.
-        factory: makes the optimiser from parameter groups, a `functools.partial` of its class
-            where arguments are given.
-        groups: of parameters.
     """
     given: Mapping[str, Any] = factory.keywords if isinstance(factory, partial) else {}
     kind = factory.func if isinstance(factory, partial) else factory

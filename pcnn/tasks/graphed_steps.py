@@ -32,15 +32,6 @@ class GraphedSteps:
     `DistributedDataParallel`, whose hooks no graph calls. Nor does that send the buffers of the
     first rank to all in front of every step: no step reads running statistics, evaluations do
     (`share_buffers`).
-
-    Args:
-        trainer: of the training.
-        net: the network.
-        learn: figures of a step (`pcnn.runtime.step_graph`).
-        capture: makes graphs.
-
-    Raises:
-        UserError: a strategy other than those of one process a device, or norms over all devices.
     """
 
     def __init__(self, trainer: Trainer, net: nn.Module, learn: Learn, capture: Capture) -> None:

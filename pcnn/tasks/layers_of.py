@@ -9,15 +9,7 @@ from torch import nn
 
 
 def matching(net: nn.Module, patterns: Sequence[str]) -> list[nn.Module]:
-    """Modules whose dotted names match a pattern, as of a shell: ``stem``, ``encoder.*``.
-
-    Args:
-        net: the network.
-        patterns: each must match a module; what lies below it belongs to it.
-
-    Raises:
-        ValueError: a pattern that matches none.
-    """
+    """Modules whose dotted names match a pattern, as of a shell: ``stem``, ``encoder.*``."""
     names = {name: module for name, module in net.named_modules() if name}
     found: dict[str, nn.Module] = {}
     for pattern in patterns:

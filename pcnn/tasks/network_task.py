@@ -36,23 +36,6 @@ class NetworkTask(L.LightningModule):
 
     A batch has `tensor` (SparseTensor; or what `inputs` says), `batch_size`,
     `to(device, non_blocking=...)` and `tensors()`, every tensor beside the network's input.
-
-    Args:
-        net: takes the input tensor.
-        optimizer: makes an optimiser from parameter groups.
-        scheduler: makes a schedule from (optimiser, total_steps); stepped after every step of the
-            optimiser, however many batches a step accumulates.
-        decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
-        prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
-            still busy with the step before.
-        compiled: run the network through `pcnn.runtime.compile`. Weights and checkpoints are those
-            of the network itself, so they serve with and without it.
-        graph: on a CUDA device, run forward and backward of a step as CUDA graphs
-            (`pcnn.runtime.step_graph`), and the update of a fused optimiser as another
-            (`pcnn.runtime.optimizer_graph`); elsewhere it changes nothing.
-
-    Raises:
-        ValueError: both `compiled` and `graph`.
     """
 
     def __init__(
@@ -138,24 +121,11 @@ class NetworkTask(L.LightningModule):
 
         Device work alone, in shapes that follow from those of the arguments; nothing else is
         changed but running statistics.
-
-        Args:
-            inputs: of the network.
-            beside: tensors ``[N, ...]`` of the rows of the first one, by name.
         """
         raise NotImplementedError
 
     def learnt(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
-        """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device.
-
-        Args:
-            batch: its `inputs` are those of `learn`.
-            beside: tensors ``[N, ...]`` of the rows of the first input, each with what spare rows
-                hold: a graph has rows without a site behind all others.
-
-        Returns:
-            The figures. Those of rows may have spare rows behind the ones of the input.
-        """
+        """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device."""
         if self._graphed is None or not self._graphed.serves(self.net):
             capture = capture_on(self.device) if self.graph else None
             if capture is None:
@@ -271,14 +241,7 @@ class NetworkTask(L.LightningModule):
             Precision.clip_gradients(plugin, optimizer, most, algorithm)
 
     def freeze_layers(self, patterns: Sequence[str]) -> None:
-        """Keep layers from learning, and their norms at the statistics that they have.
-
-        Args:
-            patterns: of their names in the network, as ``stem`` or ``encoder.*``.
-
-        Raises:
-            ValueError: a pattern that no layer has.
-        """
+        """Keep layers from learning, and their norms at the statistics that they have."""
         self._frozen = matching(self.net, patterns)
         still(self._frozen)
 
@@ -335,15 +298,7 @@ def can_run_as_graph(task: object) -> bool:
 
 
 def sharded(make: Callable[..., Optimizer], groups: list[dict[str, Any]]) -> Optimizer:
-    """An optimiser of which every rank keeps the state of some parameters (ZeRO, stage 1).
-
-    Args:
-        make: a partial of an optimiser's class.
-        groups: of parameters.
-
-    Raises:
-        UserError: it is none.
-    """
+    """An optimiser of which every rank keeps the state of some parameters (ZeRO, stage 1)."""
     if not isinstance(make, partial) or not isinstance(make.func, type):
         raise UserError(
             "trainer.shard_optimizer=true needs the class of an optimiser.\n"
@@ -359,18 +314,7 @@ def parameter_groups(
     decay_norms_and_biases: bool = True,
     rates: Mapping[int, float] | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameter groups for an optimiser.
-
-    Args:
-        module: its parameters that require gradients are grouped, in their own order.
-        decay_norms_and_biases: one group for all; otherwise parameters with fewer than two
-            dimensions (biases, scales and shifts of norms) go to a second group without decay.
-        rates: of parameters by their identity, where these differ; each has groups of its own.
-
-    Returns:
-        Groups as torch optimisers take them; the last has `weight_decay` 0 when there are two.
-        Groups of the last stage, with the largest rate, come first.
-    """
+    """Parameter groups for an optimiser."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     if rates is not None:
         found: list[dict[str, Any]] = []

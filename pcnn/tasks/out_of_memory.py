@@ -38,10 +38,6 @@ class MemoryGuard:
     leaves the weights to momentum and decay. Norms see the parts one after the other, and losses
     over a batch (Lovasz) are those of the parts. Gradients are averaged over ranks here, behind
     backward, as a rank that leaves a batch out would keep the others waiting inside it.
-
-    Args:
-        task: its `training_step` is replaced while this is at work.
-        split: whether to try in parts.
     """
 
     def __init__(self, task: LightningModule, split: bool) -> None:
@@ -158,11 +154,7 @@ def fits(call: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def average(parameters: list[nn.Parameter]) -> None:
-    """Average gradients over all ranks; absent ones count as zero.
-
-    Args:
-        parameters: the same, in the same order, on every rank.
-    """
+    """Average gradients over all ranks; absent ones count as zero."""
     world = torch.distributed.get_world_size()
     pieces: dict[tuple[torch.dtype, int], list[Tensor]] = {}
     held = 0

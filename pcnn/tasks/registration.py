@@ -66,35 +66,6 @@ class RegistrationTask(NetworkTask):
     several sources are mixed the same of each, as `val/SOURCE/rr`. Lengths are in cells there. Of a
     head also `train/overlap_loss`, and in every stage `overlap_precision`, `overlap_recall`,
     `match_precision` and `match_recall` of the points that its loss draws, at a score of a half.
-
-    Args:
-        net: maps the input tensor to C features a row; they are scaled to unit length here.
-        loss: the loss.
-        optimizer: makes an optimiser from parameter groups.
-        scheduler: makes a schedule from (optimiser, total_steps); stepped after every step.
-        voxel_size: edge of a voxel, on native points of a cell [m].
-        benchmark: ``threedmatch``, ``kitti`` or ``cells``: whose thresholds count where none is
-            given.
-        positive_radius: in voxels.
-        val_samples: rows drawn of each cloud in evaluation.
-        inlier_share: a pair counts for `feat_match_ratio` above this share of right matches.
-        hit_distance: a match is right below this residual [m]; None, as in the following ones: that
-            of `validation_protocol` for the benchmark.
-        success_rre: a pair is registered below this rotation error [deg].
-        success_rte: and below this translation error [m].
-        val_ransac_distance: of RANSAC's inliers [m].
-        val_hypotheses: of RANSAC; 0 leaves it and `rr` out.
-        overlap_weight: of the loss of an `OverlapHead`.
-        decay_norms_and_biases: whether weight decay acts on parameters with one dimension.
-        prefetch_maps: on a CUDA device, move and plan a batch on a side stream, while the device is
-            still busy with the step before.
-        compiled: run the network through `pcnn.runtime.compile`.
-        graph: on a CUDA device, run forward and backward of a step as CUDA graphs.
-        seed: of evaluation.
-
-    Raises:
-        ValueError: another benchmark, a number out of range, or a network with a head that is to be
-            compiled or to run as a graph.
     """
 
     def __init__(
@@ -252,12 +223,7 @@ class RegistrationTask(NetworkTask):
         return self.evaluate(batch, "test")
 
     def evaluate(self, batch: Any, stage: str) -> dict[str, ShownPair] | None:
-        """Describe the pairs of a batch, estimate their transforms and judge them.
-
-        Returns:
-            The batch's first `pair`, on the host. None for a batch without pairs, which a rank gets
-            when another has one more.
-        """
+        """Describe the pairs of a batch, estimate their transforms and judge them."""
         if batch.batch_size == 0:
             return None
         names = [str(name) for name in batch.names]
@@ -336,12 +302,7 @@ def gathered(own: dict[PairId, Result]) -> list[Result]:
 
 
 def figures(results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
-    """Figures of a pass that are logged.
-
-    Returns:
-        `loss`, `feat_match_ratio`, `inlier_ratio`, and where transforms were estimated `rr`, and
-        `rre` [deg] and `rte` [m] over the registered pairs, if there are any.
-    """
+    """Figures of a pass that are logged."""
     summary = summarize(results, rules, draws=0)
     found = {
         "loss": sum(result.loss for result in results) / len(results),

@@ -27,13 +27,6 @@ def one_cycle(
     The factors multiply each group's own rate, which is the peak; momentum stays as it is.
     Past `total_steps` the factor stays at `end`.
 
-    Args:
-        optimizer: its groups' `lr` are the peak rates.
-        total_steps: optimiser steps of the whole run.
-        warmup: share of the steps that rise, in [0, 1).
-        start: factor at step 0.
-        end: factor at the last step.
-
     Source: Smith and Topin, "Super-Convergence", 2018, learning rate only.
     """
     if not 0 <= warmup < 1:
@@ -51,14 +44,7 @@ def one_cycle(
 def cosine(
     optimizer: Optimizer, total_steps: int, warmup_steps: Natural = 0, end: Share = 0.0
 ) -> LambdaLR:
-    """Linear warm-up over `warmup_steps`, then cosine from 1 to `end` at the last step.
-
-    Args:
-        optimizer: its groups' `lr` are the peak rates.
-        total_steps: optimiser steps of the whole run.
-        warmup_steps: steps of linear rise, starting at 1 / warmup_steps.
-        end: factor at the last step.
-    """
+    """Linear warm-up over `warmup_steps`, then cosine from 1 to `end` at the last step."""
 
     def factor(step: int) -> float:
         if step < warmup_steps:
@@ -79,12 +65,6 @@ def exponential(
     With `epochs` as many as the run has, and as many steps in each, this is
     `torch.optim.lr_scheduler.ExponentialLR` stepped once an epoch. A shorter run with the same
     `epochs` falls as far, only faster.
-
-    Args:
-        optimizer: its groups' `lr` are the first rates.
-        total_steps: optimiser steps of the whole run.
-        gamma: factor, in (0, 1].
-        epochs: number of parts.
     """
     if not 0 < gamma <= 1 or epochs < 1:
         raise ValueError(
@@ -99,14 +79,7 @@ def multi_step(
     milestones: Sequence[Share],
     gamma: _Decay = 0.1,
 ) -> LambdaLR:
-    """Times `gamma` at every milestone.
-
-    Args:
-        optimizer: its groups' `lr` are the first rates.
-        total_steps: optimiser steps of the whole run.
-        milestones: shares of the run, in [0, 1]: epoch 24 of 36 is 2/3.
-        gamma: factor.
-    """
+    """Times `gamma` at every milestone."""
     if not all(0 <= share <= 1 for share in milestones):
         raise ValueError(f"milestones are shares of the run in [0, 1], not {list(milestones)}")
     steps = [round(share * total_steps) for share in milestones]
@@ -114,13 +87,7 @@ def multi_step(
 
 
 def poly(optimizer: Optimizer, total_steps: int, power: NonNegative = 0.9) -> LambdaLR:
-    """(1 - step / total_steps) ** power, 0 beyond the end.
-
-    Args:
-        optimizer: its groups' `lr` are the first rates.
-        total_steps: optimiser steps of the whole run.
-        power: 1 falls along a line.
-    """
+    """(1 - step / total_steps) ** power, 0 beyond the end."""
     return LambdaLR(optimizer, lambda step: max(0.0, 1 - step / max(1, total_steps)) ** power)
 
 

@@ -93,19 +93,7 @@ class SegmentationTask(CountingTask):
     def evaluate(
         self, batch: Any, meters: Meters, views: EvaluationViews | None = None
     ) -> dict[str, Any] | None:
-        """Predict a batch and count it.
-
-        Args:
-            batch: see the class.
-            meters: count the single pass, and the summed views.
-            views: predict by these as well.
-
-        Returns:
-            `points` [P0, 3], `pred` [P0], `target` [P0] or None and `name` of the batch's first
-            scan, and `predictions` [P], the classes of all points of the batch: of the views where
-            there are any. None for a batch without scans, which a rank gets when another has one
-            more.
-        """
+        """Predict a batch and count it."""
         if batch.batch_size == 0:
             return None
         logits = self(batch.tensor)

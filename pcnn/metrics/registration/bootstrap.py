@@ -16,25 +16,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean and what it stands on.
+    """A mean and what it stands on."""
 
-    Args:
-        value: the mean; NaN over nothing.
-        low: lower end of its 95 % interval.
-        high: upper end.
-        pairs: pairs it is a mean of.
-    """
-
-    value: float
-    low: float
-    high: float
-    pairs: int
+    value: float  # the mean; NaN over nothing
+    low: float  # lower end of its 95 % interval
+    high: float  # upper end
+    pairs: int  # pairs it is a mean of
 
 
 def mean_of(
-    values: NDArray[np.floating],
-    counted: NDArray[np.bool_],
-    scenes: NDArray[np.integer],
+    values: NDArray[np.floating],  # [P], of every pair
+    counted: NDArray[np.bool_],  # [P] which of them enter the mean
+    scenes: NDArray[np.integer],  # [P] scene of every pair, 0..S-1
     over: str,
     draws: int = DRAWS,
     seed: int = 0,
@@ -43,17 +36,6 @@ def mean_of(
 
     Pairs are drawn with replacement within their scenes, so that every draw holds every scene and
     a mean of scene means stays what it is.
-
-    Args:
-        values: [P], of every pair.
-        counted: [P] which of them enter the mean.
-        scenes: [P] scene of every pair, 0..S-1.
-        over: ``scenes``: mean of the means of scenes that have a counted pair; ``pairs``: plain.
-        draws: bootstrap draws; 0 leaves the interval NaN.
-        seed: of the draws.
-
-    Raises:
-        ValueError: another `over`.
     """
     return _figure(_mean, np.where(counted, values, nan), scenes, over, draws, seed)
 

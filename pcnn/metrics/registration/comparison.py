@@ -26,27 +26,15 @@ Runs = Sequence[Sequence[PairResult]]
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """One figure of two methods on P pairs; each pair counts with its mean over a method's runs.
+    """One figure of two methods on P pairs; each pair counts with its mean over a method's runs."""
 
-    Args:
-        pairs: [2, P] of both methods; NaN where no run has the figure.
-        which: [P] pairs that are compared: both methods have the figure.
-        difference: mean of first minus second over these pairs, averaged as the protocol does.
-        effect: Cohen's d of paired samples, the mean of the differences over their standard
-            deviation; NaN where they do not vary.
-        means: of both methods over the pairs compared, averaged as the protocol does.
-        medians: of both methods over the pairs compared.
-        runs: of both methods, the figure that an evaluation of each run reports; NaN where a run
-            has none.
-    """
-
-    pairs: Floats
-    which: NDArray[np.bool_]
-    difference: Figure
-    effect: float
-    means: tuple[float, ...]
-    medians: tuple[float, ...]
-    runs: tuple[tuple[float, ...], ...]
+    pairs: Floats  # [2, P] of both methods; NaN where no run has the figure
+    which: NDArray[np.bool_]  # [P] pairs that are compared: both methods have the figure
+    difference: Figure  # mean of first minus second over these pairs, averaged as the protocol does
+    effect: float  # Cohen's d of paired samples
+    means: tuple[float, ...]  # of both methods over the pairs compared
+    medians: tuple[float, ...]  # of both methods over the pairs compared
+    runs: tuple[tuple[float, ...], ...]  # of both methods
 
     @property
     def gaps(self) -> Floats:
@@ -57,23 +45,14 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two methods on the same pairs, at one number of samples.
+    """Two methods on the same pairs, at one number of samples."""
 
-    Args:
-        protocol: their rules.
-        names: of both methods; the second is subtracted.
-        figures: by name of `FIGURES`; shares 0..1, RRE [deg], RTE [m].
-        error: ``rmse``, or ``rte`` where the protocol has no RMSE: recall is drawn over it.
-        limits: [L] thresholds of that error [m].
-        recall: of both methods, [S, L] of every run.
-    """
-
-    protocol: Protocol
-    names: tuple[str, str]
-    figures: Mapping[str, Compared]
-    error: str
-    limits: Floats
-    recall: tuple[Floats, ...]
+    protocol: Protocol  # their rules
+    names: tuple[str, str]  # of both methods; the second is subtracted
+    figures: Mapping[str, Compared]  # by name of FIGURES; shares 0..1, RRE [deg], RTE [m]
+    error: str  # rmse, or rte where the protocol has no RMSE: recall is drawn over it
+    limits: Floats  # [L] thresholds of that error [m]
+    recall: tuple[Floats, ...]  # of both methods, [S, L] of every run
 
 
 def compare(
@@ -94,18 +73,6 @@ def compare(
 
     Both figures of a bootstrap draw come from the same pairs, so that the difficulty of a pair
     cancels. Pairs are drawn, not runs: more runs do not make the number of pairs larger.
-
-    Args:
-        first: runs, each with one result a pair, in any order.
-        second: likewise; the numbers of runs may differ.
-        protocol: which pairs count, which succeed, and over what is averaged.
-        names: of both.
-        draws: bootstrap draws; 0 leaves the intervals out.
-        seed: of the draws.
-
-    Raises:
-        ValueError: no run, runs of other pairs, a pair twice in a run, a run without the RMSE that
-            the protocol asks for, or both names are the same.
     """
     if names[0] == names[1]:
         raise ValueError(f"both methods are named {names[0]!r}: a table could not tell them apart")

@@ -161,10 +161,6 @@ def comparison_content(
     and figure (value, low, high, pairs, effect), ``methods`` both methods with their tables and,
     by number of samples, their figures over runs (mean, sd, values) and RRE and RTE over the pairs
     that both register (mean, median).
-
-    Args:
-        comparisons: by number of samples.
-        tables: files of either method's runs.
     """
     first = next(iter(comparisons.values()))
     rule = first.protocol

@@ -14,15 +14,7 @@ from pcnn.registration.transforms import (
 
 
 def rotation_error(estimate: Tensor, truth: Tensor) -> Tensor:
-    """Relative rotation error (RRE): the angle of ``R_trueᵀ R_est``, in degrees.
-
-    Args:
-        estimate: [..., 4, 4] float64; NaN where there is none.
-        truth: [..., 4, 4] float64.
-
-    Returns:
-        [...] 0..180; NaN where there is no estimate.
-    """
+    """Relative rotation error (RRE): the angle of ``R_trueᵀ R_est``, in degrees."""
     return rotation_angle(truth[..., :3, :3].mT @ estimate[..., :3, :3])
 
 
@@ -30,13 +22,6 @@ def translation_error(estimate: Tensor, truth: Tensor) -> Tensor:
     """Relative translation error (RTE): ``|t_est - t_true|`` in the target's frame, in metres.
 
     Not the error at the sensor, nor the mean displacement of points.
-
-    Args:
-        estimate: [..., 4, 4].
-        truth: [..., 4, 4].
-
-    Returns:
-        [...].
     """
     return (estimate[..., :3, 3] - truth[..., :3, 3]).norm(dim=-1)
 
@@ -53,14 +38,6 @@ def information_rmse(estimate: Tensor, truth: Tensor, information: Tensor) -> Te
     and the result is NaN, which no threshold accepts.
 
     Source: Choi, Zhou, Koltun 2015 (Redwood), Eq. 13, and the 3DMatch benchmark's evaluator.
-
-    Args:
-        estimate: [..., 4, 4] float64.
-        truth: [..., 4, 4] float64.
-        information: [..., 6, 6] float64, of a file gt.info.
-
-    Returns:
-        [...]; NaN where the matrix is empty or there is no estimate.
     """
     error = inverse(truth) @ estimate
     known = torch.isfinite(error).flatten(-2).all(-1)
@@ -75,15 +52,6 @@ def information_rmse(estimate: Tensor, truth: Tensor, information: Tensor) -> Te
 
 
 def point_rmse(estimate: Tensor, truth: Tensor, points: Tensor) -> Tensor:
-    """Root mean square distance between where two transforms put points, in metres.
-
-    Args:
-        estimate: [4, 4] float64.
-        truth: [4, 4] float64.
-        points: [P, 3] float64 of the source, those that the target sees too.
-
-    Returns:
-        Scalar; NaN without points.
-    """
+    """Root mean square distance between where two transforms put points, in metres."""
     moved = transform_points(estimate, points) - transform_points(truth, points)
     return moved.square().sum(-1).mean().sqrt()

@@ -9,32 +9,13 @@ from pcnn.registration.transforms import transform_points
 
 
 def match_distances(source: Tensor, target: Tensor, truth: Tensor) -> Tensor:
-    """Distance of every match's two points under the true transform, in metres.
-
-    Args:
-        source: [M, 3] points of the matches in the source.
-        target: [M, 3] their partners in the target.
-        truth: [4, 4], source to target.
-
-    Returns:
-        [M] float64.
-    """
+    """Distance of every match's two points under the true transform, in metres."""
     moved = transform_points(truth.double(), source.double())
     return (moved - target.double()).norm(dim=-1)
 
 
 def inlier_ratio(source: Tensor, target: Tensor, truth: Tensor, distance: float) -> float:
-    """Share of matches closer than ``distance`` under the true transform.
-
-    Args:
-        source: [M, 3] points of the matches in the source.
-        target: [M, 3] their partners in the target.
-        truth: [4, 4], source to target.
-        distance: [m].
-
-    Returns:
-        0..1; 0 without matches, for no match is no right one.
-    """
+    """Share of matches closer than ``distance`` under the true transform."""
     if len(source) == 0:
         return 0.0
     near = match_distances(source, target, truth) < distance

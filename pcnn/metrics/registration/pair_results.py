@@ -41,35 +41,20 @@ class PairId(NamedTuple):
 
 @dataclass(frozen=True)
 class PairResult:
-    """Errors and matches of one estimate of a pair of clouds.
+    """Errors and matches of one estimate of a pair of clouds."""
 
-    Args:
-        scene: scene or sequence.
-        target: index of the target cloud, ``i`` of gt.log's ``T(i, j)``.
-        source: index of the source cloud, ``j``.
-        rre: rotation error [deg]; NaN when no transform was found.
-        rte: translation error [m]; NaN likewise.
-        rmse: of the true correspondences [m]; NaN when nothing states them.
-        inlier_ratio: share of right matches; NaN when none were counted.
-        matches: putative matches handed to the solver.
-        inliers: matches that agree with the estimate.
-        index: place in the scene's ground truth, from 0; -1 when nothing tells it.
-        seconds: time of matching and solving.
-        loss: training loss of the pair's batch in a validation; NaN elsewhere.
-    """
-
-    scene: str
-    target: int
-    source: int
-    rre: float
-    rte: float
-    rmse: float = nan
-    inlier_ratio: float = nan
-    matches: int = 0
-    inliers: int = 0
-    index: int = 0
-    seconds: float = nan
-    loss: float = nan
+    scene: str  # scene or sequence
+    target: int  # index of the target cloud, i of gt.log's T(i, j)
+    source: int  # index of the source cloud, j
+    rre: float  # rotation error [deg]; NaN when no transform was found
+    rte: float  # translation error [m]; NaN likewise
+    rmse: float = nan  # of the true correspondences [m]; NaN when nothing states them
+    inlier_ratio: float = nan  # share of right matches; NaN when none were counted
+    matches: int = 0  # putative matches handed to the solver
+    inliers: int = 0  # matches that agree with the estimate
+    index: int = 0  # place in the scene's ground truth, from 0; -1 when nothing tells it
+    seconds: float = nan  # time of matching and solving
+    loss: float = nan  # training loss of the pair's batch in a validation; NaN elsewhere
 
     @property
     def pair(self) -> PairId:
@@ -94,24 +79,14 @@ class PairResult:
 
 def judged(
     pair: PairId,
-    truth: Tensor,
-    source: Tensor,
-    target: Tensor,
-    transform: Tensor | None,
+    truth: Tensor,  # [4, 4], source to target
+    source: Tensor,  # [M, 3] points of the matches in the source
+    target: Tensor,  # [M, 3] their partners
+    transform: Tensor | None,  # [4, 4] float64 on the CPU; None where there is no estimate
     rules: Protocol,
     distance: float | None = None,
 ) -> PairResult:
-    """Errors of a transform, and of the matches that it was estimated from, without an RMSE.
-
-    Args:
-        pair: its identity.
-        truth: [4, 4], source to target.
-        source: [M, 3] points of the matches in the source.
-        target: [M, 3] their partners.
-        transform: [4, 4] float64 on the CPU; None where there is no estimate.
-        rules: say which matches are right.
-        distance: a match agrees with the transform below this residual [m]; None: RANSAC's.
-    """
+    """Errors of a transform, and of the matches that it was estimated from, without an RMSE."""
     truth = truth.double().cpu()
     source, target = source.cpu(), target.cpu()
     ratio = inlier_ratio(source, target, truth, rules.inlier_distance)
@@ -129,23 +104,7 @@ def judged(
 
 
 class JudgedPairs:
-    """Results of P pairs as columns, judged by a protocol. A missing value (NaN) never passes.
-
-    Attributes:
-        results: as given.
-        rules: the protocol.
-        rre, rte, rmse, inlier_ratio: [P] as in `PairResult`.
-        scene_names: names of the S scenes, sorted.
-        scenes: [P] scene of every pair, 0..S-1.
-        counted: [P] pairs that count for RR, RRE and RTE.
-        registered: [P] pairs whose errors lie below every threshold.
-        matched: [P] pairs whose matches were counted.
-        enough: [P] pairs with a large enough share of right matches.
-
-    Raises:
-        ValueError: the protocol loses the first pair of a scene, and the results do not tell which
-            pair that is.
-    """
+    """Results of P pairs as columns, judged by a protocol. A missing value (NaN) never passes."""
 
     def __init__(self, results: Sequence[PairResult], rules: Protocol) -> None:
         self.results, self.rules = results, rules
@@ -181,12 +140,7 @@ class JudgedPairs:
         return len(self.results)
 
     def check(self) -> None:
-        """Refuse results that would give a wrong figure.
-
-        Raises:
-            ValueError: no pairs, a pair given twice, or the protocol needs an RMSE that no pair
-                has.
-        """
+        """Refuse results that would give a wrong figure."""
         if not self.results:
             raise ValueError("no pairs to summarize")
         keys = [one.pair for one in self.results]

@@ -30,15 +30,6 @@ def write_pair_table(
     """Write one line a pair and number of samples; those after ICP have ``icp`` 1.
 
     A figure that does not exist is left empty. The file appears whole or not at all.
-
-    Args:
-        path: the CSV file.
-        results: by number of samples.
-        refined: after ICP, by number of samples; may be empty.
-        protocol: says what counts and succeeds.
-
-    Returns:
-        `path`.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -67,13 +58,6 @@ def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
     """Read the results before ICP that `write_pair_table` wrote, by number of samples.
 
     Tables of earlier versions do not tell a pair's place in the ground truth; theirs is -1.
-
-    Args:
-        path: the CSV file.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: another file, or a number that is none.
     """
     if not path.is_file():
         raise MissingFileError(path, "no such table of pairs")

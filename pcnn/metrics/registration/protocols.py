@@ -19,19 +19,12 @@ SAMPLES = (5000, 2500, 1000, 500, 250)
 
 @dataclass(frozen=True)
 class Success:
-    """When a pair counts as registered: every given threshold holds.
+    """When a pair counts as registered: every given threshold holds."""
 
-    Args:
-        rre: largest rotation error [deg].
-        rte: largest translation error [m].
-        rmse: largest RMSE of the true correspondences [m].
-        inclusive: whether the threshold itself passes.
-    """
-
-    rre: float | None = None
-    rte: float | None = None
-    rmse: float | None = None
-    inclusive: bool = False
+    rre: float | None = None  # largest rotation error [deg]
+    rte: float | None = None  # largest translation error [m]
+    rmse: float | None = None  # largest RMSE of the true correspondences [m]
+    inclusive: bool = False  # whether the threshold itself passes
 
     def __post_init__(self) -> None:
         if not self.thresholds:
@@ -54,41 +47,22 @@ class Success:
 
 @dataclass(frozen=True)
 class Protocol:
-    """Everything that a figure depends on besides descriptors and pairs.
+    """Everything that a figure depends on besides descriptors and pairs."""
 
-    Args:
-        name: one of `NAMES`, or ``validation``.
-        benchmark: whose thresholds these are.
-        success: when a pair is registered.
-        inlier_distance: a match is right below this residual under the truth [m].
-        ransac: the solver.
-        inlier_share: share of right matches above which a pair counts for FMR.
-        share_inclusive: whether the share itself counts.
-        skip_consecutive: pairs (i, i + 1) do not count for RR, RRE and RTE.
-        lose_first: the first pair of a scene's ground truth does not count for them either, as
-            Predator's evaluator has it: it marks pairs by index and takes index 0 for none.
-        average: ``scenes``, a mean of scene means, or ``pairs``; FMR and IR likewise.
-        errors_over: RRE and RTE are means over ``accepted`` pairs, over pairs below ``each``
-            threshold on its own, or over ``all`` pairs with an estimate.
-        matching: how putative matches are made.
-        sampling: how a number of samples is drawn.
-        source: where the settings were read.
-    """
-
-    name: str
-    benchmark: Benchmark
-    success: Success
-    inlier_distance: float
-    ransac: RansacSettings
-    inlier_share: float = 0.05
-    share_inclusive: bool = False
-    skip_consecutive: bool = False
+    name: str  # one of NAMES, or validation
+    benchmark: Benchmark  # whose thresholds these are
+    success: Success  # when a pair is registered
+    inlier_distance: float  # a match is right below this residual under the truth [m]
+    ransac: RansacSettings  # the solver
+    inlier_share: float = 0.05  # share of right matches above which a pair counts for FMR
+    share_inclusive: bool = False  # whether the share itself counts
+    skip_consecutive: bool = False  # pairs (i, i + 1) do not count for RR, RRE and RTE
     lose_first: bool = False
-    average: Literal["scenes", "pairs"] = "pairs"
+    average: Literal["scenes", "pairs"] = "pairs"  # scenes, a mean of scene means, or pairs
     errors_over: Literal["accepted", "each", "all"] = "accepted"
-    matching: Matching = "one_way"
-    sampling: Sampling = "random_points"
-    source: str = ""
+    matching: Matching = "one_way"  # how putative matches are made
+    sampling: Sampling = "random_points"  # how a number of samples is drawn
+    source: str = ""  # where the settings were read
 
 
 _PREDATOR = Protocol(
@@ -212,17 +186,7 @@ NAMES = ("fcgf", "predator", "geotransformer", "pointcnnpp", "pointcnnpp_printed
 
 
 def protocol(name: str, benchmark: str, predator_compat: bool = False) -> Protocol:
-    """The protocol of that name for a benchmark.
-
-    Args:
-        name: one of `NAMES`.
-        benchmark: ``threedmatch`` (3DLoMatch too) or ``kitti``.
-        predator_compat: lose the first pair of every scene as Predator's evaluator does (1719
-            pairs of 3DLoMatch in place of 1726); for ``predator`` on ``threedmatch`` alone.
-
-    Raises:
-        ValueError: no such protocol, or `predator_compat` elsewhere.
-    """
+    """The protocol of that name for a benchmark."""
     for one in _PROTOCOLS:
         if (one.name, one.benchmark) == (name, benchmark):
             break
@@ -240,10 +204,10 @@ def protocol(name: str, benchmark: str, predator_compat: bool = False) -> Protoc
 
 def validation_protocol(
     benchmark: str,
-    hit_distance: float | None = None,
-    success_rre: float | None = None,
-    success_rte: float | None = None,
-    ransac_distance: float | None = None,
+    hit_distance: float | None = None,  # [m]
+    success_rre: float | None = None,  # [deg]
+    success_rte: float | None = None,  # [m]
+    ransac_distance: float | None = None,  # [m]
     hypotheses: int = 1000,
     inlier_share: float = 0.05,
 ) -> Protocol:
@@ -254,19 +218,6 @@ def validation_protocol(
     | a match is right within | 0.1 m | 0.3 m | 2 cells |
     | success | 15 deg and 0.3 m (DGR) | 5 deg and 2 m (3DFeat-Net, FCGF) | 10 deg and 6 cells |
     | RANSAC's distance | 0.05 m (Predator) | 0.3 m | 1 cell |
-
-    Args:
-        benchmark: ``threedmatch``, ``kitti``, or ``cells``: of clouds whose lengths are in cells,
-            of which rooms have 20 in a metre and drives 10 in three.
-        hit_distance: [m].
-        success_rre: [deg].
-        success_rte: [m].
-        ransac_distance: [m].
-        hypotheses: of RANSAC; 0 estimates no transform.
-        inlier_share: a pair counts for FMR above this share of right matches.
-
-    Raises:
-        ValueError: another benchmark, or a number out of range.
     """
     usual: dict[Benchmark, tuple[float, float, float, float]] = {
         "threedmatch": (0.1, 15.0, 0.3, 0.05),

@@ -21,64 +21,31 @@ Curves = dict[str, tuple[list[float], dict[str, list[float]]]]
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of a set of pairs.
+    """Figures of a set of pairs."""
 
-    Args:
-        protocol: their rules.
-        rr: registration recall, as the protocol averages.
-        rr_scenes: the same as a mean of scene means.
-        rr_pairs: the same as a mean of pairs.
-        fmr: feature-match recall, over every pair.
-        ir: inlier ratio, over every pair.
-        rre: mean rotation error [deg], over the pairs the protocol says.
-        rte: mean translation error [m], likewise.
-        rre_median: median rotation error [deg] over the same pairs; where the protocol averages
-            over scenes the mean of the scenes' medians, which Predator prints.
-        rte_median: median translation error [m], likewise.
-        rre_std: standard deviation of the rotation error [deg] over the same pairs; where the
-            protocol averages over scenes the mean of the scenes' deviations.
-        rte_std: standard deviation of the translation error [m], likewise.
-        pairs: number of pairs given.
-        counted: pairs that count for RR.
-        no_estimate: counted pairs without a transform; they are failures.
-        unjudged: counted pairs whose ground truth states no correspondences; failures too.
-        per_scene: name, counted pairs, RR, FMR and IR of every scene.
-    """
-
-    protocol: Protocol
-    rr: Figure
-    rr_scenes: Figure
-    rr_pairs: Figure
-    fmr: Figure
-    ir: Figure
-    rre: Figure
-    rte: Figure
-    rre_median: Figure
-    rte_median: Figure
-    rre_std: Figure
-    rte_std: Figure
-    pairs: int
-    counted: int
-    no_estimate: int
-    unjudged: int
-    per_scene: tuple[tuple[str, int, float, float, float], ...]
+    protocol: Protocol  # their rules
+    rr: Figure  # registration recall, as the protocol averages
+    rr_scenes: Figure  # the same as a mean of scene means
+    rr_pairs: Figure  # the same as a mean of pairs
+    fmr: Figure  # feature-match recall, over every pair
+    ir: Figure  # inlier ratio, over every pair
+    rre: Figure  # mean rotation error [deg], over the pairs the protocol says
+    rte: Figure  # mean translation error [m], likewise
+    rre_median: Figure  # median rotation error [deg] over the same pairs
+    rte_median: Figure  # median translation error [m], likewise
+    rre_std: Figure  # standard deviation of the rotation error [deg] over the same pairs
+    rte_std: Figure  # standard deviation of the translation error [m], likewise
+    pairs: int  # number of pairs given
+    counted: int  # pairs that count for RR
+    no_estimate: int  # counted pairs without a transform; they are failures
+    unjudged: int  # counted pairs whose ground truth states no correspondences; failures too
+    per_scene: tuple[tuple[str, int, float, float, float], ...]  # name
 
 
 def summarize(
     results: Sequence[PairResult], protocol: Protocol, draws: int = DRAWS, seed: int = 0
 ) -> Summary:
-    """Figures of pairs under a protocol, each with a 95 % bootstrap interval over pairs.
-
-    Args:
-        results: one a pair.
-        protocol: the rules.
-        draws: bootstrap draws; 0 leaves the intervals out.
-        seed: of the draws.
-
-    Raises:
-        ValueError: no pairs, a pair given twice, or the rule of success needs an RMSE that no
-            pair has.
-    """
+    """Figures of pairs under a protocol, each with a 95 % bootstrap interval over pairs."""
     pairs = JudgedPairs(results, protocol)
     pairs.check()
     judged = np.isnan(pairs.rmse) & ~np.isnan(pairs.rre) & (protocol.success.rmse is not None)
@@ -129,20 +96,7 @@ def _scene(pairs: JudgedPairs, place: int) -> tuple[str, int, float, float, floa
 def recall_curve(
     results: Sequence[PairResult], protocol: Protocol, error: str, limits: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    """Share of the counted pairs below each limit of one error, averaged as the protocol does.
-
-    Args:
-        results: one a pair.
-        protocol: says which pairs count and how they are averaged; its thresholds play no part.
-        error: ``rre`` [deg], ``rte`` [m] or ``rmse`` [m].
-        limits: [L].
-
-    Returns:
-        [L] 0..1, rising with the limit.
-
-    Raises:
-        ValueError: another error.
-    """
+    """Share of the counted pairs below each limit of one error, averaged as the protocol does."""
     if error not in ERRORS:
         raise ValueError(f"a recall curve is over rre, rte or rmse, got {error!r}")
     pairs = JudgedPairs(results, protocol)
@@ -156,12 +110,7 @@ def recall_curve(
 
 
 def recall_curves(results: Mapping[str, Sequence[PairResult]], protocol: Protocol) -> Curves:
-    """Recall against the threshold of every error that the pairs have.
-
-    Args:
-        results: by name of the line.
-        protocol: as in `recall_curve`.
-    """
+    """Recall against the threshold of every error that the pairs have."""
     curves: Curves = {}
     first = next(iter(results.values()))
     for error, (label, end) in ERRORS.items():

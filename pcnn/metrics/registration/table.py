@@ -18,10 +18,6 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
     """One row a number of samples, one column a figure; intervals are 95 % over pairs.
 
     Standard deviations stand without an interval, for the width of the table.
-
-    Args:
-        summaries: by number of samples; None when all points were used.
-        title: data set, descriptor, solver.
     """
     first = next(iter(summaries.values()))
     rule = first.protocol
