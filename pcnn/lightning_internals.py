@@ -6,16 +6,11 @@ Lightning that is supported.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 from lightning.fabric.loggers.logger import _DummyExperiment as DummyExperiment
-from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import Timer
 from lightning.pytorch.loggers import WandbLogger
-from lightning.pytorch.utilities import rank_zero_info
 
 __all__ = ["DummyExperiment"]
 
@@ -41,11 +36,6 @@ def is_last_batch(trainer: Trainer) -> bool:
 def is_end_of_epoch(trainer: Trainer) -> bool:
     """True where an epoch ends behind this batch."""
     return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
-
-
-def is_accumulating(trainer: Trainer) -> bool:
-    """True in a batch behind which the optimiser does not step yet."""
-    return trainer.fit_loop._should_accumulate()
 
 
 def is_validation_due(trainer: Trainer) -> bool:
@@ -113,30 +103,6 @@ def agree_by_callback(trainer: Trainer) -> None:
     the answer: the host could never launch a step ahead.
     """
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # type: ignore[method-assign]
-
-
-def end_by(timer: Timer, ask: Callable[[int], int]) -> None:
-    """Let ranks agree in another way that the time of a training is over.
-
-    Lightning sends the word of the first rank through the devices behind every batch, and waits.
-    """
-
-    def check(trainer: Trainer) -> None:
-        elapsed, limit = timer.time_elapsed(), timer._duration
-        over = trainer.is_global_zero and limit is not None and elapsed >= limit
-        if ask(int(over)):
-            trainer.should_stop = True
-            rank_zero_info(f"Time limit reached after {elapsed:.0f} s: the training ends.")
-
-    timer._check_time_remaining = check  # type: ignore[method-assign]
-
-
-def stop_observer() -> None:
-    """End the thread by which Lightning kills all ranks, without a word, when one has ended."""
-    for thread in threading.enumerate():
-        if isinstance(thread, _ChildProcessObserver):
-            thread._child_processes = []  # all of them have ended well: it ends
-            thread._finished = True
 
 
 def _nothing() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import csv
 import inspect
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint, Timer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
 from pcnn import lightning_internals as internals
@@ -112,24 +111,6 @@ def test_a_training_resumed_behind_its_last_step_ends_in_the_same_epoch(tmp_path
         internals.close_epoch(trainer)
         epochs.append((trainer.global_step, trainer.current_epoch))
     assert epochs == [(8, 2), (8, 2)]
-
-
-def test_time_ends_a_training_where_ranks_agree_on_it(tmp_path: Path) -> None:
-    timer, said = Timer(timedelta(hours=1)), []
-
-    def late(over: int) -> int:
-        said.append(over)
-        return len(said) > 2
-
-    class Agree(Callback):
-        def on_train_start(self, *_: Any) -> None:
-            timer.load_state_dict({"time_elapsed": {"train": 3600.0}})
-            internals.end_by(timer, late)
-
-    trainer = trainer_for(tmp_path, [timer, Agree()])
-    trainer.fit(Task(), Data())
-    assert trainer.global_step == 3
-    assert said == [1, 1, 1]
 
 
 def test_the_loop_asks_no_rank_about_signals(tmp_path: Path) -> None:

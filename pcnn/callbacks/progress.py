@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import ProgressBar, Timer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,7 +21,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from pcnn.callbacks.timed_schedule import timer_of
 from pcnn.console import Console
 from pcnn.lightning_internals import is_last_batch
 from pcnn.ranges import Count
@@ -200,7 +199,9 @@ class TrainingProgress(ProgressBar):
 
     def _pace(self, trainer: Trainer) -> str:
         begun, first = self._start
-        step, total, timer = trainer.global_step, total_steps(trainer), timer_of(trainer)
+        step, total = trainer.global_step, total_steps(trainer)
+        callbacks = trainer.callbacks  # type: ignore[attr-defined]  # set where mypy cannot see it
+        timer = next((each for each in callbacks if isinstance(each, Timer)), None)
         seconds = (time.monotonic() - begun) / max(step - first, 1)
         left = math.inf if total is None else seconds * (total - step)
         limit = timer.time_remaining() if timer is not None else None

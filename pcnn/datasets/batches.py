@@ -69,14 +69,6 @@ class Batch:
         """Return the batch in page-locked memory."""
         return self._mapped(SparseTensor.pin_memory, Tensor.pin_memory)
 
-    def halves(self) -> list[tuple[Self, int]]:
-        """The first and the second half of the samples, each with its number of rows.
-
-        Returns:
-            Nothing where a batch of this kind, or of one sample, cannot be parted.
-        """
-        return []
-
     def tensors(self) -> list[Tensor]:
         """Every tensor beside the network's inputs."""
         found = []
@@ -231,24 +223,6 @@ class SegmentationBatch(PointBatch):
         self.n_points_total = n_points_total
         #: number of points of all clouds, which a batch of training does not hold
         self.n_points = len(points) if n_points is None else n_points
-
-    def halves(self) -> list[tuple[SegmentationBatch, int]]:
-        """See `Batch.halves`; of a batch of training."""
-        middle = self.batch_size // 2
-        if middle == 0 or len(self.points):
-            return []
-        parts = []
-        for first, last in ((0, middle), (middle, self.batch_size)):
-            geometry, rows = part_of(self.tensor.geometry, first, last)
-            part = copy.copy(self)
-            part.tensor = SparseTensor(self.tensor.features[rows], geometry)
-            part.labels = self.labels[rows]
-            part.names, part.paths = self.names[first:last], self.paths[first:last]
-            part.point_offsets = self.point_offsets[first : last + 1]
-            part.n_points_total = self.n_points_total[first:last]
-            part.n_points = self.n_points * (last - first) // self.batch_size
-            parts.append((part, len(part.labels)))
-        return parts
 
     @property
     def inverse(self) -> Tensor:
@@ -423,27 +397,6 @@ def without_points(geometry: Geometry) -> Geometry:
         return replace(geometry, inverse=None, chosen=None, check=False)
     assert isinstance(geometry, VoxelGrid)
     return replace(geometry, inverse=None, check=False)
-
-
-def part_of(geometry: Geometry, first: int, last: int) -> tuple[Geometry, slice]:
-    """Some clouds of a batch, and their rows.
-
-    Args:
-        geometry: of several clouds, without what leads back to their points.
-        first: number of the first cloud of the part.
-        last: number of the cloud behind it.
-    """
-    begin, end = geometry.batch_offsets[[first, last]].tolist()
-    rows = slice(begin, end)
-    keys = geometry.keys[rows] - (first << geometry.key_format.batch_shift)
-    own: dict[str, Any] = {"keys": keys, "batch_size": last - first, "inverse": None, "finer": None}
-    if isinstance(geometry, PointSet):
-        clouds = slice(first, last)
-        own |= {"origins": geometry.origins[clouds], "corners": geometry.corners[clouds]}
-        own |= {"points": geometry.points[rows], "chosen": None}
-        return replace(geometry, check=False, **own), rows
-    assert isinstance(geometry, VoxelGrid)
-    return replace(geometry, check=False, **own), rows
 
 
 def joined_geometry(geometries: Sequence[Geometry]) -> Geometry:

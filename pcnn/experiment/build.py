@@ -78,7 +78,6 @@ def task(cfg: DictConfig) -> L.LightningModule:
     module = make(node, "task", allow, net=net, **asked_for(node, facts))
     assert isinstance(module, L.LightningModule)
     if isinstance(module, NetworkTask):
-        module.out_of_memory = cfg.trainer.get("out_of_memory") or "raise"
         module.shard_optimizer = bool(cfg.trainer.get("shard_optimizer", False))
     try_schedule(module, node)
     return module

@@ -204,12 +204,6 @@ def check_combination(cfg: DictConfig) -> None:
     reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
     if reason is not None:
         raise ConfigError(f"trainer.graph=true: {reason}.\npossible: trainer.graph=auto")
-    survives = cfg.trainer.get("out_of_memory", "raise") != "raise"
-    if survives and cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1":
-        raise ConfigError(
-            f"trainer.out_of_memory={cfg.trainer.out_of_memory}: norms over all devices wait for a "
-            "device that leaves its batch out.\npossible: trainer.sync_batchnorm=false"
-        )
     if cfg.get("recompute") and cfg.get("compile"):
         raise ConfigError(
             "recompute and compile=true exclude each other.\npossible: one of the two"
@@ -225,7 +219,7 @@ def no_graph(cfg: DictConfig) -> str | None:
     """Why no CUDA graph holds the steps of a training, on whatever machine; None: one does."""
     target = looked_up(cfg.task.get("_target_"), "task", allow=allowed_packages(cfg))
     if not can_run_as_graph(target.call):
-        return f"task={cfg.task.name} does not say what a step learns (NetworkTask.learn)"
+        return f"task={cfg.task.name} does not say what a step learns (NetworkTask.compute_loss)"
     if engine_of(cfg).dataflow is not None:
         return f"engine={cfg.engine.name} takes numbers of every map to the host"
     if cfg.get("compile"):
@@ -236,8 +230,6 @@ def no_graph(cfg: DictConfig) -> str | None:
         return "model.overlap_head=true is taught outside of the network's graph"
     if cfg.trainer.get("shard_optimizer"):
         return "trainer.shard_optimizer=true exchanges weights in a step"
-    if cfg.trainer.get("out_of_memory", "raise") != "raise":
-        return f"trainer.out_of_memory={cfg.trainer.out_of_memory} takes steps apart"
     if cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1":
         return "trainer.sync_batchnorm=true counts spare rows"
     strategy = cfg.trainer.get("strategy")

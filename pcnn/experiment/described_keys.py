@@ -15,7 +15,6 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "engine": {"name": str, "deterministic": bool, "layers": str | Mapping[str, Any] | None},
     "trainer": {
         "graph": Literal["auto"] | bool,
-        "out_of_memory": Literal["raise", "skip", "split"],
         "shard_optimizer": bool,
     },
     "task": {

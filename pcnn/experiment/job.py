@@ -34,7 +34,6 @@ from pcnn.errors import RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say
 from pcnn.experiment import run_folder
 from pcnn.experiment.errors import ConfigError
-from pcnn.tasks.out_of_memory import LEVERS
 
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -115,6 +114,12 @@ def tell_other_ranks(folder: Path) -> None:
 log = logging.getLogger(__name__)
 
 LOCK = ".lock"
+#: Settings that need less memory, the cheapest first.
+LEVERS = (
+    "a smaller dataset.batch_size with global_batch_size (the same steps), trainer.precision="
+    "16-mixed, recompute=[0] (activations of the finest level are computed again), a smaller "
+    "dataset.crop or dataset.point_max"
+)
 MAX_WARNINGS = 20  # that are repeated at the end
 
 

@@ -42,23 +42,22 @@ class ClassificationTask(CountingTask):
         logits: Tensor = self.run(tensor)
         return logits
 
-    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.learn`: the logits."""
+    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        """See `NetworkTask.compute_loss`: the logits."""
         (tensor,) = inputs
         return {"logits": self(tensor)}
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        logits = self.learnt(batch)["logits"]
+        logits = self.step_figures(batch)["logits"]
         loss: Tensor = self.loss(logits, batch.labels)
         labelled = (batch.labels != self.ignore_index).sum()
-        self.note_taught(labelled)
         size = batch.batch_size
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
             right = (logits.detach().argmax(1) == batch.labels).sum() / labelled.clamp(min=1)
             self.log("train/accuracy", right, batch_size=size)
-        self.log_rate(size)
+        self.log_step(labelled, size)
         return loss
 
     def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:

@@ -27,7 +27,6 @@ from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
 from pcnn.tasks.layers_of import depths, matching, still
-from pcnn.tasks.out_of_memory import MemoryGuard, OutOfMemory, share_buffers
 from pcnn.tensor import SparseTensor
 
 
@@ -58,11 +57,8 @@ class NetworkTask(L.LightningModule):
         self.prefetch_maps = prefetch_maps
         self.compiled = compiled
         self.graph = graph
-        #: what becomes of a batch without room on the device (`pcnn.tasks.out_of_memory`)
-        self.out_of_memory: OutOfMemory = "raise"
         #: whether each device keeps a part of the optimiser's state alone
         self.shard_optimizer = False
-        self._guard: MemoryGuard | None = None
         #: Factor of the learning rate from a stage of the network to the one before it.
         self.rate_by_depth = 1.0
         #: Factors of the learning rate of layers, by patterns of their names.
@@ -116,7 +112,7 @@ class NetworkTask(L.LightningModule):
 
         return self._side.run(prepare, tensors)
 
-    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
         """Figures that the loss of a step is computed of; to fill for steps in CUDA graphs.
 
         Device work alone, in shapes that follow from those of the arguments; nothing else is
@@ -124,15 +120,15 @@ class NetworkTask(L.LightningModule):
         """
         raise NotImplementedError
 
-    def learnt(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
+    def step_figures(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
         """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device."""
         if self._graphed is None or not self._graphed.serves(self.net):
             capture = capture_on(self.device) if self.graph else None
             if capture is None:
-                return self.learn(
+                return self.compute_loss(
                     self.inputs(batch), {name: own for name, (own, _) in beside.items()}
                 )
-            self._graphed = GraphedSteps(self.trainer, self.net, self.learn, capture)
+            self._graphed = GraphedSteps(self.trainer, self.net, self.compute_loss, capture)
         return self._graphed.forward(self.inputs(batch), beside)
 
     @property
@@ -142,9 +138,7 @@ class NetworkTask(L.LightningModule):
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
         """Gradients of a loss; graphs have a backward of their own."""
-        if self._guard is not None:
-            self._guard.backward(loss)
-        elif self._graphed is None:
+        if self._graphed is None:
             super().backward(loss, *args, **kwargs)
         else:
             self._graphed.backward(loss)
@@ -153,19 +147,6 @@ class NetworkTask(L.LightningModule):
         """Let all ranks evaluate with the running statistics of the first one."""
         if self._graphed is not None:
             self._graphed.share_buffers(True)
-        if self._guard is not None and self.trainer.world_size > 1:
-            share_buffers(self)
-
-    def on_train_start(self) -> None:
-        """Guard the steps against batches without room, where that was asked for."""
-        if self.out_of_memory != "raise":
-            self._guard = MemoryGuard(self, self.out_of_memory == "split")
-            self._guard.begin()
-
-    def note_taught(self, number: Tensor | int) -> None:
-        """Count what a step learns from: labelled rows, or positives. Nothing waits for it."""
-        self._taught = self._taught + number
-        self._steps += 1
 
     def on_train_epoch_end(self) -> None:
         """See that there was something to learn."""
@@ -174,9 +155,6 @@ class NetworkTask(L.LightningModule):
     def on_train_end(self) -> None:
         """The same of a part of an epoch; graphs give their memory back."""
         self._graphed = None
-        if self._guard is not None:
-            self._guard.end()
-            self._guard = None
         self._check_taught()
 
     def _check_taught(self) -> None:
@@ -201,13 +179,11 @@ class NetworkTask(L.LightningModule):
         """
         return is_logged(self.trainer)
 
-    def log_rate(self, batch_size: int) -> None:
-        """Log `train/lr`, the rate of the first parameter group."""
+    def log_step(self, taught: Tensor | int, batch_size: int) -> None:
+        """Count what a step learns from, labelled rows or positives, and log `train/lr`."""
+        self._taught = self._taught + taught
+        self._steps += 1
         if self.is_logged:
-            if self._guard is not None:
-                left_out, in_parts = self._guard.counts.unbind()
-                self.log("train/steps_without_room", left_out, batch_size=batch_size)
-                self.log("train/batches_in_parts", in_parts, batch_size=batch_size)
             # filled by the device: a number of the host would wait for it
             given = self.trainer.optimizers[0].param_groups[0]["lr"]
             rate = torch.full((), float(given), device=self.device)
@@ -293,8 +269,8 @@ class NetworkTask(L.LightningModule):
 
 
 def can_run_as_graph(task: object) -> bool:
-    """True for a class of tasks that fills `NetworkTask.learn`."""
-    return getattr(task, "learn", NetworkTask.learn) is not NetworkTask.learn
+    """True for a class of tasks that fills `NetworkTask.compute_loss`."""
+    return getattr(task, "compute_loss", NetworkTask.compute_loss) is not NetworkTask.compute_loss
 
 
 def sharded(make: Callable[..., Optimizer], groups: list[dict[str, Any]]) -> Optimizer:

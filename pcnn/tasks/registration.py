@@ -153,8 +153,8 @@ class RegistrationTask(NetworkTask):
         )
         return batch.with_positives(*found)
 
-    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.learn`: the descriptors of every input, by its number.
+    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        """See `NetworkTask.compute_loss`: the descriptors of every input, by its number.
 
         Of a network with a head also what that reads, by ``head`` and the number.
         """
@@ -190,9 +190,8 @@ class RegistrationTask(NetworkTask):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        figures = self.learnt(batch)
+        figures = self.step_figures(batch)
         loss, head = self.lost(batch, figures)
-        self.note_taught(len(batch.positives))
         size = max(batch.batch_size, 1)
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
@@ -202,7 +201,7 @@ class RegistrationTask(NetworkTask):
                 self.log("train/overlap_loss", head.loss.detach(), batch_size=size)
                 scored = head_figures(head.counts.sum(0), "train")
                 self.log_dict(scored, batch_size=size)
-        self.log_rate(size)
+        self.log_step(len(batch.positives), size)
         return loss
 
     def seen(self, source: Tensor, target: Tensor, positives: Tensor) -> dict[str, Any]:
@@ -227,7 +226,7 @@ class RegistrationTask(NetworkTask):
         if batch.batch_size == 0:
             return None
         names = [str(name) for name in batch.names]
-        figures = self.learn(self.inputs(batch), {})
+        figures = self.compute_loss(self.inputs(batch), {})
         source, target = self.sides(batch, figures)
         devices = [source.device] if source.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # nothing that training draws depends on validation

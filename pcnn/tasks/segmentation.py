@@ -45,8 +45,8 @@ class SegmentationTask(CountingTask):
         logits: Tensor = self.run(tensor).features
         return logits
 
-    def learn(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.learn`: the loss, and what is counted of the rows."""
+    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
+        """See `NetworkTask.compute_loss`: the loss, and what is counted of the rows."""
         (tensor,), labels = inputs, beside["labels"]
         logits = self(tensor)
         counts, invalid = self.train_confusion.counted(logits.detach().argmax(1), labels)
@@ -60,16 +60,15 @@ class SegmentationTask(CountingTask):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        found = self.learnt(batch, labels=(batch.labels, self.ignore_index))
+        found = self.step_figures(batch, labels=(batch.labels, self.ignore_index))
         loss = found["loss"]
         self.train_confusion.add(found["counts"], found["invalid"])
-        self.note_taught(found["taught"])
         size = batch.batch_size
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
             so_far = miou_so_far(self.train_confusion)
             self.log("train/miou", so_far, batch_size=size)
-        self.log_rate(size)
+        self.log_step(found["taught"], size)
         return loss
 
     def on_train_epoch_start(self) -> None:

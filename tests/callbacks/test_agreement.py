@@ -13,10 +13,9 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import Timer
 from torch import multiprocessing as mp
 
-from pcnn.callbacks import Checkpoint, StopOnSignal, Stopped, TimedSchedule, stop_signals
+from pcnn.callbacks import Checkpoint, StopOnSignal, Stopped, stop_signals
 from pcnn.callbacks.agreement import Agreement
 from tests.callbacks.test_stop import Send
 from tests.callbacks.tiny import Data, Task, held, trainer_for
@@ -123,36 +122,3 @@ def evaluate(rank: int, folder: Path) -> None:
 
 def test_all_ranks_leave_an_evaluation_for_a_signal_to_one(tmp_path: Path) -> None:
     on_two_ranks(evaluate, tmp_path)
-
-
-class Clock:
-    """Seconds since the start of a rank, of which the second's run twice as fast."""
-
-    def __init__(self, rank: int) -> None:
-        self.now, self.rank = 0.0, rank
-
-    def __call__(self) -> float:
-        self.now += 0.01 * (1 + self.rank)
-        return self.now
-
-
-def hurry(rank: int, folder: Path) -> None:
-    clock, task = Clock(rank), Task()
-    Timer.time_elapsed = lambda self, stage=None: clock()  # type: ignore[assignment,method-assign]
-    rates: list[float] = []
-
-    class Rates(L.Callback):
-        def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
-            rates.append(trainer.optimizers[0].param_groups[0]["lr"])
-
-    callbacks = [TimedSchedule(2), Rates()]
-    settings = options(max_steps=39, max_time="00:00:00:01", limit_val_batches=0)
-    trainer = trainer_for(folder, callbacks, enable_checkpointing=False, **settings)
-    trainer.fit(task, Data())
-    (folder / f"{rank}.json").write_text(json.dumps([trainer.global_step, rates]))
-
-
-def test_all_ranks_follow_the_clock_of_the_first(tmp_path: Path) -> None:
-    steps, rates = alike_on_two_ranks(hurry, tmp_path)
-    assert 5 < steps < 39
-    assert rates[-1] < 0.1 * max(rates)
