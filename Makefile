@@ -26,8 +26,8 @@ FUZZ_SECONDS ?= 3600
 # tests start Python many times: what one process has compiled, the next ones read
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help train test beside install install-dev install-locked lock licences three sbom libraries browser lint format type imports test-cpu test-gpu \
-        test-interpret test-wheel coverage bench site docs docs-output dist fuzz clean
+.PHONY: help train test beside install install-dev install-locked lock three sbom libraries browser lint format type imports test-cpu test-gpu \
+        test-interpret test-wheel coverage bench site docs dist fuzz clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | while IFS= read -r line; do \
@@ -113,12 +113,8 @@ lock: $(LOCK_ENV)/bin/uv ## resolve requirements/cuda.lock and requirements/cpu.
 	$(LOCK) -o requirements/cuda.lock
 	$(LOCK) --excludes requirements/not_cpu.txt --no-emit-package torch -o requirements/cpu.lock
 
-licences: install-dev ## write docs/licences.md
-	$(PY) requirements/licences.py
-
 three: ## bundle what the viewer takes of three.js (needs node; requirements/three)
 	cd requirements/three && npm ci --no-audit --no-fund && node bundle.mjs
-	$(PY) requirements/licences.py
 
 sbom: install-dev ## write dist/sbom.json (CycloneDX): the packages of the environment
 	$(PYTHON) -m venv $(LOCK_ENV)
@@ -213,15 +209,11 @@ bench: install ## time a few reference layers on generated scenes
 
 # nothing is fetched: the site opens from a disk, and search works there
 site: install-dev ## build the documentation in build/site, strictly: every link leads somewhere
-	$(PY) docs/site/pages.py build/pages
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	! grep -rlE "<(script|img|link)[^>]* (src|href)=.?https?:" build/site --include=*.html
 
 docs: site ## build the documentation and check it: links, commands, examples
-	$(PY) -m pytest -q tests/test_readme.py tests/documentation
-
-docs-output: install-dev ## write the output that pages show, from a run of their examples
-	$(PY) -m tests.documentation.rewrite $(ARGS)
+	$(PY) -m pytest -q tests/documentation
 
 dist: install-dev ## write sdist and wheel to dist/: the same commit gives the same bytes
 	$(PY) release/distributions.py dist

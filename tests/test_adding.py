@@ -153,3 +153,22 @@ def test_a_task(lab: Path) -> None:
     assert trainer.global_step == 2
     assert trainer.lightning_module.power == 1.0
     assert 0 < float(trainer.callback_metrics["val/loss"]) < 100
+
+
+def test_a_loss(lab: Path) -> None:
+    write_files_of("adding_a_task.md", lab)
+    write_scans(lab / "scans", "abcdef")
+    options = f"task/loss=focal task.loss.power=1.5 dataset=folder dataset.root={lab / 'scans'} "
+    options += "dataset.class_names=[a,b] dataset.voxel_size=0.3 dataset.num_workers=0"
+    trainer, _ = trained(composed(lab, *options.split(), "dataset.batch_size=4"), lab)
+    assert trainer.lightning_module.loss.power == 1.5
+    assert math.isfinite(trainer.callback_metrics["val/loss"])
+
+
+def test_the_loss_is_cross_entropy_at_power_zero(lab: Path) -> None:
+    write_files_of("adding_a_task.md", lab)
+    focal = importlib.import_module("my_lab.focal").Focal(power=0)
+    logits, target = torch.randn(9, 4), torch.tensor([0, 1, 2, 3, 255, 255, 1, 1, 0])
+    expected = torch.nn.functional.cross_entropy(logits, target, ignore_index=255)
+    torch.testing.assert_close(focal(logits, target), expected)
+    assert focal(logits, torch.full((9,), 255)) == 0

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.maps import BruteForce
+from pcnn.dataflows import Reference
 from pcnn.maps.conformance import check_builder
 from pcnn.nn import Conv3d
 from pcnn.ops import Engine
@@ -70,24 +70,27 @@ def close_to_the_oracle(engine: Engine, device: str) -> None:
 
 
 def test_the_page_names_its_files(lab: Path) -> None:
-    names = ["engine.py", "my_dataflow.py", "my_search.cu", "my_search.py"]
+    names = ["engine.py", "kernel_search.cu", "kernel_search.py", "my_dataflow.py", "my_search.py"]
     assert sorted(path.name for path in lab.iterdir()) == names
 
 
-def test_a_dataflow(lab: Path) -> None:
-    flow = import_module("my_lab.my_dataflow").MyDataflow(chunk=5)
-    check_dataflow(flow, torch.device("cpu"))
-    close_to_the_oracle(Engine("brute", BruteForce(), flow), "cpu")
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_an_engine(lab: Path, device: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_kernel(lab: Path, device: str, request: pytest.FixtureRequest) -> None:
     if device == "cpu":
         request.getfixturevalue("emulated")
+    builder = import_module("my_lab.kernel_search").KernelSearch()
+    check_builder(builder, torch.device(device))
+    close_to_the_oracle(Engine("kernel", builder, Reference()), device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_engine(lab: Path, device: str) -> None:
     engine = import_module("my_lab.engine").ENGINE
     check_builder(engine.builder, torch.device(device))
-    if device != "cpu":
-        check_dataflow(engine.dataflow, torch.device(device))
+    check_dataflow(engine.dataflow, torch.device(device))
     close_to_the_oracle(engine, device)
     points = pcnn.native_points(torch.rand(50, 3), torch.randn(50, 4), grid_size=0.3).to(device)
     layers = [Conv3d(4, 5, 3, engine=one).to(device) for one in (engine, "reference")]
@@ -100,6 +103,6 @@ def test_its_kernel_compiles_without_a_device(lab: Path) -> None:
     pytest.importorskip("cuda.core", reason="no compiler of CUDA kernels")
     from pcnn.kernels.compiler import compile_source
 
-    compiled = compile_source(str(lab / "my_search.cu"), "sm_90a", {})
+    compiled = compile_source(str(lab / "kernel_search.cu"), "sm_90a", {})
     assert not compiled.log
     assert compiled.cubin[:4] == b"\x7fELF"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -74,19 +73,6 @@ def test_cpu_machines_get_no_cuda_libraries() -> None:
     large = {name for name in locked("cpu") if name.startswith("nvidia-")}
     assert large == {"nvidia-cuda-nvrtc"}  # the compiler, which the tests use without a GPU
     assert "torch" in locked("cuda")
-
-
-def test_every_package_has_its_line_of_licence() -> None:
-    rows = re.findall(
-        r"^\| ([a-z0-9._-]+) \| (.+) \|$", (ROOT / "docs/licences.md").read_text(), re.M
-    )
-    names = [name for name, _ in rows if name != "package"]
-    program = runpy.run_path(str(ROOT / "requirements" / "licences.py"))
-    assert names == program["names"](), "make licences"
-    assert {canonicalize_name(r.name) for r in asked()} <= set(names), "make lock licences"
-    told = dict(rows)
-    for name in ("numpy", "laspy", "torch", "wandb", "rich"):
-        assert told[name] not in (program["NOT_HERE"], "not stated"), name
 
 
 def test_the_recipe_of_conda_asks_for_the_same() -> None:

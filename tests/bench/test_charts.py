@@ -39,8 +39,6 @@ OTHERS = (
     "start-h200",
     "statistics-streets",
 )
-#: Columns of the table in README.md.
-CODES = ("spira", "torchsparse", "minuet", "spconv", "warpconvnet")
 FILES = sorted(path for path in RESULTS.glob("*.json") if path.stem not in OTHERS)
 LINES = View("time", "n", "engine_cache", "kernel", "product", kind="lines", log=True)
 
@@ -81,35 +79,6 @@ def test_committed_values_are_drawn_where_they_belong() -> None:
     for series, points in panel.series.items():
         times = {row.n: time_of(row).y for row in own if row.engine == series and row.params}
         assert {point.x: point.y for point in points} == times
-
-
-def test_the_table_of_engines_holds_the_times_of_its_chart() -> None:
-    """Every time of the chart in docs/engines_compared.md, behind that of `auto` as a graph."""
-    _, rows = read_rows(RESULTS / "networks-h200.json")
-    (figure,) = [figure for figure in FIGURES if figure.name == "networks"]
-    (chart,) = [one for one in charts(figure.views, rows, PEERS) if one.suffix == "infer"]
-    codes = ("auto", *(name + AUTHORS for name in CODES))
-    lines = set()
-    for panel in chart.panels:
-        assert set(panel.series) <= set(codes)
-        for scan in dict.fromkeys(point.x for point in panel.series["auto"]):
-            times = {
-                code: point.y
-                for code, points in panel.series.items()
-                for point in points
-                if point.x == scan
-            }
-            shown = {code: f"{time:.1f}" for code, time in times.items()}
-            lines.add(" | ".join(shown.get(code, "-") for code in codes))
-    page = (RESULTS.parents[1] / "docs" / "engines_compared.md").read_text()
-    assert f"benchmarks/results/networks-h200-networks-{chart.suffix}.png" in page
-    table = page.partition("<!-- table: networks -->")[2].partition("Median")[0]
-    written = {
-        line.replace("**", "").split(" | ", 3)[3].removesuffix(" |")
-        for line in table.splitlines()[3:]
-        if line
-    }
-    assert written == lines
 
 
 def test_the_time_of_a_row_is_the_gpus_where_there_is_one() -> None:

@@ -63,7 +63,7 @@ def test_published_numbers_of_parameters(
 def test_the_page_of_networks_counts_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     for draw in ("uniform_", "normal_"):  # millions of numbers that are only counted
         monkeypatch.setattr(torch.Tensor, draw, lambda self, *_, **__: self)
-    page = Path(__file__).resolve().parents[2] / "docs/models/networks.md"
+    page = Path(__file__).resolve().parents[2] / "docs/models.md"
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d,]+) \|", page.read_text(), re.MULTILINE)
     assert len(rows) == 10
     for name, told in rows:

@@ -39,7 +39,7 @@ PAPER = Paper(
             why="Native points take 5 times less than engines that gather; they take more than "
             "voxels by implicit GEMM, as they hold their triplets in two orders and lists of steps "
             "whose number the host does not wait for "
-            "([counted](../benchmarks.md#measured-on-an-h200)).",
+            "([counted](../engines_compared.md#native-points)).",
         ),
         Claim(
             part="Fig. 4",
