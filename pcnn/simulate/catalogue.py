@@ -98,12 +98,7 @@ class Catalogue:
     """The objects of one YAML file."""
 
     def __init__(self, path: Path, labels: Mapping[str, int]) -> None:
-        """Read the file.
-
-        Args:
-            path: of the file.
-            labels: numbers of the classes that it names.
-        """
+        """Read the file."""
         self._entries: dict[str, dict[str, Any]] = read_yaml(path)
         self._labels = labels
         self._read: dict[str, _Object] = {}
@@ -114,17 +109,7 @@ class Catalogue:
         return list(self._entries)
 
     def make(self, rng: np.random.Generator, paints: Paints, name: str, **given: Any) -> Thing:
-        """Make an object.
-
-        Args:
-            rng: random stream.
-            paints: numbers of the paints.
-            name: of the object.
-            given: values of names that are then not drawn.
-
-        Raises:
-            KeyError: no object of this name.
-        """
+        """Make an object."""
         parts: list[_Painted] = []
         top, size = self._make(parts, rng, paints, name, given, None)
         counts = [len(triangles) for triangles, _, _ in parts]

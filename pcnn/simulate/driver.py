@@ -44,42 +44,23 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True)
 class Task(Generic[Work]):
-    """A part of a set that one process writes.
+    """A part of a set that one process writes."""
 
-    Args:
-        name: unique in the set, usable as a file name.
-        work: argument of `SetPlan.do`; travels to another process by pickle.
-        units: scans, fragments, ... that it consists of, for the progress bar.
-    """
-
-    name: str
-    work: Work
-    units: int = 1
+    name: str  # unique in the set, usable as a file name
+    work: Work  # argument of SetPlan.do; travels to another process by pickle
+    units: int = 1  # scans, fragments, ... that it consists of, for the progress bar
 
 
 @dataclass(frozen=True)
 class SetPlan(Generic[Work]):
-    """The parts of a set and the functions that make it.
+    """The parts of a set and the functions that make it."""
 
-    Args:
-        request: everything that the bytes of the set depend on, as JSON; it is stored in the
-            marker, and a folder whose marker says anything else is another set.
-        tasks: the parts of the set, in any order.
-        prepare: makes the folders and files that belong to no task, in the folder it is given; may
-            be called again on a folder that holds them.
-        do: writes the files of a task and returns its result for `finish`, as JSON. A function of
-            a module, so that other processes find it; called again it writes the same bytes.
-        finish: writes the files that need all results and returns the rest of the marker's record;
-            gets the folder and the results by the names of the tasks.
-        unit: singular name of the units: ``scan``.
-    """
-
-    request: Record
-    tasks: Sequence[Task[Work]]
-    prepare: Callable[[Path], None]
-    do: Callable[[Path, Work], Any]
+    request: Record  # everything that the bytes of the set depend on, as JSON
+    tasks: Sequence[Task[Work]]  # the parts of the set, in any order
+    prepare: Callable[[Path], None]  # makes the folders and files that belong to no task
+    do: Callable[[Path, Work], Any]  # writes the files of a task and returns its result for finish
     finish: Callable[[Path, dict[str, Any]], Record]
-    unit: str
+    unit: str  # singular name of the units: scan
 
 
 def write_set(
@@ -89,21 +70,6 @@ def write_set(
 
     A set that exists already is left alone. A second process that asks for the same root waits
     and then finds it done.
-
-    Args:
-        root: the folder to write.
-        plan: the set.
-        workers: processes; None takes every core this process may use, 1 works in this one. More
-            than one need the usual ``if __name__ == "__main__":`` in a script.
-        progress: show a progress bar on a terminal; elsewhere a line at both ends, and one every
-            half minute between.
-
-    Returns:
-        The root, as an absolute path.
-
-    Raises:
-        ValueError: fewer workers than 1, or two tasks of one name.
-        FileExistsError: the root holds something else than the set asked for.
     """
     workers = available_cores() if workers is None else workers
     if workers < 1:
@@ -133,10 +99,6 @@ def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator
 
     The kernel frees the lock when its holder ends, however it ends, so a lock is never stale. The
     empty file stays: to delete it would let a waiting and a new process lock two different files.
-
-    Args:
-        path: the lock file; created when absent.
-        on_wait: called once if another process holds the lock.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -154,11 +116,7 @@ def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Iterator
 def in_processes(
     do: Callable[[Work], Result], works: Sequence[Work], workers: int
 ) -> Iterator[tuple[int, Result]]:
-    """Do works in any order, by spawned processes if there are more than one of each.
-
-    Yields:
-        The number and the result of each, as it is done.
-    """
+    """Do works in any order, by spawned processes if there are more than one of each."""
     if workers == 1 or len(works) < 2:
         yield from ((number, do(work)) for number, work in enumerate(works))
         return

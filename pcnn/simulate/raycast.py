@@ -49,14 +49,7 @@ class RayCaster:
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        """Build the acceleration structure.
-
-        Args:
-            mesh: the triangles; without any, no ray has a hit.
-
-        Raises:
-            MissingPackageError: `embreex` is not installed.
-        """
+        """Build the acceleration structure."""
         try:
             from embreex.mesh_construction import TriangleMesh
             from embreex.rtcore_scene import EmbreeScene
@@ -72,12 +65,7 @@ class RayCaster:
             self._geometry = TriangleMesh(self._scene, mesh.triangles.astype(np.float32))
 
     def cast(self, origin: Floats, directions: Floats) -> Hits:
-        """Find the first hit of every ray.
-
-        Args:
-            origin: [3] of all rays or [R, 3] of each, in the coordinates of the mesh.
-            directions: [R, 3] of unit length.
-        """
+        """Find the first hit of every ray."""
         if self._scene is None or len(directions) == 0:
             return Hits.none(len(directions))
         answer = self._run(origin, directions)
@@ -96,11 +84,7 @@ class RayCaster:
     def first_faces(
         self, origin: Floats, directions: Floats
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find distance and triangle of every first hit; arguments as of `cast`.
-
-        Returns:
-            Distances [R] in metres, inf without a hit, and triangles [R], -1 without a hit.
-        """
+        """Find distance and triangle of every first hit; arguments as of `cast`."""
         rays = len(directions)
         if self._scene is None or rays == 0:
             return np.full(rays, np.inf, np.float32), np.full(rays, -1, np.int64)

@@ -17,19 +17,7 @@ def drawn(train: Range, held_out: Range | None = None) -> Any:
 
 
 def draw(rng: np.random.Generator, settings: type, split: Split = "train") -> dict[str, float]:
-    """Draw the fields of a dataclass that were declared by `drawn` in it and not in a base.
-
-    Args:
-        rng: random stream; fields are drawn in their order.
-        settings: the dataclass.
-        split: whose ranges are used.
-
-    Returns:
-        Values by name, rounded to six digits so that a record stays readable.
-
-    Raises:
-        ValueError: an unknown split.
-    """
+    """Draw the fields of a dataclass that were declared by `drawn` in it and not in a base."""
     if split not in get_args(Split):
         raise ValueError(f"split {split!r} is unknown; use 'train', 'val' or 'test'")
     ranges = "train" if split == "train" else "held_out"

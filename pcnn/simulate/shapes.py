@@ -137,20 +137,13 @@ def hoop(centre: Sequence[float], radius: float, thickness: float, sides: int = 
 
 
 def cushion(
-    centre: ArrayLike,
-    size: ArrayLike,
+    centre: ArrayLike,  # [3] or [N, 3]
+    size: ArrayLike,  # [3] or [N, 3] full extents
     edge: float = 0.35,
     sides: int = 16,
-    bumps: Floats | None = None,
+    bumps: Floats | None = None,  # [rings + 1, sides + 1] relative outward displacement
 ) -> Floats:
     """Make superellipsoids: nearly boxes for a small `edge`, ellipsoids for 1.
-
-    Args:
-        centre: [3] or [N, 3].
-        size: [3] or [N, 3] full extents.
-        edge: exponent of the roundness, 0.1 to 1.
-        sides: meridians; half as many rings.
-        bumps: [rings + 1, sides + 1] relative outward displacement.
 
     Source: A. H. Barr, Superquadrics and angle-preserving transformations (1981), Eq. 2.
     """

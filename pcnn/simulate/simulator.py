@@ -21,12 +21,7 @@ class Simulator:
     write: Callable[..., Path]  # root and keyword arguments; returns the root
 
     def folder(self, data_dir: str | Path, arguments: Mapping[str, Any]) -> Path:
-        """Return DATA_DIR/simulated/NAME-SEED-VERSION, with the arguments that are not defaults.
-
-        Args:
-            data_dir: parent of all simulated sets.
-            arguments: of the simulator.
-        """
+        """Return DATA_DIR/simulated/NAME-SEED-VERSION, with the arguments that are not defaults."""
         known = inspect.signature(self.write).parameters
         other = "".join(
             f"-{key}-{arguments[key]}"

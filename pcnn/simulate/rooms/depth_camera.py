@@ -78,15 +78,6 @@ def measure(rng: np.random.Generator, camera: DepthCamera, room: Room, pose: Flo
     added. An answer is lost out of range, in the projector's shadow, on shining or dark surfaces
     and at grazing incidence; most of these losses stay with the place on the surface.
 
-    Args:
-        rng: noise; the number of draws does not depend on the room.
-        camera: the unit.
-        room: in front of the camera.
-        pose: camera to room [4, 4].
-
-    Returns:
-        [height, width] depth along the optical axis in metres, 0 where there is no answer.
-
     Source: A. Handa et al., A benchmark for RGB-D visual odometry, 3D reconstruction and SLAM
     (2014), Eq. 2 and 3, after J. T. Barron and J. Malik (2013); smooth noise, shadows and losses
     are added.

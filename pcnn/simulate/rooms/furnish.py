@@ -71,17 +71,7 @@ def _small(site: Site, where: str) -> Thing:
 def lay(
     site: Site, base: Thing, x: float, y: float, yaw: float, mean: float, where: str = "table"
 ) -> None:
-    """Lay small things on the top of one at (x, y); they keep clear of each other.
-
-    Args:
-        site: the room.
-        base: what they lie on.
-        x: of its middle [m], with ``y`` and ``yaw`` [rad].
-        y: ...
-        yaw: ...
-        mean: number of things.
-        where: which things, `desk` or `table`.
-    """
+    """Lay small things on the top of one at (x, y); they keep clear of each other."""
     if base.top is None:
         return
     c, s = np.cos(yaw), np.sin(yaw)

@@ -40,12 +40,7 @@ _BLOCKS = 12_000  # of 16^3 voxels; the volume grows when it needs more
 
 
 def fuse_by(name: FusionName) -> Fusion:
-    """Return the fusion of a name.
-
-    Raises:
-        ValueError: an unknown name.
-        MissingPackageError: `tsdf` without Open3D.
-    """
+    """Return the fusion of a name."""
     if name not in get_args(FusionName):
         raise ValueError(f"fusion {name!r} is unknown; use 'samples', 'means' or 'tsdf'")
     return tsdf_points() if name == "tsdf" else voxel_means if name == "means" else voxel_samples
@@ -121,11 +116,7 @@ def voxel_samples(camera: DepthCamera, images: list[Floats], poses: list[Floats]
 
 
 def tsdf_points() -> Fusion:
-    """Return the fusion by Open3D: a volume of 6 mm voxels, thinned to 2.5 cm by averaging.
-
-    Raises:
-        MissingPackageError: Open3D is not installed.
-    """
+    """Return the fusion by Open3D: a volume of 6 mm voxels, thinned to 2.5 cm by averaging."""
     try:
         o3d: Any = import_module("open3d")  # its types are too narrow for arrays
     except (ImportError, OSError) as error:  # or a library of the system that it needs

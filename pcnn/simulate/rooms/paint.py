@@ -72,11 +72,7 @@ class Palette:
     _families: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, paint: Paint) -> int:
-        """Return the number of a paint; an equal one is kept once.
-
-        Raises:
-            ValueError: more paints than a mesh can name.
-        """
+        """Return the number of a paint; an equal one is kept once."""
         if paint not in self._numbers:
             if len(self.paints) == 256:
                 raise ValueError("a room holds at most 256 paints")
@@ -85,11 +81,7 @@ class Palette:
         return self._numbers[paint]
 
     def draw(self, name: str) -> int:
-        """Draw a paint of a family, or return a fixed one.
-
-        Raises:
-            KeyError: neither a family nor a fixed paint.
-        """
+        """Draw a paint of a family, or return a fixed one."""
         if name in _FIXED:
             return self.add(_FIXED[name])
         ranges, properties = _FAMILIES[name]
@@ -116,16 +108,7 @@ def _rgb(hue: float, saturation: float, value: float) -> tuple[float, float, flo
 
 
 def colours(paints: list[Paint], numbers: NDArray[np.uint8], points: Floats) -> Floats:
-    """Return the colour of points under even light.
-
-    Args:
-        paints: of the room.
-        numbers: [P] the paint of every point.
-        points: [P, 3] metres, in the room.
-
-    Returns:
-        [P, 3] red, green, blue, 0..1.
-    """
+    """Return the colour of points under even light."""
     rgb = np.zeros((len(points), 3))
     for number in np.unique(numbers):
         paint = paints[number]

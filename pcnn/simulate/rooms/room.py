@@ -49,18 +49,7 @@ class Room:
 def build_room(
     rng: np.random.Generator, room_type: str, split: Split, lived_in: bool = False
 ) -> Room:
-    """Build one room from a random stream.
-
-    Args:
-        rng: random stream; equal streams give equal rooms.
-        room_type: one of the S3DIS room types, or `guestRoom`.
-        split: whose ranges the settings are drawn from.
-        lived_in: with chairs of one kind, groups of tables and more clutter, as rooms for
-            segmentation have it.
-
-    Raises:
-        ValueError: an unknown room type or split.
-    """
+    """Build one room from a random stream."""
     settings = draw_settings(rng, room_type, split)
     site = Site(rng, settings, Palette(rng))
     if lived_in:

@@ -71,23 +71,6 @@ def simulate_rooms(
     Area_5, on which the usual split tests, have shifted settings. Equal arguments and an equal
     `VERSION` give equal bytes on a machine, for any `workers`; interrupted, the same call goes
     on where it stopped.
-
-    Args:
-        root: the folder to write; it will hold Area_1 to Area_6.
-        seed: of all randomness, at least 0.
-        rooms: in every area, at least 1.
-        spacing: distance of points [m]; real rooms have about 0.01.
-        layout: `text` as in Stanford3dDataset_v1.2, `arrays` as Pointcept preprocesses it.
-        workers: processes; None takes every core, 1 works in this one. More than one need the
-            usual `if __name__ == "__main__":` in a script.
-        progress: show a progress bar on a terminal, two lines elsewhere.
-
-    Returns:
-        The root, as an absolute path.
-
-    Raises:
-        ValueError: a count, spacing, layout or seed that makes no sense.
-        FileExistsError: the root holds something else than the set asked for.
     """
     if rooms < 1 or seed < 0 or not 0.002 <= spacing <= 0.5:
         raise ValueError(

@@ -49,11 +49,6 @@ def brightness(room: Room, points: Floats, normals: Floats) -> Floats:
     """Return the brightness [P] of points under the room's lamps: Lambert's law and shadows.
 
     It is 0.35 without light, 1 at the mean of the points before shadows, and 1.65 at most.
-
-    Args:
-        room: with one lamp or more.
-        points: [P, 3] on surfaces of the room [m].
-        normals: [P, 3] of unit length, of either sign.
     """
     total, best = np.zeros(len(points)), np.zeros(len(points))
     nearest = np.tile(room.lights[0], (len(points), 1))
@@ -110,19 +105,7 @@ class _Camera:
 
 
 def scan_room(rng: np.random.Generator, room: Room, spacing: float) -> RoomCloud:
-    """Scan a room from several stations and thin the cloud to one point a cell.
-
-    Args:
-        rng: stations, noise and exposure.
-        room: to scan.
-        spacing: edge of the cells of which one point each is kept [m].
-
-    Returns:
-        The labelled, coloured cloud; labels are those of S3DIS.
-
-    Raises:
-        ValueError: a spacing that is not positive.
-    """
+    """Scan a room from several stations and thin the cloud to one point a cell."""
     if not spacing > 0:
         raise ValueError(f"spacing={spacing}: give the distance of points in metres, above 0")
     places, hits, shades, taken = [], [], [], np.zeros(0, np.int64)

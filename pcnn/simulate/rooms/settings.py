@@ -62,11 +62,7 @@ class RoomSettings:
 
 
 def draw_settings(rng: np.random.Generator, room_type: str, split: Split) -> RoomSettings:
-    """Draw the settings of one room, uniformly inside the ranges of its type and split.
-
-    Raises:
-        ValueError: an unknown room type or split.
-    """
+    """Draw the settings of one room, uniformly inside the ranges of its type and split."""
     if room_type not in TYPES:
         raise ValueError(f"room type {room_type!r} is unknown; use one of {', '.join(TYPES)}")
     kind = TYPES[room_type]

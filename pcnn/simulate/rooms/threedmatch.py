@@ -80,19 +80,7 @@ def take_fragment(
     drift: Drift,
     fuse: Fusion = voxel_samples,
 ) -> NDArray[np.float64]:
-    """Record frames along poses and fuse them as the operator would, not knowing the truth.
-
-    Args:
-        rng: noise and drift.
-        room: that is recorded.
-        camera: that records.
-        poses: true poses camera to room [F, 4, 4].
-        drift: of the pose estimates.
-        fuse: the way of fusing.
-
-    Returns:
-        [N, 3] points in the frame of the first camera, whose pose is exactly `poses[0]`.
-    """
+    """Record frames along poses and fuse them as the operator would, not knowing the truth."""
     images = [measure(rng, camera, room, pose) for pose in poses]
     back = np.linalg.inv(poses[0])
     return fuse(camera, images, [back @ pose for pose in drifted(rng, poses, drift)])
@@ -176,26 +164,6 @@ def simulate_fragments(
     3DLoMatch those from 0.1 to 0.3. Poses are the true ones; the fused frames were placed with
     slightly wrong ones. Equal arguments and an equal `VERSION` give equal bytes on a machine,
     for any `workers`; interrupted, the same call goes on where it stopped.
-
-    Args:
-        root: the folder to write.
-        seed: of all randomness, at least 0.
-        train_scenes: rooms for training.
-        val_scenes: rooms for validation, of shifted settings.
-        test_scenes: rooms of the benchmark lists, of shifted settings.
-        fragments: of every scene, at least 2.
-        fusion: `samples` (see `voxel_samples`), `means` (`voxel_means`) or `tsdf` (Open3D).
-        workers: processes; None takes every core, 1 works in this one. More than one need the
-            usual `if __name__ == "__main__":` in a script.
-        progress: show a progress bar on a terminal, two lines elsewhere.
-
-    Returns:
-        The root, as an absolute path.
-
-    Raises:
-        ValueError: counts, a seed or a fusion that make no sense.
-        FileExistsError: the root holds something else than the set asked for.
-        ImportError: `tsdf` without Open3D.
     """
     counts = (train_scenes, val_scenes, test_scenes)
     if min(counts) < 0 or sum(counts) == 0 or fragments < 2 or seed < 0:

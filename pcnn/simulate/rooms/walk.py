@@ -31,14 +31,7 @@ def draw_motion(rng: np.random.Generator) -> Motion:
 
 
 def look(position: Floats, yaw: float, pitch: float, roll: float = 0.0) -> Floats:
-    """Return the pose camera to room [4, 4]; camera axes are right, down, forward.
-
-    Args:
-        position: [3] of the camera [m].
-        yaw: direction of view about z from x [rad].
-        pitch: of the view above the horizon [rad].
-        roll: of the camera about the view, clockwise as seen in the picture [rad].
-    """
+    """Return the pose camera to room [4, 4]; camera axes are right, down, forward."""
     cy, sy, cp, sp = np.cos(yaw), np.sin(yaw), np.cos(pitch), np.sin(pitch)
     forward = np.array([cp * cy, cp * sy, sp])
     right = np.array([sy, -cy, 0.0])
@@ -110,15 +103,6 @@ def walk_through(rng: np.random.Generator, room: Room, motion: Motion, frames: i
 
     The operator pans over surfaces one to three metres away, takes small steps, turns back now
     and then, and shakes.
-
-    Args:
-        rng: random stream; the poses of the first frames do not depend on `frames`.
-        room: to walk in.
-        motion: of the operator.
-        frames: number of poses.
-
-    Returns:
-        Poses camera to room [frames, 4, 4].
     """
     yaw, way = (float(v) for v in rng.uniform(-np.pi, np.pi, 2))
     side = float(rng.choice([-1, 1]))

@@ -85,12 +85,7 @@ class FoliageCaster:
     """Finds the leaves that rays meet first; hulls are found by Embree, cells by stepping."""
 
     def __init__(self, foliage: Foliage, origin: Floats) -> None:
-        """Build the hulls.
-
-        Args:
-            foliage: in world coordinates.
-            origin: [3] a point near the rays, where float32 is to be finest.
-        """
+        """Build the hulls."""
         self._foliage = foliage
         self._origin = origin
         c, s = np.cos(foliage.yaw), np.sin(foliage.yaw)
@@ -111,16 +106,7 @@ class FoliageCaster:
         self._hulls = RayCaster(surface(np.concatenate(parts), 0))
 
     def cast(self, origins: Floats, directions: Floats, limits: Floats) -> Hits:
-        """Follow rays through the volumes.
-
-        Args:
-            origins: [R, 3] world coordinates.
-            directions: [R, 3] of unit length.
-            limits: [R] distances of other hits [m]; leaves behind them are not looked for.
-
-        Returns:
-            The first leaf of every ray; distance inf without one.
-        """
+        """Follow rays through the volumes."""
         rays = len(directions)
         best = np.full(rays, np.inf)
         active, start = np.arange(rays if len(self._foliage) else 0), np.zeros(rays)

@@ -81,25 +81,6 @@ def simulate_kitti(
     Equal arguments and an equal `VERSION` give equal bytes on a machine, for any `workers`. The
     set is built in a hidden folder beside `root` and renamed when it is whole; interrupted, the
     same call goes on where it stopped (`pcnn.simulate.driver`).
-
-    Args:
-        root: the folder to write; it will hold `sequences/`, `poses/` and `SIMULATED.json`.
-        seed: of all randomness, at least 0.
-        train_scans: number of training scans in all.
-        val_scans: number of validation scans in all.
-        workers: processes; None takes every core, 1 works in this one. More than one need the
-            usual `if __name__ == "__main__":` in a script.
-        progress: show a progress bar on a terminal, two lines elsewhere.
-        frame_stride: 10 Hz frames from one scan to the next; 15 are about 12 m of driving.
-        sensors: ``hdl64``, that of KITTI, or ``any``: every sequence has a LiDAR of 16, 32, 64 or
-            128 beams, 0.5 to 2.8 m above the road. The set of labels stays the same.
-
-    Returns:
-        The root, as an absolute path.
-
-    Raises:
-        ValueError: a count, a seed or sensors that make no sense.
-        FileExistsError: the root holds something else than the set asked for.
     """
     if seed < 0:
         raise ValueError(f"seed={seed}: give a seed of at least 0")
@@ -132,14 +113,7 @@ def simulate_kitti(
 
 
 def plan_sequences(seed: int, train_scans: int, val_scans: int, frame_stride: int) -> list[Job]:
-    """Share the scans evenly among the official sequences; the first ones get the remainder.
-
-    Returns:
-        One job a sequence, to be `cut`.
-
-    Raises:
-        ValueError: a negative count, no scan at all, or a frame stride under 1.
-    """
+    """Share the scans evenly among the official sequences; the first ones get the remainder."""
     if min(train_scans, val_scans) < 0 or train_scans + val_scans == 0:
         raise ValueError(
             f"train_scans={train_scans} and val_scans={val_scans}: "
@@ -254,9 +228,6 @@ def poses_text(sensor_poses: list[Floats]) -> str:
 
     P_i = Tr inv(V_0) V_i inv(Tr), so that inv(Tr) P_i Tr is the pose of the sensor in its first
     pose.
-
-    Args:
-        sensor_poses: sensor to world V_i, [4, 4] each.
     """
     transform = velodyne_to_camera()
     back = np.linalg.inv(transform)

@@ -163,16 +163,6 @@ class Lidar:
         at grazing incidence, and always where the vehicle hides the beam. A range errs by the
         sensor's noise and by the roughness of the surface seen along the ray. Remission falls with
         incidence and distance, and ends at zero where little light comes back.
-
-        Args:
-            rng: noise; the number of draws does not depend on the hits.
-            firings: the rays.
-            hits: the first hit of each ray.
-            sweep: motion of the sensor; it is taken out of the points as far as the settings say.
-                None: it stood still.
-
-        Returns:
-            The returns in the order of the rays.
         """
         rays = len(firings.azimuth)
         lost, dark, noise, rough, shine = *rng.random((2, rays)), *rng.standard_normal((3, rays))

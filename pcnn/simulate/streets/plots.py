@@ -29,11 +29,7 @@ def _faces(x0: Floats, x1: Floats, y0: float, y1: float, low: Floats, high: Floa
 def facade(
     rng: np.random.Generator, width: float, height: float, recess: float
 ) -> tuple[Floats, Floats]:
-    """Make a wall in the plane y = 0 (x 0..width) whose windows lie `recess` metres behind it.
-
-    Returns:
-        Triangles of the wall with its window reveals, and triangles of the panes.
-    """
+    """Make a wall in the plane y = 0 (x 0..width) whose windows lie `recess` metres behind it."""
     bays = max(int(width / rng.uniform(2.4, 3.4)), 1)
     storey, share = rng.uniform(2.8, 3.3), rng.uniform(0.38, 0.55)
     pitch = width / bays

@@ -28,15 +28,7 @@ class Road:
     def draw(
         rng: np.random.Generator, bend: float, hill: float, crown: float, camber: float
     ) -> Road:
-        """Draw a course.
-
-        Args:
-            rng: shape.
-            bend: largest slope of y.
-            hill: largest slope of z.
-            crown: slope of the surface down from the centre line.
-            camber: largest slope across, which changes along the road.
-        """
+        """Draw a course."""
 
         def waves(slope: float, low: float, high: float) -> Floats:
             length = rng.uniform(low, high, 2)

@@ -172,11 +172,7 @@ _LARGE = ("truck", "bus", "caravan")
 
 
 def park_vehicles(site: Site) -> list[str]:
-    """Fill the parking bays, car parks and driveways of a block.
-
-    Returns:
-        The large vehicles that found no place: they are on the road.
-    """
+    """Fill the parking bays, car parks and driveways of a block."""
     wanted = _rarer_kinds(site)
     for side in site.block.sides:
         if side.bay > side.kerb:

@@ -54,11 +54,7 @@ class Site:
     _instances: int = 0
 
     def new_instance(self) -> int:
-        """Return an instance id that nothing else in the sequence has.
-
-        Raises:
-            RuntimeError: the block holds more things than ids were set aside for.
-        """
+        """Return an instance id that nothing else in the sequence has."""
         if self._instances == INSTANCES_PER_BLOCK:
             raise RuntimeError(f"a block holds more than {INSTANCES_PER_BLOCK} things")
         self._instances += 1

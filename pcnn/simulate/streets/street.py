@@ -60,14 +60,7 @@ class Street:
     """
 
     def __init__(self, seed: int, sequence: int, split: Split, sensors: Sensors = "hdl64") -> None:
-        """Draw the settings, the course and the cross-section.
-
-        Args:
-            seed: of the whole set.
-            sequence: number of the sequence.
-            split: whose ranges the settings are drawn from.
-            sensors: ``hdl64`` on a car, or ``any``: one of 16 to 128 beams at any height.
-        """
+        """Draw the settings, the course and the cross-section."""
         self._seed = (seed, sequence)
         self._split: Split = split
         rng = self._stream(_STREET, 0)
@@ -107,11 +100,7 @@ class Street:
         return dict(self.district(index) for index in self._blocks_near(low - VIEW, high + VIEW))
 
     def block(self, index: int) -> BuiltBlock:
-        """Return a block.
-
-        Raises:
-            ValueError: the drive is so long that instance ids no longer fit 16 bits.
-        """
+        """Return a block."""
         if index not in self._blocks:
             number = index - _FIRST_BLOCK
             first = _CONVOY_INSTANCES + number * INSTANCES_PER_BLOCK
@@ -145,13 +134,7 @@ class Street:
         return join_foliage(self.block(index).foliage for index in blocks).bent(self.road)
 
     def moving(self, time: float, sector: tuple[float, float] | None = None) -> Mesh:
-        """Return the things that move near the sensor at a time [s], in world coordinates.
-
-        Args:
-            time: the moment.
-            sector: middle and half width [rad] of azimuths in the sensor's frame; things that
-                certainly lie outside it are left out.
-        """
+        """Return the things that move near the sensor at a time [s], in world coordinates."""
         here = self.drive.along(time)
         # vehicles of the convoy keep their distance ahead
         found: list[tuple[Mover, Place]] = [

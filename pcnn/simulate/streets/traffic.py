@@ -64,12 +64,7 @@ class Arrival(Mover):
 
 
 def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
-    """Draw the things that the sensor's vehicle meets in a block.
-
-    Args:
-        site: the block.
-        wanted: kinds of vehicles that must be among the oncoming ones, as far as there is room.
-    """
+    """Draw the things that the sensor's vehicle meets in a block."""
     rng, settings, block = site.rng, site.settings, site.block
     movers: list[Mover] = []
     # one speed a lane keeps the vehicles of a lane apart for ever
@@ -120,11 +115,7 @@ def _arrivals(site: Site) -> list[Arrival]:
 
 
 def convoy(rng: np.random.Generator, course: Course, first_instance: int) -> list[Passing]:
-    """Draw the vehicles that drive before and behind the sensor's vehicle.
-
-    Returns:
-        Movers whose `s` is the distance ahead [m].
-    """
+    """Draw the vehicles that drive before and behind the sensor's vehicle."""
     members: list[tuple[float, str]] = []
     large = ["car", "truck", "bus"]
     # the rarest class of all rides along with every drive, before or behind
