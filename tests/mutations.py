@@ -204,8 +204,6 @@ class Copy:
         shutil.copytree(
             ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED, "__pycache__")
         )
-        (folder / "data").mkdir()
-        shutil.copy(ROOT / "data" / "README.md", folder / "data")  # pages link to it
 
     def run(self, tests: list[str], seconds: int) -> tuple[int, str]:
         """Exit code and output of pytest; -1 after a timeout."""

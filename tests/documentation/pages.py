@@ -47,7 +47,7 @@ class Block:
 @cache
 def pages() -> dict[str, list[Block]]:
     """The blocks of every page, by its path in the checkout."""
-    files = [ROOT / "README.md", ROOT / "data/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = {}
     for path in files:
         page, text = str(path.relative_to(ROOT)), path.read_text()
