@@ -14,8 +14,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Control characters (C0 but line feed and tab, DEL, C1), and what turns the direction of text.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Control characters (C0 but line feed and tab, DEL, C1), what turns the direction of text, and
+#: bytes of file names that are no UTF-8.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: object) -> str:

@@ -36,19 +36,12 @@ def test_predict(tmp_path: Path) -> None:
     assert len([name for name in written if not name.endswith("_confidence.npy")]) == 70
 
 
-def test_stats(tmp_path: Path) -> None:
-    damaged = damaged_folder(tmp_path / "in", labels=True)
-    words = ["stats", str(tmp_path / "in"), "--limit", str(CLOUDS), "--no-progress"]
-    done = CliRunner().invoke(app, words, env=WIDE)
-    assert named(done.output, tmp_path / "in", "not read: ") == [p.name for p in damaged]
-    assert done.exit_code == 1
-
-
 def test_preprocess(tmp_path: Path) -> None:
     damaged = damaged_folder(tmp_path / "in", labels=True)
     OmegaConf.save(OmegaConf.create({"c": CLASSES})["c"], tmp_path / "classes.yaml")
-    words = ["preprocess", "folder", tmp_path / "in", "--classes", tmp_path / "classes.yaml"]
-    words += ["--data-dir", tmp_path / "data", "--channel", "intensity", "--workers", 0]
+    words = ["preprocess", "dataset=folder", f"dataset.root={tmp_path / 'in'}", "--workers", 0]
+    words += [f"dataset.classes={tmp_path / 'classes.yaml'}", "dataset.channels=[intensity]"]
+    words += [f"dataset.data_dir={tmp_path / 'data'}"]
     done = CliRunner().invoke(app, [*map(str, words), "--no-progress"], env=WIDE)
     assert named(done.output, tmp_path / "in", "not done: ") == [p.name for p in damaged]
     assert done.exit_code == 1

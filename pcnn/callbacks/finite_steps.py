@@ -142,7 +142,7 @@ class FiniteSteps(Callback):
             raise NotFiniteError(
                 f"{sum(self._told)} of {counted(steps, 'step')} were left out, as their loss or "
                 "gradients were NaN, infinite or absurdly large: the network has not been trained."
-                "\npossible: a lower task.optimizer.lr; else see what the data holds (pcnn stats)"
+                "\npossible: a lower task.optimizer.lr"
             )
 
     def _note(self, recent: Recent, value: Tensor) -> None:

@@ -1,27 +1,33 @@
-"""Typer, with ranges of options, and with errors in at most three lines."""
+"""Commands whose options are the fields of one dataclass, with errors in at most three lines.
+
+A field says all of its option: `voxel_size: Annotated[Length | None, "Voxel of FPFH [m]."] = None`.
+The text is its help, text that begins with a dash the names it has in place of `--voxel-size`, and
+`ARGUMENT` makes it a word of the command line. The range in its type is checked.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import operator
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import ParameterInfo
 
-from pcnn.cli.examples import EXAMPLES
 from pcnn.errors import UserError
 from pcnn.escaping import escaped_output, say
-from pcnn.hints import accepts, hints_of, named, shown
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: Marks a field that is given by its place, without a name.
+ARGUMENT = object()
 
 #: The error of typer for a mistake of the command line. It carries click within it since 0.20, or
 #: imports it, and names the common class in neither.
@@ -32,14 +38,13 @@ INTERRUPTED = 130
 
 
 class Leaf(TyperCommand):
-    """A command whose help ends with examples."""
+    """A command whose help ends with an example."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples of `EXAMPLES`, line by line: none is broken."""
-        lines = EXAMPLES.get(ctx.command_path.partition(" ")[2], ())
-        if lines:
-            with formatter.section("Examples"):
-                formatter.write("".join(f"  {line}\n" for line in lines))
+        """Write the example line by line: none is broken."""
+        if self.epilog:
+            with formatter.section("Example"):
+                formatter.write("".join(f"  {line}\n" for line in self.epilog.splitlines()))
 
 
 class Group(TyperGroup):
@@ -74,42 +79,6 @@ class Group(TyperGroup):
         return code
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Show errors of files, of values and of absent packages as mistakes of the command line.
-
-    Raises:
-        typer.BadParameter: in their place.
-    """
-    try:
-        yield
-    except (OSError, ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-class App(typer.Typer):
-    """A group of commands, whose numbers are checked against their ranges."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(
-            cls=Group,
-            no_args_is_help=True,
-            pretty_exceptions_enable=False,
-            rich_markup_mode=None,
-            **settings,
-        )
-
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Command], Command]:
-        """Add a command."""
-        add = super().command(name, **{"cls": Leaf, **settings})
-
-        def added(function: Command) -> Command:
-            add(ranged(function))
-            return function
-
-        return added
-
-
 def show(error: Any) -> None:
     """Print what is wrong in a command line, and where its options are listed."""
     if type(error).__name__ == "NoArgsIsHelpError":  # the help is printed
@@ -122,79 +91,109 @@ def show(error: Any) -> None:
         say(f"help: {context.command_path} --help", error=True)
 
 
-def ranged(command: Command) -> Command:
-    """A command whose numbers are finite and within the ranges that their types declare.
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Show errors of files, of values and of absent packages as mistakes of the command line."""
+    try:
+        yield
+    except (OSError, ValueError, ImportError) as error:
+        raise typer.BadParameter(str(error)) from error
 
-    Typer sees the types without their ranges, which it does not know.
-    """
-    hints = hints_of(command)
-    numbers = {name: hint for name, hint in hints.items() if is_number(hint)}
 
-    @functools.wraps(command)
-    def checked(**values: Any) -> None:
-        for name, hint in numbers.items():
-            value = values[name]
-            for one in value if isinstance(value, (list, tuple)) else [value]:
-                if one is not None and not accepts(one, each(hint)):
-                    raise typer.BadParameter(
-                        f"{option(name, hint)} {shown(one)}: must be {named(each(hint))}"
-                    )
-        command(**values)
+class App(typer.Typer):
+    """A group of commands."""
 
-    signature = inspect.signature(command)
-    parameters = [
-        parameter.replace(annotation=plain(hints[name]) if name in numbers else hints[name])
-        for name, parameter in signature.parameters.items()
-    ]
-    checked.__doc__ = unwrapped(command.__doc__ or "")
-    checked.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=parameters, return_annotation=None
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(
+            cls=Group,
+            no_args_is_help=True,
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+            **settings,
+        )
+
+    def add(self, function: Command, example: str, name: str | None = None) -> None:
+        """Add a command: a function of one dataclass, or of nothing."""
+        name = name or function.__name__.replace("_", "-")
+        self.command(name, cls=Leaf, epilog=example)(reflected(function))
+
+
+def reflected(function: Callable[..., Any]) -> Callable[..., None]:
+    """The function with the fields of its dataclass as parameters that typer understands."""
+    kinds = [kind for name, kind in get_type_hints(function).items() if name != "return"]
+    hints = get_type_hints(kinds[0], include_extras=True) if kinds else {}
+
+    def command(**values: Any) -> None:
+        function(*(kind(**checked(hints, values)) for kind in kinds))
+
+    command.__name__ = function.__name__
+    # one line for each paragraph: the terminal's width breaks it, not ours
+    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(function.__doc__ or ""))
+    command.__doc__ = "\n\n".join(re.sub(r"\n(?=\S)", " ", one) for one in paragraphs)
+    fields = dataclasses.fields(kinds[0]) if kinds else ()
+    parameters = [parameter(field, hints[field.name]) for field in fields]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
+    """A field as a parameter that typer understands."""
+    notes = get_args(hint)[1:]
+    text = [note for note in notes if isinstance(note, str)]
+    names = [note for note in text if note.startswith("-")]
+    words = " ".join(note for note in text if not note.startswith("-"))
+    told: Any = typer.Option(*names, help=words)
+    if ARGUMENT in notes:
+        told = typer.Argument(help=words)
+    default = field.default
+    if default is dataclasses.MISSING:
+        made = field.default_factory
+        default = inspect.Parameter.empty if made is dataclasses.MISSING else made()
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[plain(hint), told],
     )
-    return checked  # type: ignore[return-value]
-
-
-def unwrapped(text: str) -> str:
-    """A docstring with one line for each paragraph: the terminal's width breaks it, not ours."""
-    paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(text))
-    return "\n\n".join(re.sub(r"\n(?=\S)", " ", paragraph) for paragraph in paragraphs)
-
-
-def is_number(hint: Any) -> bool:
-    """True for the hint of numbers: one, several, or none."""
-    inner = [one for one in get_args(hint) if not isinstance(one, ParameterInfo)]
-    if get_origin(hint) is Annotated:
-        return is_number(inner[0])
-    return hint in (int, float) or any(is_number(one) for one in inner if one is not hint)
-
-
-def each(hint: Any) -> Any:
-    """The hint of one value of an option that may be absent, or repeated."""
-    inner = get_args(hint)
-    if get_origin(hint) is Annotated:
-        bounds = [one for one in inner[1:] if not isinstance(one, ParameterInfo)]
-        return functools.reduce(lambda kind, bound: Annotated[kind, bound], bounds, each(inner[0]))
-    if get_origin(hint) in (Union, types.UnionType):
-        kinds = (each(one) for one in inner if one is not type(None))
-        return functools.reduce(operator.or_, kinds)
-    return inner[0] if get_origin(hint) is list else hint
 
 
 def plain(hint: Any) -> Any:
-    """A hint without ranges; what typer is told stays."""
+    """A hint without notes and ranges."""
     inner = get_args(hint)
     if get_origin(hint) is Annotated:
-        told = [one for one in inner[1:] if isinstance(one, ParameterInfo)]
-        return functools.reduce(lambda kind, one: Annotated[kind, one], told, plain(inner[0]))
+        return plain(inner[0])
     if get_origin(hint) in (Union, types.UnionType):
         return functools.reduce(operator.or_, map(plain, inner))
-    return list[plain(inner[0])] if get_origin(hint) is list else hint  # type: ignore[misc]
+    if get_origin(hint) in (list, tuple):
+        return list[plain(inner[0])]  # type: ignore[misc]
+    return hint
 
 
-def option(name: str, hint: Any) -> str:
-    """The name of an option as it is typed."""
-    for one in get_args(hint):
-        words = (getattr(one, "default", None), *(getattr(one, "param_decls", None) or ()))
-        for word in words:
-            if isinstance(word, str) and word.startswith("--"):
-                return word
-    return f"--{name.replace('_', '-')}"
+def checked(hints: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a command line as the fields of a dataclass.
+
+    Raises:
+        typer.BadParameter: a number out of the range of its type, or not finite.
+    """
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    finite = ConfigDict(allow_inf_nan=False, arbitrary_types_allowed=True)
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = TypeAdapter(hints[name], config=finite).validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            rule = first["msg"].replace("Input should", "must")
+            option = named(name, hints[name])
+            raise typer.BadParameter(f"{option} {first['input']}: {rule}") from error
+    return found
+
+
+def named(field: str, hint: Any) -> str:
+    """A field as it is typed."""
+    notes = get_args(hint)[1:]
+    names = [one for one in notes if isinstance(one, str) and one.startswith("--")]
+    if names:
+        return names[0].partition("/")[0]
+    return field if ARGUMENT in notes else f"--{field.replace('_', '-')}"

@@ -5,46 +5,68 @@ Subcommands import torch and everything else heavy inside their functions, so th
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import pcnn.programs
 from pcnn.cli.app import App
-from pcnn.cli.bench import app as bench_app
-from pcnn.cli.calibrate import calibrate
 from pcnn.cli.convert import convert
 from pcnn.cli.doctor import doctor
-from pcnn.cli.download import download
 from pcnn.cli.export import export
-from pcnn.cli.gain import gain
-from pcnn.cli.ground_truth import kitti_gt, make_gt
-from pcnn.cli.height_range import height_range
 from pcnn.cli.predict import predict
-from pcnn.cli.preprocess import app as preprocess_app
-from pcnn.cli.programs import evaluate, train
-from pcnn.cli.register import describe, register
+from pcnn.cli.preprocess import preprocess
+from pcnn.cli.register import register
+from pcnn.cli.registration import app as registration_app
 from pcnn.cli.report import report
 from pcnn.cli.simulate import app as simulate_app
-from pcnn.cli.sixfold import sixfold
-from pcnn.cli.stats import stats
 from pcnn.cli.tune import tune
 from pcnn.cli.view import view
-from pcnn.cli.warmup import warmup
 from pcnn.escaping import say
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(help="GROUP=OPTION and KEY=VALUE; --help lists the groups.", metavar="WORDS"),
+]
+#: Words of these commands are Hydra's, --help among them.
+HYDRA = {"ignore_unknown_options": True, "help_option_names": []}
+LAST = "logs/segmentation/RUN/checkpoints/best.ckpt"
+
 app = App()
-app.add_typer(bench_app, name="bench")
-app.add_typer(preprocess_app, name="preprocess")
+
+
+@app.command("train", context_settings=HYDRA)
+def train(words: Words = None) -> None:
+    """Train a network: pcnn train model=minkunet dataset=kitti."""
+    run("train", words or [])
+
+
+@app.command("eval", context_settings=HYDRA)
+def evaluate(words: Words = None) -> None:
+    """Evaluate a checkpoint: pcnn eval ckpt_path=FILE."""
+    run("eval", words or [])
+
+
+def run(name: str, words: list[str]) -> None:
+    """Run a program of the package as if its file had been started, which `ddp` does again."""
+    sys.argv = [str(Path(pcnn.programs.__file__).with_name(f"{name}.py")), *words]
+    import_module(f"pcnn.programs.{name}").run()
+
+
+app.add(predict, f"pcnn predict scan.bin --model {LAST}")
+app.add(register, "pcnn register a.ply b.ply c.ply --graph --view")
+app.add(view, "pcnn view scan.bin --labels predictions/scan.label --open")
+app.add(report, "pcnn report logs/segmentation/RUN logs/segmentation/OTHER --out both.html")
+app.add(doctor, "pcnn doctor")
+app.add(tune, "pcnn tune model=minkunet dataset=kitti trainer.precision=16-mixed")
+app.add(export, f"pcnn export {LAST} net.safetensors")
+app.add(convert, "pcnn convert init.pt --from torchsparse --model minkunet")
+app.add(preprocess, "pcnn preprocess dataset=kitti dataset.root=data/kitti --workers 8")
 app.add_typer(simulate_app, name="simulate")
-# their words are Hydra's, --help among them
-hydra_words = {"ignore_unknown_options": True, "help_option_names": []}
-app.command("train", context_settings=hydra_words)(train)
-app.command("eval", context_settings=hydra_words)(evaluate)
-for command in (
-    *(predict, view, report, register, describe, doctor, download, export, convert, stats, tune),
-    *(warmup, make_gt, kitti_gt, gain, calibrate, sixfold, height_range),
-):
-    app.command()(command)
+app.add_typer(registration_app, name="registration")
 
 
 def print_version(wanted: bool) -> None:

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pcnn.cli.app import refusing
+from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.escaping import say
 
 PACKAGES = "torchsparse, minkowski or spconv; spconv-rskc or spconv-rsck by how it was saved."
 
 
-def convert(
-    file: Annotated[Path, typer.Argument(help="Weights: safetensors, or written by torch.save.")],
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """Options of `pcnn convert`."""
+
+    file: Annotated[Path, ARGUMENT, "Weights: safetensors, or written by torch.save."]
     model: Annotated[
-        str,
-        typer.Option(
-            help="Network of ours: minkunet, spvcnn, spunet, litept, resunet, centerpoint, second."
-        ),
-    ],
-    source: Annotated[
-        str | None, typer.Option("--from", help=f"Package that wrote the file: {PACKAGES}")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--to", help=f"Package for a converted file of ours: {PACKAGES}")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File to write (.safetensors). Default: a check alone.")
-    ] = None,
-) -> None:
+        str, "Network of ours: minkunet, spvcnn, spunet, litept, resunet, centerpoint, second."
+    ]
+    source: Annotated[str | None, "--from", f"Package that wrote the file: {PACKAGES}"] = None
+    target: Annotated[str | None, "--to", f"Package for a converted file of ours: {PACKAGES}"] = (
+        None
+    )
+    out: Annotated[Path | None, "File to write (.safetensors); a check alone unless given."] = None
+
+
+def convert(options: ConvertOptions) -> None:
     """Turn the weights of a published network of another package into ours, or back.
 
     Prints every layer with its name in the file. Nothing in the file is run, and what does not fit
@@ -39,20 +38,21 @@ def convert(
     from pcnn.files.tensors import write_tensors
     from pcnn.interop import load_network, published, read_state, save_network
 
+    source, target, out = options.source, options.target, options.out
     if (source is None) == (target is None):
         raise typer.BadParameter("give --from or --to")
     if out is not None and out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
-        known = published(source or target or "", model)
+        known = published(source or target or "", options.model)
         about = {"source": known.source, "licence": known.licence}
         if source is None:
-            state = known.from_ours(load_network(file))
+            state = known.from_ours(load_network(options.file))
             rows = [(name, "", tuple(value.shape)) for name, value in state.items()]
             if out is not None:
                 write_tensors(out, state, about)
         else:
-            network, arguments, found = known.to_ours(read_state(file))
+            network, arguments, found = known.to_ours(read_state(options.file))
             rows = [(row.ours, row.theirs, row.shape) for row in found]
             if out is not None:
                 save_network(out, network, known.made_by, arguments, about)

@@ -2,69 +2,60 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from pcnn.cli.app import refusing
+from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import Device, chosen_device
 from pcnn.escaping import say
 
 
-class BitsChoice(str, Enum):
-    """Sizes of a weight."""
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Options of `pcnn export`."""
 
-    sixteen = "16"
-    eight = "8"
-
-
-def export(
-    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint of a run (best.ckpt).")],
-    out: Annotated[Path, typer.Argument(help="File to write (.safetensors).")],
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Commit of the training, if the run did not record it."),
-    ] = None,
+    checkpoint: Annotated[Path, ARGUMENT, "Checkpoint of a run (best.ckpt)."]
+    out: Annotated[Path, ARGUMENT, "File to write (.safetensors)."]
+    revision: Annotated[str | None, "Commit of the training, if the run did not record it."] = None
     bits: Annotated[
-        BitsChoice,
-        typer.Option(help="Bits of a weight; 8 with a scale for each kernel slot and output."),
-    ] = BitsChoice.sixteen,
+        Literal["16", "8"], "Bits of a weight; 8 with a scale for each kernel slot and output."
+    ] = "16"
     calibrate: Annotated[
         bool,
-        typer.Option(
-            "--calibrate",
-            help="Find the temperature at which probabilities are right, on the validation clouds "
-            "of the run.",
-        ),
-    ] = False,
-    root: Annotated[
-        str | None, typer.Option(help="Folder of the data set for --calibrate; the run's.")
-    ] = None,
-    device: Device = "auto",
-) -> None:
+        "--calibrate",
+        "Find the temperature at which probabilities are right, on the validation clouds of the "
+        "run.",
+    ] = False
+    root: Annotated[str | None, "Folder of the data set for --calibrate; the run's."] = None
+    device: Device = "auto"
+
+
+def export(options: ExportOptions) -> None:
     """Write the network of a checkpoint without its optimiser, in half precision or in 8 bits.
 
-    The file can be used like a checkpoint (register, describe, predict, eval.py), except to resume
-    a training. It names no folders of this machine.
+    The file can be used like a checkpoint (register, predict, eval), except to resume a training.
+    It names no folders of this machine.
     """
     from pcnn.experiment.export import export as written
 
+    checkpoint, out = options.checkpoint, options.out
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
         temperature = None
-        if calibrate:
-            from pcnn.experiment.calibrate import calibrate as measured
+        if options.calibrate:
+            from pcnn.experiment.calibrate import calibrate
 
-            found = measured(checkpoint, chosen_device(device), root)
+            found = calibrate(checkpoint, chosen_device(options.device), options.root)
             temperature = found.temperature
             say(
                 f"temperature {temperature:.3f}: calibration error {found.before:.3f} without, "
                 f"{found.after:.3f} with it, on {found.clouds} validation clouds"
             )
-        facts = written(checkpoint, out, revision, temperature, int(bits.value))
+        facts = written(checkpoint, out, options.revision, temperature, int(options.bits))
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,14 +17,17 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.prediction_files import write_labelled
 from pcnn.datasets.readers.channels import Reading
 from pcnn.datasets.readers.parts import PART, Part, PartedCloud, open_parts
+from pcnn.escaping import visible
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares, places_alone
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
 from pcnn.files.mapped import forget_pages
 from pcnn.files.simulated import is_simulated
+from pcnn.metrics.table import iou_table
 from pcnn.plural import counted
 from pcnn.visualize import write_coloured_ply_parts
 from pcnn.visualize.segmentation import segmentation_picture
+from pcnn.visualize.view.of_files import labels_of
 
 #: Points of a picture.
 _DRAWN = 200_000
@@ -50,6 +53,7 @@ class Labelling:
         view: write pages for the browser.
         confidence: write it, too.
         alone: whether there is one cloud, whose files are named.
+        truth: files of the true labels of clouds.
     """
 
     segmenters: Segmenters
@@ -63,6 +67,8 @@ class Labelling:
     view: bool = False
     confidence: bool = True
     alone: bool = False
+    truth: Mapping[Path, Path] = field(default_factory=dict)
+    _judged: dict[Predictor, torch.Tensor] = field(default_factory=dict)
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _doubted: int = 0
@@ -123,6 +129,9 @@ class Labelling:
                         markup=False,
                         highlight=False,
                     )
+        for predictor, counts in self._judged.items():
+            title = f"IoU against {counted(len(self.truth), 'file')} of true labels"
+            self.console.print(iou_table(counts, predictor.class_names, title))
         if self._lost:
             self.console.say(
                 f"{self._lost:,} of {counted(self._rows, 'point')} are missing returns (NaN, or "
@@ -169,6 +178,8 @@ class Labelling:
     ) -> None:
         labels = _labels(predictor, found, folder)
         trust = found.confidence if self.confidence else None
+        if cloud.path in self.truth:
+            self._judge(predictor, cloud, found)
         files = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
         if self.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
@@ -200,6 +211,16 @@ class Labelling:
         self._rows += cloud.points
         self._lost += cloud.points - found.returns
 
+    def _judge(self, predictor: Predictor, cloud: PartedCloud, found: Answer) -> None:
+        """Count the points of every true class (rows) that were given every class, or none."""
+        path = self.truth[cloud.path]
+        true = predictor.label_map.encode(labels_of(path, cloud.points), str(path))
+        known, number = true != IGNORE, len(predictor.class_names)
+        given = np.minimum(found.classes[known], number)
+        places = true[known].astype(np.int64) * (number + 1) + given
+        counts = np.bincount(places, minlength=number * (number + 1)).reshape(number, -1)
+        self._judged[predictor] = self._judged.get(predictor, 0) + torch.from_numpy(counts)
+
     def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> Path:
         source: Literal["simulated", "simulated training"] | None = None
         if is_simulated(cloud.path):
@@ -217,7 +238,7 @@ class Labelling:
             predictor.class_names,
             predictor.colors[:-1],
             target.with_name(f"{target.name}.png"),
-            cloud.path.name,
+            visible(cloud.path.name),
             source=source,
         )
 

@@ -4,60 +4,78 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pcnn.cli.app import refusing
+from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.plural import counted
 from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:
     import torch
+    from omegaconf import DictConfig
 
     from pcnn.datasets.readers.channels import Reading
 
+Overrides = Annotated[
+    list[str],
+    ARGUMENT,
+    "An experiment of conf/experiment, then options of pcnn train such as dataset=kitti.",
+]
+Conf = Annotated[
+    Path | None, "Folder of the configurations of pcnn train; those of the package unless given."
+]
 Columns = Annotated[
     str | None,
-    typer.Option(
-        help="Columns of .bin and .npy files: kitti, nuscenes, scannet, sunrgbd, or names, as in "
-        "x,y,z,intensity,ring (_ passes one over, label holds labels)."
-    ),
+    "Columns of .bin and .npy files: kitti, nuscenes, scannet, sunrgbd, or names, as in "
+    "x,y,z,intensity,ring (_ passes one over, label holds labels).",
 ]
 Fill = Annotated[
-    list[str] | None,
-    typer.Option(help="Number for a channel that a cloud lacks, as in intensity=0; repeat."),
+    list[str] | None, "Number for a channel that a cloud lacks, as in intensity=0; repeat."
 ]
 Strict = Annotated[
     bool,
-    typer.Option(
-        "--strict",
-        help="Refuse clouds with missing returns (NaN, zeros) in place of leaving "
-        "these points out.",
-    ),
+    "--strict",
+    "Refuse clouds with missing returns (NaN, zeros) in place of leaving these points out.",
 ]
-IntensityMax = Annotated[
-    Positive | None, typer.Option(help="The number in the files that is intensity 1.")
-]
-Scale = Annotated[
-    Length, typer.Option(help="Metres in a unit of the files: 0.001 for millimetres, 0.3048 feet.")
-]
-
-
-MaxGib = Annotated[
-    Positive | None,
-    typer.Option(help="Largest size of a file, and of what it unpacks to in memory, in GiB; 8."),
-]
-
-
+IntensityMax = Annotated[Positive | None, "The number in the files that is intensity 1."]
+Scale = Annotated[Length, "Metres in a unit of the files: 0.001 for millimetres, 0.3048 for feet."]
 AllowTargets = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Package whose classes the checkpoint may name besides pcnn's: code of your own that "
-        "you trust; repeat."
-    ),
+    "Package whose classes the checkpoint may name besides pcnn's: code of your own that you "
+    "trust; repeat.",
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
+Device = Annotated[str, "cpu, cuda, cuda:1, or auto."]
+Workers = Annotated[int | None, "Processes; every core unless given."]
+Progress = Annotated[bool, "Show progress."]
+Open = Annotated[bool, "--open", "Show the page in the browser."]
+
+
+def composed(overrides: Sequence[str], conf: Path | None) -> DictConfig:
+    """The configuration of pcnn train for these words, checked; the first may name an experiment.
+
+    Raises:
+        typer.BadParameter: no configurations are there.
+        ConfigError: they cannot be run.
+    """
+    from hydra import compose, initialize_config_dir
+
+    from pcnn.experiment.check import checked
+    from pcnn.experiment.targets import check_allowed
+    from pcnn.programs import CONF
+
+    folder = conf or CONF
+    if not (folder / "train.yaml").is_file():
+        raise typer.BadParameter(f"--conf {folder}: no train.yaml is in it")
+    words = list(overrides)
+    if words and "=" not in words[0]:
+        words[0] = f"experiment={words[0]}"
+    with initialize_config_dir(str(folder.resolve()), version_base="1.3"):
+        cfg = compose("train", words)
+        check_allowed(cfg, words)
+        return checked(cfg)
 
 
 def chosen_reading(
@@ -67,7 +85,6 @@ def chosen_reading(
     strict: bool = False,
     intensity_max: float | None = None,
     scale: float = 1.0,
-    max_gib: float | None = None,
 ) -> Reading:
     """A reading with what the options say.
 
@@ -86,7 +103,6 @@ def chosen_reading(
             strict=reading.strict or strict,
             intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
             scale=scale,
-            max_gib=reading.max_gib if max_gib is None else max_gib,
         )
 
 

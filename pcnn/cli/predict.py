@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pcnn.cli.app import refusing
+from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import (
     AllowTargets,
     Columns,
     Device,
     Fill,
     IntensityMax,
-    MaxGib,
     Scale,
     Strict,
     chosen_device,
@@ -34,57 +34,56 @@ if TYPE_CHECKING:
 _VIEWED = 10
 
 
-def predict(
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions:
+    """Options of `pcnn predict`."""
+
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv), or "
-            "folders; in front of them may stand a checkpoint of a segmentation run."
-        ),
-    ],
+        ARGUMENT,
+        "Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv), or folders; in front "
+        "of them may stand a checkpoint of a segmentation run.",
+    ]
     model: Annotated[
         str | None,
-        typer.Option(
-            help="streets, rooms, or a checkpoint. Without it: by what every cloud spans, up to "
-            "20 m rooms, beyond it streets."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("predictions"),
-    crop: Annotated[
-        Length | None, typer.Option(help="Leave points beyond this distance unlabelled, in metres.")
-    ] = None,
+        "streets, rooms, or a checkpoint. Without it: by what every cloud spans, up to 20 m rooms, "
+        "beyond it streets.",
+    ] = None
+    out: Annotated[Path, "Folder for the results."] = Path("predictions")
+    truth: Annotated[
+        list[Path] | None,
+        "True labels (.label, .npy, or a labelled cloud), which give the IoU of every class; one a "
+        "cloud, in the labels of the data that the network was trained on.",
+    ] = None
+    crop: Annotated[Length | None, "Leave points beyond this distance unlabelled, in metres."] = (
+        None
+    )
     tile: Annotated[
         Length | None,
-        typer.Option(
-            help="Classify clouds in squares of this edge, in metres. Without it: clouds of more "
-            "than a million points, in squares of 600,000 points at most, on a GPU of 2,000,000."
-        ),
-    ] = None,
-    margin: Annotated[
-        Distance, typer.Option(help="Width that the network sees around a square, in metres.")
-    ] = 5.0,
-    device: Device = "auto",
-    ply: Annotated[bool, typer.Option(help="Write a coloured .ply beside the labels.")] = True,
-    picture: Annotated[bool, typer.Option(help="Draw the labelled cloud as a .png.")] = True,
+        "Classify clouds in squares of this edge, in metres. Without it: clouds of more than a "
+        "million points, in squares of 600,000 points at most, on a GPU of 2,000,000.",
+    ] = None
+    margin: Annotated[Distance, "Width that the network sees around a square, in metres."] = 5.0
+    device: Device = "auto"
+    ply: Annotated[bool, "Write a coloured .ply beside the labels."] = True
+    picture: Annotated[bool, "Draw the labelled cloud as a .png."] = True
     view: Annotated[
         bool | None,
-        typer.Option(
-            "--view/--no-view",
-            help="Write NAME.html, the labelled cloud in a browser. Default: of ten clouds or "
-            "fewer.",
-        ),
-    ] = None,
-    confidence: Annotated[
-        bool, typer.Option(help="Write the probability of the class of every point beside it.")
-    ] = True,
-    columns: Columns = None,
-    fill: Fill = None,
-    intensity_max: IntensityMax = None,
-    scale: Scale = 1.0,
-    strict: Strict = False,
-    max_gib: MaxGib = None,
-    allow_targets: AllowTargets = None,
-) -> None:
+        "--view/--no-view",
+        "Write NAME.html, the labelled cloud in a browser; of ten clouds or fewer unless given.",
+    ] = None
+    confidence: Annotated[bool, "Write the probability of the class of every point beside it."] = (
+        True
+    )
+    columns: Columns = None
+    fill: Fill = None
+    intensity_max: IntensityMax = None
+    scale: Scale = 1.0
+    strict: Strict = False
+    allow_targets: AllowTargets = None
+
+
+def predict(options: PredictOptions) -> None:
     """Label every point of clouds; write labels, a coloured .ply, a picture and a page of each.
 
     Labels are written in the format of the cloud: .las and .laz whole, with classification, .ply
@@ -103,33 +102,46 @@ def predict(
     from pcnn.console import Console
     from pcnn.experiment.segmenters import Segmenters
 
-    console = Console()
-    if tile is not None and crop is not None:
+    console, out, margin = Console(), options.out, options.margin
+    if options.tile is not None and options.crop is not None:
         raise typer.BadParameter("--tile and --crop cannot be used together")
-    if tile is not None and margin > tile:
-        raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {tile:g}")
-    model, paths = separated(model, paths)
-    segmenters = Segmenters(chosen_device(device), model, packages(allow_targets))
+    if options.tile is not None and margin > options.tile:
+        raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {options.tile:g}")
+    model, paths = separated(options.model, options.paths)
+    segmenters = Segmenters(chosen_device(options.device), model, packages(options.allow_targets))
 
     def reading(own: Reading) -> Reading:
-        return chosen_reading(own, columns, fill, strict, intensity_max, scale, max_gib)
+        return chosen_reading(
+            own,
+            options.columns,
+            options.fill,
+            options.strict,
+            options.intensity_max,
+            options.scale,
+        )
 
     with refusing():
         if model is not None:
             segmenters.named()
         targets, missing = plan_targets(paths, out)
+    truth = options.truth or []
+    if truth and len(truth) != len(targets):
+        raise typer.BadParameter(
+            f"--truth: {counted(len(truth), 'file')} for {counted(len(targets), 'cloud')}"
+        )
     labelling = Labelling(
         segmenters,
         reading,
         console,
-        crop=crop,
-        tile=tile,
+        crop=options.crop,
+        tile=options.tile,
         margin=margin,
-        ply=ply,
-        picture=picture,
-        view=len(targets) <= _VIEWED if view is None else view,
-        confidence=confidence,
+        ply=options.ply,
+        picture=options.picture,
+        view=len(targets) <= _VIEWED if options.view is None else options.view,
+        confidence=options.confidence,
         alone=len(targets) == 1,
+        truth=dict(zip(targets, truth, strict=False)),
     )
     bad = missing + label_all(labelling, targets, console)
     labelling.summarise()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pcnn.datasets.readers.parts import Part, PartedCloud
+from pcnn.escaping import visible
 from pcnn.experiment.answer import Answer
 from pcnn.experiment.predictor import Predictor
 from pcnn.files.simulated import is_simulated
@@ -32,7 +33,7 @@ def prediction_view(
     part = _joined([one.select(one.rows % step == 0) for one in replace(cloud, reading=own)])
     channels = part.channels.shape[1]  # intensity, then three colours, as far as the file has them
     shown = ViewedCloud(
-        cloud.path.name,
+        visible(cloud.path.name),
         part.places / cloud.reading.scale,
         part.rows,
         part.channels[:, 0] if channels in (1, 4) else None,
@@ -51,7 +52,7 @@ def prediction_view(
         [shown],
         predictor.class_names,
         predictor.colors[:-1],
-        title=cloud.path.name,
+        title=visible(cloud.path.name),
         note=". ".join(filter(None, notes)),
         points=points,
     )

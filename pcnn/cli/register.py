@@ -1,115 +1,51 @@
-"""`pcnn register` and `pcnn describe`."""
+"""`pcnn register`."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcnn.cli.options import (
-    AllowTargets,
-    Columns,
-    Device,
-    MaxGib,
-    chosen_device,
-    chosen_reading,
-    packages,
-)
-from pcnn.escaping import say
+from pcnn.cli.app import ARGUMENT
+from pcnn.cli.options import Columns, chosen_device, chosen_reading, packages
+from pcnn.experiment.register_options import RegisterOptions
 from pcnn.plural import counted
-from pcnn.ranges import Length, Matches, Seed, Share
 
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "--checkpoint",
-        help="interiors, turned (rooms that lie any way), streets, fpfh, or a checkpoint of a run "
-        "with task=registration. Without it: by what the clouds span, up to 20 m interiors, beyond "
-        "it streets; FPFH (Open3D) where these weights do not come with the package.",
-    ),
-]
-Voxel = Annotated[
-    Length | None, typer.Option(help="Voxel of FPFH in metres; default 0.05, beyond 20 m 0.3.")
-]
-Cell = Annotated[
-    str,
-    typer.Option(
-        help="auto: the trained cell where clouds are as wide and dense as in training, otherwise "
-        "by the clouds; trained; clouds: always by the clouds."
-    ),
-]
-Sensor = Annotated[bool, typer.Option(help="The origin of each cloud is about its sensor's place.")]
+if TYPE_CHECKING:
+    from pcnn.console import Console
+    from pcnn.experiment.multiway import Multiway
+    from pcnn.registration.local_frame import LocalCloud
+    from pcnn.registration.register import Registration
 
 
-def register(
+@dataclass(frozen=True, kw_only=True)
+class RegisterCommand(RegisterOptions):
+    """Options of `pcnn register`."""
+
     clouds: Annotated[
         list[Path],
-        typer.Argument(
-            help="Cloud to move, and cloud it is moved onto (.ply, .pcd, .bin, .npy, ...); with "
-            "--graph two or more."
-        ),
-    ],
+        ARGUMENT,
+        "Cloud to move, and cloud it is moved onto (.ply, .pcd, .bin, .npy, ...); with --graph two "
+        "or more.",
+    ]
     graph: Annotated[
-        bool,
-        typer.Option("--graph", help="Register all pairs of the clouds, and place them together."),
-    ] = False,
-    model: Model = None,
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder for transform.json and overlay.png, or what --graph writes."),
-    ] = Path("registration"),
-    voxel_size: Voxel = None,
-    cell: Cell = "auto",
-    sensor_at_origin: Sensor = True,
-    solver: Annotated[
-        str | None,
-        typer.Option(help="cliques, ransac, open3d or svd; default cliques, of FPFH ransac."),
-    ] = None,
-    sampling: Annotated[
-        str,
-        typer.Option(
-            help="Which points are matched: random_points; scores or top_scores of a checkpoint "
-            "with a head of overlap."
-        ),
-    ] = "random_points",
-    surfaces: Annotated[
-        bool,
-        typer.Option(
-            help="Move the pose until surfaces of both clouds lie on each other, by point-to-plane "
-            "ICP on about a thousand points; otherwise it stays as the matches have it."
-        ),
-    ] = True,
-    icp: Annotated[
-        Length | None, typer.Option(help="Refine by ICP within this distance, in metres.")
-    ] = None,
-    min_confidence: Annotated[
-        Share | None,
-        typer.Option(help="Probability of being right below which no transform is given."),
-    ] = None,
-    verifier: Annotated[
-        Path | None,
-        typer.Option(help="A verifier of your own (.json) that pcnn calibrate wrote."),
-    ] = None,
-    min_inliers: Annotated[
-        Matches | None, typer.Option(help="Matches that must agree; default 3, of FPFH 25.")
-    ] = None,
-    min_overlap: Annotated[
-        Share, typer.Option(help="Share of the source that must lie near the target.")
-    ] = 0.05,
-    allow_ambiguous: Annotated[
-        bool, typer.Option(help="Take one of several poses that fit as well.")
-    ] = False,
-    seed: Annotated[Seed, typer.Option(help="Seed of samples and hypotheses.")] = 0,
-    columns: Columns = None,
-    max_gib: MaxGib = None,
-    device: Device = "auto",
-    allow_targets: AllowTargets = None,
+        bool, "--graph", "Register all pairs of the clouds, and place them together."
+    ] = False
     view: Annotated[
-        bool, typer.Option("--view", help="Write view.html too: both clouds in a browser.")
-    ] = False,
-) -> None:
+        bool, "--view", "Write view.html too: the clouds in a browser, under their names."
+    ] = False
+    out: Annotated[Path, "Folder for transform.json and overlay.png, or what --graph writes."] = (
+        Path("registration")
+    )
+    columns: Columns = None
+
+
+def register(options: RegisterCommand) -> None:
     """Estimate the rigid transform of one cloud onto another, or the poses of many.
 
     Prints the 4 x 4 matrix that maps source coordinates to the target's, both as the files have
@@ -121,73 +57,80 @@ def register(
     others are loops: poses are moved to agree with them, and loops that contradict the rest are
     dropped (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
     """
-    import json
-    import math
-
-    from pcnn.cli.register_graph import write_graph
     from pcnn.console import Console
     from pcnn.datasets.readers.channels import Reading
     from pcnn.experiment.multiway import register_many
-    from pcnn.experiment.pair_options import PairOptions
     from pcnn.experiment.register import points_of, register_two
-    from pcnn.files.simulated import is_simulated
-    from pcnn.files.whole_file import whole_file
-    from pcnn.registration.local_frame import about
     from pcnn.registration.register import NoOverlapError
-    from pcnn.registration.verifier import read_verifier
+
+    console, paths = Console(), options.clouds
+    chosen_device(options.device)
+    packages(options.allow_targets)
+    if len(paths) < 2 or (len(paths) > 2 and not options.graph):
+        raise typer.BadParameter(
+            f"two clouds are registered, got {len(paths)}; --graph registers more than two"
+        )
+    names = short_names(paths)
+    columns = chosen_reading(Reading(), options.columns).columns
+    try:
+        read = [points_of(path, str(path), columns) for path in paths]
+        with console.status("reading the clouds") as status:
+            if options.graph:
+                placed = register_many(read, names, options, status.update)
+            else:
+                found = register_two(*read, options, status.update, (names[0], names[1]))
+    except NoOverlapError as error:
+        console.say(error, "" if options.graph else f"{names[0]} onto {names[1]}", "red")
+        raise typer.Exit(1) from error
+    except (OSError, ValueError, ImportError) as error:
+        raise typer.BadParameter(f"{error}") from error
+    if options.graph:
+        write_graph(console, placed, names, options)
+    else:
+        write_pair(console, found, read, names, options)
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Names of files, with as much of their folders as tells them apart."""
+    for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write numbers and text, whole or not at all."""
+    from pcnn.files.whole_file import whole_file
+
+    with whole_file(path) as file:
+        file.write((json.dumps(content, indent=2) + "\n").encode())
+
+
+def or_none(value: float) -> float | None:
+    """A number of a JSON file; none for one that is not known."""
+    return value if math.isfinite(value) else None
+
+
+def write_pair(
+    console: Console,
+    found: Registration,
+    clouds: Sequence[LocalCloud],
+    names: Sequence[str],
+    options: RegisterCommand,
+) -> None:
+    """Print a transform; write transform.json, overlay.png and, if it is asked for, view.html."""
+    from pcnn.files.simulated import is_simulated
+    from pcnn.registration.local_frame import about
     from pcnn.visualize.pair import ShownPair
     from pcnn.visualize.registration import overlay_picture
     from pcnn.visualize.view.pair import pair_view
 
-    console = Console()
-    where = chosen_device(device)
-    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
-    if len(clouds) < 2 or (len(clouds) > 2 and not graph):
-        raise typer.BadParameter(
-            f"two clouds are registered, got {len(clouds)}; --graph registers more than two"
-        )
-    if graph and view:
-        raise typer.BadParameter("--view shows one pair; pcnn view shows merged.ply of --graph")
-    source, target = clouds[0], clouds[1]
-    options: dict[str, Any] = {
-        "sensor_at_origin": sensor_at_origin,
-        "solver": solver,  # refused by name where it is none
-        "sampling": sampling,  # likewise
-        "surfaces": surfaces,
-        "icp_distance": icp,
-        "min_confidence": min_confidence,
-        "min_inliers": min_inliers,
-        "min_overlap": min_overlap,
-        "allow_ambiguous": allow_ambiguous,
-        "seed": seed,
-        "device": str(where),
-        "allow_targets": packages(allow_targets),
-        "cell": cell,  # likewise
-    }
-    try:
-        read = [points_of(path, str(path), reading.columns, reading.max_gib) for path in clouds]
-        with console.status("reading the clouds") as status:
-            if verifier is not None:
-                options["verifier"] = read_verifier(verifier)
-            pairs = PairOptions(**options)
-            if graph:
-                names = [str(path) for path in clouds]
-                placed = register_many(read, names, model, voxel_size, pairs, status.update)
-            else:
-                moving, fixed = read
-                found = register_two(moving, fixed, model, voxel_size, pairs, status.update)
-    except NoOverlapError as error:
-        console.say(error, "" if graph else f"{source} onto {target}", "red")
-        raise typer.Exit(1) from error
-    except (OSError, ValueError, ImportError) as error:
-        raise typer.BadParameter(str(error)) from error
-    if graph:
-        write_graph(console, placed, clouds, out)
-        return
-    measures = found.measures
+    moving, fixed = clouds
+    measures, out = found.measures, options.out
     assert measures is not None  # of clouds that were read here
     facts = {
-        "confidence": found.confidence if math.isfinite(found.confidence) else None,
+        "confidence": or_none(found.confidence),
         "descriptor": found.descriptor,
         "chosen_because": found.reason,
         "cloud_span_m": round(measures.most_span, 4),
@@ -199,7 +142,7 @@ def register(
         "inliers": found.inliers,
         "inlier_rmse_m": found.rmse,
         "overlap": found.overlap,
-        "scale": found.scale if math.isfinite(found.scale) else None,
+        "scale": or_none(found.scale),
         "ambiguity": str(found.ambiguity) or None,
     }
     # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm
@@ -208,18 +151,13 @@ def register(
         console.say(" ".join(f"{value: .{digits}f}" for value in row))
     for name, value in facts.items():
         console.say(f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}")
-    content = {
-        "source": str(source),
-        "target": str(target),
-        "transform": found.transform.tolist(),
-        **facts,
-    }
-    with whole_file(out / "transform.json") as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
-    simulated = is_simulated(source), is_simulated(target)
+    ends = dict(zip(("source", "target"), map(str, options.clouds), strict=True))
+    content = {**ends, "transform": found.transform.tolist(), **facts}
+    write_json(out / "transform.json", content)
+    simulated = [is_simulated(path) for path in options.clouds]
     # both about the origin of the target, so that "as given" shows them as the files have them
     shown = ShownPair(
-        f"{source.name} onto {target.name}",
+        f"{names[0]} onto {names[1]}",
         (moving.points.double() + (moving.origin - fixed.origin)).numpy(),
         fixed.points.numpy(),
         about(found.transform, fixed.origin).numpy(),
@@ -229,82 +167,114 @@ def register(
     )
     overlay_picture(shown, out / "overlay.png")
     console.say(f"{out / 'transform.json'}\n{out / 'overlay.png'}")
-    if view:
+    if options.view:
         page = pair_view(
             shown.name,
             moving.given(moving.points).numpy(),
             fixed.given(fixed.points).numpy(),
             found.transform.numpy(),
-            (source.name, target.name),
+            (names[0], names[1]),
             shown.facts,
-            simulated=simulated,
+            simulated=(simulated[0], simulated[1]),
         )
         console.say(page.write(out / "view.html"))
 
 
-def describe(
-    cloud: Annotated[Path, typer.Argument(help="Cloud (.ply, .pcd, .bin, .npy, ...).")],
-    model: Model = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The .npz file; default CLOUD_descriptors.npz beside it.")
-    ] = None,
-    voxel_size: Voxel = None,
-    cell: Cell = "auto",
-    sensor_at_origin: Sensor = True,
-    columns: Columns = None,
-    max_gib: MaxGib = None,
-    device: Device = "auto",
-    allow_targets: AllowTargets = None,
+def write_graph(
+    console: Console, placed: Multiway, names: Sequence[str], options: RegisterCommand
 ) -> None:
-    """Write descriptors of a cloud: an .npz with points [N, 3], features [N, C] and their name.
-
-    Points are in the coordinates of the file; in float64 where these are those of a map.
-    """
+    """Print how pairs agree; write poses.json, merged.ply, merged.png and, asked for, view.html."""
     import numpy as np
+    from rich.table import Table
 
-    from pcnn.console import Console
-    from pcnn.datasets.readers.channels import Reading
-    from pcnn.experiment.descriptors import chosen
-    from pcnn.experiment.pair_options import PairOptions
-    from pcnn.experiment.register import advice_on_size, points_of, warn_of_units
-    from pcnn.files.whole_file import whole_file
-    from pcnn.registration.cloud_measures import measured
+    from pcnn.files.simulated import is_simulated
+    from pcnn.visualize import write_coloured_ply
+    from pcnn.visualize.palette import distinct_colours
+    from pcnn.visualize.registration import merged_picture
+    from pcnn.visualize.view import View, ViewedCloud
 
-    console = Console()
-    where = chosen_device(device)
-    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
-    path = out or cloud.with_name(f"{cloud.stem}_descriptors.npz")
-    if path.resolve() == cloud.resolve():
-        raise typer.BadParameter(f"--out {path} would replace the cloud; name another file")
-    try:
-        read = points_of(cloud, str(cloud), reading.columns, reading.max_gib)
-        measures = measured([read.points])
-        choice = chosen(model, measures, voxel_size)
-        options = PairOptions(
-            sensor_at_origin,
-            device=str(where),
-            allow_targets=packages(allow_targets),
-            cell=cell,  # type: ignore[arg-type]  # refused by name where it is none
-        )
-        descriptor = options.descriptor(choice)
-        warn_of_units([read], measures, descriptor.voxel_size)
-        descriptor, choice = options.fitted(descriptor, choice, measures)
-        advice = advice_on_size(measures, descriptor.voxel_size)
-        if advice:
-            console.say(f"{advice}.")
-        described = descriptor(read.points)
-    except (OSError, ValueError, ImportError) as error:
-        raise typer.BadParameter(
-            str(error) if str(cloud) in str(error) else f"{cloud}: {error}"
-        ) from error
-    with whole_file(path) as file:
-        np.savez(
-            file,
-            points=read.given(described.points).numpy(),
-            features=described.features.numpy(),
-            descriptor=np.array(descriptor.name),
-        )
-    say(
-        f"{path}: {counted(len(described.points), 'point')}, descriptors of length "
-        f"{described.features.shape[1]} by {descriptor.name}; {choice.reason}"
+    paths, out = options.clouds, options.out
+    edges = edges_of(placed, names)
+    title = f"{counted(len(paths), 'cloud')}, {placed.descriptor}"
+    table = Table(title=title, title_justify="left")
+    for column in ("pair", "confidence", "inliers", "role", "off [deg]", "off [m]"):
+        table.add_column(column, justify="left" if column in ("pair", "role") else "right")
+    for edge in edges:
+        sure = "" if edge["confidence"] is None else f"{edge['confidence']:.2f}"
+        off = (f"{edge['off_deg']:.2f}", f"{edge['off_m']:.3f}")
+        pair = f"{edge['source']} onto {edge['target']}"
+        table.add_row(pair, sure, str(edge["inliers"]), edge["role"], *off)
+    console.print(table)
+    count = {role: sum(edge["role"] == role for edge in edges) for role in ("loop", "dropped loop")}
+    note = (
+        f"{counted(len(edges), 'pair')} registered, {len(placed.refused)} without a transform; "
+        f"{counted(count['loop'], 'loop')} kept, {count['dropped loop']} dropped"
     )
+    console.say(note)
+    content = {
+        "frame": str(paths[0]),
+        "poses": {str(path): placed.pose(at).tolist() for at, path in enumerate(paths)},
+        "edges": edges,
+        "refused": [
+            {"source": names[source], "target": names[target], "reason": reason}
+            for (source, target), reason in placed.refused.items()
+        ],
+        "descriptor": placed.descriptor,
+        "chosen_because": placed.reason,
+        "cloud_span_m": placed.measures.most_span,
+        "cloud_width_m": placed.measures.width,
+        "point_spacing_m": placed.measures.spacing,
+    }
+    write_json(out / "poses.json", content)
+    clouds = {name: placed.placed(at) for at, name in enumerate(names)}
+    sizes = [len(cloud) for cloud in clouds.values()]
+    numbers, colours = np.repeat(np.arange(len(sizes)), sizes), distinct_colours(len(sizes))
+    write_coloured_ply(
+        out / "merged.ply",
+        np.concatenate(list(clouds.values())),
+        colours[numbers],
+        numbers,
+        "label: number of the cloud",
+        placed.clouds[0].origin.tolist(),
+    )
+    simulated = [is_simulated(path) for path in paths]
+    title = f"{len(paths)} clouds in the frame of {names[0]}"
+    merged_picture(clouds, out / "merged.png", title, note, any(simulated))
+    written = ["poses.json", "merged.ply", "merged.png"]
+    if options.view:
+        shown = [
+            ViewedCloud(
+                name,
+                placed.clouds[at].given(placed.clouds[at].points).numpy(),
+                pose=placed.pose(at).numpy(),
+                color=(int(colours[at][0]), int(colours[at][1]), int(colours[at][2])),
+                simulated=simulated[at],
+            )
+            for at, name in enumerate(names)
+        ]
+        View(shown, title=title, note=note, first="clouds").write(out / "view.html")
+        written.append("view.html")
+    console.say("\n".join(str(out / name) for name in written))
+
+
+def edges_of(placed: Multiway, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The transforms between clouds, and what became of each."""
+    graph = placed.graph
+    made = []
+    for edge, in_tree, kept in zip(graph.edges, graph.tree, graph.kept, strict=True):
+        one = placed.found[edge.source, edge.target]
+        degrees, metres = graph.residual(edge)
+        made.append(
+            {
+                "source": names[edge.source],
+                "target": names[edge.target],
+                "role": "tree" if in_tree else "loop" if kept else "dropped loop",
+                "confidence": or_none(one.confidence),
+                "inliers": one.inliers,
+                "overlap": one.overlap,
+                "off_deg": degrees,
+                "off_m": metres,
+                "transform": one.transform.tolist(),
+            }
+        )
+    return made

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from pcnn.cli.app import refusing
-from pcnn.cli.view import Open, show_page
+from pcnn.cli.app import ARGUMENT, refusing
+from pcnn.cli.options import Open
+from pcnn.cli.view import show_page
 from pcnn.escaping import say
 from pcnn.plural import counted
 
 
-def report(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of train.py or eval.py, or of a sweep.")
-    ],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
-    views: Annotated[
-        bool, typer.Option(help="Hold the interactive views of the runs, a few MB each.")
-    ] = True,
-    show: Open = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Options of `pcnn report`."""
+
+    runs: Annotated[list[Path], ARGUMENT, "Folders of pcnn train or eval, or of a sweep."]
+    out: Annotated[Path, "The page."] = Path("report.html")
+    views: Annotated[bool, "Hold the interactive views of the runs, a few MB each."] = True
+    show: Open = False
+
+
+def report(options: ReportOptions) -> None:
     """Write runs as one page: configuration, curves, figures, confusion, pictures and views.
 
     Several runs stand side by side, and what differs between their configurations is marked. Curves
@@ -31,11 +32,11 @@ def report(
     from pcnn.experiment.run_report import runs_of, write_report
 
     with refusing():
-        found = runs_of(runs)
-        write_report(out, found, views)
+        found = runs_of(options.runs)
+        write_report(options.out, found, options.views)
     for run in found:
         if not run.series and run.config.get("train"):
             say(f"{run.folder}: no curves: the run was without logger=csv")
-    say(f"{out}: {counted(len(found), 'run')}, {out.stat().st_size / 1e6:.1f} MB")
-    if show:
-        show_page(out)
+    say(f"{options.out}: {counted(len(found), 'run')}, {options.out.stat().st_size / 1e6:.1f} MB")
+    if options.show:
+        show_page(options.out)

@@ -1,17 +1,18 @@
-"""`pcnn tune`: choose dataflows for a network on samples of its data, and keep the choice."""
+"""`pcnn tune`: choose dataflows for a network on samples of its data, or compile its kernels."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcnn.cli.composed import CONF, Conf, composed
-from pcnn.cli.options import Device, chosen_device
-from pcnn.cli.precision import autocast, dtype_of
+from pcnn.cli.options import Conf, Device, Overrides, chosen_device, composed
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
@@ -19,58 +20,78 @@ if TYPE_CHECKING:
     import torch
     from omegaconf import DictConfig
 
+    from pcnn.kernels.recorded import Launch
     from pcnn.runtime.tuning import TunedLayer
+    from pcnn.tensor import SparseTensor
+
+#: Points of batches from small to large: sizes decide how a product is cut into programs.
+POINTS = (20_000, 80_000, 320_000)
+#: Autocast dtype of the trainer's mixed precisions, and dtype of the weights of others.
+AUTOCAST = {"16-mixed": "float16", "bf16-mixed": "bfloat16"}
+PURE = {"16-true": "float16", "bf16-true": "bfloat16", "64-true": "float64"}
 
 
-def tune(
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="Options of train.py, such as model=minkunet dataset=kitti"),
-    ] = None,
-    samples: Annotated[Count, typer.Option(help="Batches to measure.")] = 5,
-    backward: Annotated[bool, typer.Option(help="Choose dataflows for gradients, too.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """Options of `pcnn tune`."""
+
+    overrides: Overrides
+    samples: Annotated[Count, "Batches to measure."] = 5
+    backward: Annotated[bool, "Choose dataflows for gradients, too."] = False
     precision: Annotated[
-        str | None,
-        typer.Option(help="32-true, 16-mixed, bf16-mixed, ... Default: trainer.precision."),
-    ] = None,
-    device: Device = "auto",
-    cache: Annotated[
-        Path | None, typer.Option(help="File that keeps the decisions. Default: the user's own.")
-    ] = None,
-    fresh: Annotated[bool, typer.Option(help="Measure again what the file already has.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="File for a paper's engine: what engine.layers=FILE takes."),
-    ] = None,
-    conf: Conf = CONF,
-) -> None:
+        str | None, "32-true, 16-mixed, bf16-mixed, ...; trainer.precision unless given."
+    ] = None
+    device: Device = "auto"
+    cache: Annotated[Path | None, "File that keeps the decisions; the user's own unless given."] = (
+        None
+    )
+    fresh: Annotated[bool, "--fresh", "Measure again what the file already has."] = False
+    out: Annotated[Path | None, "File for a paper's engine: what engine.layers=FILE takes."] = None
+    compile_only: Annotated[
+        bool, "--compile-only", "Choose nothing: compile the kernels of the training."
+    ] = False
+    points: Annotated[
+        list[Count] | None, "Points of a batch with --compile-only; repeat. Several unless given."
+    ] = None
+    conf: Conf = None
+
+
+def tune(options: TuneOptions) -> None:
     """Find the quickest dataflow for every layer of a network, on samples of a data set.
 
     The decisions are kept in a file, which networks on this device read from then on. Give the
     options of the training, because dtype and batch size matter. An engine that follows a paper
     (engine=minuet) keeps to that paper's settings, and --out keeps them for engine.layers=FILE.
+
+    With --compile-only the kernels of a training and its evaluation are compiled ahead for the GPU
+    of this machine, on all cores and without data: the network runs on made-up surfaces.
     """
     from pcnn.experiment.short_errors import short_errors
+    from pcnn.programs import CONF
 
-    where = chosen_device(device)
-    with short_errors(conf):
-        cfg = composed(overrides or [], conf)
-        if out is not None:
-            _check_out(cfg)
-        layers = _tune(cfg, where, precision, samples, backward, cache, fresh)
-        if out is not None:
-            _write(cfg, layers, out)
+    where = chosen_device(options.device)
+    if options.compile_only and where.type != "cuda":
+        raise typer.BadParameter(
+            "kernels are compiled for a GPU that is there, and torch sees none (pcnn doctor says "
+            "why); on a CPU there is nothing to compile"
+        )
+    with short_errors(options.conf or CONF):
+        cfg = composed(options.overrides, options.conf)
+        precision = str(options.precision or cfg.trainer.get("precision", "32-true"))
+        if options.compile_only:
+            compile_kernels(cfg, where, precision, options.points or POINTS)
+            return
+        if options.out is not None:
+            check_out(cfg)
+        layers = tuned(cfg, where, precision, options)
+        if options.out is not None:
+            write_settings(cfg, layers, options.out)
 
 
-def _tune(
-    cfg: DictConfig,
-    device: torch.device,
-    precision: str | None,
-    samples: int,
-    backward: bool,
-    cache: Path | None,
-    fresh: bool,
+def tuned(
+    cfg: DictConfig, device: torch.device, precision: str, options: TuneOptions
 ) -> list[TunedLayer]:
+    """Tune the network of a configuration, and print what was chosen."""
     import torch
 
     from pcnn.console import Console
@@ -81,16 +102,22 @@ def _tune(
     from pcnn.runtime.tuning import tune
 
     networks.check_engine(cfg, device)
-    console = Console()
-    precise = str(precision or cfg.trainer.get("precision", "32-true"))
+    console, backward = Console(), options.backward
     data: Any = build.data(cfg)
     loader = data.train_dataloader() if backward else data.val_dataloader()
-    batches = list(islice(loader or data.train_dataloader(), samples))
+    batches = list(islice(loader or data.train_dataloader(), options.samples))
     torch.manual_seed(cfg.seed)
     net = networks.network(cfg, int(data.in_channels), len(data.class_names))
-    net = net.to(device, dtype_of(precise))
-    with autocast(precise, device):
-        layers = tune(net, batches, samples, backward=backward, cache=cache, fresh=fresh)
+    net = net.to(device, dtype_of(precision))
+    with autocast(precision, device):
+        layers = tune(
+            net,
+            batches,
+            options.samples,
+            backward=backward,
+            cache=options.cache,
+            fresh=options.fresh,
+        )
         for layer in layers:
             console.say(layer)
         console.print(str(explain(net, sparse_of(batches[0]))), soft_wrap=True)
@@ -99,8 +126,7 @@ def _tune(
     if not chosen:
         console.print(f"{device}: one dataflow serves all layers; there is nothing to choose")
         return layers
-    where = cache or user_path()
-    told = f"{known} of them by decisions on disk: {where}"
+    told = f"{known} of them by decisions on disk: {options.cache or user_path()}"
     if any(layer.settings is not None for layer in layers):
         told = "within the settings of its paper"
     console.say(f"{counted(chosen, 'layer')} tuned, {told}")
@@ -109,8 +135,8 @@ def _tune(
     return layers
 
 
-def _write(cfg: DictConfig, layers: Sequence[TunedLayer], out: Path) -> None:
-    """Settings of the layers that differ from the engine's, for ``engine.layers``."""
+def write_settings(cfg: DictConfig, layers: Sequence[TunedLayer], out: Path) -> None:
+    """Write settings of the layers that differ from the engine's, for ``engine.layers``."""
     from omegaconf import OmegaConf
 
     from pcnn.console import Console
@@ -129,13 +155,93 @@ def _write(cfg: DictConfig, layers: Sequence[TunedLayer], out: Path) -> None:
     Console().say(f"{count} with settings of its own, for engine.layers={out}")
 
 
-def _check_out(cfg: DictConfig) -> None:
+def check_out(cfg: DictConfig) -> None:
     """Refuse to keep settings of an engine that has none, before minutes have passed."""
-    from pcnn.errors import UserError
     from pcnn.experiment.engine_choice import engine_of
 
     if engine_of(cfg).settings is None:
-        raise UserError(
+        raise typer.BadParameter(
             f"--out keeps settings of a paper's engine, and engine={cfg.engine.name} has none: its "
             "decisions are in the file that --cache names"
         )
+
+
+def compile_kernels(
+    cfg: DictConfig, device: torch.device, precision: str, points: Sequence[int]
+) -> None:
+    """Compile what a training and its evaluation launch on batches of these numbers of points."""
+    import torch
+
+    from pcnn.callbacks import TrainingProgress
+    from pcnn.callbacks.warm_up import compile_shown
+    from pcnn.console import Console
+    from pcnn.experiment import networks
+    from pcnn.kernels.sources_ahead import compile_sources_ahead
+
+    began = time.perf_counter()
+    device = torch.device("cuda", device.index or 0)
+    networks.check_engine(cfg, device)
+    torch.cuda.set_device(device)
+    compile_sources_ahead(torch.cuda.get_device_capability(device)).wait()
+    launches = launches_of_training(cfg, device, precision, points)
+    size = compile_shown(launches, device, TrainingProgress())
+    Console().say(
+        f"{counted(len(launches), 'variant')} of kernels, {size / 2**20:.1f} MiB, ready for "
+        f"{torch.cuda.get_device_name(device)} after {time.perf_counter() - began:.1f} s"
+    )
+
+
+def launches_of_training(
+    cfg: DictConfig, device: torch.device, precision: str, points: Sequence[int]
+) -> list[Launch]:
+    """Variants of kernels that a training and its evaluation launch."""
+    from pcnn.experiment import build, networks
+    from pcnn.runtime.launches import launches_of
+
+    data: Any = build.data_module(cfg)
+    channels = int(data.in_channels)
+    classes = int(cfg.task.channels) if cfg.task.get("channels") else len(data.class_names)
+    net = networks.network(cfg, channels, classes).to(device, dtype_of(precision))
+    found: dict[Launch, None] = {}
+    with autocast(precision, device):
+        for number in points:
+            for backward in (True, False):
+                net.train(backward)
+                x = surface(cfg, net, number, channels, float(data.voxel_size))
+                found |= dict.fromkeys(launches_of(net, (x,), backward))
+    return list(found)
+
+
+def surface(
+    cfg: DictConfig, net: torch.nn.Module, points: int, channels: int, cell: float
+) -> SparseTensor:
+    """A hilly sheet of random points, two on three cells [m], with features [N, channels] of 0."""
+    import torch
+
+    from pcnn.experiment import networks
+
+    weight = next(net.parameters())
+    random = torch.Generator().manual_seed(0)
+    across = torch.rand(points, 2, generator=random) * (1.5 * points) ** 0.5  # [cells]
+    height = 20 * (across[:, :1] / 30).sin() + 20 * (across[:, 1:] / 40).cos()
+    places = (torch.cat([across, height], 1) * cell).to(weight.device)
+    inputs = weight.new_zeros(points, channels)
+    scans = torch.zeros(points, dtype=torch.int64, device=weight.device)
+    return networks.placement(cfg).place(places, inputs, scans, 1, cell)
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
+    """The autocast under which a network of this precision of a trainer runs."""
+    import torch
+
+    if precision not in AUTOCAST:
+        return nullcontext()
+    return torch.autocast(device.type, getattr(torch, AUTOCAST[precision]))
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """Dtype of the weights of a network of this precision."""
+    import torch
+
+    dtype: torch.dtype = getattr(torch, PURE.get(precision, "float32"))
+    return dtype

@@ -3,60 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pcnn.cli.app import refusing
-from pcnn.cli.options import Columns, MaxGib, chosen_reading
+from pcnn.cli.app import ARGUMENT, refusing
+from pcnn.cli.options import Columns, Open, chosen_reading
 from pcnn.escaping import say
 from pcnn.plural import counted
 from pcnn.ranges import Count
 
-Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser.")]
 
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions:
+    """Options of `pcnn view`."""
 
-def view(
     files: Annotated[
-        list[Path],
-        typer.Argument(help="Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv)."),
-    ],
+        list[Path], ARGUMENT, "Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv)."
+    ]
     labels: Annotated[
-        list[Path] | None,
-        typer.Option(help="Predicted labels (.label, .npy, or a labelled cloud); one a cloud."),
-    ] = None,
-    truth: Annotated[
-        list[Path] | None, typer.Option(help="True labels, likewise; one a cloud.")
-    ] = None,
+        list[Path] | None, "Predicted labels (.label, .npy, or a labelled cloud); one a cloud."
+    ] = None
+    truth: Annotated[list[Path] | None, "True labels, likewise; one a cloud."] = None
     confidence: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Confidence of every point, 0..1 (.npy, or a cloud that holds it); one a cloud."
-        ),
-    ] = None,
+        "Confidence of every point, 0..1 (.npy, or a cloud that holds it); one a cloud.",
+    ] = None
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="Class file (names, colours, labels), or kitti, s3dis or las; default by the "
-            "files."
-        ),
-    ] = None,
+        "Class file (names, colours, labels), or kitti, s3dis or las; by the files unless given.",
+    ] = None
     pose: Annotated[
         Path | None,
-        typer.Option(
-            help="Transform of the first of two clouds onto the second: transform.json of "
-            "pcnn register, .npy or text."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("view.html"),
-    points: Annotated[
-        Count, typer.Option(help="The most points of the page; others are left out evenly.")
-    ] = 1_000_000,
-    columns: Columns = None,
-    max_gib: MaxGib = None,
-    show: Open = False,
-) -> None:
+        "Transform of the first of two clouds onto the second: transform.json of pcnn register, "
+        ".npy or text.",
+    ] = None
+    out: Annotated[Path, "The page."] = Path("view.html")
+    points: Annotated[Count, "The most points of the page; others are left out evenly."] = 1_000_000
+    columns: Columns = None
+    show: Open = False
+
+
+def view(options: ViewOptions) -> None:
     """Write a page that shows clouds in a browser: one file, which needs no network.
 
     Points are coloured by class, errors, height, intensity, confidence or their own colours;
@@ -68,9 +58,11 @@ def view(
     from pcnn.visualize.view.classes import with_classes
     from pcnn.visualize.view.of_files import posed_pair, read_pose, viewed_file
 
-    reading = chosen_reading(Reading(), columns, max_gib=max_gib)
-    given = {"--labels": labels, "--truth": truth, "--confidence": confidence}
-    predicted, true, trust = (each(name, values, len(files)) for name, values in given.items())
+    files, out, points = options.files, options.out, options.points
+    reading = chosen_reading(Reading(), options.columns)
+    predicted, true, trust = (
+        each(name, getattr(options, name), len(files)) for name in ("labels", "truth", "confidence")
+    )
     for path in files:
         if path.is_dir():
             raise typer.BadParameter(f"{path} is a folder; name the clouds in it")
@@ -80,15 +72,17 @@ def view(
         clouds = [
             viewed_file(*one, reading) for one in zip(files, predicted, true, trust, strict=True)
         ]
-        if pose is not None:
-            clouds = posed_pair(clouds, read_pose(pose))
-        clouds, chosen = with_classes(clouds, classes, usual(files, labels, truth))
+        if options.pose is not None:
+            clouds = posed_pair(clouds, read_pose(options.pose))
+        clouds, chosen = with_classes(
+            clouds, options.classes, usual(files, options.labels, options.truth)
+        )
         View(clouds, chosen.names, chosen.colors, points=points).write(out)
     held = sum(map(len, clouds))
     size = out.stat().st_size / 1e6
     shown = "all of" if held <= points else f"{points:,} of"
     say(f"{out}: {shown} {counted(held, 'point')}, {size:.1f} MB")
-    if show:
+    if options.show:
         show_page(out)
 
 
@@ -100,8 +94,7 @@ def each(name: str, values: Sequence[Path] | None, n: int) -> list[Path | None]:
     """
     if values and len(values) != n:
         raise typer.BadParameter(
-            f"{name}: {counted(len(values), 'file')} for {counted(n, 'cloud')}; give one a cloud, "
-            "in their order"
+            f"--{name}: {counted(len(values), 'file')} for {counted(n, 'cloud')}"
         )
     return list(values) if values else [None] * n
 

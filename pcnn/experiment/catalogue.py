@@ -12,7 +12,6 @@ from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.errors import FileError, UserError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_json
-from pcnn.files.user_cache import user_cache
 
 #: Folder of the weights that come with the package.
 SHIPPED = Path(__file__).parents[1] / "weights"
@@ -44,7 +43,6 @@ class Weights:
         source: ``real`` or ``simulated``, what it was trained on.
         trained_on: the data set, in words.
         classes: names of the classes of a segmentation.
-        url: where the file lies that does not come with the package; None where it does.
     """
 
     name: str
@@ -56,17 +54,6 @@ class Weights:
     source: str
     trained_on: str
     classes: tuple[str, ...]
-    url: str | None
-
-    @property
-    def cached(self) -> Path:
-        """Where `pcnn download` puts the file."""
-        return cache_folder() / f"{self.name}-{self.version}{SUFFIX}"
-
-
-def cache_folder() -> Path:
-    """Folder of fetched weights, in the user's cache folder (XDG base directories)."""
-    return user_cache() / "pcnn" / "weights"
 
 
 def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:
@@ -99,11 +86,11 @@ def local_file(weights: Weights, folder: Path = SHIPPED) -> Path | None:
     Raises:
         FileError: another file than the catalogue says.
     """
-    for path in (folder / f"{weights.name}{SUFFIX}", weights.cached):
-        if path.is_file():
-            check_sum(path, weights)
-            return path
-    return None
+    path = folder / f"{weights.name}{SUFFIX}"
+    if not path.is_file():
+        return None
+    check_sum(path, weights)
+    return path
 
 
 def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
@@ -114,7 +101,7 @@ def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
         folder: of the weights that come with the package.
 
     Raises:
-        NoWeightsError: neither; says which command fetches or trains such weights.
+        NoWeightsError: neither; says which command trains such weights.
         FileError: another file than the catalogue says.
     """
     entries, name = catalogue(folder), str(model)
@@ -122,8 +109,7 @@ def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
         found = local_file(entries[name], folder)
         if found is not None:
             return found
-        size = entries[name].bytes / 1e6
-        raise NoWeightsError(f"{name} is not on this machine: pcnn download {name} ({size:.0f} MB)")
+        raise NoWeightsError(f"{folder / name}{SUFFIX}: the weights are missing; install again")
     if Path(model).is_file():
         return Path(model)
     if name in TRAINED_BY:
@@ -148,7 +134,7 @@ def check_sum(path: Path, weights: Weights) -> None:
         raise FileError(
             path,
             f"its SHA-256 is {told[:16]}..., the catalogue says {weights.sha256[:16]}... for "
-            f"{weights.name} {weights.version}; remove it, and fetch or install it again",
+            f"{weights.name} {weights.version}; install it again",
         )
 
 

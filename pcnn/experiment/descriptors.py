@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,11 +14,21 @@ from torch import Tensor
 from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.experiment import networks
 from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
+from pcnn.experiment.register_options import CellRule, DescriptorOptions
 from pcnn.experiment.rooms_or_streets import ROOMS_UP_TO, scene_of
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
-from pcnn.registration.cell_size import IN_CELLS
+from pcnn.registration.cell_size import (
+    IN_CELLS,
+    KNOWN,
+    CellSize,
+    Rescaled,
+    cell_of_width,
+    fitting_cell,
+)
 from pcnn.registration.cloud_measures import CloudMeasures
+from pcnn.registration.descriptor import Descriptor
+from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
 FOLDER = SHIPPED
@@ -41,6 +51,8 @@ VERIFIED = ("interiors", TURNED, "streets")
 _LIKE = {"interiors": "threedmatch", "streets": "kitti"}
 #: Voxel of FPFH by the benchmark that it suits [m].
 FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
+#: Largest spacing of points for FPFH, whose radius is five voxels: then a dozen lie within it.
+FPFH_SPACING = 2.5
 
 
 @dataclass(frozen=True)
@@ -126,6 +138,73 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
     asked = "the network" if weights is None else "both networks"
     reason = f"{choice.reason}; {asked} found nothing: FPFH"
     return [*found, Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])]
+
+
+def descriptor_of(
+    options: DescriptorOptions, choice: Choice, clouds: CloudMeasures
+) -> tuple[Descriptor, Choice]:
+    """What was chosen, in cells that fit the clouds, and why.
+
+    Raises:
+        ValueError: a torn file, or a checkpoint of another task.
+    """
+    descriptor = made(options, choice)
+    return fitted(descriptor, choice, clouds, options.cell)
+
+
+def made(options: DescriptorOptions, choice: Choice) -> Descriptor:
+    """What was chosen, in its own cells."""
+    if choice.weights is not None:
+        return of_checkpoint(choice.weights, device_of(options.device), options.allow_targets)
+    assert choice.voxel_size is not None  # FPFH comes with one
+    return FPFH(choice.voxel_size, sensor_at_origin=options.sensor_at_origin)
+
+
+def device_of(name: str) -> str:
+    """A device by its name; ``auto`` is the first GPU, else the CPU."""
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def fitted(
+    descriptor: Descriptor, choice: Choice, clouds: CloudMeasures, rule: CellRule = "auto"
+) -> tuple[Descriptor, Choice]:
+    """A descriptor in the cell that `fitting_cell` finds, and the choice with the reason for it.
+
+    Both are the given ones where the cell is the descriptor's own, where the user gave a cell, and
+    where nothing tells which clouds a network knows.
+    """
+    benchmark = descriptor.benchmark if isinstance(descriptor, NetworkDescriptor) else choice.like
+    if benchmark not in KNOWN or (rule == "trained" and benchmark != IN_CELLS):
+        return descriptor, choice
+    own = descriptor.voxel_size
+    trained = own
+    if benchmark == IN_CELLS:
+        trained = cell_of_width(clouds.width)
+    known = KNOWN[benchmark]
+    if isinstance(descriptor, FPFH):
+        known = replace(known, spacing=FPFH_SPACING)
+    found = CellSize(trained)
+    if rule != "trained":
+        found = fitting_cell(clouds, trained, known, always=rule == "clouds")
+    cell = found.cell
+    if cell == own:
+        return descriptor, choice
+    reason = f"{choice.reason}; cells of {cell:.2g} m"
+    if cell != trained:
+        reason = f"{reason} in place of {trained:.2g} m: {found.reason}"
+    if isinstance(descriptor, FPFH):
+        made = FPFH(cell, sensor_at_origin=descriptor.sensor_at_origin)
+        return made, replace(choice, voxel_size=cell, reason=reason)
+    return Rescaled(descriptor, cell / own), replace(choice, reason=reason)
+
+
+def indoors(descriptor: Descriptor) -> Descriptor:
+    """A descriptor for clouds of rooms: one without a cell of its own gets that of rooms."""
+    if isinstance(descriptor, NetworkDescriptor) and descriptor.benchmark == IN_CELLS:
+        return Rescaled(descriptor, cell_of_width(0.0) / descriptor.voxel_size)
+    return descriptor
 
 
 def weights_of(model: str | Path) -> Path:

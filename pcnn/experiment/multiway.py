@@ -11,8 +11,9 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.registration.make_gt import information_matrix
-from pcnn.experiment.descriptors import chosen
-from pcnn.experiment.pair_options import PairOptions
+from pcnn.experiment.descriptors import chosen, descriptor_of
+from pcnn.experiment.register import reason_of, register_pair
+from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import Described, Remembered
 from pcnn.registration.local_frame import LocalCloud, to_given
@@ -58,9 +59,7 @@ class Multiway:
 def register_many(
     clouds: Sequence[LocalCloud],
     names: Sequence[str],
-    model: str | None = None,
-    voxel_size: float | None = None,
-    options: PairOptions | None = None,
+    options: RegisterOptions,
     progress: Callable[[str], object] = str,
 ) -> Multiway:
     """Register every pair of clouds, and place all of them so that the pairs agree.
@@ -68,22 +67,17 @@ def register_many(
     Args:
         clouds: two or more, as `points_of` gives them.
         names: of the clouds, for messages.
-        model: as of `pcnn.register`; one descriptor serves all clouds, chosen by the largest.
-        voxel_size: likewise.
-        options: of every pair; None has the defaults of `pcnn.register`.
+        options: of every pair; one descriptor serves all clouds, chosen by the largest.
         progress: is told what begins.
 
     Raises:
-        ValueError: fewer than two clouds, or one that cannot be described; `NoOverlapError` where
-            clouds are not connected with the first by any pair.
+        ValueError: a cloud that cannot be described; `NoOverlapError` where no pair connects clouds
+            with the first.
         MissingPackageError: Open3D is not installed.
     """
-    if len(clouds) < 2:
-        raise ValueError(f"two clouds or more are registered, got {len(clouds)}")
-    options = options or PairOptions()
     measures = measured([cloud.points for cloud in clouds])
-    choice = chosen(model, measures, voxel_size)
-    single, choice = options.fitted(options.descriptor(choice), choice, measures)
+    choice = chosen(options.model, measures, options.voxel_size)
+    single, choice = descriptor_of(options, choice, measures)
     descriptor = Remembered(single)
     for name, cloud in zip(names, clouds, strict=True):
         progress(f"describing {name}")
@@ -96,9 +90,9 @@ def register_many(
     for target, source in combinations(range(len(clouds)), 2):
         progress(f"{names[source]} onto {names[target]}")
         try:
-            one = options.register(clouds[source], clouds[target], descriptor, choice)
+            one = register_pair(clouds[source], clouds[target], descriptor, choice, options)
         except NoOverlapError as error:
-            refused[source, target] = str(error)
+            refused[source, target] = reason_of(error)
         else:
             found[source, target] = one
     reach = AGREE * descriptor.voxel_size

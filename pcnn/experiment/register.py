@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.datasets.readers.units import declared_unit, unit_doubt
-from pcnn.experiment.descriptors import Choice, after, chosen
-from pcnn.experiment.fitted_cells import CellRule
-from pcnn.experiment.pair_options import PairOptions
-from pcnn.files.bounded import LIMIT
+from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
+from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
 from pcnn.plural import counted
 from pcnn.registration.cloud_measures import CloudMeasures, measured
+from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
@@ -26,9 +27,10 @@ from pcnn.registration.register import (
     NoOverlapError,
     NotRigidError,
     Registration,
+    default_settings,
+    register_points,
 )
-from pcnn.registration.settings import Sampling, Solver
-from pcnn.registration.verifier import read_verifier
+from pcnn.registration.verifier import Verifier, read_verifier, shipped_verifier
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,9 @@ Cloud = str | Path | np.ndarray | Tensor | LocalCloud
 
 #: Voxels across a cloud below which a failure is explained by its size, and those proposed then.
 _FEW_VOXELS, _ENOUGH_VOXELS = 20, 50
+#: Matches of FPFH that agree by chance: of 58 wrong transforms of indoor fragments without much
+#: overlap none had more than 23; of 58 right ones two had fewer than this.
+FPFH_MIN_INLIERS = 25
 
 
 def register(
@@ -43,22 +48,8 @@ def register(
     target: Cloud,
     model: str | Path | None = None,
     *,
-    voxel_size: float | None = None,
-    sensor_at_origin: bool = True,
-    solver: Solver | None = None,
-    sampling: Sampling = "random_points",
-    icp_distance: float | None = None,
-    min_confidence: float | None = None,
-    min_inliers: int | None = None,
-    min_overlap: float = 0.05,
-    allow_ambiguous: bool = False,
-    seed: int = 0,
-    device: str = "cpu",
-    allow_targets: Sequence[str] = (),
     progress: Callable[[str], object] = str,
-    cell: CellRule = "auto",
-    verifier: str | Path | None = None,
-    surfaces: bool = True,
+    **options: Any,
 ) -> Registration:
     """Estimate the rigid transform of a source cloud onto a target cloud.
 
@@ -71,146 +62,163 @@ def register(
         source: file (.ply, .pcd, .bin, .npy, .npz, .pth), points [P, 3] [m], or what `points_of`
             gave.
         target: likewise.
-        model: ``interiors``, ``turned``, ``streets`` (shipped weights; those of ``turned`` know
-            clouds of rooms that lie any way), ``fpfh``, or a checkpoint of a run with
-            task=registration. None goes by the span of the clouds
-            (`pcnn.experiment.descriptors`); where the network finds no transform it asks
-            ``turned``, of rooms, and then FPFH (Open3D).
-        voxel_size: of FPFH [m]; asks for FPFH where no model is named.
-        sensor_at_origin: whether the origin of each cloud is about its sensor's place. FPFH turns
-            normals to it (of a cloud that was moved near zero, to its middle). The verifier asks
-            whether a pose puts points where the other sensor saw through.
-        solver: ``cliques``, ``ransac``, ``open3d`` or ``svd``; None: cliques of a network, ransac
-            of FPFH, to which the verifier was not fitted.
-        sampling: which points are matched: ``random_points``; of a network with a head of overlap
-            ``scores`` or ``top_scores`` (`pcnn.registration.matching.sampled_matches`).
-        icp_distance: refine by ICP within this distance [m]; None does not.
-        min_confidence: probability of being right below which a transform is refused; None as the
-            verifier has it (`Registration.confidence`). Poses of FPFH have no confidence.
-        min_inliers: matches that must agree; None: 25 of FPFH, 3 of a network.
-        min_overlap: share of the source that must then lie near the target.
-        allow_ambiguous: return one of several poses that fit as well (`Registration.ambiguity`).
-        seed: of samples and hypotheses.
-        device: ``cpu`` or ``cuda``.
-        allow_targets: packages of the user's own whose classes a checkpoint may name.
+        model: ``interiors``, ``turned``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint;
+            by the span of the clouds unless given.
         progress: is told what begins.
-        cell: ``auto``: cells of the training where the clouds are as wide and dense as those of the
-            training, otherwise by the clouds (`pcnn.registration.cell_size.fitting_cell`);
-            ``trained``; ``clouds``: always by the clouds, so that the pose of clouds in another
-            unit is the same in that unit. A voxel size that is given stays.
-        verifier: file of ``pcnn calibrate``, which chooses among poses and gives the confidence;
-            None: the one of the package. FPFH has none.
-        surfaces: move the pose that was chosen until the surfaces of both clouds lie on each other
-            (`pcnn.registration.surface_fit`); false leaves it as the matches have it.
+        **options: fields of `RegisterOptions`, as ``voxel_size=0.1`` or ``min_confidence=0.9``.
 
     Returns:
         The transform with its inliers and overlap.
 
     Raises:
-        FileNotFoundError: no such file.
-        FileError: no verifier, or one of another version.
-        ValueError: an unreadable or empty cloud; `NoOverlapError` when no transform is supported.
-            There is never an identity in place of an answer. Of `NoOverlapError` there are
-            `AmbiguousError`, where other poses fit as well, and `NotRigidError`, where the clouds
-            differ in scale or one is a mirror image.
+        FileError: a file that cannot be read.
+        ValueError: an option out of its range, or an empty cloud; `NoOverlapError` when no
+            transform is supported. There is never an identity in place of an answer. Of
+            `NoOverlapError` there are `AmbiguousError`, where other poses fit as well, and
+            `NotRigidError`, where the clouds differ in scale or one is a mirror image.
     """
-    options = PairOptions(
-        sensor_at_origin=sensor_at_origin,
-        solver=solver,
-        sampling=sampling,
-        icp_distance=icp_distance,
-        min_confidence=min_confidence,
-        min_inliers=min_inliers,
-        min_overlap=min_overlap,
-        allow_ambiguous=allow_ambiguous,
-        seed=seed,
-        device=device,
-        allow_targets=allow_targets,
-        cell=cell,
-        verifier=None if verifier is None else read_verifier(Path(verifier)),
-        surfaces=surfaces,
-    )
+    given = RegisterOptions(model=None if model is None else str(model), **options)
     moving, fixed = points_of(source, "source"), points_of(target, "target")
-    return register_two(moving, fixed, model, voxel_size, options, progress)
+    files = [isinstance(cloud, str | Path) for cloud in (source, target)]
+    names = (str(source) if files[0] else "source", str(target) if files[1] else "target")
+    return register_two(moving, fixed, given, progress, names)
 
 
 def register_two(
     source: LocalCloud,
     target: LocalCloud,
-    model: str | Path | None = None,
-    voxel_size: float | None = None,
-    options: PairOptions | None = None,
+    options: RegisterOptions,
     progress: Callable[[str], object] = str,
+    names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
-    """Register two clouds that were read; see `register`.
-
-    Args:
-        source: as `points_of` gives it.
-        target: likewise.
-        model: as of `register`.
-        voxel_size: likewise.
-        options: all others; None has their defaults.
-        progress: is told what begins.
-    """
-    options = options or PairOptions()
-    both = [source, target]
-    measures = measured([cloud.points for cloud in both])
-    tried: list[float] = []
-
-    def estimated(choice: Choice, options: PairOptions) -> Registration:
-        descriptor = options.descriptor(choice)
-        if not tried:
-            warn_of_units(both, measures, descriptor.voxel_size)
-        descriptor, choice = options.fitted(descriptor, choice, measures)
-        tried.append(descriptor.voxel_size)
-        found = options.register(source, target, descriptor, choice, progress)
-        given = to_given(found.transform, source, target)
-        return replace(found, transform=given, measures=measures)
-
-    def by_turns(first: Choice) -> Registration:
-        every = [first]
-        if model is None and first.weights is not None:
-            every += after(first, measures)
-        # FPFH has neither scores nor a verifier
-        rule = "random_points" if options.sampling in BY_SCORES else options.sampling
-        plain = replace(options, sampling=rule, verifier=None)
-        refused: dict[str, ValueError] = {}
-        for choice in every:
-            network = choice.weights is not None
-            scaled = [one for one in refused.values() if isinstance(one, NotRigidError)]
-            if scaled and not network:
-                raise scaled[0]  # true of the clouds, whatever describes them
-            try:
-                return estimated(choice, options if choice is first or network else plain)
-            except AmbiguousError:  # likewise
-                raise
-            except ImportError:
-                if not refused:
-                    raise
-            except ValueError as error:
-                if not refused and (len(every) == 1 or not isinstance(error, NoOverlapError)):
-                    raise
-                refused[choice.weights.stem if choice.weights else "FPFH"] = error
-        if len(refused) == 1:
-            raise next(iter(refused.values()))
-        raise NoOverlapError("; ".join(f"by {name}: {error}" for name, error in refused.items()))
-
-    choice = chosen(model, measures, voxel_size)
-    try:
-        return by_turns(choice)
-    except (AmbiguousError, NotRigidError):
-        raise
-    except ValueError as error:
-        advice = advice_on_size(measures, tried[0]) if tried else ""
-        if not advice:
+    """Register two clouds that were read; see `register`."""
+    measures = measured([source.points, target.points])
+    first = chosen(options.model, measures, options.voxel_size)
+    every = [first]
+    if options.model is None and first.weights is not None:
+        every += after(first, measures)
+    refused: dict[str, ValueError] = {}
+    cells: list[float] = []
+    for choice in every:
+        network = choice.weights is not None
+        for error in () if network else refused.values():
+            if isinstance(error, NotRigidError):
+                raise error  # true of the clouds, whatever describes them
+        own = options if choice is first or network else without_network(options)
+        try:
+            descriptor, choice = descriptor_of(own, choice, measures)
+            if not cells:
+                warn_of_units([source, target], measures, descriptor.voxel_size)
+            cells.append(descriptor.voxel_size)
+            found = register_pair(source, target, descriptor, choice, own, progress, names)
+        except AmbiguousError:  # likewise
             raise
-        kind = NoOverlapError if isinstance(error, NoOverlapError) else ValueError
-        raise kind(f"{error}. {advice}") from error
+        except ImportError:
+            if not refused:
+                raise
+        except ValueError as error:
+            if not refused and not isinstance(error, NoOverlapError):
+                raise
+            refused[choice.weights.stem if choice.weights else "FPFH"] = error
+        else:
+            return replace(
+                found, transform=to_given(found.transform, source, target), measures=measures
+            )
+    advice = advice_on_size(measures, cells[0])
+    last = next(iter(refused.values()))
+    if len(refused) == 1 and (not advice or isinstance(last, NotRigidError)):
+        raise last
+    reasons = [f"  {name}: {reason_of(error)}" for name, error in refused.items()]
+    raise NoOverlapError("\n".join(["no transform found", *reasons, *filter(None, [advice])]))
 
 
-def points_of(
-    cloud: Cloud, name: str, columns: tuple[str, ...] | None = None, max_gib: float = LIMIT
-) -> LocalCloud:
+def without_network(options: RegisterOptions) -> RegisterOptions:
+    """Options for FPFH in place of a network: it has neither scores nor a verifier."""
+    rule = "random_points" if options.sampling in BY_SCORES else options.sampling
+    return replace(options, sampling=rule, verifier=None)
+
+
+def reason_of(error: ValueError) -> str:
+    """Why there is no transform, in a line."""
+    return str(error).removeprefix("no transform found: ")
+
+
+def register_pair(
+    source: LocalCloud,
+    target: LocalCloud,
+    descriptor: Descriptor,
+    choice: Choice,
+    options: RegisterOptions,
+    progress: Callable[[str], object] = str,
+    names: tuple[str, str] = ("source", "target"),
+) -> Registration:
+    """Register a pair, in the local frames of both, by what was chosen to describe it.
+
+    FPFH has a solver and a number of inliers of its own, and no confidence, as the verifier was not
+    fitted to it.
+    """
+    network = choice.weights is not None
+    if options.verifier is not None and not network:
+        raise ValueError(
+            f"verifier={options.verifier}: poses of FPFH have no confidence; name a network"
+        )
+    # of a cloud that was moved near zero the sensor's place is not known
+    seen = options.sensor_at_origin and not (source.moved or target.moved)
+    solver = options.solver or ("cliques" if network else "ransac")
+    least = 3 if network else FPFH_MIN_INLIERS
+    settings = replace(
+        default_settings(descriptor.voxel_size, options.seed, solver, seen),
+        sampling=options.sampling,
+        verifier=verifier_of(options, choice),
+        surfaces=options.surfaces,
+    )
+    found = register_points(
+        source.points,
+        target.points,
+        descriptor,
+        settings,
+        icp_distance=options.icp_distance,
+        min_confidence=options.min_confidence if network else 0.0,
+        min_inliers=options.min_inliers or least,
+        min_overlap=options.min_overlap,
+        allow_ambiguous=options.allow_ambiguous,
+        device=device_of(options.device),
+        progress=progress,
+        names=names,
+    )
+    return replace(
+        found, reason=choice.reason, confidence=found.confidence if network else math.nan
+    )
+
+
+def verifier_of(options: RegisterOptions, choice: Choice) -> Verifier:
+    """The verifier that an option names, or the one of the network."""
+    if options.verifier is None:
+        return shipped_verifier(choice.verified_as)
+    return _read_once(Path(options.verifier))
+
+
+_read_once = functools.lru_cache(maxsize=2)(read_verifier)
+
+
+def described_cloud(
+    cloud: LocalCloud, name: str, options: DescriptorOptions
+) -> tuple[Described, Descriptor, str]:
+    """Descriptors of a cloud, in its local frame, what made them, and why it was chosen."""
+    measures = measured([cloud.points])
+    choice = chosen(options.model, measures, options.voxel_size)
+    descriptor, choice = descriptor_of(options, choice, measures)
+    warn_of_units([cloud], measures, descriptor.voxel_size)
+    advice = advice_on_size(measures, descriptor.voxel_size)
+    if advice:
+        log.warning("%s", advice)
+    try:
+        return descriptor(cloud.points), descriptor, choice.reason
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -> LocalCloud:
     """Points of a file or an array, at least one, about an origin where float32 keeps them.
 
     The number of rows that were left out, as they hold no return, is logged.
@@ -219,16 +227,15 @@ def points_of(
         cloud: file or points.
         name: what the points are called in messages; a file is called by its path.
         columns: of files, as of `pcnn.datasets.readers.channels.Reading`.
-        max_gib: likewise.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: unreadable, empty, or too large for float32; the message names it.
+        FileError: a file that cannot be read.
+        ValueError: points that are empty, or too large for float32; the message names them.
     """
     if isinstance(cloud, LocalCloud):
         return cloud
     if isinstance(cloud, str | Path):
-        read, name = read_local(Path(cloud), columns, max_gib), str(cloud)
+        read, name = read_local(Path(cloud), columns), str(cloud)
         declared = declared_unit(Path(cloud))
         if declared is not None:
             log.warning("%s: %s; voxels and distances are taken in it", name, declared)
@@ -265,7 +272,6 @@ def advice_on_size(clouds: CloudMeasures, voxel_size: float) -> str:
     cell = width / _ENOUGH_VOXELS
     digits = -math.floor(math.log10(cell))
     return (
-        f"The {clouds.subject} {width:.2g} m wide, "
-        f"{width / voxel_size:.2g} voxels of {voxel_size:g} m. "
-        f"If they are in metres, try model='fpfh', voxel_size={round(cell, digits):g}"
+        f"the {clouds.subject} {width:.2g} m wide, {width / voxel_size:.2g} voxels of "
+        f"{voxel_size:g} m; if they are in metres, try voxel_size={round(cell, digits):g}"
     )

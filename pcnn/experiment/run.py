@@ -27,6 +27,7 @@ from pcnn.experiment import build, fine_tuning, networks, report, run_folder
 from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.command_line import program
+from pcnn.experiment.counts_file import write_counts
 from pcnn.experiment.devices import on_this_machine
 from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.final_figures import (
@@ -49,7 +50,6 @@ from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_fo
 from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import AUTO, continuation, has_begun, same_run
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.six_fold import write_counts
 from pcnn.experiment.targets import allowed_packages, check_allowed
 from pcnn.experiment.weights import (
     best_checkpoint,

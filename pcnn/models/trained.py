@@ -19,7 +19,7 @@ def available() -> Mapping[str, Any]:
 
     Returns:
         Entries of the catalogue (`pcnn.experiment.catalogue.Weights`): version, task, SHA-256,
-        licence, source, classes, size, and the URL of those that `pcnn download` fetches.
+        licence, source, classes and size.
     """
     found: Mapping[str, Any] = _room("trained").available()
     return found

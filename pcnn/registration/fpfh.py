@@ -66,9 +66,8 @@ class FPFH:
         thin = voxel_means(points.cpu(), self.voxel_size)
         if len(thin) < FEWEST:
             raise ValueError(
-                f"{counted(len(points), 'point')} in {counted(len(thin), 'voxel')} of "
-                f"{self.voxel_size:g} m; FPFH needs {FEWEST} voxels. Give metres, or a smaller "
-                "voxel size"
+                f"{counted(len(points), 'point')} fill {counted(len(thin), 'voxel')}, FPFH needs "
+                f"{FEWEST} (voxel_size)"
             )
         cloud = cloud_of(thin)
         search = o3d.geometry.KDTreeSearchParamHybrid

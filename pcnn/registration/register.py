@@ -55,8 +55,8 @@ class AmbiguousError(NoOverlapError):
 
     def __init__(self, ambiguity: Ambiguity) -> None:
         super().__init__(
-            f"ambiguous: {ambiguity}. The shape alone does not tell the pose; a larger part of the "
-            "place may, or allow_ambiguous=True takes one of the poses"
+            f"no transform found: the shape does not tell the pose, {ambiguity} "
+            "(allow_ambiguous takes one)"
         )
         self.ambiguity = ambiguity
 
@@ -131,6 +131,7 @@ def register_points(
     allow_ambiguous: bool = False,
     device: torch.device | str = "cpu",
     progress: Callable[[str], object] = str,
+    names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
     """Estimate the transform of a source cloud onto a target cloud.
 
@@ -148,6 +149,7 @@ def register_points(
         allow_ambiguous: return one of several poses that fit as well, and say so.
         device: where matching and the solvers but Open3D's compute.
         progress: is told what begins.
+        names: of the clouds, for messages.
 
     Raises:
         ValueError: a cloud that cannot be described, or numbers out of range.
@@ -165,10 +167,12 @@ def register_points(
         raise ValueError(f"the distance of ICP must be positive [m], got {icp_distance}")
     settings = settings or default_settings(descriptor.voxel_size)
     described: list[Described] = []
-    for name, points in (("source", source), ("target", target)):
+    for name, points in zip(names, (source, target), strict=True):
         progress(f"describing the {name}")
         try:
             described.append(descriptor(points))
+        except ImportError:
+            raise
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     progress("matching and solving")
@@ -193,25 +197,22 @@ def register_points(
 
     if transform is None or agreeing < min_inliers:
         raise unsupported(
-            f"{agreeing} of {counted(matches, 'match', 'matches')} in "
-            f"agreement; {min_inliers} required (min_inliers). The clouds may not overlap, or "
-            f"voxels of {descriptor.voxel_size:g} m do not suit them"
+            f"{agreeing} of {counted(matches, 'match', 'matches')} agree, {min_inliers} required "
+            "(min_inliers)"
         )
     width = width_of(estimate.source[inliers])
     if 2 * width < settings.ransac.distance:
         raise unsupported(
-            f"the {agreeing} matches that agree lie within {width:.2g} m of a "
-            "line. They agree as well when the source is turned about that line"
+            f"the {counted(agreeing, 'match', 'matches')} that agree lie within {width:.2g} m of a "
+            "line"
         )
     verifier = settings.verifier or shipped_verifier()
     least = verifier.threshold if min_confidence is None else min_confidence
     confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:
         raise unsupported(
-            f"the best pose is right with a probability of {confidence:.2f}; {least:.2f} required "
-            f"(min_confidence). {agreeing} of {counted(matches, 'match', 'matches')} agree with "
-            f"it. The clouds may not overlap, or voxels of {descriptor.voxel_size:g} m do not suit "
-            "them"
+            f"confidence {confidence:.2f}, {least:.2f} required (min_confidence); {agreeing} of "
+            f"{counted(matches, 'match', 'matches')} agree"
         )
     refined = False
     if icp_distance is not None:
@@ -222,16 +223,16 @@ def register_points(
     inliers = residual < settings.ransac.distance
     if int(inliers.sum()) < 3:
         raise unsupported(
-            f"{agreeing} matches agreed before the pose was refined, and only "
-            f"{int(inliers.sum())} after it. Try a smaller icp_distance, or surfaces=False"
+            f"{agreeing} matches agreed before the pose was refined, {int(inliers.sum())} after it "
+            "(icp_distance, surfaces)"
         )
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, MEET * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
     if overlap < min_overlap:
         raise unsupported(
-            f"the best one puts only {100 * overlap:.1f} % of the source near "
-            f"the target; {100 * min_overlap:g} % required (min_overlap)"
+            f"{100 * overlap:.1f} % of the source lies near the target, {100 * min_overlap:g} % "
+            "required (min_overlap)"
         )
     doubt = ambiguity(
         described[0].points.cpu(),

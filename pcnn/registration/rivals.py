@@ -43,15 +43,13 @@ class Rivals:
         """Why a rigid transform with this many inliers is wrong; empty where nothing says so."""
         if self.scaled > CLEARLY * inliers and abs(self.scale - 1) > SAME_SIZE:
             return (
-                f"the clouds differ in scale by about {self.scale:.2f} (target over source): "
-                f"{self.scaled} matches agree with that, {inliers} without a scale. Are both in "
-                "the same unit?"
+                f"the target is {self.scale:.2f} times as large as the source: {self.scaled} "
+                f"matches agree with that, {inliers} without a scale"
             )
         if self.mirrored > CLEARLY * inliers:
             return (
                 f"one cloud is a mirror image of the other: {self.mirrored} matches agree with "
-                f"that, {inliers} with a rigid transform. Is an axis of one file inverted, or are "
-                "two exchanged?"
+                f"that, {inliers} with a rigid transform"
             )
         return ""
 

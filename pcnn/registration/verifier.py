@@ -158,11 +158,10 @@ def read_verifier(path: Path) -> Verifier:
     if _is_former(content):
         raise FileError(
             path,
-            "is of the former layout, with a model of turned copies, which are gone; "
-            "fit it again (pcnn calibrate)",
+            "is of the former layout, with a model of turned copies, which are gone",
         )
     if not _is_verifier(content):
-        raise FileError(path, "is no verifier; pcnn calibrate writes one")
+        raise FileError(path, "is no verifier")
     try:
         found = Verifier(**content)
     except (TypeError, ValueError) as error:
@@ -170,8 +169,7 @@ def read_verifier(path: Path) -> Verifier:
     if found.evidence != VERSION:
         raise FileError(
             path,
-            f"was fitted to version {found.evidence} of the evidence, this is version {VERSION}; "
-            "fit it again (pcnn calibrate)",
+            f"was fitted to version {found.evidence} of the evidence, this is version {VERSION}",
         )
     return found
 

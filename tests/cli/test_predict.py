@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -194,3 +195,31 @@ def test_what_cannot_start_says_why(checkpoint: Path, tmp_path: Path) -> None:
     torn.write_bytes(checkpoint.read_bytes()[:1000])
     assert "not a whole checkpoint" in run(torn, tmp_path / "a.bin", code=2)
     assert "no such checkpoint" in run(tmp_path / "absent.ckpt", tmp_path / "a.bin", code=2)
+
+
+def test_true_labels_give_the_iou_of_every_class(checkpoint: Path, tmp_path: Path) -> None:
+    clouds = [tmp_path / "a.bin", tmp_path / "b.bin"]
+    for seed, path in enumerate(clouds):
+        cloud(301, seed).tofile(path)
+    words = (checkpoint, *clouds, "--out", tmp_path / "out", "--no-ply")
+    run(*words)
+    for path in clouds:  # what was predicted, and points that have no label
+        found = labels(tmp_path / "out", path.stem)
+        np.where(np.arange(301) < 40, 0, found).astype("<u4").tofile(path.with_suffix(".label"))
+    truth = [word for path in clouds for word in ("--truth", path.with_suffix(".label"))]
+    said = run(*words, *truth)
+    assert "accuracy 100.00 %" in said
+    assert "522" in said  # points
+    assert "--truth: 1 file for 2 clouds" in run(*words, *truth[:2], code=2)
+    clouds[0].with_suffix(".label").write_bytes(b"1234")
+    assert "a.label" in run(*words, *truth, code=1)
+
+
+def test_a_name_that_is_no_text_stops_nothing(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in (b"a\xff.npy", b"b.npy"):
+        np.save(os.fsdecode(bytes(tmp_path / "in") + b"/" + name), cloud(60))
+    words = ("predict", checkpoint, tmp_path / "in", "--out", tmp_path / "out", "--view")
+    assert "2 clouds labelled" in invoke(*words)
+    written = set(os.listdir(bytes(tmp_path / "out")))
+    assert {b"a\xff.png", b"a\xff.html", b"a\xff.ply", b"b.png"} <= written

@@ -65,14 +65,6 @@ def test_options_reach_the_simulator(
     assert calls == [(Path("out"), asked | {"progress": progress})]
 
 
-def test_the_folder_is_given_once_in_either_way(calls: Calls) -> None:
-    result = RUNNER.invoke(app, ["kitti", "one", "--root", "two"])
-    assert result.exit_code == 2
-    assert "not one and --root two" in " ".join(result.output.replace("│", " ").split())
-    assert RUNNER.invoke(app, ["kitti", "--root", "two"]).exit_code == 0
-    assert [root for root, _ in calls] == [Path("two")]
-
-
 @pytest.mark.parametrize(
     ("line", "name"),
     [

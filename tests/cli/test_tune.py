@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.cli.composed import composed
-from pcnn.cli.tune import _write
+from pcnn.cli.options import composed
+from pcnn.cli.tune import launches_of_training, write_settings
 from pcnn.dataflows import Blocked, GatherScatter, Reference
 from pcnn.dataflows.tuned import forget
 from pcnn.dataflows.tuning_file import read
@@ -71,17 +72,44 @@ def test_settings_of_a_papers_layers_are_written_for_its_engine(tmp_path: Path) 
         engine = resolve("minuet", **changed)
         assert isinstance(engine.dataflow, GatherScatter)
         minuet.append(TunedLayer(name, engine.dataflow, {}, settings=engine.settings))
-    _write(cfg, minuet, out)
+    write_settings(cfg, minuet, out)
     written = OmegaConf.to_container(OmegaConf.load(out))
     assert written == {"stem.0.conv": {"padding": 0.5, "streams": 1}}
 
 
 def test_mistakes_are_named() -> None:
-    done = runner.invoke(app, ["tune", "--conf", "/nowhere"])
+    done = runner.invoke(app, ["tune", "model=minkunet", "--conf", "/nowhere"])
     assert done.exit_code == 2
     assert "no train.yaml" in done.output
     run("model=nonsense", code=2)
     run("model.widht=3", code=2)
     run("engine=spira", code=2)  # a CPU
-    assert "engine=auto has none" in run("--out", "x.yaml", code=2)
+    assert "engine=auto has none" in run("engine=auto", "--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
+    assert "nothing to compile" in run("streets_minkunet_quick", "--compile-only", code=2)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "inputs"),
+    [("streets_minkunet_quick", 4), ("rooms_resnet18_quick", 6), ("threedmatch_fcgf_quick", 1)],
+)
+def test_an_experiment_names_its_kernels_without_data(
+    experiment: str, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    from pcnn.dataflows import outer_products, output_stationary
+    from pcnn.ops import engine
+
+    monkeypatch.chdir(tmp_path)
+    for module in (outer_products, output_stationary):
+        monkeypatch.setattr(module, "kernels_serve", lambda x, dtype: True)
+    usual = output_stationary.OutputStationary()
+    monkeypatch.setattr(engine, "usual_dataflow", lambda *_: usual)
+    cfg = composed([experiment, "geometry=voxel", "model.width=0.25"], REPOSITORY / "conf")
+    launches = launches_of_training(cfg, torch.device("cpu"), "bf16-mixed", (300, 600))
+    assert not any(tmp_path.iterdir())  # nothing is simulated or cached
+    products = [one for one in launches if one.kernel.__name__ == "implicit_gemm"]
+    assert {one.arguments[0] for one in products} == {torch.bfloat16}
+    assert inputs in {one.arguments[12] for one in products}  # channels of the first layer
+    assert any(one.arguments[7] is not None for one in products)  # scales of a folded norm
+    assert any(one.kernel.__name__ == "outer_products_kernel" for one in launches)

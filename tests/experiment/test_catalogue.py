@@ -1,13 +1,8 @@
-"""Weights by name: the catalogue, transfers that break off, and the hub."""
+"""Weights by name: the catalogue, tensors, and the hub."""
 
 from __future__ import annotations
 
-import hashlib
 import sys
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,131 +13,9 @@ import torch
 import pcnn
 from pcnn.checkpoints.checkpoint_file import RunCheckpoint
 from pcnn.checkpoints.exported_file import write_exported
-from pcnn.errors import FileError, StorageError, UserError
-from pcnn.experiment import catalogue
-from pcnn.experiment.catalogue import Weights
-from pcnn.experiment.download import DownloadError, download
+from pcnn.errors import FileError, UserError
 from pcnn.files.tensors import read_tensors, write_tensors
-from tests.cli.invoking import invoke
 from tests.cli.test_predict import saved
-
-CONTENT = bytes(range(256)) * 4096  # 1 MiB
-
-
-@dataclass
-class Server:
-    """Serves CONTENT; closes the connection after so many bytes of an answer, once each."""
-
-    url: str = ""
-    content: bytes = CONTENT
-    cuts: list[int] = field(default_factory=list)
-    ranges: bool = True
-    asked: list[str | None] = field(default_factory=list)
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    state = Server()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = self.headers.get("Range") if state.ranges else None
-            state.asked.append(self.headers.get("Range"))
-            start = int(asked.removeprefix("bytes=").partition("-")[0]) if asked else 0
-            if start >= len(state.content) > 0 and asked:
-                self.send_error(416)
-                return
-            body = state.content[start:]
-            self.send_response(206 if asked else 200)
-            if asked:
-                size = len(state.content)
-                self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body[: state.cuts.pop(0)] if state.cuts else body)
-
-        def log_message(self, *args: Any) -> None: ...
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=httpd.serve_forever, args=(0.02,), daemon=True).start()
-    state.url = f"http://127.0.0.1:{httpd.server_port}/a.safetensors"
-    yield state
-    httpd.shutdown()
-    httpd.server_close()
-
-
-def entry(url: str | None, content: bytes = CONTENT) -> Weights:
-    digest = hashlib.sha256(content).hexdigest()
-    facts = ("Apache-2.0", "simulated", "a test", ("a", "b"))
-    return Weights("big", "2", "segmentation", digest, len(content), *facts, url)
-
-
-def kept(weights: Weights) -> Path:
-    return weights.cached.with_name(f".{weights.cached.name}.part")
-
-
-def test_a_transfer_goes_on_where_it_broke_off(server: Server) -> None:
-    weights, seen = entry(server.url), []
-    server.cuts = [100_000, 0, 300_000, 200_000]  # within one call, three times
-    with pytest.raises(DownloadError, match=r"broke off after 400000 of 1048576 bytes.*\n.*goes"):
-        download(weights)
-    assert kept(weights).stat().st_size == 400_000
-    path = download(weights, seen.append)  # cut once more
-    assert path == weights.cached
-    assert path.read_bytes() == CONTENT
-    assert server.asked == [None, *(f"bytes={n}-" for n in (100_000, 100_000, 400_000, 600_000))]
-    assert seen[-1] == len(CONTENT)
-    assert download(weights) == path  # nothing is asked
-    assert len(server.asked) == 5
-    assert not kept(weights).exists()
-
-
-def test_servers_of_other_habits(server: Server) -> None:
-    weights = entry(server.url)
-    server.ranges, server.cuts = False, [70_000]  # sends all of it again
-    assert download(weights).read_bytes() == CONTENT
-    weights.cached.unlink()
-    server.ranges, server.content = True, CONTENT[:1000]  # what is kept is longer than its file
-    kept(weights).write_bytes(CONTENT[:5000])
-    with pytest.raises(DownloadError, match="broke off after 0 of"):
-        download(weights)
-    server.content = CONTENT + b"more"
-    with pytest.raises(FileError, match="larger than the 1048576 bytes"):
-        download(weights)
-    with pytest.raises(DownloadError, match="no URL of a server, found None"):
-        download(entry(None))
-    with pytest.raises(DownloadError, match="file://"):
-        download(entry("file:///etc/passwd"))
-    with pytest.raises(DownloadError, match="refused"):
-        download(entry("http://127.0.0.1:9/a"))
-
-
-def test_another_file_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = entry(server.url)
-    server.content = CONTENT[:-1] + b"?"
-    with pytest.raises(FileError, match="not the one of the catalogue") as refused:
-        download(weights)
-    assert server.url in str(refused.value)
-    assert not kept(weights).exists()
-    assert not weights.cached.exists()
-    kept(weights).symlink_to("/dev/full")
-    with pytest.raises(StorageError, match="the disk is full"):
-        download(weights)
-    kept(weights).unlink()
-    # by the command, from the catalogue
-    server.content = CONTENT
-    monkeypatch.setattr(catalogue, "catalogue", lambda folder=None: {"big": weights})
-    assert "pcnn download big" in invoke("download")
-    with pytest.raises(FileNotFoundError, match=r"pcnn download big \(1 MB\)"):
-        catalogue.weights_file("big")
-    assert str(weights.cached) in invoke("download", "big")
-    assert catalogue.weights_file("big") == weights.cached
-    assert "there are big" in invoke("download", "bigger", code=2)
-    weights.cached.write_bytes(CONTENT[1:])
-    with pytest.raises(FileError, match=r"the catalogue says .* for big 2"):
-        catalogue.weights_file("big")
 
 
 def test_networks_by_name(tmp_path: Path) -> None:

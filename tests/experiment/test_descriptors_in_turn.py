@@ -13,7 +13,6 @@ from torch import Tensor
 import pcnn
 from pcnn.experiment import descriptors
 from pcnn.experiment.descriptors import Choice
-from pcnn.experiment.pair_options import PairOptions
 from pcnn.registration.descriptor import Described
 from pcnn.registration.register import NoOverlapError, NotRigidError, Registration
 from pcnn.registration.transforms import inverse, transform_points
@@ -71,13 +70,13 @@ def asked(
             if name != "FPFH":
                 (tmp_path / f"{name}.safetensors").touch()
 
-        def made(_: PairOptions, choice: Choice) -> Numbered:
+        def made(_: object, choice: Choice) -> Numbered:
             names.append(choice.weights.stem if choice.weights else "FPFH")
             found = stand_ins[names[-1]]()
             found.voxel_size = extent / 80
             return found
 
-        monkeypatch.setattr(PairOptions, "descriptor", made)
+        monkeypatch.setattr(descriptors, "made", made)
         torch.manual_seed(0)
         target = torch.rand(700, 3) * extent
         source = transform_points(inverse(random_pose(2)), target.double())
@@ -115,8 +114,9 @@ def test_fpfh_follows_both_networks_and_an_error_names_all(asked: Callable[..., 
     names, error = asked(ROOM, {**stand_ins, "FPFH": Blind})
     assert names == [INTERIORS, TURNED, "FPFH"]
     assert type(error) is NoOverlapError
-    every = r"by resunet_interiors_point: .+; by resunet_turned_point: .+; by FPFH: .+"
-    assert re.fullmatch(every, str(error))
+    told = [line.partition(":")[0].strip() for line in str(error).splitlines()]
+    assert told == ["no transform found", INTERIORS, TURNED, "FPFH"]
+    assert max(map(len, str(error).splitlines())) <= 100
 
 
 def test_a_scale_that_a_network_sees_is_asked_of_the_other_network_alone(
@@ -129,7 +129,7 @@ def test_a_scale_that_a_network_sees_is_asked_of_the_other_network_alone(
         names, error = asked(ROOM, {**other, "FPFH": Numbered})
         assert names == [INTERIORS, TURNED]
         assert isinstance(error, NotRigidError)
-        assert "differ in scale by about 1.40" in str(error)
+        assert error.rivals.scale == pytest.approx(1.4, abs=0.01)
 
 
 def test_without_open3d_the_networks_say_what_they_found(asked: Callable[..., tuple]) -> None:
@@ -138,7 +138,7 @@ def test_without_open3d_the_networks_say_what_they_found(asked: Callable[..., tu
     assert str(error).startswith("no transform found: ")
     names, error = asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": absent})
     assert names == [INTERIORS, TURNED, "FPFH"]
-    assert re.fullmatch(f"by {INTERIORS}: no .+; by {TURNED}: no .+", str(error))
+    assert [line.partition(":")[0].strip() for line in str(error).splitlines()[1:]] == names[:2]
     assert "Open3D" not in str(error)
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from pcnn.callbacks import stop_signals
 from pcnn.cli.commands import app
-from pcnn.cli.composed import composed as composed_by_cli
+from pcnn.cli.options import composed as composed_by_cli
 from pcnn.dataflows import tuning_file
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
@@ -34,7 +34,6 @@ from pcnn.experiment.evaluate import evaluate
 from pcnn.experiment.places import PLACES, RENAMED, SPLIT_UP, Place
 from pcnn.experiment.resume import continuation
 from pcnn.experiment.run import Run, execute, train
-from pcnn.experiment.six_fold import read_fold
 from pcnn.experiment.targets import check_allowed, construct, looked_up, verified
 from pcnn.loggers import stored_run_id
 from tests.experiment import payload
@@ -172,7 +171,7 @@ def register(place: Path, config: Any) -> str | None:
 
 def describe(place: Path, config: Any) -> str | None:
     path, model = cloud(place), registration_checkpoint(place, config)
-    return by_cli("describe", path, "--model", model, "--device", "cpu")
+    return by_cli("registration", "describe", path, "--model", model, "--device", "cpu")
 
 
 def evaluation(place: Path, config: Any) -> str | None:
@@ -278,8 +277,6 @@ def test_run_folders_hold_plain_yaml(place: Path, text: str) -> None:
     (folder / run_folder.CONFIG).write_text(text)
     with pytest.raises(UserError):
         run_folder.load_config(folder)
-    with pytest.raises(UserError):
-        read_fold(folder)
     (place / "classes.yaml").write_text(text.replace("model", "names"))
     with pytest.raises((ValueError, RecursionError)):
         read_classes(place / "classes.yaml")

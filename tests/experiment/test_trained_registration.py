@@ -206,7 +206,9 @@ def test_shipped_weights_go_by_the_extent(
     # and they are used, by name
     clouds, _ = fragments()
     np.save(tmp_path / "c.npy", clouds[0].numpy())
-    done = CliRunner().invoke(app, ["describe", str(tmp_path / "c.npy"), "--device", "cpu"])
+    done = CliRunner().invoke(
+        app, ["registration", "describe", str(tmp_path / "c.npy"), "--device", "cpu"]
+    )
     assert "resunet 0.1 m, voxel" in done.output.replace("\n", " "), done.output
     found = pcnn.register(clouds[0], clouds[0])
     assert "interiors" in found.reason

@@ -34,8 +34,8 @@ from pcnn.datasets.s3dis.convert import alignment_angle
 from pcnn.datasets.s3dis.files import STEMS, read_annotation, read_array_room, write_array_room
 from pcnn.datasets.statistics.of_set import read_statistics
 from pcnn.experiment import run_folder
+from pcnn.experiment.counts_file import read_counts
 from pcnn.experiment.resume import is_finished
-from pcnn.experiment.six_fold import read_counts
 from pcnn.files.simulated import read_marker
 from pcnn.metrics.registration.pair_table import COLUMNS, read_pair_table
 from tests.datasets.s3dis_rooms import room_arrays

@@ -10,9 +10,8 @@ from torch import Tensor
 
 import pcnn
 from pcnn.experiment import descriptors
-from pcnn.experiment.descriptors import Choice, chosen
-from pcnn.experiment.fitted_cells import fitted, indoors
-from pcnn.experiment.pair_options import PairOptions
+from pcnn.experiment.descriptors import Choice, chosen, fitted, indoors, made
+from pcnn.experiment.register_options import RegisterOptions
 from pcnn.metrics.registration import rotation_error
 from pcnn.models.overlap_head import OverlapHead
 from pcnn.registration.cell_size import (
@@ -112,14 +111,14 @@ def test_a_rescaled_descriptor_sees_clouds_in_its_own_cells() -> None:
 
 
 def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -> None:
-    options, clouds = PairOptions(), [room(), thinned(room(), 2)]
+    options, clouds = RegisterOptions(device="cpu"), [room(), thinned(room(), 2)]
     choice = chosen(None, measured(clouds), None)
-    network = options.descriptor(choice)
+    network = made(options, choice)
     assert isinstance(network, NetworkDescriptor)
     assert network.benchmark == "threedmatch"
-    assert options.fitted(network, choice, measured(clouds)) == (network, choice)
+    assert fitted(network, choice, measured(clouds)) == (network, choice)
     small = [cloud / 10 for cloud in clouds]
-    other, told = options.fitted(network, choice, measured(small))
+    other, told = fitted(network, choice, measured(small))
     assert other.voxel_size == pytest.approx(max(map(extent, small)) / ROOMS.usual)
     assert "; cells of 0.0055 m in place of 0.05 m: the clouds are 0.277 m wide" in told.reason
     assert "cells of 0.0055" in other.name
@@ -127,10 +126,9 @@ def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -
     a, b = Rescaled(network, 2.0)(clouds[0] * 2), network(clouds[0])
     assert torch.equal(a.features, b.features)
     assert torch.equal(a.points, 2 * b.points)
-    trained = PairOptions(cell="trained")
-    assert trained.fitted(network, choice, measured(small)) == (network, choice)
-    with pytest.raises(ValueError, match="auto, trained, clouds, got 'any'"):
-        PairOptions(cell="any")  # type: ignore[arg-type]
+    assert fitted(network, choice, measured(small), "trained") == (network, choice)
+    with pytest.raises(ValueError):
+        pcnn.register(*clouds, cell="any")
 
 
 def test_weights_for_all_places_come_first_where_they_are_shipped(

@@ -241,8 +241,8 @@ class KITTIOdometry:
         if missing and not make_missing:
             raise FileNotFoundError(
                 f"KITTI: {missing} {self.split} pairs lack their {self.ground_truth} ground truth "
-                f"in {self.cache.path(0, 0, 0).parent}; make it once: pcnn kitti-gt {self.root} "
-                f"--split {self.split} --ground-truth {self.cache.ground_truth}"
+                f"in {self.cache.path(0, 0, 0).parent}; make it once: pcnn registration kitti-gt "
+                f"{self.root} --split {self.split} --ground-truth {self.cache.ground_truth}"
             )
 
     def _frames(self, sequence: int) -> list[tuple[int, int]]:

@@ -89,7 +89,7 @@ class ThreeDMatch(_Fragments):
 
     Fragments are looked for below ``root`` as Predator's archive has them, or one folder a scene;
     ground truth in ``benchmarks/LIST/SCENE/``, in ``SCENE-evaluation/`` (the original download) or
-    in ``SCENE/`` itself (`pcnn make-gt`).
+    in ``SCENE/`` itself (`pcnn registration make-gt`).
 
     Args:
         root: the folder.

@@ -64,7 +64,7 @@ class S3DISRooms:
         text = sum(room.layout == "text" for room in self.rooms)
         if text:
             log.info(
-                "%s: %s stored as text, which is slow; `pcnn preprocess s3dis` makes arrays",
+                "%s: %s stored as text, which is slow without dataset.cache",
                 self.root,
                 counted(text, "room is", "rooms are"),
             )

@@ -11,8 +11,8 @@ from typing import Any
 
 from pcnn.errors import FileError
 from pcnn.experiment import run_folder
+from pcnn.experiment.counts_file import CONFUSION, Counts, read_counts
 from pcnn.experiment.errors import ConfigError
-from pcnn.experiment.six_fold import CONFUSION, Counts, read_counts
 from pcnn.files.bounded import named
 from pcnn.files.text import read_text, read_yaml
 

@@ -1,0 +1,38 @@
+"""6-fold figures of S3DIS: runs that tested on different areas, joined by their counts.
+
+Every area is tested by a network that was trained on the others. The figures come from the sum of
+the confusion matrices, which is not the mean of the figures (Pointcept, test_s3dis_6fold.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from torch import Tensor
+
+from pcnn.experiment.counts_file import read_counts
+from pcnn.metrics import accuracy, mean_class_accuracy, miou_official
+
+
+def joined(folders: list[Path]) -> dict[str, Tensor]:
+    """Counts [C, C + 1] of all runs together, by the passes that every run has."""
+    runs = [read_counts(folder) for folder in folders]
+    names = {run.class_names for run in runs}
+    if len(names) != 1:
+        raise ValueError(f"runs count {len(names)} sets of classes: {', '.join(map(str, folders))}")
+    passes = [name for name in runs[0].passes if all(name in run.passes for run in runs)]
+    return {name: sum(run.passes[name] for run in runs) for name in passes}
+
+
+def main() -> None:
+    """Print mIoU, mean accuracy of the classes and accuracy of the runs together."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders, one a test area")
+    for name, counts in joined(parser.parse_args().runs).items():
+        figures = (miou_official(counts), mean_class_accuracy(counts), accuracy(counts))
+        print(name, *(f"{100 * float(value):.2f} %" for value in figures))
+
+
+if __name__ == "__main__":
+    main()
