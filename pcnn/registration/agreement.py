@@ -16,13 +16,7 @@ RESIDUALS = 1 << 20  # at once: those of a block stay in a CPU's cache
 
 
 class Agreement:
-    """The agreement of the matches of pairs with any transforms.
-
-    Args:
-        source: [B, M, 3] float64 points of the matches of every pair, about their mean.
-        target: [B, M, 3] their partners, likewise.
-        distance: residual of a match that no longer agrees [m].
-    """
+    """The agreement of the matches of pairs with any transforms."""
 
     def __init__(self, source: Tensor, target: Tensor, distance: float) -> None:
         self.scale = distance**2

@@ -40,15 +40,10 @@ FEWEST = 20  # points that lie on the target, below which nothing is said
 
 @dataclass(frozen=True, eq=False)
 class Ambiguity:
-    """Poses that fit as well as the one that was found.
+    """Poses that fit as well as the one that was found."""
 
-    Args:
-        free: the directions in which the source can move, in words.
-        turns: [4, 4] float64 each, source to target: poses that are turned.
-    """
-
-    free: tuple[str, ...]
-    turns: tuple[Tensor, ...]
+    free: tuple[str, ...]  # the directions in which the source can move, in words
+    turns: tuple[Tensor, ...]  # [4, 4] float64 each, source to target: poses that are turned
 
     def __bool__(self) -> bool:
         return bool(self.free or self.turns)
@@ -106,19 +101,7 @@ class _Surface:
 def ambiguity(
     source: Tensor, target: Tensor, transform: Tensor, voxel_size: float, seed: int = 0
 ) -> Ambiguity:
-    """Look for other poses that fit as well as a transform.
-
-    Args:
-        source: [P, 3] described points, about one a voxel [m].
-        target: [Q, 3] likewise.
-        transform: [4, 4] float64, source to target.
-        voxel_size: [m].
-        seed: of the points that are looked at.
-
-    Returns:
-        The other poses; false where the transform is the only one, or too few points lie on the
-        target to tell.
-    """
+    """Look for other poses that fit as well as a transform."""
     generator = torch.Generator().manual_seed(seed)
     surface = _Surface(target, voxel_size, generator)
     some = source[drawn(len(source), SOURCE, generator)].double()

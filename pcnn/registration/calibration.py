@@ -38,22 +38,13 @@ FALSE = 0.01  # share of pairs of different places that may get an answer
 
 @dataclass(frozen=True, eq=False)
 class JudgedPair:
-    """The poses of a pair.
+    """The poses of a pair."""
 
-    Args:
-        scene: number of the place of its source; the other one is of the same fold (`fold_of`).
-        overlaps: false of clouds of different places: no pose is right.
-        evidence: [K, E] of the poses that `best_pose` chooses from, as the solver found them.
-        fitted: [K, E] of the same poses as an answer has them: fitted to surfaces, if the settings
-            say so.
-        right: [K] bool, of the fitted poses.
-    """
-
-    scene: int
-    overlaps: bool
-    evidence: Tensor
+    scene: int  # number of the place of its source; the other one is of the same fold (fold_of)
+    overlaps: bool  # false of clouds of different places: no pose is right
+    evidence: Tensor  # [K, E] of the poses that best_pose chooses from, as the solver found them
     fitted: Tensor
-    right: Tensor
+    right: Tensor  # [K] bool, of the fitted poses
 
 
 def judged_pairs(
@@ -66,21 +57,7 @@ def judged_pairs(
     seed: int = 0,
     track: Callable[[Sequence[str]], Iterable[str]] = iter,
 ) -> list[JudgedPair]:
-    """Poses of overlapping pairs, and of pairs of clouds of different scenes of one fold.
-
-    Args:
-        data: pairs with true poses, of three scenes at least, so of two folds.
-        descriptor: describes clouds.
-        settings: with ``solver=cliques``.
-        samples: points drawn of each cloud.
-        a_scene: overlapping pairs of a scene at most, drawn from all.
-        device: where it computes.
-        seed: of the draws.
-        track: wraps the scenes, e.g. to show progress.
-
-    Raises:
-        ValueError: another solver, or fewer than three scenes.
-    """
+    """Poses of overlapping pairs, and of pairs of clouds of different scenes of one fold."""
     if settings.solver != "cliques":
         raise ValueError("poses are judged of solver=cliques, which finds several")
     scenes = list(dict.fromkeys(pair.scene for pair in data.pairs))
@@ -157,29 +134,16 @@ def is_right(
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A fitted verifier and what it says of pairs that it was not fitted to.
+    """A fitted verifier and what it says of pairs that it was not fitted to."""
 
-    Args:
-        verifier: fitted to all pairs.
-        confidence: [P] of every pair in the pose that is taken, both by a model of other scenes.
-        right: [P] whether that pose is right.
-        overlaps: [P] false of pairs of different places.
-    """
-
-    verifier: Verifier
-    confidence: Tensor
-    right: Tensor
-    overlaps: Tensor
+    verifier: Verifier  # fitted to all pairs
+    confidence: Tensor  # [P] of every pair in the pose that is taken
+    right: Tensor  # [P] whether that pose is right
+    overlaps: Tensor  # [P] false of pairs of different places
 
 
 def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Calibration:
-    """Fit the choice among poses and the confidence in the one that was taken.
-
-    Args:
-        pairs: some hundred, of two folds at least.
-        made: how, in words.
-        threshold: confidence from which on a pose is an answer.
-    """
+    """Fit the choice among poses and the confidence in the one that was taken."""
     confidence = torch.zeros(len(pairs), dtype=torch.float64)
     right = torch.zeros(len(pairs), dtype=torch.bool)
     for fold in range(FOLDS):

@@ -32,12 +32,7 @@ def nearest_in_cells(query: Tensor, points: Tensor, radius: float) -> tuple[Tens
 
 
 class SortedCells:
-    """Points sorted by cell, to be searched several times.
-
-    Args:
-        points: [N, 3] float32 [m], finite.
-        radius: largest one that is searched [m], positive.
-    """
+    """Points sorted by cell, to be searched several times."""
 
     def __init__(self, points: Tensor, radius: float) -> None:
         self.radius = radius
@@ -70,16 +65,7 @@ class SortedCells:
         self._by_cell = points.index_select(0, self._order).T.contiguous()
 
     def nearest(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
-        """The nearest point of every query within a radius, the radius included.
-
-        Args:
-            query: [Q, 3] float32 [m], finite.
-            radius: [m], at most that of the cells, which None stands for.
-
-        Returns:
-            ``distance [Q]`` float32, infinite where no point is near enough, and ``index [Q]``
-            int64, -1 there; the lower index on a tie.
-        """
+        """The nearest point of every query within a radius, the radius included."""
         radius = self.radius if radius is None else radius
         distance = query.new_full((len(query),), torch.inf)
         index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
@@ -89,18 +75,7 @@ class SortedCells:
         return distance, index
 
     def within(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
-        """All pairs within a radius, as `pcnn.maps.radius_pairs.radius_pairs` lists them.
-
-        Args:
-            query: [Q, 3] float32 [m], finite.
-            radius: [m], at most that of the cells, which None stands for.
-
-        Returns:
-            ``query_index [T]`` int64 ascending, ``index [T]`` int64 ascending within a query.
-
-        Raises:
-            DenseCloudError: as of `radius_pairs`.
-        """
+        """All pairs within a radius, as `pcnn.maps.radius_pairs.radius_pairs` lists them."""
         radius = self.radius if radius is None else radius
         return pairs_in_runs(self._by_cell, self._runs(query, radius), query, radius)
 

@@ -13,19 +13,12 @@ from pcnn.registration.descriptor import Described, Descriptor
 
 @dataclass(frozen=True)
 class KnownClouds:
-    """Clouds that a descriptor knows, in its own cells.
+    """Clouds that a descriptor knows, in its own cells."""
 
-    Args:
-        least: width below which there are too few cells to tell places apart.
-        usual: width of most clouds that it was trained on.
-        most: width above which clouds are no longer described in these cells.
-        spacing: largest `spacing` of clouds that fill their surfaces as those of the training do.
-    """
-
-    least: float
-    usual: float
-    most: float
-    spacing: float
+    least: float  # width below which there are too few cells to tell places apart
+    usual: float  # width of most clouds that it was trained on
+    most: float  # width above which clouds are no longer described in these cells
+    spacing: float  # largest spacing of clouds that fill their surfaces as those of the training do
 
 
 #: Benchmark of networks that were trained on lengths in cells, and have no cell of their own.
@@ -42,15 +35,10 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class CellSize:
-    """The cell of clouds, and why.
+    """The cell of clouds, and why."""
 
-    Args:
-        cell: edge [m].
-        reason: why it is not the trained one, in words; empty where it is.
-    """
-
-    cell: float
-    reason: str = ""
+    cell: float  # edge [m]
+    reason: str = ""  # why it is not the trained one, in words; empty where it is
 
 
 def fitting_cell(
@@ -65,12 +53,6 @@ def fitting_cell(
 
     With ``always`` the first step never takes the trained cell. Then the result is proportional to
     the size of the clouds. Of clouds that are too small to tell it is the trained one.
-
-    Args:
-        clouds: their measures.
-        trained: cell of the training [m].
-        known: the clouds of the training.
-        always: choose by the clouds alone.
     """
     width, spacing = clouds.width, clouds.spacing
     if not spacing > 0.0:
@@ -98,15 +80,10 @@ def cell_of_width(width: float) -> float:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """A descriptor in other cells than its own: clouds are divided by a factor, then described.
+    """A descriptor in other cells than its own: clouds are divided by a factor, then described."""
 
-    Args:
-        descriptor: that describes.
-        factor: of the cell over that of the descriptor.
-    """
-
-    descriptor: Descriptor
-    factor: float
+    descriptor: Descriptor  # that describes
+    factor: float  # of the cell over that of the descriptor
 
     @property
     def name(self) -> str:

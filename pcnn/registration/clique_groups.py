@@ -20,17 +20,7 @@ POWER_STEPS = 10  # towards the leading eigenvector
 
 
 def hypotheses(source: Tensor, target: Tensor, settings: CliqueSettings) -> tuple[Tensor, Tensor]:
-    """Transforms of the groups of pairs.
-
-    Args:
-        source: [B, N, 3] float32 points of the matches in the graph of every pair.
-        target: [B, N, 3] their partners.
-        settings: of groups.
-
-    Returns:
-        ``rows [B, L, 3, 4]`` float64, the first three of every transform, and ``large [B, L]``
-        bool: whether its group is large enough for one.
-    """
+    """Transforms of the groups of pairs."""
     slack = settings.slack * settings.distance
     both = torch.stack([source, target])
     one, other = lengths(both, both, slack)  # [B, N, N]
@@ -51,10 +41,6 @@ def leaders(support: Tensor, most: int) -> Tensor:
 
     They are those with the largest support, less where others that have more lead the same group:
     divided by one more than half of their number.
-
-    Args:
-        support: [B, N, N] second-order support.
-        most: number of leaders.
     """
     number = support.shape[-1]
     if number <= most:

@@ -41,8 +41,8 @@ def cliques(
 
 
 def cliques_batch(
-    sources: Sequence[Tensor],
-    targets: Sequence[Tensor],
+    sources: Sequence[Tensor],  # [M_b, 3] points of the matches in every source [m], on one device
+    targets: Sequence[Tensor],  # [M_b, 3] their partners
     settings: CliqueSettings,
     refine: bool = True,
 ) -> list[Solution]:
@@ -50,19 +50,6 @@ def cliques_batch(
 
     Nothing is drawn: equal matches give equal results on the same device. Memory grows with the
     number of matches, not with its square. On a GPU the host waits once, for the solutions.
-
-    Args:
-        sources: [M_b, 3] points of the matches in every source [m], on one device.
-        targets: [M_b, 3] their partners.
-        settings: of groups and what agrees.
-        refine: fit the best hypotheses again to what agrees with them, and take the best of these.
-
-    Returns:
-        One solution a pair, with other poses that have support; its transform is None with fewer
-        than three matches, and where no three agree with a hypothesis.
-
-    Raises:
-        ValueError: shapes differ, or coordinates are not finite.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources for {len(targets)} targets")
@@ -94,21 +81,13 @@ def _solved(
 
 
 def poses(
-    source: Tensor,
-    target: Tensor,
-    counts: Tensor | None,
+    source: Tensor,  # [B, M, 3] points of the matches, M >= 3
+    target: Tensor,  # [B, M, 3] their partners, finite on a CPU
+    counts: Tensor | None,  # [B] int64, how many rows of every pair are matches; None: all
     settings: CliqueSettings,
     refine: bool = True,
 ) -> Found:
-    """Poses of pairs, of sizes that are known beforehand: on a GPU the host waits for nothing.
-
-    Args:
-        source: [B, M, 3] points of the matches, M >= 3.
-        target: [B, M, 3] their partners, finite on a CPU.
-        counts: [B] int64, how many rows of every pair are matches; None: all.
-        settings: of groups and what agrees.
-        refine: as in `cliques_batch`.
-    """
+    """Poses of pairs, of sizes that are known beforehand: on a GPU the host waits for nothing."""
     about, middles = _about_mean(torch.stack([source, target]), counts)
     finite = middles.isfinite().all(2).all(0)
     if not finite.is_cuda:

@@ -27,19 +27,12 @@ _STRAYS = 0.05
 
 @dataclass(frozen=True)
 class CloudMeasures:
-    """How wide and how dense clouds of one place are.
+    """How wide and how dense clouds of one place are."""
 
-    Args:
-        clouds: how many.
-        width: `extent` of the widest [m].
-        spacing: `spacing` of the sparsest [m]; 0 where one has too few points to tell.
-        spans: `span` of each [m].
-    """
-
-    clouds: int
-    width: float
-    spacing: float
-    spans: tuple[float, ...]
+    clouds: int  # how many
+    width: float  # extent of the widest [m]
+    spacing: float  # spacing of the sparsest [m]; 0 where one has too few points to tell
+    spans: tuple[float, ...]  # span of each [m]
 
     @property
     def most_span(self) -> float:
@@ -87,9 +80,6 @@ def span(points: Tensor) -> float:
     the sensor; those of its cells do not, as each counts once. A small cloud has few cells, so
     strays would decide there: points with no other in their cell nor in the 26 around it count for
     nothing, unless more than a twentieth of the cloud are such. Of no points it is 0.
-
-    Args:
-        points: [P, 3] finite numbers [m].
     """
     if not len(points):
         return 0.0
@@ -143,13 +133,6 @@ def spacing(points: Tensor, width: float | None = None) -> float:
     The median is over places that are spread evenly over the surfaces, not over points: so those
     near a sensor, which are most of a scan, do not decide alone. Of large clouds a random part is
     looked at, and its density counted up as that of surfaces.
-
-    Args:
-        points: [P, 3] [m].
-        width: their `extent`, where it is known.
-
-    Returns:
-        0 where there are nine points or fewer, or all lie in one place.
     """
     width = extent(points) if width is None else width
     if len(points) <= _NEIGHBOUR + 1 or not width > 0.0:

@@ -22,17 +22,7 @@ BFLOAT_COUNTS = 256  # up to here whole numbers are exact in bfloat16
 
 
 def lengths(points: Tensor, others: Tensor, least: float = 0.0) -> Tensor:
-    """Distances between points.
-
-    Args:
-        points: [..., N, 3] float32, about the middle of their cloud.
-        others: [..., K, 3].
-        least: shortest distance that counts [m]: on a CPU it and longer ones may be off by a
-            thousandth of it.
-
-    Returns:
-        [..., N, K] float32.
-    """
+    """Distances between points."""
     if points.is_cuda:  # products of float32 may use TF32
         return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
     extent = max(float(side.abs().max()) if side.numel() else 0.0 for side in (points, others))
@@ -50,14 +40,6 @@ def alike(one: Tensor, other: Tensor, slack: float) -> Tensor:
 
     Points nearer than the slack on either side say nothing and are not compatible: so is no match
     with itself, and none with another of the same point.
-
-    Args:
-        one: [..., N, K] float32 lengths in the source [m].
-        other: those in the target.
-        slack: largest difference of both [m].
-
-    Returns:
-        [..., N, K] float32, 1 where matches are compatible, else 0.
     """
     # comparisons that write floats in place: on a CPU several times as quick as those to bools
     longer = torch.minimum(one, other).gt_(slack)
@@ -72,17 +54,6 @@ def most_compatible(
     Points amid a cloud are compatible with many others whatever they are matched with. So what
     every match would have by chance is taken off: its compatible others where these have partners
     that are not theirs. Memory grows with the number of matches.
-
-    Args:
-        source: [M, 3] float32 points of the matches.
-        target: [M, 3] their partners.
-        slack: as in `alike` [m].
-        most: rows at most.
-        count: [] int64, how many of the rows are matches; the others follow them, and are
-            compatible with none. None: all.
-
-    Returns:
-        [min(M, most)] int64, rising; of equal ones those that come first.
     """
     number = len(source)
     rows = torch.arange(number, device=source.device)
@@ -106,14 +77,7 @@ def most_compatible(
 
 
 def second_order(edges: Tensor) -> Tensor:
-    """Number of common partners of every two compatible matches.
-
-    Args:
-        edges: [..., N, N] 0 or 1, symmetric, N at most 2048: counts are exact in half precision.
-
-    Returns:
-        [..., N, N] float32, whole numbers; 0 where two matches are not compatible.
-    """
+    """Number of common partners of every two compatible matches."""
     if edges.is_cuda:
         halves = edges.half()
         return (halves @ halves).mul_(halves).float()

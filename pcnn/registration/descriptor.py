@@ -17,32 +17,20 @@ SHORTEST = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class HeadInput:
-    """The rows that a head scores the points of a cloud by, beside their places.
+    """The rows that a head scores the points of a cloud by, beside their places."""
 
-    Args:
-        head: of the network that described the cloud.
-        rows: [N, D] float32.
-        voxel_size: the unit of places for it [m].
-    """
-
-    head: OverlapHead
-    rows: Tensor
-    voxel_size: float
+    head: OverlapHead  # of the network that described the cloud
+    rows: Tensor  # [N, D] float32
+    voxel_size: float  # the unit of places for it [m]
 
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """Points with a descriptor each.
+    """Points with a descriptor each."""
 
-    Args:
-        points: [N, 3] float32 in the cloud's own frame [m].
-        features: [N, C] float32; near in Euclidean distance where places look similar.
-        scored: what the points of a pair of clouds are scored by, of a network that has a head.
-    """
-
-    points: Tensor
-    features: Tensor
-    scored: HeadInput | None = None
+    points: Tensor  # [N, 3] float32 in the cloud's own frame [m]
+    features: Tensor  # [N, C] float32; near in Euclidean distance where places look similar
+    scored: HeadInput | None = None  # what the points of a pair of clouds are scored by
 
     def to(self, device: torch.device | str) -> Described:
         """The same on another device; a head stays where it is."""
@@ -74,14 +62,10 @@ class TurnedAtRandom:
     """A descriptor that is given every cloud turned at random, and answers in the cloud's frame.
 
     Rotations are drawn evenly from all there are; a cloud's depends on its points and the seed.
-
-    Args:
-        descriptor: that describes the turned clouds.
-        seed: of the rotations.
     """
 
-    descriptor: Descriptor
-    seed: int = 0
+    descriptor: Descriptor  # that describes the turned clouds
+    seed: int = 0  # of the rotations
 
     @property
     def name(self) -> str:
@@ -105,11 +89,7 @@ class TurnedAtRandom:
 
 
 class Remembered:
-    """A descriptor that describes every cloud once, for clouds that belong to several pairs.
-
-    Args:
-        descriptor: that describes.
-    """
+    """A descriptor that describes every cloud once, for clouds that belong to several pairs."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self.name, self.voxel_size = descriptor.name, descriptor.voxel_size
@@ -135,12 +115,6 @@ def unit_length(features: Tensor) -> Tensor:
 
     A row shorter than 1e-8 stays as it is, and its gradient too: a division by almost nothing
     would hand the network a gradient of 1e8.
-
-    Args:
-        features: [N, C]; half precision is computed in float32.
-
-    Returns:
-        [N, C] float32, or float64 for float64 features.
     """
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()

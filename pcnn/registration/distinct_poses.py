@@ -10,18 +10,7 @@ from torch import Tensor
 
 
 def distinct(places: Tensor, score: Tensor, apart: float, most: int) -> tuple[Tensor, Tensor]:
-    """Poses with the highest score that put places elsewhere than those with a higher one.
-
-    Args:
-        places: [B, S, P, 3] float64, where every pose puts the same P points of its pair [m].
-        score: [B, S].
-        apart: root mean square distance of the places of two poses, below which they are one [m].
-        most: poses to take.
-
-    Returns:
-        ``rows [B, min(S, most)]`` int64, highest score first, and ``there``, bool of that shape: a
-        pair may have fewer poses that differ, and its last rows are then of no meaning.
-    """
+    """Poses with the highest score that put places elsewhere than those with a higher one."""
     spread = places.flatten(2)
     gap = torch.cdist(spread, spread)  # [B, S, S]
     same = gap < apart * math.sqrt(max(places.shape[2], 1))
@@ -44,13 +33,7 @@ def distinct(places: Tensor, score: Tensor, apart: float, most: int) -> tuple[Te
 
 
 def without_a_look(same: Tensor, order: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """The same in launches alone: the host sees no number.
-
-    Args:
-        same: [B, S, S] bool, poses that are one.
-        order: [B, S] their rows, highest score first.
-        most: poses to take, S at most.
-    """
+    """The same in launches alone: the host sees no number."""
     free = torch.ones_like(order, dtype=torch.float32)  # [B, S], by rank
     number = order.shape[1]
     at = order[:, :, None].expand(-1, -1, number)

@@ -9,18 +9,7 @@ from torch import Tensor
 
 
 def voxel_means(points: Tensor, size: float) -> Tensor:
-    """Mean of the points of every occupied voxel.
-
-    Args:
-        points: [P, 3] [m].
-        size: edge of a voxel [m].
-
-    Returns:
-        [V, 3] in the order of the voxels (x slowest), of the dtype of the points.
-
-    Raises:
-        ValueError: as `voxels_of`.
-    """
+    """Mean of the points of every occupied voxel."""
     voxel, count = voxels_of(points, size)
     sums = torch.zeros(len(count), 3, dtype=torch.float64, device=points.device)
     sums.index_add_(0, voxel, points.double())
@@ -28,18 +17,7 @@ def voxel_means(points: Tensor, size: float) -> Tensor:
 
 
 def voxel_firsts(points: Tensor, size: float) -> Tensor:
-    """Rows of the first point of every occupied voxel.
-
-    Args:
-        points: [P, 3] [m].
-        size: edge of a voxel [m].
-
-    Returns:
-        [V] int64, rising.
-
-    Raises:
-        ValueError: as `voxels_of`.
-    """
+    """Rows of the first point of every occupied voxel."""
     voxel, count = voxels_of(points, size)
     rows = torch.arange(len(points), device=points.device)
     first = torch.full_like(count, len(points))
@@ -47,12 +25,7 @@ def voxel_firsts(points: Tensor, size: float) -> Tensor:
 
 
 def voxels_of(points: Tensor, size: float) -> tuple[Tensor, Tensor]:
-    """Voxel [P] of every point, numbered in order of their cells, and points [V] of each.
-
-    Raises:
-        ValueError: a size that is not positive and finite, NaN or infinite coordinates, or a cloud
-            of more cells than can be numbered.
-    """
+    """Voxel [P] of every point, numbered in order of their cells, and points [V] of each."""
     if not 0 < size < math.inf:
         raise ValueError(f"the size of a voxel must be positive [m], got {size}")
     if len(points) == 0:

@@ -26,24 +26,14 @@ from pcnn.registration.verifier import best_pose
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Matches and transform of a pair.
+    """Matches and transform of a pair."""
 
-    Args:
-        source: [M, 3] points of the matches in the source, on the CPU.
-        target: [M, 3] their partners.
-        solution: the transform, None where there is none, and which matches agree with it.
-        seconds: of matching and solving.
-        evidence: for any pose of the pair, as it was matched.
-        agreed: [M] bool, which matches agreed with the pose that the solver found, before surfaces
-            moved it.
-    """
-
-    source: Tensor
-    target: Tensor
-    solution: Solution
-    seconds: float
-    evidence: PairEvidence
-    agreed: Tensor
+    source: Tensor  # [M, 3] points of the matches in the source, on the CPU
+    target: Tensor  # [M, 3] their partners
+    solution: Solution  # the transform, None where there is none, and which matches agree with it
+    seconds: float  # of matching and solving
+    evidence: PairEvidence  # for any pose of the pair, as it was matched
+    agreed: Tensor  # [M] bool
 
 
 def estimate_all(
@@ -54,24 +44,7 @@ def estimate_all(
     device: torch.device | str = "cpu",
     names: Sequence[str] | None = None,
 ) -> list[Estimate]:
-    """Estimate the transforms of several pairs, the solver at all of them at once.
-
-    Args:
-        sources: one a pair.
-        targets: one a pair.
-        settings: how.
-        samples: number of samples; None uses all.
-        device: where matching and the solvers but Open3D's compute.
-        names: of the pairs, for messages; samples are then drawn by the name of a pair and the
-            seed, otherwise by the seed.
-
-    Returns:
-        One estimate a pair, in order; each is what it would be alone.
-
-    Raises:
-        ValueError: descriptors hold NaN or infinite numbers, or points are drawn by scores and
-            clouds have no head; a name is given with it.
-    """
+    """Estimate the transforms of several pairs, the solver at all of them at once."""
     begun = time.perf_counter()
     clouds: list[tuple[Described, Described]] = []  # on the device
     matched: list[tuple[Matches, Tensor, Tensor]] = []
@@ -114,15 +87,7 @@ def estimate_all(
 def solve_all(
     matched: Sequence[tuple[Matches, Tensor, Tensor]], settings: EstimateSettings
 ) -> list[Solution]:
-    """Transforms by the solver of the settings, before any choice among the poses of one.
-
-    Args:
-        matched: matches, and their points [M, 3] in source and target, on one device.
-        settings: the solver and its numbers.
-
-    Returns:
-        One solution each, in order.
-    """
+    """Transforms by the solver of the settings, before any choice among the poses of one."""
     ends = [source for _, source, _ in matched], [target for _, _, target in matched]
     if settings.solver == "ransac":
         return ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)

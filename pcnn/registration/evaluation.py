@@ -31,17 +31,11 @@ BATCH = 16  # pairs whose RANSAC runs at once
 
 @dataclass(eq=False)
 class Evaluation:
-    """Results of all pairs.
-
-    Args:
-        results: by number of samples, one a pair in the order of the set.
-        refined: the same after ICP; empty where it was not asked for.
-        transforms: by number of samples, the estimates [4, 4]; NaN where there is none.
-    """
+    """Results of all pairs."""
 
     results: dict[int | None, list[PairResult]] = field(default_factory=dict)
-    refined: dict[int | None, list[PairResult]] = field(default_factory=dict)
-    transforms: dict[int | None, list[Tensor]] = field(default_factory=dict)
+    refined: dict[int | None, list[PairResult]] = field(default_factory=dict)  # the same after ICP
+    transforms: dict[int | None, list[Tensor]] = field(default_factory=dict)  # by number of samples
 
 
 Batches = Sequence[Sequence[RegistrationPair]]
@@ -78,23 +72,7 @@ def evaluate_pairs(
     device: torch.device | str = "cpu",
     track: Track = lambda batches, _: batches,
 ) -> Evaluation:
-    """Register every pair at every number of samples.
-
-    Args:
-        data: the pairs.
-        descriptor: describes clouds.
-        protocol: its inlier distance counts right matches, its rule says whether RMSE is needed.
-        settings: how transforms are estimated.
-        samples: numbers of samples; None is all points.
-        icp_distance: refine estimates by ICP on the described points, within this distance [m];
-            reported apart.
-        device: where matching and the solvers but Open3D's compute.
-        track: wraps the batches of pairs, e.g. to show progress; its second argument holds the
-            results so far.
-
-    Raises:
-        ValueError: no pairs, or a cloud that cannot be described.
-    """
+    """Register every pair at every number of samples."""
     if not data.pairs:
         raise ValueError(f"{data.name}: no pairs to evaluate")
     clouds = _DescribedClouds(data, descriptor)

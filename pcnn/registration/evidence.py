@@ -56,14 +56,6 @@ class PairEvidence:
 
     It looks at some points of each cloud. All that no pose changes is computed once, at the first
     pose: normals, distances of descriptors, the order in which neighbours are searched.
-
-    Args:
-        source: described points, some hundred at least.
-        target: likewise.
-        ends: [M, 3] points of the putative matches in the source, and their partners.
-        distance: of matches that agree [m].
-        voxel_size: of the descriptor [m].
-        view_points: whether every cloud was seen from about its origin.
     """
 
     def __init__(
@@ -80,21 +72,7 @@ class PairEvidence:
         self._view_points = view_points
 
     def __call__(self, transforms: Tensor) -> Tensor:
-        """Look at poses [K, 4, 4] float64, source to target.
-
-        Returns:
-            [K, 11] float64, the columns of `NAMES`: logarithm of the support (matches that agree,
-            each less the square of its residual over the distance); of its share of all matches;
-            mean distance of the descriptors of points that meet, over that of points that do not;
-            logarithm of the share of the points that meet, in both clouds and in that where they
-            are fewer; mean distance of points that meet in voxels; share of the points in free
-            space of the other cloud; logarithm of the thickness of the matches that agree, in
-            voxels; mean logarithm of the rank of the descriptor of the place that a point meets,
-            among some of all, weighed by how rare the direction of its normal is, of the cloud
-            where it is larger; mean distance of points from the planes that they meet, in voxels;
-            logit of the share that meets, of points that the other sensor could see. Columns
-            ``through`` and ``fits`` are NaN where no view point is known.
-        """
+        """Look at poses [K, 4, 4] float64, source to target."""
         transforms = transforms.to(self._described[0].features.device)
         source, target = self.sides
         sides = [

@@ -23,15 +23,7 @@ class Found(NamedTuple):
 
 
 def on_host(found: Found, counts: Sequence[int]) -> list[Solution]:
-    """Wait for poses, once, and make a solution of those of every pair.
-
-    Args:
-        found: of pairs.
-        counts: matches of every pair.
-
-    Raises:
-        ValueError: coordinates are not finite.
-    """
+    """Wait for poses, once, and make a solution of those of every pair."""
     if found.support.is_cuda:
         return solutions_of(packed(found).cpu(), counts, found.agree.shape[2])
     return _solutions(_numbers(found), found.agree, counts)
@@ -44,16 +36,7 @@ def packed(found: Found) -> Tensor:
 
 
 def solutions_of(parcel: Tensor, counts: Sequence[int], room: int) -> list[Solution]:
-    """Solutions of what `packed` gives, on the CPU.
-
-    Args:
-        parcel: bytes, a row a pair.
-        counts: matches of every pair.
-        room: matches M that a pair has room for.
-
-    Raises:
-        ValueError: coordinates are not finite.
-    """
+    """Solutions of what `packed` gives, on the CPU."""
     most = (parcel.shape[1] - 16) // (104 + room)  # poses K of a pair
     width = 8 * (13 * most + 2)
     # a copy: the only row of a batch of one is contiguous as it is, and keeps its odd stride
@@ -88,13 +71,6 @@ def _solution(numbers: Tensor, agree: Tensor, count: int) -> Solution:
 
 
 def check_finite(finite: Tensor) -> None:
-    """Refuse pairs whose coordinates are not all finite.
-
-    Args:
-        finite: [B] bool, on the CPU.
-
-    Raises:
-        ValueError: one is not.
-    """
+    """Refuse pairs whose coordinates are not all finite."""
     if not bool(finite.all()):
         raise ValueError("matched points hold NaN or infinite coordinates")

@@ -27,21 +27,11 @@ class FPFH:
     right matches.
 
     Source: Rusu, Blodow, Beetz 2009; radii as in Open3D's tutorial of global registration.
-
-    Args:
-        voxel_size: [m].
-        normal_radius: of the neighbourhood of a normal [m]; None: 2 voxels.
-        feature_radius: of the neighbourhood of a histogram [m]; None: 5 voxels.
-        sensor_at_origin: turn normals to the origin, where the sensor stands in the frame of a scan
-            or of a fragment.
-
-    Raises:
-        ValueError: a size that is not positive and finite.
     """
 
     def __init__(
         self,
-        voxel_size: Length = 0.05,
+        voxel_size: Length = 0.05,  # [m]
         normal_radius: Length | None = None,
         feature_radius: Length | None = None,
         sensor_at_origin: bool = False,
@@ -56,12 +46,7 @@ class FPFH:
         self.name = f"fpfh {voxel_size:g} m" + ", normals to the origin" * sensor_at_origin
 
     def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3] [m].
-
-        Raises:
-            ImportError: Open3D is not installed.
-            ValueError: fewer than four voxels.
-        """
+        """Describe points [P, 3] [m]."""
         o3d = open3d()
         thin = voxel_means(points.cpu(), self.voxel_size)
         if len(thin) < FEWEST:

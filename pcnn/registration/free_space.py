@@ -13,29 +13,18 @@ UNKNOWN = 0.5  # share in their place
 
 
 class Surfaces(NamedTuple):
-    """First and last range of a cloud in bins of equal angles, seen from its origin.
+    """First and last range of a cloud in bins of equal angles, seen from its origin."""
 
-    Args:
-        first: [B] range of the nearest point [m], infinite where there is none.
-        last: [B] range of the farthest point.
-    """
-
-    first: Tensor
-    last: Tensor
+    first: Tensor  # [B] range of the nearest point [m], infinite where there is none
+    last: Tensor  # [B] range of the farthest point
 
 
 class Seen(NamedTuple):
-    """How points lie to the surfaces of a cloud.
+    """How points lie to the surfaces of a cloud."""
 
-    Args:
-        known: [..., P] whether the cloud has a surface in the direction of a point.
-        through: [..., P] whether the point lies in front of it.
-        visible: [..., P] whether the cloud has a surface there, and not only in front of the point.
-    """
-
-    known: Tensor
-    through: Tensor
-    visible: Tensor
+    known: Tensor  # [..., P] whether the cloud has a surface in the direction of a point
+    through: Tensor  # [..., P] whether the point lies in front of it
+    visible: Tensor  # [...
 
 
 def surfaces(points: Tensor) -> Surfaces:
@@ -47,13 +36,7 @@ def surfaces(points: Tensor) -> Surfaces:
 
 
 def seen_by(cloud: Surfaces, placed: Tensor, clear: float) -> Seen:
-    """Points [..., P, 3] as the sensor of a cloud saw their places.
-
-    Args:
-        cloud: its surfaces.
-        placed: points in its frame [m].
-        clear: distance from a surface from which on a point is not on it [m].
-    """
+    """Points [..., P, 3] as the sensor of a cloud saw their places."""
     bins, ranges = _directions(placed)
     first, last = cloud.first[bins], cloud.last[bins]
     known = torch.isfinite(first)

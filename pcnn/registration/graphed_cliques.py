@@ -45,16 +45,6 @@ class GraphedCliques:
     pairs of a room are solved by the same launches without a graph, so that a pair has the same
     transform before the capture and after it. Graphs share the memory of their temporary tensors,
     so that a solver serves one thread. On a CPU every pair is solved by `cliques`.
-
-    Args:
-        settings: of groups and what agrees.
-        refine: fit the best hypotheses again to what agrees with them.
-        capture: makes graphs; None: of CUDA, of the device of the first pair.
-        repeats: pairs of a room that are solved without a graph, 1 or more: its kernels must have
-            run before.
-
-    Raises:
-        ValueError: no pair is to be solved without a graph.
     """
 
     def __init__(
@@ -72,15 +62,7 @@ class GraphedCliques:
 
     @torch.no_grad()
     def __call__(self, source: Tensor, target: Tensor) -> Solution:
-        """Estimate the transform of a pair; the host waits once.
-
-        Args:
-            source: [M, 3] points of the matches in the source [m], of every pair on one device.
-            target: [M, 3] their partners.
-
-        Raises:
-            ValueError: shapes differ, or coordinates are not finite.
-        """
+        """Estimate the transform of a pair; the host waits once."""
         if self._capture is None and not source.is_cuda:
             return cliques(source, target, self.settings, self.refine)
         checked_shapes(source, target)

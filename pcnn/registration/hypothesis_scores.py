@@ -11,17 +11,7 @@ ENTRIES = 1 << 24  # residuals at once
 def hypothesis_scores(
     transforms: Tensor, source: Tensor, target: Tensor, distance: float
 ) -> tuple[Tensor, Tensor]:
-    """Count the matches that agree with every transform, and add up their squared residuals.
-
-    Args:
-        transforms: [S, 4, 4].
-        source: [M, 3] float32 points of the matches.
-        target: [M, 3] likewise.
-        distance: largest residual of a match that agrees [m].
-
-    Returns:
-        ``inliers [S]``, and ``squares [S]``: sums of squared residuals in units of the distance.
-    """
+    """Count the matches that agree with every transform, and add up their squared residuals."""
     if source.is_cuda:
         from pcnn.kernels import hypothesis_scores as kernel
 

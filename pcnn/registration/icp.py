@@ -16,27 +16,19 @@ from pcnn.registration.transforms import transform_points
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Where ICP ended.
+    """Where ICP ended."""
 
-    Args:
-        transform: [4, 4] float64, source to target.
-        fitness: share of source points with a target point within the distance.
-        rmse: root mean square distance of those [m]; NaN when there is none.
-        iterations: steps taken; -1 when the solver does not say.
-        solver: whose ICP it was.
-    """
-
-    transform: Tensor
-    fitness: float
-    rmse: float
-    iterations: int
-    solver: str = "torch"
+    transform: Tensor  # [4, 4] float64, source to target
+    fitness: float  # share of source points with a target point within the distance
+    rmse: float  # root mean square distance of those [m]; NaN when there is none
+    iterations: int  # steps taken; -1 when the solver does not say
+    solver: str = "torch"  # whose ICP it was
 
 
 def icp(
-    source: Tensor,
-    target: Tensor,
-    start: Tensor,
+    source: Tensor,  # [P, 3] [m]
+    target: Tensor,  # [Q, 3] [m]
+    start: Tensor,  # [4, 4] to begin with
     distance: float,
     iterations: int = 200,
     tolerance: float = 1e-6,
@@ -45,17 +37,6 @@ def icp(
 
     Source: Besl and McKay 1992; matches beyond ``distance`` are left out. Stops when fitness and
     RMSE change by less than ``tolerance``, as Open3D does.
-
-    Args:
-        source: [P, 3] [m].
-        target: [Q, 3] [m].
-        start: [4, 4] to begin with.
-        distance: largest distance of a match [m].
-        iterations: steps at most.
-        tolerance: change of fitness, and of RMSE relative to itself, at which it stops.
-
-    Returns:
-        The refined transform; ``start`` itself, with fitness 0, where nothing matches.
     """
     transform = start.to(source.device, torch.float64)
     source, target = source.double(), target.double()

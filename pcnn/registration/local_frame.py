@@ -9,17 +9,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class LocalCloud:
-    """A cloud about an origin of its own.
+    """A cloud about an origin of its own."""
 
-    Args:
-        points: [P, 3] float32 [m], the coordinates that were given minus `origin`.
-        origin: [3] float64 [m]; zero unless the coordinates are those of a map.
-        missing: rows that were left out, as they hold no return.
-    """
-
-    points: Tensor
-    origin: Tensor
-    missing: int = 0
+    points: Tensor  # [P, 3] float32 [m], the coordinates that were given minus origin
+    origin: Tensor  # [3] float64 [m]; zero unless the coordinates are those of a map
+    missing: int = 0  # rows that were left out, as they hold no return
 
     @property
     def moved(self) -> bool:
@@ -36,11 +30,6 @@ def to_given(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tenso
 
     ``T = translate(o_target) T_local translate(-o_source)``, in float64: the rotation stays and
     the translation becomes ``t + o_target - R o_source``.
-
-    Args:
-        transform: [4, 4] float64, local source to local target.
-        source: the cloud that is moved.
-        target: the cloud it is moved onto.
     """
     return _shifted(transform, source.origin, target.origin)
 

@@ -17,17 +17,11 @@ BY_SCORES = ("scores", "top_scores")
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """Pairs of points that may belong together.
+    """Pairs of points that may belong together."""
 
-    Args:
-        source: [M] int64, rows of the source cloud.
-        target: [M] int64, rows of the target cloud.
-        distance: [M] float32 between the two descriptors; small is good.
-    """
-
-    source: Tensor
-    target: Tensor
-    distance: Tensor
+    source: Tensor  # [M] int64, rows of the source cloud
+    target: Tensor  # [M] int64, rows of the target cloud
+    distance: Tensor  # [M] float32 between the two descriptors; small is good
 
     def __len__(self) -> int:
         return len(self.source)
@@ -38,16 +32,7 @@ class Matches:
 
 
 def match(source: Tensor, target: Tensor, matching: str = "one_way") -> Matches:
-    """Match every source descriptor with its nearest target descriptor.
-
-    Args:
-        source: [N, C].
-        target: [M, C].
-        matching: ``one_way`` keeps all; ``mutual`` those whose target has them as its nearest.
-
-    Raises:
-        ValueError: another `matching`, or descriptors as `nearest_descriptors` refuses them.
-    """
+    """Match every source descriptor with its nearest target descriptor."""
     if matching not in MATCHINGS:
         raise ValueError(f"matching must be one of {', '.join(MATCHINGS)}, got {matching!r}")
     distance, index = nearest_descriptors(source, target)
@@ -60,35 +45,18 @@ def match(source: Tensor, target: Tensor, matching: str = "one_way") -> Matches:
 
 
 def sampled_matches(
-    source: Tensor,
-    target: Tensor,
+    source: Tensor,  # [N, C] descriptors
+    target: Tensor,  # [M, C] descriptors
     samples: int | None,
     matching: str,
     sampling: str,
     generator: torch.Generator | None = None,
-    log_scores: Sequence[Tensor] | None = None,
+    log_scores: Sequence[Tensor] | None = None,  # [N] and [M]
 ) -> Matches:
     """Matches of a number of samples, drawn by a named rule.
 
     The rule matters: the best matches hold more right ones the fewer they are, random ones do not.
     Scores of points raise their share, too.
-
-    Args:
-        source: [N, C] descriptors.
-        target: [M, C] descriptors.
-        samples: how many; None takes everything. Fewer are used where there are fewer.
-        matching: ``one_way`` or ``mutual``.
-        sampling: ``random_points`` draws that many points of each cloud before matching;
-            ``random_matches`` that many of all matches; ``top_k`` the matches with the smallest
-            distance of descriptors. ``scores`` draws points of each cloud before matching, with a
-            probability proportional to their score and each at most once (Predator);
-            ``top_scores`` takes those with the highest scores.
-        generator: of the draws, on the CPU.
-        log_scores: [N] and [M], logarithms of the scores of both clouds' points, for the rules that
-            go by them.
-
-    Raises:
-        ValueError: another rule, fewer than one sample, or a rule by scores without any.
     """
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}")
@@ -121,15 +89,7 @@ def sampled_matches(
 def drawn_by(
     log_scores: Tensor, samples: int, best: bool, generator: torch.Generator | None
 ) -> Tensor:
-    """Rows ``[min(N, samples)]`` of points, each at most once, in ascending order.
-
-    Args:
-        log_scores: [N], logarithms of scores.
-        samples: how many.
-        best: take the highest scores, of equal ones the first; otherwise a row is drawn with a
-            probability proportional to its score, then of the rest, and so on.
-        generator: of the draws, on the CPU.
-    """
+    """Rows ``[min(N, samples)]`` of points, each at most once, in ascending order."""
     if samples >= len(log_scores):
         return torch.arange(len(log_scores), device=log_scores.device)
     keys = log_scores.double()

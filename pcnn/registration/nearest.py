@@ -16,15 +16,6 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
 
     The radius grows from an eighth: a query with a neighbour within a small one has its nearest
     there, so dense places are not searched at the full radius.
-
-    Args:
-        query: [Q, 3] [m].
-        points: [N, 3] [m].
-        radius: [m].
-
-    Returns:
-        ``distance [Q]`` float32, infinite where no point is near enough, and ``index [Q]`` int64,
-        -1 there; the lower index on a tie.
     """
     query, points = query.float(), points.float()
     distance = query.new_full((len(query),), torch.inf)
@@ -40,13 +31,7 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
 
 
 class NearestPlaces:
-    """The nearest point of every query: among those within reach on a CPU, among all on a GPU.
-
-    Args:
-        points: [N, 3] [m], N > 0, to be searched several times.
-        reach: [m]; within it both give the same.
-        cells: of the points in float32, of this radius or a larger one, where they are sorted.
-    """
+    """The nearest point of every query: among those within reach on a CPU, among all on a GPU."""
 
     def __init__(self, points: Tensor, reach: float, cells: SortedCells | None = None) -> None:
         self._points, self._reach = points, reach
@@ -58,10 +43,6 @@ class NearestPlaces:
         """Search the nearest points of queries [Q, 3] [m], few beside the points.
 
         They are searched in one go, unlike those of `nearest_within`.
-
-        Returns:
-            ``distance [Q]`` float32, beyond the reach infinite or right, and ``index [Q]`` int64 of
-            the point, -1 where the distance is infinite.
         """
         if self._cells is None:
             return nearest_of_all(query, self._points)
@@ -81,16 +62,6 @@ def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Ten
 
     Distances are compared as ``|d|² - 2 q·d`` in blocks, in float32; the distance that is returned
     is computed again from the difference.
-
-    Args:
-        query: [Q, C].
-        descriptors: [N, C], N > 0.
-
-    Returns:
-        ``distance [Q]`` float32 and ``index [Q]`` int64.
-
-    Raises:
-        ValueError: different lengths, nothing to search, or NaN or infinite descriptors.
     """
     if query.ndim != 2 or descriptors.ndim != 2 or query.shape[1] != descriptors.shape[1]:
         raise ValueError(

@@ -15,37 +15,18 @@ from pcnn.tensor import SparseTensor
 
 @dataclass(frozen=True, eq=False)
 class NetworkDescriptor:
-    """A network that gives every site a descriptor; its input is a one at every site (FCGF).
+    """A network that gives every site a descriptor; its input is a one at every site (FCGF)."""
 
-    Args:
-        net: one input channel, ``[N, C]`` features out, in evaluation mode.
-        voxel_size: edge of a voxel, on native points of a cell [m].
-        name: as it is named beside figures, e.g. the checkpoint.
-        placement: puts clouds on voxels or on native points.
-        device: where it computes.
-        benchmark: of the pairs that it was trained on, by which `pcnn.registration.cell_size` knows
-            which clouds fit; empty where nothing tells it.
-    """
-
-    net: nn.Module
-    voxel_size: float
-    name: str
-    placement: Placement
-    device: torch.device | str = "cpu"
-    benchmark: str = ""
+    net: nn.Module  # one input channel, [N, C] features out, in evaluation mode
+    voxel_size: float  # edge of a voxel, on native points of a cell [m]
+    name: str  # as it is named beside figures, e.g. the checkpoint
+    placement: Placement  # puts clouds on voxels or on native points
+    device: torch.device | str = "cpu"  # where it computes
+    benchmark: str = ""  # of the pairs that it was trained on
 
     @torch.inference_mode()
     def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3] [m].
-
-        Returns:
-            On voxels the mean point of each, on native points every point that was kept;
-            descriptors of unit length. A head of the network is passed on, with what it reads.
-
-        Raises:
-            ValueError: no points, coordinates that are not finite or too far apart, or a network
-                that gives NaN or infinite numbers.
-        """
+        """Describe points [P, 3] [m]."""
         if len(points) == 0:
             raise ValueError("a cloud without points has no descriptors")
         points = points.to(self.device)

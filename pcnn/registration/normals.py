@@ -15,15 +15,6 @@ def normals_of(
 
     The direction in which the points within the radius spread least: the eigenvector of the
     smallest eigenvalue of their covariance. Any direction where there is one such point.
-
-    Args:
-        points: [P, 3] [m].
-        places: [N, 3] [m], each with a point within the radius.
-        radius: of the neighbourhood [m].
-        cells: of the points in float32, of this radius or a larger one, where they are sorted.
-
-    Returns:
-        [N, 3] float64.
     """
     return principal_axes(points, places, radius, cells)[1][:, :, 0]
 
@@ -31,18 +22,7 @@ def normals_of(
 def principal_axes(
     points: Tensor, places: Tensor, radius: float, cells: SortedCells | None = None
 ) -> tuple[Tensor, Tensor]:
-    """How far, and along which axes, the points around places of a cloud spread.
-
-    Args:
-        points: [P, 3] [m], of which those within the radius of a place are looked at.
-        places: [N, 3] [m].
-        radius: of the neighbourhood [m].
-        cells: of the points in float32, of this radius or a larger one, where they are sorted.
-
-    Returns:
-        ``variances [N, 3]`` float64 [m²], ascending, of rounding's size where the points lie on a
-        plane, and ``axes [N, 3, 3]`` float64, unit columns in that order.
-    """
+    """How far, and along which axes, the points around places of a cloud spread."""
     cells = cells or SortedCells(points.float(), radius)
     at, found = cells.within(places.float(), radius)
     # [K, 3], about the place to keep digits

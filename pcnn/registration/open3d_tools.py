@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def open3d() -> ModuleType:
-    """Import Open3D.
-
-    Raises:
-        MissingPackageError: it, or something that it needs, is missing; says what to do.
-    """
+    """Import Open3D."""
     try:
         import open3d as module  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError as error:
@@ -57,16 +53,6 @@ def open3d_ransac(
     """RANSAC over matches by Open3D.
 
     A confidence of 1 switches its early exit off, as in `pcnn.registration.ransac`.
-
-    Args:
-        source: [P, 3] [m].
-        target: [Q, 3] [m].
-        matches: rows of both.
-        settings: what to try and accept.
-        seed: of Open3D's generator, which is global to it.
-
-    Returns:
-        The best hypothesis; ``transform`` is None where it found none.
     """
     o3d = open3d()
     pipeline = o3d.pipelines.registration

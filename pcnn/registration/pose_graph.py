@@ -19,38 +19,23 @@ PRUNED = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """A transform between two clouds.
+    """A transform between two clouds."""
 
-    Args:
-        source: number of the cloud that is moved.
-        target: of the cloud it is moved onto.
-        transform: [4, 4] float64.
-        information: [6, 6] float64, of the points that meet.
-        trust: orders edges: those that are trusted most connect the clouds.
-    """
-
-    source: int
-    target: int
-    transform: Tensor
-    information: Tensor
-    trust: float
+    source: int  # number of the cloud that is moved
+    target: int  # of the cloud it is moved onto
+    transform: Tensor  # [4, 4] float64
+    information: Tensor  # [6, 6] float64, of the points that meet
+    trust: float  # orders edges: those that are trusted most connect the clouds
 
 
 @dataclass(frozen=True, eq=False)
 class PoseGraph:
-    """Poses of clouds in the frame of the first.
+    """Poses of clouds in the frame of the first."""
 
-    Args:
-        poses: [N, 4, 4] float64.
-        edges: in the order they were given.
-        tree: by edge, whether it is of the tree that connects the clouds; the others are loops.
-        kept: by edge, whether the optimisation agrees with it.
-    """
-
-    poses: Tensor
-    edges: tuple[Edge, ...]
-    tree: tuple[bool, ...]
-    kept: tuple[bool, ...]
+    poses: Tensor  # [N, 4, 4] float64
+    edges: tuple[Edge, ...]  # in the order they were given
+    tree: tuple[bool, ...]  # by edge, whether it is of the tree that connects the clouds
+    kept: tuple[bool, ...]  # by edge, whether the optimisation agrees with it
 
     def residual(self, edge: Edge) -> tuple[float, float]:
         """The rest between a transform and the poses: rotation [deg], translation [m]."""
@@ -65,15 +50,6 @@ def pose_graph(names: Sequence[str], edges: Sequence[Edge], distance: float) -> 
     The tree of the most trusted edges places the clouds. The other edges are loops: Open3D's
     Levenberg-Marquardt optimisation with line processes moves the poses to agree with them, and
     drops the loops that contradict the rest.
-
-    Args:
-        names: of the N clouds, for messages.
-        edges: between them.
-        distance: of points that meet [m].
-
-    Raises:
-        NoOverlapError: clouds that no edges connect with the first one; names them.
-        MissingPackageError: Open3D is not installed.
     """
     tree = _tree(len(names), edges)
     poses = _placed(len(names), edges, tree)

@@ -11,35 +11,17 @@ from pcnn.maps.radius_pairs import MOST_COMPARED, check_pairs, checked_reach, ra
 
 
 def positive_pairs(
-    source: Tensor,
-    source_offsets: Tensor,
-    target: Tensor,
-    target_offsets: Tensor,
-    transforms: Tensor,
-    radius: float,
+    source: Tensor,  # [N, 3] places of the sources' rows [m], cloud after cloud
+    source_offsets: Tensor,  # [B + 1] int64, rows of every source
+    target: Tensor,  # [M, 3] places of the targets' rows [m]
+    target_offsets: Tensor,  # [B + 1] int64
+    transforms: Tensor,  # [B, 4, 4], source to target
+    radius: float,  # [m]
 ) -> tuple[Tensor, Tensor]:
     """All pairs of rows of the same pair of clouds within a radius, exact and inclusive.
 
     One search over the whole batch. Sources are moved in float64 and compared in float32, about a
     point of their target, so a frame far from zero costs no digits.
-
-    Args:
-        source: [N, 3] places of the sources' rows [m], cloud after cloud.
-        source_offsets: [B + 1] int64, rows of every source.
-        target: [M, 3] places of the targets' rows [m].
-        target_offsets: [B + 1] int64.
-        transforms: [B, 4, 4], source to target.
-        radius: [m].
-
-    Returns:
-        ``positives [T, 2]`` int64, rows of source and target, ascending by source row and then by
-        target row, and ``offsets [B + 1]`` int64, positives of every pair of clouds. On a device
-        the host waits once, for T.
-
-    Raises:
-        ValueError: shapes that do not fit together, a radius that is not positive and finite, or,
-            on the CPU, coordinates that are not finite.
-        DenseCloudError: as `pcnn.maps.radius_pairs.radius_pairs`.
     """
     _check(source, source_offsets, target, target_offsets, transforms)
     reach = checked_reach(float(radius))

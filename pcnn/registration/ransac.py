@@ -40,27 +40,19 @@ class _Search:
 
 
 def ransac(
-    source: Tensor,
-    target: Tensor,
+    source: Tensor,  # [M, 3] points of the matches in the source [m]
+    target: Tensor,  # [M, 3] their partners
     settings: RansacSettings,
     seed: int = 0,
     refine: bool = True,
 ) -> Solution:
-    """Estimate the transform of one pair; see `ransac_batch`.
-
-    Args:
-        source: [M, 3] points of the matches in the source [m].
-        target: [M, 3] their partners.
-        settings: what to try and accept.
-        seed: of the draws.
-        refine: fit the best hypothesis again to its inliers.
-    """
+    """Estimate the transform of one pair; see `ransac_batch`."""
     return ransac_batch([source], [target], settings, seed, refine)[0]
 
 
 def ransac_batch(
-    sources: Sequence[Tensor],
-    targets: Sequence[Tensor],
+    sources: Sequence[Tensor],  # [M_b, 3] points of the matches in every source [m], on one device
+    targets: Sequence[Tensor],  # [M_b, 3] their partners
     settings: RansacSettings,
     seed: int = 0,
     refine: bool = True,
@@ -68,20 +60,6 @@ def ransac_batch(
     """Estimate the transforms of several pairs; each comes out as it would alone.
 
     The same seed gives the same result on the same device.
-
-    Args:
-        sources: [M_b, 3] points of the matches in every source [m], on one device.
-        targets: [M_b, 3] their partners.
-        settings: what to try and accept.
-        seed: of the draws of every pair.
-        refine: fit the best hypothesis again to its inliers, while these do not get fewer.
-
-    Returns:
-        One solution a pair; its transform is None where no hypothesis passed the checks, so also
-        with fewer matches than a hypothesis needs.
-
-    Raises:
-        ValueError: shapes differ, or coordinates are not finite.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources for {len(targets)} targets")
@@ -107,15 +85,7 @@ def ransac_batch(
 
 
 def checked_matches(source: Tensor, target: Tensor) -> None:
-    """Refuse matches that no solver can use.
-
-    Args:
-        source: [M, 3] points of the matches.
-        target: [M, 3] their partners.
-
-    Raises:
-        ValueError: other shapes, or coordinates that are not finite.
-    """
+    """Refuse matches that no solver can use."""
     checked_shapes(source, target)
     if not bool(torch.isfinite(source).all() & torch.isfinite(target).all()):
         raise ValueError("matched points hold NaN or infinite coordinates")

@@ -34,12 +34,7 @@ class NoOverlapError(ValueError):
 
 
 class NotRigidError(NoOverlapError):
-    """One cloud is a larger, smaller or mirrored copy of the other: no rigid transform is right.
-
-    Args:
-        reason: in words.
-        rivals: the scale, and how many matches agree with what.
-    """
+    """One cloud is a larger, smaller or mirrored copy of the other: no rigid transform is right."""
 
     def __init__(self, reason: str, rivals: Rivals) -> None:
         super().__init__(reason)
@@ -47,11 +42,7 @@ class NotRigidError(NoOverlapError):
 
 
 class AmbiguousError(NoOverlapError):
-    """The source lies on the target as well in other poses.
-
-    Args:
-        ambiguity: which ones.
-    """
+    """The source lies on the target as well in other poses."""
 
     def __init__(self, ambiguity: Ambiguity) -> None:
         super().__init__(
@@ -63,42 +54,21 @@ class AmbiguousError(NoOverlapError):
 
 @dataclass(frozen=True, eq=False)
 class Registration:
-    """A transform and the evidence for it.
+    """A transform and the evidence for it."""
 
-    Args:
-        transform: [4, 4] float64, source to target.
-        matches: putative matches.
-        inliers: matches that agree with the transform: within the distance of RANSAC under it.
-        overlap: share of the source's described points with a target point within two voxels.
-        rmse: root mean square residual of the inliers [m].
-        descriptor: name.
-        solver: name.
-        icp: whether ICP refined the transform; not where it was not asked for, or fewer than 3
-            points were near enough.
-        confidence: probability that the transform is right, among pairs as the verifier was fitted
-            to (`pcnn.registration.verifier`): half of them or more do not overlap.
-        reason: why this descriptor was taken, where it was chosen automatically.
-        scale: size of the target over that of the source by the similarity that most matches agree
-            with; 1 within some hundredths. The transform is rigid all the same.
-        measures: of both clouds, from which descriptor and cell were chosen; None where they were
-            given.
-        ambiguity: other poses that fit as well; false where there are none, and always unless
-            ambiguous answers were allowed.
-    """
-
-    transform: Tensor
-    matches: int
-    inliers: int
-    overlap: float
-    rmse: float
-    descriptor: str
-    solver: str
-    icp: bool
-    confidence: float = math.nan
-    reason: str = ""
+    transform: Tensor  # [4, 4] float64, source to target
+    matches: int  # putative matches
+    inliers: int  # matches that agree with the transform: within the distance of RANSAC under it
+    overlap: float  # share of the source's described points with a target point within two voxels
+    rmse: float  # root mean square residual of the inliers [m]
+    descriptor: str  # name
+    solver: str  # name
+    icp: bool  # whether ICP refined the transform
+    confidence: float = math.nan  # probability that the transform is right
+    reason: str = ""  # why this descriptor was taken, where it was chosen automatically
     scale: float = math.nan
-    ambiguity: Ambiguity = UNIQUE
-    measures: CloudMeasures | None = None
+    ambiguity: Ambiguity = UNIQUE  # other poses that fit as well
+    measures: CloudMeasures | None = None  # of both clouds
 
 
 def default_settings(
@@ -119,8 +89,8 @@ def default_settings(
 
 
 def register_points(
-    source: Tensor,
-    target: Tensor,
+    source: Tensor,  # [P, 3] [m]
+    target: Tensor,  # [Q, 3] [m]
     descriptor: Descriptor,
     settings: EstimateSettings | None = None,
     samples: int | None = SAMPLES,
@@ -133,30 +103,7 @@ def register_points(
     progress: Callable[[str], object] = str,
     names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
-    """Estimate the transform of a source cloud onto a target cloud.
-
-    Args:
-        source: [P, 3] [m].
-        target: [Q, 3] [m].
-        descriptor: describes both.
-        settings: how; None as `default_settings`. Its verifier gives the confidence, too.
-        samples: points drawn of each; None all.
-        icp_distance: refine by ICP within this distance [m]; None does not.
-        min_confidence: probability of being right below which a transform is refused; None as the
-            verifier has it.
-        min_inliers: matches that must agree with the pose that the solver finds, 3 or more.
-        min_overlap: share of the source's points that must then lie near the target.
-        allow_ambiguous: return one of several poses that fit as well, and say so.
-        device: where matching and the solvers but Open3D's compute.
-        progress: is told what begins.
-        names: of the clouds, for messages.
-
-    Raises:
-        ValueError: a cloud that cannot be described, or numbers out of range.
-        NoOverlapError: no transform with enough inliers or overlap, or inliers on one line; nothing
-            is returned in its place. `NotRigidError` where the matches speak for a scale or a
-            mirror image, `AmbiguousError` where other poses fit as well.
-    """
+    """Estimate the transform of a source cloud onto a target cloud."""
     if min_inliers < 3:
         raise ValueError(f"a transform needs at least 3 matches, got min_inliers={min_inliers}")
     if min_confidence is not None and not 0 <= min_confidence <= 1:

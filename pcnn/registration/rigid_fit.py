@@ -40,15 +40,6 @@ def weighted_svd(source: Tensor, target: Tensor, weight: Tensor | None = None) -
     mirrored.
 
     Source: Kabsch 1976, Umeyama 1991 (Eqs. 40-43, without scale).
-
-    Args:
-        source: [..., M, 3].
-        target: [..., M, 3].
-        weight: [..., M] not negative; None gives all the same weight. Where all are zero the result
-            is the identity: callers check for it.
-
-    Returns:
-        [..., 4, 4] of the dtype of the points.
     """
     if weight is None:
         weight = torch.ones_like(source[..., 0])
@@ -72,14 +63,6 @@ def weighted_similarity(source: Tensor, target: Tensor, weight: Tensor | None = 
     about the weighted means.
 
     Source: Umeyama 1991 (Eqs. 40-43).
-
-    Args:
-        source: [M, 3].
-        target: [M, 3].
-        weight: [M] not negative; None gives all the same weight.
-
-    Returns:
-        [4, 4] of the dtype of the points: its linear part is ``s R``.
     """
     weight = torch.ones_like(source[:, 0]) if weight is None else weight
     share = (weight / weight.sum().clamp(min=1e-12))[:, None]  # [M, 1]
@@ -98,15 +81,6 @@ def fitted(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tens
 
     Where the points are collinear many rotations fit equally well, and the one that is returned
     need not be among them: a hypothesis is checked against its own points later.
-
-    Args:
-        source: [S, n, 3].
-        target: [S, n, 3].
-        weight: [S, n] not negative; None gives all the same weight. A set without weight gets the
-            identity's rotation and no translation: callers check for it.
-
-    Returns:
-        [S, 4, 4] float64.
     """
     return whole(fitted_rows(source, target, weight))
 
@@ -127,16 +101,7 @@ def fitted_rows(source: Tensor, target: Tensor, weight: Tensor | None = None) ->
 
 
 def turned_onto(covariance: Tensor, middle_source: Tensor, middle_target: Tensor) -> Tensor:
-    """The transforms of `fitted`, of sums over the points of every set.
-
-    Args:
-        covariance: [S, 3, 3] float64, ``sum_m w_m q_m p_mᵀ`` about the weighted means.
-        middle_source: [S, 3] weighted mean of the source.
-        middle_target: [S, 3] that of the target.
-
-    Returns:
-        [S, 3, 4] float64, their first three rows.
-    """
+    """The transforms of `fitted`, of sums over the points of every set."""
     if covariance.is_cuda:
         from pcnn.kernels.rigid_fits import rigid_fits
 

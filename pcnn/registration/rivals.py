@@ -27,17 +27,11 @@ FEWEST, MOST = 5_000, 15_000  # hypotheses of each
 
 @dataclass(frozen=True)
 class Rivals:
-    """Inliers of the other models.
+    """Inliers of the other models."""
 
-    Args:
-        scale: size of the target over that of the source by the similarity with most inliers.
-        scaled: inliers of that similarity.
-        mirrored: inliers of a mirror image of the source.
-    """
-
-    scale: float
-    scaled: int
-    mirrored: int
+    scale: float  # size of the target over that of the source by the similarity with most inliers
+    scaled: int  # inliers of that similarity
+    mirrored: int  # inliers of a mirror image of the source
 
     def refusal(self, inliers: int) -> str:
         """Why a rigid transform with this many inliers is wrong; empty where nothing says so."""
@@ -61,14 +55,6 @@ def rivals(
 
     Both by RANSAC: of similarities (Umeyama 1991), and of rigid transforms of ``-source``, for any
     mirror image is a point reflection and a rotation.
-
-    Args:
-        source: [M, 3] points of the matches in the source [m].
-        target: [M, 3] their partners.
-        settings: of the rigid transform.
-        tried: hypotheses of the rigid transform: a model with more inliers needs no more, within
-            bounds of time.
-        seed: of the draws.
     """
     settings = replace(settings, hypotheses=min(max(tried, FEWEST), MOST), confidence=0.999)
     similarity = ransac(source, target, replace(settings, scale=LARGEST_SCALE), seed)

@@ -26,24 +26,11 @@ SOLVERS: tuple[str, ...] = get_args(Solver)
 
 @dataclass(frozen=True)
 class RansacSettings:
-    """Settings of RANSAC.
+    """Settings of RANSAC."""
 
-    Args:
-        distance: largest residual of an inlier [m].
-        points: matches in a hypothesis, 3 or more.
-        hypotheses: number tried at most; 0 estimates nothing.
-        edge_length: smallest ratio of an edge between two points of a hypothesis in one cloud to
-            that in the other; 0 switches the check off.
-        confidence: stop when a better hypothesis has been missed with less than 1 - this
-            probability; 1 tries all of them.
-        scale: largest factor by which the target may be larger or smaller than the source; 1 tries
-            rigid transforms alone, above it the linear part of a transform is a rotation times its
-            scale.
-    """
-
-    distance: float
-    points: int = 3
-    hypotheses: int = 50_000
+    distance: float  # largest residual of an inlier [m]
+    points: int = 3  # matches in a hypothesis, 3 or more
+    hypotheses: int = 50_000  # number tried at most; 0 estimates nothing
     edge_length: float = 0.9
     confidence: float = 1.0
     scale: float = 1.0
@@ -65,23 +52,14 @@ class RansacSettings:
 
 @dataclass(frozen=True)
 class CliqueSettings:
-    """Settings of `pcnn.registration.cliques`.
+    """Settings of `pcnn.registration.cliques`."""
 
-    Args:
-        distance: largest residual of a match that agrees [m].
-        slack: largest difference of two lengths of compatible matches, in distances.
-        most: matches in the graph: those with most compatible others, 3 to 2048.
-        leaders: matches that lead a group at most, 1 or more.
-        members: matches of a group at most, its leader included; 3 or more.
-        candidates: poses at most that a solution holds, 1 or more.
-    """
-
-    distance: float
-    slack: float = 1.5
-    most: int = 1000
-    leaders: int = 128
-    members: int = 20
-    candidates: int = 12
+    distance: float  # largest residual of a match that agrees [m]
+    slack: float = 1.5  # largest difference of two lengths of compatible matches, in distances
+    most: int = 1000  # matches in the graph: those with most compatible others, 3 to 2048
+    leaders: int = 128  # matches that lead a group at most, 1 or more
+    members: int = 20  # matches of a group at most, its leader included; 3 or more
+    candidates: int = 12  # poses at most that a solution holds, 1 or more
 
     def __post_init__(self) -> None:
         for name in ("distance", "slack"):
@@ -99,35 +77,16 @@ class CliqueSettings:
 
 @dataclass(frozen=True)
 class EstimateSettings:
-    """How a transform is estimated.
+    """How a transform is estimated."""
 
-    Args:
-        ransac: what RANSAC tries and accepts; its distance is that of the other solvers, too.
-        solver: ``ransac`` (on any device), ``cliques`` (groups of matches that keep each other's
-            distance, on any device), ``open3d`` (its RANSAC, the field's reference) or ``svd`` (one
-            fit to all matches, near descriptors weighing more: for matches that are mostly right).
-        matching: ``one_way`` or ``mutual``.
-        sampling: ``random_points``, ``random_matches``, ``top_k``, ``scores`` or ``top_scores``.
-        refine: fit the best hypotheses of ``ransac`` and ``cliques`` again to what agrees.
-        seed: of samples and hypotheses.
-        view_points: whether every cloud was seen from about its origin: then ``cliques`` asks, too,
-            whether a pose puts points where the other cloud saw through.
-        verifier: chooses among the poses of ``cliques``; None: the one of the package.
-        surfaces: then move the pose that was chosen until the surfaces of both clouds lie on each
-            other (`pcnn.registration.surface_fit`).
-
-    Raises:
-        ValueError: an unknown name, or surfaces with a scale other than 1.
-    """
-
-    ransac: RansacSettings
-    solver: Solver = "ransac"
-    matching: Matching = "one_way"
-    sampling: Sampling = "random_points"
-    refine: bool = True
-    seed: int = 0
+    ransac: RansacSettings  # what RANSAC tries and accepts
+    solver: Solver = "ransac"  # ransac (on any device)
+    matching: Matching = "one_way"  # one_way or mutual
+    sampling: Sampling = "random_points"  # random_points
+    refine: bool = True  # fit the best hypotheses of ransac and cliques again to what agrees
+    seed: int = 0  # of samples and hypotheses
     view_points: bool = True
-    verifier: Verifier | None = None
+    verifier: Verifier | None = None  # chooses among the poses of cliques
     surfaces: bool = False
 
     def __post_init__(self) -> None:

@@ -53,15 +53,6 @@ def fit_surfaces(transform: Tensor, evidence: PairEvidence) -> Tensor:
     2011). Nothing waits for the device after the planes are known, until the pose is copied.
 
     Source: Chen and Medioni 1992; that matches take part, and both ways, is an addition.
-
-    Args:
-        transform: [4, 4] float64, source to target, a rotation and a translation.
-        evidence: of the pair.
-
-    Returns:
-        [4, 4] float64 on the device of the transform: of the start and the poses after each step
-        the one with most support, ``sum (1 - (r / width)²)³`` at the last width, weighted likewise.
-        So it never has less than the start.
     """
     one, other = (_planes(side, evidence.voxel_size) for side in evidence.sides)
     pose = best = transform.to(one.side.places.device, torch.float64)

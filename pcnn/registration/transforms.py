@@ -14,15 +14,7 @@ ORTHONORMAL = 5e-3
 
 
 def transform_points(transform: Tensor, points: Tensor) -> Tensor:
-    """Move points: ``R p + t``.
-
-    Args:
-        transform: [..., 4, 4].
-        points: [..., P, 3] of the same dtype.
-
-    Returns:
-        [..., P, 3].
-    """
+    """Move points: ``R p + t``."""
     rotation, translation = transform[..., :3, :3], transform[..., :3, 3]
     return points @ rotation.mT + translation[..., None, :]
 
@@ -48,19 +40,7 @@ def whole(rows: Tensor) -> Tensor:
 
 
 def rigid(matrix: ArrayLike | Tensor, name: str = "transform") -> Tensor:
-    """Check that a matrix is a rigid transform.
-
-    Args:
-        matrix: [4, 4] numbers.
-        name: what it is called in messages.
-
-    Returns:
-        [4, 4] float64; its rotation is as given, not projected onto the rotations.
-
-    Raises:
-        ValueError: another shape, NaN or infinite numbers, a bottom row other than 0 0 0 1, or an
-            upper left block that is no rotation.
-    """
+    """Check that a matrix is a rigid transform."""
     given = matrix if isinstance(matrix, Tensor) else torch.from_numpy(np.asarray(matrix, float))
     value = given.detach().to("cpu", torch.float64)
     if value.shape != (4, 4):
@@ -95,12 +75,6 @@ def rotation_angle(rotation: Tensor) -> Tensor:
 
     ``atan2(|(R - Rᵀ)ˇ| / 2, (tr R - 1) / 2)``: what ``arccos((tr R - 1) / 2)`` gives, without its
     loss of digits at small angles and without an argument that may leave [-1, 1].
-
-    Args:
-        rotation: [..., 3, 3].
-
-    Returns:
-        [...] 0..180.
     """
     skew = rotation - rotation.mT
     sine = torch.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], -1).norm(dim=-1) / 2
@@ -113,12 +87,6 @@ def quaternion_vector(rotation: Tensor) -> Tensor:
 
     Source: Bar-Itzhack 2000, "New method for extracting the quaternion from a rotation matrix":
     the eigenvector of the largest eigenvalue of a symmetric 4 x 4 matrix.
-
-    Args:
-        rotation: [..., 3, 3] float64.
-
-    Returns:
-        [..., 3]: axis times ``sin(angle / 2)``.
     """
     r = rotation
     xx, yy, zz = r[..., 0, 0], r[..., 1, 1], r[..., 2, 2]

@@ -34,34 +34,17 @@ DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 
 @dataclass(frozen=True)
 class Verifier:
-    """A logistic model.
+    """A logistic model."""
 
-    Args:
-        names: of the evidence that it weighs, some of `pcnn.registration.evidence.NAMES`.
-        centre: [F] mean of every number over the poses it was fitted to.
-        spread: [F] their standard deviation.
-        choice: [F] coefficients of the standardised numbers, by which one of several poses is
-            taken.
-        certainty: [F] the same for the confidence in the pose that was taken.
-        offset: of the certainty.
-        threshold: confidence from which on a pose is an answer.
-        made: how, in words.
-        evidence: `pcnn.registration.evidence.VERSION` of the poses it was fitted to.
-
-    Raises:
-        ValueError: evidence that this version does not look at, or numbers that are none, too few
-            or too many.
-    """
-
-    names: Sequence[str]
-    centre: Sequence[float]
-    spread: Sequence[float]
-    choice: Sequence[float]
-    certainty: Sequence[float]
-    offset: float
-    threshold: float
-    made: str
-    evidence: int = 1
+    names: Sequence[str]  # of the evidence that it weighs, some of pcnn.registration.evidence.NAMES
+    centre: Sequence[float]  # [F] mean of every number over the poses it was fitted to
+    spread: Sequence[float]  # [F] their standard deviation
+    choice: Sequence[float]  # [F] coefficients of the standardised numbers
+    certainty: Sequence[float]  # [F] the same for the confidence in the pose that was taken
+    offset: float  # of the certainty
+    threshold: float  # confidence from which on a pose is an answer
+    made: str  # how, in words
+    evidence: int = 1  # pcnn.registration.evidence.VERSION of the poses it was fitted to
 
     def __post_init__(self) -> None:
         unknown = [str(name) for name in self.names if name not in NAMES]
@@ -101,13 +84,7 @@ class Verifier:
 def best_pose(
     solution: Solution, evidence: PairEvidence, verifier: Verifier | None = None
 ) -> Solution:
-    """The pose of a solution that the clouds speak most for, in place of the first of them.
-
-    Args:
-        solution: with candidates, or as it is.
-        evidence: of its pair.
-        verifier: that chooses; None: the one that comes with the package.
-    """
+    """The pose of a solution that the clouds speak most for, in place of the first of them."""
     poses = solution.candidates
     if poses is None:
         return solution
@@ -126,15 +103,7 @@ def worth_a_look(poses: Candidates) -> int:
 
 @cache
 def shipped_verifier(network: str = "interiors") -> Verifier:
-    """The model that comes with the package.
-
-    Args:
-        network: whose poses it was fitted to: ``interiors``, ``turned`` or ``streets``. These find
-            shares of right matches that differ.
-
-    Raises:
-        MissingFileError: there is none of that name.
-    """
+    """The model that comes with the package."""
     return read_verifier(SHIPPED / f"{network}.json")
 
 
@@ -144,16 +113,7 @@ def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
 
 
 def read_verifier(path: Path) -> Verifier:
-    """Read a model.
-
-    Args:
-        path: what `write_verifier` wrote.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no verifier, one of the former layout, which held two models, or one that was
-            fitted to the evidence of another version.
-    """
+    """Read a model."""
     content: Any = read_json(path)
     if _is_former(content):
         raise FileError(
@@ -179,11 +139,7 @@ def _is_number(value: object) -> bool:
 
 
 def write_verifier(path: Path, verifier: Verifier) -> None:
-    """Write a model whole or not at all; it takes the place of a verifier that is there.
-
-    Raises:
-        FileError: a file of something else.
-    """
+    """Write a model whole or not at all; it takes the place of a verifier that is there."""
     if path.exists():
         content: Any = read_json(path)
         if not _is_verifier(content) and not _is_former(content):
@@ -204,14 +160,6 @@ def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Ten
     """Coefficients that make right rows probable, each of the sign that its number has.
 
     Without signs some hundred poses may teach that more support speaks against a pose.
-
-    Args:
-        columns: [K, F] float64, standardised evidence.
-        right: [K] bool.
-        signs: [F] whether more of a number speaks for a pose (1) or against it (-1).
-
-    Returns:
-        [F + 1] float64, the offset last.
     """
     speaks = torch.tensor(signs, dtype=torch.float64)
     root = torch.full((len(signs) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
