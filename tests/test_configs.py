@@ -238,7 +238,7 @@ def test_the_default_task_goes_by_the_model() -> None:
 def test_keys_that_a_task_has_no_use_for_are_refused() -> None:
     options = ("model=resunet", "dataset=threedmatch")
     assert "task=registration has no use for tta" in str(refusal(*options, "tta=rot4"))
-    assert refusal("tta=rot4", "tta.fragments=true", "compile=true") is None
+    assert refusal("tta=rot4", "tta.fragments=true") is None
     assert "tta.scale does not exist" in str(refusal("tta=rot4", "+tta.scale=[1.0]"))
     assert "tta.flips=[z]" in str(refusal("tta=rot4", "tta.flips=[z]"))
 
@@ -248,7 +248,6 @@ def test_steps_that_no_graph_can_hold_are_refused() -> None:
     assert refusal(graph) is None
     for reason, *overrides in (
         ("engine=torchsparse", "engine=torchsparse"),
-        ("compile=true", "compile=true"),
         ("trainer.sync_batchnorm=true", "trainer=ddp"),
         (
             "model.overlap_head=true",

@@ -72,7 +72,6 @@ def task(cfg: DictConfig) -> L.LightningModule:
     allow = allowed_packages(cfg)
     node = verified(training_part(plain(cfg.task)), "task", allow)
     facts = {key: plain(cfg.data)[key] for key in ABOUT_DATA if key in cfg.data}
-    facts["compiled"] = bool(cfg.get("compile", False))  # earlier configurations have no such key
     facts["graph"] = cfg.trainer.get("graph") is True  # auto: the machine has not been asked
     facts["views"] = make(plain(cfg.tta), "tta", allow) if cfg.get("tta") else None
     module = make(node, "task", allow, net=net, **asked_for(node, facts))

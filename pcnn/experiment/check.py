@@ -29,7 +29,7 @@ from pcnn.tasks.network_task import can_run_as_graph
 # keys of every group that describes itself by them
 NEEDED = ("name", "tasks", "geometries")
 # keys that a task must ask for, by the argument's name
-OF_SOME_TASKS = {"tta": "views", "compile": "compiled"}
+OF_SOME_TASKS = {"tta": "views"}
 # strategies whose gradients no hooks have to see
 ONE_PROCESS_A_DEVICE = (
     *("auto", "ddp", "ddp_spawn", "ddp_fork"),
@@ -45,7 +45,6 @@ GIVEN = {
             "ignore_index",
             "voxel_size",
             "benchmark",
-            "compiled",
             "graph",
             "views",
         }
@@ -204,10 +203,6 @@ def check_combination(cfg: DictConfig) -> None:
     reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
     if reason is not None:
         raise ConfigError(f"trainer.graph=true: {reason}.\npossible: trainer.graph=auto")
-    if cfg.get("recompute") and cfg.get("compile"):
-        raise ConfigError(
-            "recompute and compile=true exclude each other.\npossible: one of the two"
-        )
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps=-1 leaves the length of the training open, and the schedule with it."
@@ -222,8 +217,6 @@ def no_graph(cfg: DictConfig) -> str | None:
         return f"task={cfg.task.name} does not say what a step learns (NetworkTask.compute_loss)"
     if engine_of(cfg).dataflow is not None:
         return f"engine={cfg.engine.name} takes numbers of every map to the host"
-    if cfg.get("compile"):
-        return "compile=true makes another graph of the network"
     if cfg.get("recompute"):
         return "recompute runs layers again in backward"
     if cfg.model.get("overlap_head"):

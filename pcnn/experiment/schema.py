@@ -32,7 +32,6 @@ class Config:
     augment: Optional[dict[str, Any]] = None  # noqa: UP045 - OmegaConf reads this at run time
     tta: Optional[dict[str, Any]] = None  # noqa: UP045 - views of test-time augmentation
     global_batch_size: Optional[int] = None  # noqa: UP045 - samples of an optimiser step
-    compile: bool = False  # the network as one graph of torch.compile
     recompute: list[int] = field(default_factory=list)  # levels whose activations are not kept
     seed: Seed = 0
     train: bool = True  # fit

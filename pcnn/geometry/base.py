@@ -53,7 +53,7 @@ class Geometry:
     Rows are sorted by (batch, x, y, z). Levels and kernel maps derived from a geometry are cached
     on it and freed with it. The cache holds no reference cycle: a map to a relative is found by how
     the relative was derived, a map to any other geometry by a weak reference. Maps of relatives lie
-    in plain dictionaries whose keys are equal in every batch: `torch.compile` reads them.
+    in plain dictionaries whose keys are equal in every batch.
     """
 
     # fields of the kinds, which are frozen dataclasses, in their own order
@@ -411,11 +411,6 @@ class Geometry:
     def _check_new_map(self, out: Self, kernel: Kernel, anywhere: bool = False) -> None:
         """Refuse a map that cannot be built, before a builder is called."""
         # anywhere: a kernel of stride 1 may lie around points of any spacing
-        if torch.compiler.is_compiling():
-            raise RuntimeError(
-                f"the kernel map of {kernel} was not planned, and maps are not built in compiled "
-                "code; call pcnn.plan(model, geometry) first"
-            )
         expected = tuple(t * s for t, s in zip(self.tensor_stride, kernel.stride, strict=True))
         if not (anywhere and not kernel.is_strided) and out.tensor_stride != expected:
             raise ValueError(

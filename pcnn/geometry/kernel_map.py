@@ -76,8 +76,6 @@ class EdgeSet:
             a dictionary of its own.
         lists: tensors handed out already (see `KernelMap.layouts`).
         uses: what operations read so far (see `KernelMap.record_use`).
-        extents: empty tensors ``[N_in, 0]`` and ``[N_out, 0]`` on the host, one and the same for a
-            symmetric map: operands that tell compiled code the rows of this map.
     """
 
     rows: tuple[int, int]
@@ -92,15 +90,8 @@ class EdgeSet:
         default_factory=dict, init=False, repr=False
     )
     uses: set[LayoutUse] = field(default_factory=set, init=False, repr=False)
-    extents: tuple[Tensor, Tensor] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # made here, because compiled code has to find them
-        n_in, n_out = self.rows
-        with outside_inference_mode():
-            inputs = torch.zeros(n_in, 0)
-            outputs = inputs if self.symmetric else torch.zeros(n_out, 0)
-        object.__setattr__(self, "extents", (inputs, outputs))
         # what a copy with other claims derives is no business of the one it was copied from
         object.__setattr__(self, "layouts", dict(self.layouts))
 
@@ -227,8 +218,7 @@ class KernelMap:
     @property
     def n_in(self) -> int:
         """Rows of the input geometry."""
-        # int, here and below: torch.compile of torch 2.11 does not index by a bool
-        return self.edges.rows[int(self.flipped)]
+        return self.edges.rows[self.flipped]
 
     @property
     def n_out(self) -> int:
@@ -239,12 +229,6 @@ class KernelMap:
     def out_count(self) -> Tensor | None:
         """``[1]`` int32 on the device, output rows that hold a site; ``None``: all do."""
         return self.edges.counts[int(not self.flipped)]
-
-    @property
-    def extents(self) -> tuple[Tensor, Tensor]:
-        """Empty tensors ``[N_out, 0]`` and ``[N_in, 0]``, as operators take numbers of rows."""
-        inputs, outputs = self.edges.extents
-        return (inputs, outputs) if self.flipped else (outputs, inputs)
 
     @property
     def one_per_slot(self) -> bool:
@@ -343,17 +327,16 @@ class KernelMap:
     def layouts(self, names: tuple[str, ...]) -> list[Tensor]:
         """Tensors of several layouts, one after another: what a dataflow takes.
 
-        The list is kept, so callers must not change it. Compiled code gets a new one.
+        The list is kept, so callers must not change it.
 
         Raises:
             ValueError: as in `layout`.
         """
-        key, compiling = (names, self.flipped), torch.compiler.is_compiling()
-        found = None if compiling else self.edges.lists.get(key)
+        key = names, self.flipped
+        found = self.edges.lists.get(key)
         if found is None:
             found = [tensor for name in names for tensor in self.layout(name)]
-            if not compiling:
-                self.edges.lists[key] = found
+            self.edges.lists[key] = found
         return found
 
     def read(

@@ -107,6 +107,9 @@ class Convolution(nn.Module):
         Returns:
             Features ``[N_out, C_out]`` on the output sites.
         """
+        if torch.compiler.is_compiling():  # sites and maps are found in the call
+            y: SparseTensor = torch.compiler.disable(type(self).forward)(self, x, out)
+            return y
         if type(x) is not SparseTensor:
             require_sparse(x, self)
         if isinstance(out, SparseTensor):

@@ -39,7 +39,7 @@ def concatenate(*tensors: SparseTensor) -> SparseTensor:
         ValueError: no tensor, or tensors on different geometries.
     """
     check_same_sites(*tensors)
-    if len(tensors) == 2 and not (torch.is_grad_enabled() or torch.compiler.is_compiling()):
+    if len(tensors) == 2 and not torch.is_grad_enabled():
         first, second = (tensor.features for tensor in tensors)
         if first.dtype == second.dtype:
             return JoinedTensor(first, second, tensors[0].geometry)

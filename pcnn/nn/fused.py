@@ -65,7 +65,11 @@ def fused_convolution(
     Raises:
         ValueError: a residual on other sites, and what the layer raises.
     """
-    if not torch.compiler.is_compiling() and _is_free(layer, norm):
+    if torch.compiler.is_compiling():  # sites and maps are found in the call
+        parts = x, out, norm, residual, relu, folded
+        whole: SparseTensor = torch.compiler.disable(fused_convolution)(layer, *parts)
+        return whole
+    if _is_free(layer, norm):
         # layer.bias searches three dictionaries, at ten times the cost
         own = layer._parameters if "bias" in layer._parameters else layer.__dict__
         if norm is not None and norm.training:

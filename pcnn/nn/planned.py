@@ -38,8 +38,9 @@ class PlannedModule(nn.Module):
 
 
 def _plan_input(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    assert isinstance(module, PlannedModule)
-    if not module.plans_input or torch.compiler.is_compiling():  # compiled code has planned input
+    if torch.compiler.is_compiling():
+        torch.compiler.disable(_plan_input)(module, inputs)
         return
-    if inputs and isinstance(inputs[0], SparseTensor):
+    assert isinstance(module, PlannedModule)
+    if module.plans_input and inputs and isinstance(inputs[0], SparseTensor):
         module.planner(inputs[0].geometry)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import nn
 
 from pcnn.nn.conv import Convolution
@@ -28,10 +27,6 @@ class Sequential(nn.Sequential):
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N_in, C_in]`` to what the last module makes of them."""
         steps = list(self)
-        if torch.compiler.is_compiling():
-            for step in steps:
-                x = step(x)
-            return x
         position = 0
         while position < len(steps):
             step, norm = steps[position], _plain_at(steps, position + 1, FOLDABLE)

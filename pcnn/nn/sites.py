@@ -37,7 +37,7 @@ def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
     Raises:
         TypeError: a mask that is no tensor.
         ValueError: a mask of another shape, dtype or device.
-        RuntimeError: the call is being compiled or captured in a CUDA graph.
+        RuntimeError: the call is being captured in a CUDA graph.
     """
     require_tensors(mask=mask)
     if mask.shape != (len(x),) or mask.dtype != torch.bool or mask.device != x.device:
@@ -45,11 +45,11 @@ def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
             f"mask must be [{len(x)}] bool on {x.device}, one entry for each site, got "
             f"{list(mask.shape)} {str(mask.dtype).removeprefix('torch.')} on {mask.device}"
         )
-    if torch.compiler.is_compiling() or (mask.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if mask.is_cuda and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            "prune decides about sites while it runs, so it cannot be compiled or captured in a "
-            "CUDA graph; run this network eagerly (trainer.graph=false), or keep all sites and "
-            "multiply by the mask: x * mask[:, None]"
+            "prune decides about sites while it runs, so it cannot be captured in a CUDA graph: "
+            "run this network eagerly (trainer.graph=false), or keep all sites and multiply by the "
+            "mask: x * mask[:, None]"
         )
     if x.geometry.count is not None:
         mask = mask & holding_sites(len(x), x.geometry.count)

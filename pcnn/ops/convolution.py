@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, PerProduct
+from pcnn.dataflows import ConvSpec, Dataflow, Epilogue
 from pcnn.dataflows.torch_sums import accumulator, finish, join
 from pcnn.geometry import KernelMap
 from pcnn.ops.convolution_products import (
     check_operands,
     chosen,
     convolution_products,
-    spec_of,
 )
 from pcnn.ops.engine import Engine
-from pcnn.ops.library import MapOperands, Operators, operators
+from pcnn.ops.map_products import spec_of
 from pcnn.ops.products import product_of
 
 
@@ -35,8 +34,7 @@ def convolution(
 
     PointCNN++ Eq. 1. A transposed convolution is the same call on ``kernel_map.transpose()``.
     Differentiable to any order. The layouts that backward reads are built here, while gradients are
-    enabled; backward builds nothing. First derivatives call the dataflow itself; compiled code and
-    second derivatives call its operators (`pcnn.ops.library`), which cost the host more.
+    enabled; backward builds nothing.
 
     Args:
         x: ``[N_in, C_in]`` floating point.
@@ -59,7 +57,7 @@ def convolution(
             gradients follow or beside a bias.
     """
     dtype = x.dtype if compute_dtype is None else compute_dtype
-    graded, compiling = torch.is_grad_enabled(), torch.compiler.is_compiling()
+    graded = torch.is_grad_enabled()
     differs = graded and (x.requires_grad or weight.requires_grad)
     follows = differs or (graded and bias is not None and bias.requires_grad)
     if bias is not None and (skip is not None or epilogue is not None):
@@ -67,7 +65,7 @@ def convolution(
     if bias is not None and not follows:
         epilogue = Epilogue(None, bias if bias.dtype.itemsize > 2 else bias.float())
     extra = skip is not None or epilogue is not None
-    if differs and not (extra or compiling):
+    if differs and not extra:
         products = convolution_products(x, weight, kernel_map, engine, groups, dtype)
         out = product_of(x, weight, products)
         return out if bias is None else out + bias.to(out.dtype)
@@ -78,11 +76,6 @@ def convolution(
     # a symmetric map is read from one side only, whichever is asked for
     mirrored = kernel_map.flipped and edges.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
-    if compiling:
-        out = _compiled(
-            x, weight, side, engine, ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip)
-        )
-        return out + bias.to(out.dtype) if bias is not None and follows else out
     sizes = dtype, shape[1] * groups, shape[2], groups
     forward, _, outer = chosen(engine, side, x.device, sizes)
     # without gradients nothing but a leaf requires them: a dry run marks its input so
@@ -99,38 +92,6 @@ def convolution(
     # rounded once, after the epilogue
     wide = spec_of(groups, False, mirrored, dtype, accumulator(dtype))
     return finish(forward.forward(join(x, skip), weight, layouts, n_out, wide), spec)
-
-
-def _compiled(
-    x: Tensor, weight: Tensor, side: KernelMap, engine: Engine | Dataflow, spec: ConvSpec
-) -> Tensor:
-    """The same by operators. Lists of layouts are not kept: that would be a side effect."""
-    flow, handles = _operators_of(engine, side, x.device)
-    groups, _, mirrored, dtype, _, epilogue, skip, _ = spec
-    layouts, graded = side.layouts(flow.needs), torch.is_grad_enabled()
-    operands = MapOperands(layouts, [], [], side.symmetric, mirrored)
-    if epilogue is None and skip is None:
-        if graded and x.requires_grad and not side.symmetric:
-            operands = operands._replace(layouts_t=side.transpose().layouts(flow.needs))
-        if graded and weight.requires_grad:
-            operands = operands._replace(layouts_vvor=side.layouts(flow.needs_weight_grad))
-        return handles.mvmr(x, weight, *operands, *side.extents, groups, False, dtype, dtype)
-    if flow.fuses:
-        rows, parts = side.extents[0], Epilogue() if epilogue is None else epilogue
-        return handles.fused(x, weight, skip, layouts, mirrored, rows, groups, dtype, *parts)
-    x, wide = join(x, skip), accumulator(dtype)
-    out = handles.mvmr(x, weight, *operands, *side.extents, groups, False, dtype, wide)
-    return finish(out, spec)
-
-
-def _operators_of(
-    engine: Engine | Dataflow, side: KernelMap, device: torch.device
-) -> tuple[Dataflow | PerProduct, Operators]:
-    """The untuned dataflow of a map, and operators that look for a tuned one when they run."""
-    if not isinstance(engine, Engine):
-        return engine, operators(engine)
-    flow = engine.untuned(side, device)
-    return flow, operators(flow, tuned=engine.dataflow is None)
 
 
 def _check_inference(

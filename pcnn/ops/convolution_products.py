@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.dataflows import ConvSpec, Dataflow, PerProduct
+from pcnn.dataflows import ConvSpec, Dataflow
 from pcnn.geometry import KernelMap
 from pcnn.ops.engine import Engine
-from pcnn.ops.library import MapOperands, operators
-
-#: Specs without tensors are few: each is made once, and found again in C.
-spec_of: Callable[..., ConvSpec] = functools.cache(ConvSpec)
+from pcnn.ops.map_products import MapOperands, MapProducts, mvmr, spec_of, vvor
 
 
 class ConvolutionProducts(NamedTuple):
     """A convolution without its operands, as `pcnn.ops.products.Products`.
 
     Args:
-        forward: computes the output.
-        transposed: computes the gradient of the features.
-        outer: computes that of the weight.
+        flows: what computes the output and both gradients.
         operands: layouts of the map.
         n_out: rows of the output.
         spec: of the output.
     """
 
-    forward: Dataflow
-    transposed: Dataflow
-    outer: Dataflow
+    flows: MapProducts
     operands: MapOperands
     n_out: int
     spec: ConvSpec
@@ -44,7 +35,7 @@ class ConvolutionProducts(NamedTuple):
 
     def output(self, x: Tensor, rounded: Tensor) -> Tensor:
         """See `Products.output`."""
-        return self.forward.forward(x, rounded, self.operands.layouts, self.n_out, self.spec)
+        return self.flows.forward.forward(x, rounded, self.operands.layouts, self.n_out, self.spec)
 
     def gradients(
         self,
@@ -63,27 +54,22 @@ class ConvolutionProducts(NamedTuple):
             assert rounded is not None
             layouts, _, _, _, turned = self.operands.transposed()
             spec = spec_of(groups, True, turned, dtype, x.dtype)
-            grad_x = self.transposed.forward(grad, rounded, layouts, x.shape[0], spec)
+            grad_x = self.flows.transposed.forward(grad, rounded, layouts, x.shape[0], spec)
         if needs[1]:
             spec = spec_of(groups, False, mirrored, dtype, weight.dtype)
-            grad_weight = self.outer.weight_grad(x, grad, self.operands.layouts_vvor, spec)
+            grad_weight = self.flows.outer.weight_grad(x, grad, self.operands.layouts_vvor, spec)
         return grad_x, grad_weight
 
     def _differentiable(
         self, x: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...]
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Both gradients as operators, which have derivatives of their own."""
-        flows = self.forward, self.transposed, self.outer
-        same = flows[0] == flows[1] == flows[2]
-        handles = operators(flows[0] if same else PerProduct(*flows))
-        groups, dtype = self.spec.groups, self.spec.compute_dtype
+        """Both gradients as functions that have derivatives of their own."""
+        flows, side, n_in = self.flows, self.operands, x.shape[0]
         grad_x = grad_weight = None
         if needs[0]:
-            rows, settings = (x.detach(), grad.detach()), (groups, True, dtype, x.dtype)
-            grad_x = handles.mvmr(grad, weight, *self.operands.transposed(), *rows, *settings)
+            grad_x = mvmr(grad, weight, flows, side.transposed(), n_in, True, x.dtype)
         if needs[1]:
-            sizes = weight.shape[0], groups, dtype, weight.dtype
-            grad_weight = handles.vvor(x, grad, *self.operands, *sizes)
+            grad_weight = vvor(x, grad, flows, side, weight.dtype)
         return grad_x, grad_weight
 
 
@@ -118,7 +104,8 @@ def convolution_products(
     operands = MapOperands(layouts, layouts_t, layouts_vvor, edges.symmetric, mirrored)
     n_out = edges.rows[int(not side.flipped)]
     spec = spec_of(groups, False, mirrored, dtype, dtype)
-    return ConvolutionProducts(forward, transposed, outer, operands, n_out, spec)
+    flows = MapProducts(forward, transposed, outer, groups, dtype)
+    return ConvolutionProducts(flows, operands, n_out, spec)
 
 
 def chosen(

@@ -25,7 +25,6 @@ from pcnn.ops.engine_settings import (
     TorchSparseSettings,
     with_settings,
 )
-from pcnn.ops.library import operators
 
 #: Kinds of geometries, as configurations name them.
 GEOMETRIES = ("voxel", "point")
@@ -64,13 +63,6 @@ class Engine:
         one = isinstance(self.builder, RadiusSearch)
         object.__setattr__(self, "on_voxels", None if one else self.builder)
         object.__setattr__(self, "on_points", self.builder if one else self.points)
-        # compiled calls find operators by name; they cannot define any
-        if self.dataflow is not None:
-            operators(self.dataflow)
-            return
-        for kind in ("cuda", "cpu"):
-            for dataflow in usual_dataflows(torch.device(kind), self.reproducible):
-                operators(dataflow, tuned=True)
 
     @classmethod
     def of_paper(cls, name: str, settings: EngineSettings) -> Engine:

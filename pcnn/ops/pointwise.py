@@ -17,8 +17,7 @@ def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype, groups: int
 
     A weight gradient is a sum over all rows: in half precision it overflows where the gradients
     that it sums do not. So products of half operands are summed in float32 at least, in pieces that
-    cuBLAS sums rightly (`reduced_product`), and rounded to the dtype of the weight. Compiled code
-    leaves it to torch.
+    cuBLAS sums rightly (`reduced_product`), and rounded to the dtype of the weight.
 
     Args:
         x: ``[N, C_in]``.
@@ -30,7 +29,7 @@ def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype, groups: int
         ``[N, C_out]`` in ``compute_dtype``.
     """
     plain = weight.dtype == compute_dtype and compute_dtype.itemsize > 2
-    if plain or not weight.requires_grad or torch.compiler.is_compiling():
+    if plain or not weight.requires_grad:
         return _product(x.to(compute_dtype), weight.to(compute_dtype), groups)
     return product_of(x, weight, PointwiseProducts(compute_dtype, groups))
 

@@ -4,13 +4,12 @@ Pooling, unpooling, devoxelisation and interpolation are the third primitive,
 
     out[i] = sum over t of weight[t] x[j_t]        t runs over the triplets with output row i
 
-closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``. Numbers of rows enter as
-tensors that have as many (``rows`` of the output, ``rows_t`` of the input), as in
-`pcnn.ops.library`.
+closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,13 +20,6 @@ from pcnn.maps.table_pooling import pool_table
 
 #: Features of triplets that a maximum looks at in one go.
 BLOCK_ENTRIES = 1 << 24
-
-_LIBRARY = torch.library.Library("pcnn", "FRAGMENT")
-_LIBRARY.define(
-    "reduce(Tensor x, Tensor? weight, Tensor in_index, Tensor out_index, Tensor rows, "
-    "Tensor rows_t) -> Tensor"
-)
-_LIBRARY.define("dot(Tensor x, Tensor y, Tensor in_index, Tensor out_index) -> Tensor")
 
 
 def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -> Tensor:
@@ -44,10 +36,8 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -
     if weight is None and _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "sum")
     kernel_map.record_use(("pairs",))
-    reduced: Tensor = torch.ops.pcnn.reduce(
-        x, weight, kernel_map.in_index, kernel_map.out_index, *kernel_map.extents
-    )
-    return reduced
+    pairs = kernel_map.in_index, kernel_map.out_index
+    return _weighted_sum(x, weight, *pairs, kernel_map.n_out)
 
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
@@ -106,12 +96,8 @@ def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
     none, channels = x.shape
     lowest = x.new_full((kernel_map.n_out, channels), -torch.inf)
     pairs = kernel_map.in_index, kernel_map.out_index
-    # compiled code is one graph for all numbers of triplets, so it has one block
-    whole = torch.compiler.is_compiling()
-    size = None if whole else max(1, BLOCK_ENTRIES // max(1, channels))
-    blocks = (
-        [pairs] if size is None else list(zip(*(side.split(size) for side in pairs), strict=True))
-    )
+    size = max(1, BLOCK_ENTRIES // max(1, channels))
+    blocks = list(zip(*(side.split(size) for side in pairs), strict=True))
     for in_index, out_index in blocks:
         targets = out_index.long()[:, None].expand(-1, channels)
         lowest.scatter_reduce_(0, targets, x.index_select(0, in_index), "amax")
@@ -130,85 +116,53 @@ def _sums_of(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
-def _reduce(
-    x: Tensor,
-    weight: Tensor | None,
-    in_index: Tensor,
-    out_index: Tensor,
-    rows: Tensor,
-    rows_t: Tensor,
-) -> Tensor:
-    sums = _sums_of(x)
-    values = x.index_select(0, in_index).to(sums)
-    if weight is not None:
-        values = values * weight.to(sums)[:, None]
-    out = values.new_zeros(rows.shape[0], x.shape[1])
-    if x.device.type == "cpu":
-        out_index = out_index.long()  # other numbers take torch's slow path there
-    return out.index_add_(0, out_index, values).to(x.dtype)
-
-
-def _dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
-    sums = _sums_of(x)
-    product = x.index_select(0, in_index).to(sums) * y.index_select(0, out_index).to(sums)
-    return product.sum(1).to(x.dtype)
-
-
 class _Reduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> Tensor:
-        ctx.save_for_backward(*args)
-        with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = torch.ops.pcnn.reduce(*args)
-        return out
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, rows: int
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, in_index, out_index)
+        sums = _sums_of(x)
+        values = x.index_select(0, in_index).to(sums)
+        if weight is not None:
+            values = values * weight.to(sums)[:, None]
+        out = values.new_zeros(rows, x.shape[1])
+        if x.device.type == "cpu":
+            out_index = out_index.long()  # other numbers take torch's slow path there
+        return out.index_add_(0, out_index, values).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, in_index, out_index, rows, rows_t = ctx.saved_tensors
+        x, weight, in_index, out_index = ctx.saved_tensors
         grad_x = grad_weight = None
         if ctx.needs_input_grad[0]:
-            grad_x = torch.ops.pcnn.reduce(grads[0], weight, out_index, in_index, rows_t, rows)
+            grad_x = _weighted_sum(grads[0], weight, out_index, in_index, x.shape[0])
         if ctx.needs_input_grad[1]:
-            grad_weight = torch.ops.pcnn.dot(x, grads[0], in_index, out_index).to(weight.dtype)
-        return grad_x, grad_weight, None, None, None, None
+            grad_weight = _dot(x, grads[0], in_index, out_index).to(weight.dtype)
+        return grad_x, grad_weight, None, None, None
 
 
 class _Dot(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> Tensor:
-        ctx.save_for_backward(*args)
-        with torch._C._AutoDispatchBelowAutograd():
-            out: Tensor = torch.ops.pcnn.dot(*args)
-        return out
+    def forward(ctx: Any, x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y, in_index, out_index)
+        sums = _sums_of(x)
+        product = x.index_select(0, in_index).to(sums) * y.index_select(0, out_index).to(sums)
+        return product.sum(1).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, y, in_index, out_index = ctx.saved_tensors
-        (grad,) = grads
         grad_x = grad_y = None
-        rows, rows_t = y.detach(), x.detach()
         if ctx.needs_input_grad[0]:
-            grad_x = torch.ops.pcnn.reduce(y, grad, out_index, in_index, rows_t, rows)
+            grad_x = _weighted_sum(y, grads[0], out_index, in_index, x.shape[0])
         if ctx.needs_input_grad[1]:
-            grad_y = torch.ops.pcnn.reduce(x, grad, in_index, out_index, rows, rows_t)
+            grad_y = _weighted_sum(x, grads[0], in_index, out_index, y.shape[0])
         return grad_x, grad_y, None, None
 
 
-def _fake_reduce(x: Tensor, *args: Tensor) -> Tensor:
-    rows = args[3]
-    return x.new_empty((rows.shape[0], x.shape[1]))
-
-
-def _fake_dot(x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
-    return x.new_empty((in_index.shape[0],))
-
-
-_LIBRARY.impl("reduce", _reduce, "CompositeExplicitAutograd")
-_LIBRARY.impl("dot", _dot, "CompositeExplicitAutograd")
-_LIBRARY.impl("reduce", _Reduce.apply, "Autograd")
-_LIBRARY.impl("dot", _Dot.apply, "Autograd")
-torch.library.register_fake("pcnn::reduce", _fake_reduce, lib=_LIBRARY)
-torch.library.register_fake("pcnn::dot", _fake_dot, lib=_LIBRARY)
+_weighted_sum: Callable[..., Tensor] = _Reduce.apply
+_dot: Callable[..., Tensor] = _Dot.apply
 
 
 #: Ways to reduce the points of a site over the map of points to sites.

@@ -1,17 +1,14 @@
-"""Networks made ready to run: captured or compiled, what their layers do, and what is quickest."""
+"""Networks made ready to run: captured, what their layers do, and what is quickest."""
 
-from pcnn.runtime.compile import Compiled, compile
 from pcnn.runtime.fixed_tensor import FixedTensor
 from pcnn.runtime.graph import GraphedNetwork, graph
 from pcnn.runtime.graph_file import load_graph, save_graph
 from pcnn.runtime.point_graph import GraphedPoints
 
 __all__ = [
-    "Compiled",
     "FixedTensor",
     "GraphedNetwork",
     "GraphedPoints",
-    "compile",
     "graph",
     "load_graph",
     "save_graph",

@@ -22,7 +22,6 @@ from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.plural import counted
 from pcnn.runtime.capture import Figures
-from pcnn.runtime.compile import Compiled, compile
 from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
@@ -44,18 +43,14 @@ class NetworkTask(L.LightningModule):
         scheduler: Callable[..., LRScheduler],
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
-        compiled: bool = False,
         graph: bool = False,
     ) -> None:
         super().__init__()
-        if compiled and graph:
-            raise ValueError("a step is one graph of torch.compile or a CUDA graph: ask for one")
         self.net = net
         self.make_optimizer = optimizer
         self.make_scheduler = scheduler
         self.decay_norms_and_biases = decay_norms_and_biases
         self.prefetch_maps = prefetch_maps
-        self.compiled = compiled
         self.graph = graph
         #: whether each device keeps a part of the optimiser's state alone
         self.shard_optimizer = False
@@ -65,21 +60,14 @@ class NetworkTask(L.LightningModule):
         self.rate_of: Mapping[str, float] = {}
         self._frozen: list[nn.Module] = []
         self._graphed: GraphedSteps | None = None
-        # in a dict, unseen by torch: the parameters would be there twice, under other names; by the
-        # network's id, which a copy of the task does not share, as it must not the compiled code
-        self._compiled: dict[int, Compiled] = {}
         self._side: SideStream | None = None
         # what the steps of an epoch learnt from, on the device, and how many steps these were
         self._taught: Tensor | int = 0
         self._steps = 0
 
     def run(self, tensor: Any) -> Any:
-        """Output of the network, compiled where that was asked for."""
-        if not self.compiled:
-            return self.net(tensor)
-        if id(self.net) not in self._compiled:
-            self._compiled = {id(self.net): compile(self.net)}
-        return self._compiled[id(self.net)](tensor)
+        """Output of the network."""
+        return self.net(tensor)
 
     def inputs(self, batch: Any) -> Sequence[SparseTensor]:
         """Inputs of the network in a step of this batch."""

@@ -139,14 +139,6 @@ def test_a_switch_of_mode_forgets_what_was_folded() -> None:
     torch.testing.assert_close(y, separate(block, x).features)
 
 
-def test_compiled_blocks_are_one_graph() -> None:
-    block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor()
-    with torch.no_grad():
-        expected = block(x).features
-        compiled = torch.compile(block, fullgraph=True, backend="eager")
-        torch.testing.assert_close(compiled(x).features, expected)
-
-
 def test_a_layer_without_a_norm() -> None:
     x = joined()
     for kernel_size, bias in ((1, True), (1, False), (3, True), (3, False)):

@@ -171,10 +171,3 @@ def test_masks_that_fit_no_site_are_refused() -> None:
             prune(x, mask)
     with pytest.raises(TypeError, match=r"mask must be a torch.Tensor"):
         prune(x, [True])  # type: ignore[arg-type]
-
-
-def test_compiled_code_refuses_it() -> None:
-    x = tensor()
-    compiled = torch.compile(lambda z, m: prune(z, m).features, backend="eager", fullgraph=True)
-    with pytest.raises(Exception, match="prune decides about sites while it runs"):
-        compiled(x, mask_of(x))

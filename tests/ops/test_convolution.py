@@ -13,7 +13,6 @@ from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
 from pcnn.ops.conformance_cases import random_map
-from pcnn.ops.library import operators
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -33,12 +32,6 @@ DERIVED = [
     *((Reference(), name) for name in CASES),
     *zip(DATAFLOWS[1:], itertools.cycle(list(CASES)[:6]), strict=False),
     *zip(SEVERAL_PER_SLOT[1:], itertools.cycle(list(CASES)[6:]), strict=False),
-]
-#: The same for operators: whether the map is symmetric, and which.
-OPERATORS = list(itertools.product((True, False), ("mvmr", "vvor")))
-CALLED = [
-    *((Reference(), how) for how in OPERATORS),
-    *zip(DATAFLOWS[1:], OPERATORS * 2, strict=False),
 ]
 
 
@@ -74,23 +67,6 @@ def test_first_and_second_derivatives(dataflow: Dataflow, case: str) -> None:
     projected = dataflow != Reference()
     assert gradcheck(run, tensors, fast_mode=projected)
     assert gradgradcheck(run, tensors, fast_mode=projected)
-
-
-@pytest.mark.parametrize(("dataflow", "how"), CALLED, ids=lambda v: getattr(v, "name", str(v)))
-def test_operators_keep_the_dispatchers_contract(dataflow: Dataflow, how: tuple[bool, str]) -> None:
-    symmetric, name = how
-    kernel_map = make(Kernel.of(3, 1 if symmetric else 2), False)
-    assert kernel_map.symmetric == symmetric
-    x, weight = inputs(kernel_map, 1)
-    y = torch.randn(kernel_map.n_out, 2, dtype=torch.float64, requires_grad=True)
-    layouts, outer = (kernel_map.layouts(n) for n in (dataflow.needs, dataflow.needs_weight_grad))
-    others = [] if symmetric else kernel_map.transpose().layouts(dataflow.needs)
-    lists, double = (layouts, others, outer, symmetric, False), torch.float64
-    arguments = {
-        "mvmr": (x, weight, *lists, *kernel_map.extents, 1, False, double, double),
-        "vvor": (x, y, *lists, kernel_map.volume, 1, double, double),
-    }[name]
-    torch.library.opcheck(getattr(operators(dataflow), name), arguments)
 
 
 @pytest.mark.parametrize("dataflow", SEVERAL_PER_SLOT, ids=lambda d: d.name)

@@ -1,5 +1,5 @@
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,19 +131,6 @@ def test_engines_made_of_device_kernels_refuse_a_cpu() -> None:
                 check_served(engine, cpu)
         else:
             check_served(engine, cpu)
-
-
-@dataclass(frozen=True)
-class OfOneName(Reference):
-    name: str = "of_one_name"
-    setting: int = 0
-
-
-def test_two_dataflows_of_one_name_are_told_apart_at_once() -> None:
-    Engine("first", BruteForce(), OfOneName())
-    Engine("again", BruteForce(), OfOneName())
-    with pytest.raises(ValueError, match="another dataflow is named 'of_one_name'"):
-        Engine("second", BruteForce(), OfOneName(setting=1))
 
 
 #: Other values of the settings of papers, where one more than the usual one will not do.

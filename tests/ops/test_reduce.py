@@ -93,17 +93,6 @@ def test_a_maximum_in_blocks_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(whole, torch.stack(loop), rtol=0, atol=0, equal_nan=True)
 
 
-def test_operators_keep_the_dispatchers_contract() -> None:
-    kernel_map = make()
-    x = torch.randn(kernel_map.n_in, 2, requires_grad=True)
-    y = torch.randn(kernel_map.n_out, 2, requires_grad=True)
-    weight = torch.randn(kernel_map.triplets, requires_grad=True)
-    index = kernel_map.in_index, kernel_map.out_index
-    torch.library.opcheck(torch.ops.pcnn.reduce, (x, weight, *index, *kernel_map.extents))
-    torch.library.opcheck(torch.ops.pcnn.reduce, (x, None, *index, *kernel_map.extents))
-    torch.library.opcheck(torch.ops.pcnn.dot, (x, y, *index))
-
-
 @pytest.mark.usefixtures("emulated")
 def test_tables_are_pooled_where_pairs_are_not_counted() -> None:
     grid = surface_grid(150, 2)

@@ -331,13 +331,6 @@ def test_strategies_with_hooks_on_gradients_are_refused() -> None:
         graphed_steps.GraphedSteps(trainer, nn.SyncBatchNorm(2), lambda x, y: {}, rerun)  # type: ignore[arg-type]
 
 
-def test_one_kind_of_graph_a_task() -> None:
-    with pytest.raises(ValueError, match="ask for one"):
-        SegmentationTask(
-            network(), "abc", CrossEntropy(), torch.optim.SGD, cosine, compiled=True, graph=True
-        )
-
-
 def test_gradients_are_averaged_over_devices(
     tmp_path: Path, replays: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,140 @@
+"""Both products over a kernel map, closed under differentiation.
+
+``mvmr`` (`Dataflow.forward`) and ``vvor`` (`Dataflow.weight_grad`), with ``t`` the transposed map:
+
+    d mvmr(x, W, m) / dx = mvmr(g, W, t, transposed)      d / dW = vvor(x, g, m)
+    d vvor(x, y, m) / dx = mvmr(y, h, t, transposed)      d / dy = mvmr(x, h, m)
+
+So derivatives of any order are these two again, and whatever the order, a ``vvor`` is over ``m``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcnn.dataflows import ConvSpec, Dataflow
+
+#: Specs without tensors are few: each is made once, and found again in C.
+spec_of: Callable[..., ConvSpec] = functools.cache(ConvSpec)
+
+
+class MapOperands(NamedTuple):
+    """The layouts of a kernel map, seen from one side.
+
+    Args:
+        layouts: of the side that is read.
+        layouts_t: of the other side; empty if no gradient needs it, and for a symmetric map.
+        layouts_vvor: of the forward map, for gradients of weights.
+        symmetric: the map is its own transpose.
+        mirrored: slot k multiplies ``W[K - 1 - k]``.
+    """
+
+    layouts: list[Tensor]
+    layouts_t: list[Tensor]
+    layouts_vvor: list[Tensor]
+    symmetric: bool
+    mirrored: bool
+
+    def transposed(self) -> MapOperands:
+        """The other side; a RuntimeError where its layouts were not built."""
+        layouts, layouts_t, layouts_vvor, symmetric, mirrored = self
+        if symmetric:
+            return MapOperands(layouts, layouts_t, layouts_vvor, True, not mirrored)
+        if not layouts_t:
+            raise RuntimeError(
+                "backward through a convolution whose transposed layouts were not built: gradients "
+                "were disabled when the forward pass ran"
+            )
+        return MapOperands(layouts_t, layouts, layouts_vvor, False, mirrored)
+
+
+class MapProducts(NamedTuple):
+    """What computes over a map.
+
+    Args:
+        forward: computes ``mvmr``.
+        transposed: computes it over the other side of the map.
+        outer: computes ``vvor``.
+        groups: groups of channels.
+        compute_dtype: dtype that operands are rounded to.
+    """
+
+    forward: Dataflow
+    transposed: Dataflow
+    outer: Dataflow
+    groups: int
+    compute_dtype: torch.dtype
+
+
+class _Mvmr(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        flows: MapProducts,
+        side: MapOperands,
+        rows: int,
+        transposed: bool,
+        out_dtype: torch.dtype,
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.flows, ctx.side, ctx.transposed = flows, side, transposed
+        flow = flows.transposed if transposed else flows.forward
+        spec = spec_of(flows.groups, transposed, side.mirrored, flows.compute_dtype, out_dtype)
+        return flow.forward(x, weight, side.layouts, rows, spec)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        x, weight = ctx.saved_tensors
+        flows, side, transposed = ctx.flows, ctx.side, ctx.transposed
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            settings = flows, side.transposed(), x.shape[0], not transposed, x.dtype
+            grad_x = mvmr(grad, weight, *settings)
+        if ctx.needs_input_grad[1]:
+            # with transposed weights the gradient plays the input's part, on the map read backwards
+            sides = (grad, x, flows, side.transposed()) if transposed else (x, grad, flows, side)
+            grad_weight = vvor(*sides, weight.dtype)
+        return grad_x, grad_weight, None, None, None, None, None
+
+
+class _Vvor(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        grad: Tensor,
+        flows: MapProducts,
+        side: MapOperands,
+        out_dtype: torch.dtype,
+    ) -> Tensor:
+        ctx.save_for_backward(x, grad)
+        ctx.flows, ctx.side = flows, side
+        spec = spec_of(flows.groups, False, side.mirrored, flows.compute_dtype, out_dtype)
+        return flows.outer.weight_grad(x, grad, side.layouts_vvor, spec)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (outer,) = grads
+        x, grad = ctx.saved_tensors
+        flows, side = ctx.flows, ctx.side
+        grad_x = grad_grad = None
+        if ctx.needs_input_grad[0]:
+            grad_x = mvmr(grad, outer, flows, side.transposed(), x.shape[0], True, x.dtype)
+        if ctx.needs_input_grad[1]:
+            grad_grad = mvmr(x, outer, flows, side, grad.shape[0], False, grad.dtype)
+        return grad_x, grad_grad, None, None, None
+
+
+#: ``[rows, C_out]`` of features, weights, what computes, a side of the map, its rows, whether the
+#: weights are transposed, and a dtype.
+mvmr: Callable[..., Tensor] = _Mvmr.apply
+#: ``[K, C_in / groups, C_out]`` of features, gradients, what computes, a side and a dtype.
+vvor: Callable[..., Tensor] = _Vvor.apply
