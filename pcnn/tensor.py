@@ -85,11 +85,7 @@ class SparseTensor:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Pointwise functions of torch, and what pointwise modules of `torch.nn` call.
-
-        Raises:
-            TypeError: any other function, as some act along the sites or give other sites.
-        """
+        """Pointwise functions of torch, and what pointwise modules of `torch.nn` call."""
         x, others, kwargs = args[0] if args else None, args[1:], kwargs or {}
         if isinstance(x, SparseTensor):
             if function is torch.nn.functional.batch_norm:
@@ -345,11 +341,7 @@ Operand: TypeAlias = SparseTensor | Tensor | float
 
 
 def check_same_sites(*tensors: SparseTensor) -> None:
-    """Refuse tensors that do not live on one and the same geometry object.
-
-    Raises:
-        ValueError: no tensor, or tensors on different geometries.
-    """
+    """Refuse tensors that do not live on one and the same geometry object."""
     if not tensors:
         raise ValueError("needs at least one sparse tensor")
     for position, tensor in enumerate(tensors):
@@ -363,11 +355,7 @@ def check_same_sites(*tensors: SparseTensor) -> None:
 
 
 def require_sparse(x: object, layer: object) -> None:
-    """Refuse an input of a layer that is no sparse tensor.
-
-    Raises:
-        TypeError: naming the layer and what makes sparse tensors.
-    """
+    """Refuse an input of a layer that is no sparse tensor."""
     if not isinstance(x, SparseTensor):
         raise TypeError(
             f"{type(layer).__name__} takes a pcnn.SparseTensor, got {type(x).__name__}; "

@@ -26,13 +26,6 @@ def usual_dataflow(kernel_map: KernelMap, device: torch.device, reproducible: bo
     Where a slot holds several inputs, as on native points, they are summed while they are gathered;
     a map whose lists of rows int32 cannot count, or whose tiles exceed the memory budget, is read
     pair by pair. A kernel that tiles space has one input a slot on points too.
-
-    Args:
-        kernel_map: the map, from either side.
-        device: where it is computed.
-        reproducible: only dataflows with identical bits in two runs. On a GPU large kernels on
-            sparse clouds are then walked in one order of rows, which takes two to three times as
-            long, and maps too large for row lists are refused.
     """
     one, other = kernel_map.edges.one_per_slot
     if one and other:

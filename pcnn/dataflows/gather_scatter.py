@@ -50,30 +50,16 @@ class GatherScatter:
 
     Sources: TorchSparse (MLSys 2022) sections 4.2, 4.3; Minuet (EuroSys 2024) section 5.2.
     Deviation: in the slots' order sums are float32 in memory, where TorchSparse has float16.
-
-    Args:
-        grouping: which slots are multiplied together.
-        fused: gather all slots before the products and scatter all after them, one launch each;
-            otherwise slots are gathered and scattered one by one, group by group (Algorithm 2).
-        locality: gather in the order of input rows and scatter in the order of output rows;
-            otherwise in the order of the slots, and the sums are atomic. Needs ``fused``.
-        vectorised: threads move 16 bytes at once; otherwise one channel.
-        identity: multiply the centre of a submanifold convolution without gathering it.
-        gather_tile: channels a program gathers, a power of two
-            (`pcnn.kernels.row_tiles.tiles_of`); ``None`` for whole rows.
-        scatter_tile: the same of the scatter.
-        streams: streams the products of groups are spread over, where ``fused``; 1 is the current
-            stream, Minuet has 4.
     """
 
-    grouping: Grouping = ADAPTIVE
-    fused: bool = True
+    grouping: Grouping = ADAPTIVE  # which slots are multiplied together
+    fused: bool = True  # gather all slots before the products and scatter all after them
     locality: bool = True
-    vectorised: bool = True
-    identity: bool = True
-    gather_tile: int | None = None
-    scatter_tile: int | None = None
-    streams: int = 1
+    vectorised: bool = True  # threads move 16 bytes at once; otherwise one channel
+    identity: bool = True  # multiply the centre of a submanifold convolution without gathering it
+    gather_tile: int | None = None  # channels a program gathers
+    scatter_tile: int | None = None  # the same of the scatter
+    streams: int = 1  # streams the products of groups are spread over, where fused
     fuses: bool = True
 
     def __post_init__(self) -> None:

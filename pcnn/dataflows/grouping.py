@@ -20,15 +20,10 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Group:
-    """Slots that are multiplied by one call.
+    """Slots that are multiplied by one call."""
 
-    Args:
-        slots: numbers of the slots, ascending.
-        rows: rows every slot is padded to: the size of the longest.
-    """
-
-    slots: tuple[int, ...]
-    rows: int
+    slots: tuple[int, ...]  # numbers of the slots, ascending
+    rows: int  # rows every slot is padded to: the size of the longest
 
     @property
     def batched(self) -> bool:
@@ -128,14 +123,10 @@ class Adaptive:
 
     The redundancy is the one of the text of section 4.2.3; Algorithm 4 bounds it from above by
     ``1 - n_min / n_max``.
-
-    Args:
-        epsilon: tolerance of redundant computation, in 0..1. 0 pads nothing, 1 pads everything.
-        threshold: rows S from which ``mm`` is used instead of ``bmm``.
     """
 
-    epsilon: float
-    threshold: float = math.inf
+    epsilon: float  # tolerance of redundant computation, in 0..1. 0 pads nothing, 1 pads everything
+    threshold: float = math.inf  # rows S from which mm is used instead of bmm
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= 1:
@@ -163,15 +154,10 @@ class Sorted:
 
     A group grows while its padding overhead, padded rows over rows that are no padding, stays
     within ``padding``. Sorting brings slots of similar sizes together.
-
-    Args:
-        padding: largest overhead of a group: -1 multiplies every slot on its own, 0 only groups
-            equal sizes, infinity groups all slots.
-        threshold: rows from which ``mm`` is used instead of ``bmm``.
     """
 
-    padding: float
-    threshold: float = math.inf
+    padding: float  # largest overhead of a group: -1 multiplies every slot on its own
+    threshold: float = math.inf  # rows from which mm is used instead of bmm
 
     def __post_init__(self) -> None:
         if self.threshold < 0:
@@ -204,16 +190,6 @@ def search_adaptive(
     """Find the tolerance and the threshold of the least time over sampled inputs of one layer.
 
     TorchSparse Algorithm 5, an exhaustive search.
-
-    Args:
-        samples: triplets of every slot ``[K]``, one list a sampled input.
-        cost: measures one sample under one grouping.
-        skip: as in `Grouping.groups`.
-        epsilons: search space of the tolerance.
-        thresholds: search space of the threshold, in rows.
-
-    Raises:
-        ValueError: an empty search space.
     """
     measured: dict[tuple[int, tuple[Group, ...]], float] = {}
 

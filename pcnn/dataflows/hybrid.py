@@ -30,20 +30,11 @@ class Hybrid(OuterProducts):
     flow; beyond the largest norm every slot is dense, and the result is written directly. Otherwise
     two runs do not give identical bits. Kernels serve float16, bfloat16 and float32 on CUDA;
     elsewhere, and in float64, the same sums are plain torch.
-
-    Args:
-        threshold: Spira's t: slots of a smaller L1 norm are dense; the norm is in units of the
-            input's voxels. ``None`` follows the size of the kernel (`threshold_of`).
-        tiles: how the pairs are cut; ``None`` picks by shape (`ChunkTiles.of`).
-        dense_tiles: the same of the dense slots (`RowTiles.of`).
-
-    Raises:
-        ValueError: a negative threshold.
     """
 
-    threshold: int | None = None
-    tiles: ChunkTiles | None = None
-    dense_tiles: RowTiles | None = None
+    threshold: int | None = None  # Spira's t: slots of a smaller L1 norm are dense
+    tiles: ChunkTiles | None = None  # how the pairs are cut; None picks by shape (ChunkTiles.of)
+    dense_tiles: RowTiles | None = None  # the same of the dense slots (RowTiles.of)
     fuses: bool = True
     deterministic: bool = False
 
@@ -97,11 +88,7 @@ class Hybrid(OuterProducts):
     def by_kernels(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
-
-        Raises:
-            ValueError: a compute dtype that tensor cores do not multiply.
-        """
+        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter."""
         if self.threshold == 0:
             return self._sparse.by_kernels(x, w, layouts, n_out, spec)
         from pcnn.kernels.dense_slots import write_dense

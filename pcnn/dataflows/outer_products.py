@@ -12,11 +12,7 @@ from pcnn.kernels.conv_spec import ConvSpec
 
 
 class OuterProducts:
-    """Base of dataflows whose weight gradient walks the pairs of every slot; deterministic.
-
-    Raises:
-        ValueError: a compute dtype that tensor cores do not multiply.
-    """
+    """Base of dataflows whose weight gradient walks the pairs of every slot; deterministic."""
 
     needs_weight_grad: tuple[str, ...] = ("pairs", "counts")
 

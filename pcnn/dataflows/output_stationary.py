@@ -28,17 +28,10 @@ from pcnn.kernels.gemm_blocks import GemmBlocks
 
 @dataclass(frozen=True)
 class OutputStationary(OuterProducts):
-    """Implicit GEMM over the row lists of tiles, in Triton; plain torch on a CPU and in float64.
+    """Implicit GEMM over the row lists of tiles, in Triton; plain torch on a CPU and in float64."""
 
-    Args:
-        blocks: shape of the work of a program; ``None`` chooses by channels and rows.
-        sections: slots are walked section by section, each with a row order of its own; sections
-            meet in the output by atomics. For large kernels on sparse clouds, whose masks have
-            little in common. ``None``: where the map is of that kind.
-    """
-
-    blocks: GemmBlocks | None = None
-    sections: bool | None = False
+    blocks: GemmBlocks | None = None  # shape of the work of a program
+    sections: bool | None = False  # slots are walked section by section
     fuses = True
 
     @property

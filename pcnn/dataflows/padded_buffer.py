@@ -19,19 +19,12 @@ from pcnn.dataflows.reduced_product import reduced_product
 
 @dataclass(frozen=True)
 class Block:
-    """Slots that are multiplied by one call, one after another in the buffer.
+    """Slots that are multiplied by one call, one after another in the buffer."""
 
-    Args:
-        slots: in the order of the buffer.
-        weights: the matrix every slot multiplies, ascending.
-        start: first row of the block.
-        rows: rows of every slot, padding included.
-    """
-
-    slots: tuple[int, ...]
-    weights: tuple[int, ...]
-    start: int
-    rows: int
+    slots: tuple[int, ...]  # in the order of the buffer
+    weights: tuple[int, ...]  # the matrix every slot multiplies, ascending
+    start: int  # first row of the block
+    rows: int  # rows of every slot, padding included
 
     @property
     def end(self) -> int:
@@ -54,24 +47,14 @@ class Block:
 
 @dataclass(frozen=True)
 class PaddedBuffer:
-    """Rows of all slots: those of slot k at ``offsets[k] + shifts[k]`` and after.
+    """Rows of all slots: those of slot k at ``offsets[k] + shifts[k]`` and after."""
 
-    Args:
-        offsets: ``[K + 1]``, triplets of slot k are ``offsets[k]..offsets[k + 1]`` of ``pairs``.
-        shifts: ``[K]``, buffer row of a slot's triplet less its position in ``pairs``.
-        blocks: what is gathered and multiplied.
-        gathered: rows of all blocks.
-        identity: the slot that is multiplied without gathering, -1 if there is none. Its products
-            follow those of the blocks.
-        identity_weight: the matrix that it multiplies.
-    """
-
-    offsets: tuple[int, ...]
-    shifts: tuple[int, ...]
-    blocks: tuple[Block, ...]
-    gathered: int
-    identity: int
-    identity_weight: int
+    offsets: tuple[int, ...]  # [K + 1], triplets of slot k are offsets[k]..offsets[k + 1] of pairs
+    shifts: tuple[int, ...]  # [K], buffer row of a slot's triplet less its position in pairs
+    blocks: tuple[Block, ...]  # what is gathered and multiplied
+    gathered: int  # rows of all blocks
+    identity: int  # the slot that is multiplied without gathering, -1 if there is none
+    identity_weight: int  # the matrix that it multiplies
 
     @property
     def rows(self) -> int:
@@ -113,14 +96,7 @@ class PaddedBuffer:
 def padded_buffer(
     offsets: tuple[int, ...], grouping: Grouping, identity: int, mirrored: bool
 ) -> PaddedBuffer:
-    """Place the slots of every group one after another, each padded to the longest.
-
-    Args:
-        offsets: ``[K + 1]``.
-        grouping: which slots share a block.
-        identity: slot that is multiplied without gathering, -1 for none.
-        mirrored: slot k multiplies matrix ``K - 1 - k``; a block's matrices ascend all the same.
-    """
+    """Place the slots of every group one after another, each padded to the longest."""
     volume = len(offsets) - 1
     sizes = [end - start for start, end in pairwise(offsets)]
     shifts, blocks, start = [0] * volume, [], 0
@@ -138,31 +114,14 @@ def padded_buffer(
 
 
 def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: Block) -> None:
-    """``products = gathered @ matrices`` for the slots of one block, padding included.
-
-    Args:
-        gathered: ``[S * R, G * A]``, rows of S slots one after another.
-        matrices: ``[K, G, A, C]`` of all slots, ``[K, A, C]`` of one group.
-        products: ``[S * R or more, G * C]``, written.
-        block: slots and rows.
-    """
+    """``products = gathered @ matrices`` for the slots of one block, padding included."""
     multiply_slots(gathered, 0, block.take(matrices), products, 0, block.rows)
 
 
 def multiply_slots(
     gathered: Tensor, first: int, matrices: Tensor, products: Tensor, place: int, rows: int
 ) -> None:
-    """``products = gathered @ matrices`` for some slots of equal length.
-
-    Args:
-        gathered: ``[.., G * A]``, contiguous.
-        first: row of it where the first slot begins; the others follow.
-        matrices: ``[S, G, A, C]`` of these slots, ``[S, A, C]`` of one group; of the dtype of the
-            others.
-        products: ``[.., G * C]``, contiguous, written.
-        place: row of it where the first slot begins.
-        rows: of every slot.
-    """
+    """``products = gathered @ matrices`` for some slots of equal length."""
     count = matrices.shape[0]
     if matrices.ndim == 3:
         if count == 1:
@@ -191,14 +150,7 @@ def _slots(buffer: Tensor, first: int, count: int, rows: int) -> Tensor:
 def reduce_block(
     operands: Sequence[Tensor], block: Block, groups: int, parts: list[Tensor]
 ) -> None:
-    """``parts[k] = left[slot]^T @ right[slot]`` for the slots of one block.
-
-    Args:
-        operands: left ``[S * R, G * A]`` and right ``[S * R, G * C]``, padding zero.
-        block: slots and rows.
-        groups: groups of channels G.
-        parts: ``[G, A, C]`` of every matrix, replaced; float32 (float64 of float64).
-    """
+    """``parts[k] = left[slot]^T @ right[slot]`` for the slots of one block."""
     left, right = (_by_group(side, len(block.slots), groups) for side in operands)
     found = reduced_product(left, right, parts[0].dtype)
     found = found.unflatten(0, (len(block.slots), groups))

@@ -13,18 +13,11 @@ from pcnn.dataflows.padded_buffer import PaddedBuffer, padded_buffer
 
 
 class Placement(NamedTuple):
-    """A padded buffer, and what kernels read of it.
+    """A padded buffer, and what kernels read of it."""
 
-    Args:
-        place: the buffer.
-        shifts: ``place.shifts`` on the device, ``[K]`` int64.
-        order: the matrix of every slot of the blocks, ``[S]`` int64 on the device; ``None`` where
-            every block takes evenly spaced ones.
-    """
-
-    place: PaddedBuffer
-    shifts: Tensor
-    order: Tensor | None
+    place: PaddedBuffer  # the buffer
+    shifts: Tensor  # place.shifts on the device, [K] int64
+    order: Tensor | None  # the matrix of every slot of the blocks, [S] int64 on the device
 
     def matrices(self, all_matrices: Tensor) -> list[Tensor]:
         """The matrices ``[S, ...]`` of every block, of those of all slots ``[K, ...]``.
@@ -44,15 +37,7 @@ _KEPT = WeakIdKeyDictionary()
 def placement(
     offsets: Tensor, grouping: Grouping, identity: int, mirrored: bool, device: torch.device
 ) -> Placement:
-    """The placement of a map's slots, made at the first request.
-
-    Args:
-        offsets: ``[K + 1]`` int64 on the host, of the map's layout ``pairs``; not changed later.
-        grouping: which slots share a block.
-        identity: slot that is multiplied without gathering, -1 for none.
-        mirrored: slot k multiplies matrix ``K - 1 - k``.
-        device: where the rows are.
-    """
+    """The placement of a map's slots, made at the first request."""
     kept: dict[object, Placement] | None = _KEPT.get(offsets)
     if kept is None:
         kept = _KEPT[offsets] = {}

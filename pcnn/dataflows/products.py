@@ -14,39 +14,22 @@ PRODUCTS = ("forward", "transposed", "vvor")
 
 
 class Product(NamedTuple):
-    """A product of a layer, apart from its map.
+    """A product of a layer, apart from its map."""
 
-    Args:
-        name: one of `PRODUCTS`.
-        dtype: that operands are rounded to.
-        c_in: input channels of the layer, whatever the product.
-        c_out: output channels of the layer.
-        groups: groups of channels.
-    """
-
-    name: str
-    dtype: torch.dtype
-    c_in: int
-    c_out: int
-    groups: int = 1
+    name: str  # one of PRODUCTS
+    dtype: torch.dtype  # that operands are rounded to
+    c_in: int  # input channels of the layer, whatever the product
+    c_out: int  # output channels of the layer
+    groups: int = 1  # groups of channels
 
 
 @dataclass(frozen=True)
 class PerProduct:
-    """A dataflow for each product: the quickest for outputs need not be so for gradients.
+    """A dataflow for each product: the quickest for outputs need not be so for gradients."""
 
-    Args:
-        forward: computes outputs.
-        transposed: computes gradients of features; it reads the layouts that ``forward`` reads.
-        vvor: computes gradients of weights.
-
-    Raises:
-        ValueError: ``forward`` and ``transposed`` need different layouts.
-    """
-
-    forward: Dataflow
-    transposed: Dataflow
-    vvor: Dataflow
+    forward: Dataflow  # computes outputs
+    transposed: Dataflow  # computes gradients of features; it reads the layouts that forward reads
+    vvor: Dataflow  # computes gradients of weights
 
     def __post_init__(self) -> None:
         if self.forward.needs != self.transposed.needs:

@@ -24,14 +24,6 @@ def reduced_product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
 
     Half precision operands are multiplied to float32 where torch does so, and are widened piece by
     piece elsewhere. Operands of ``dtype`` may need derivatives of any order.
-
-    Args:
-        left: ``[S, R, A]``.
-        right: ``[S, R, C]``, of the same dtype.
-        dtype: of products and sums: float32, or float64 of float64.
-
-    Returns:
-        ``[S, A, C]`` in ``dtype``.
     """
     count, rows = left.shape[:2]
     full = rows // PIECE_ROWS

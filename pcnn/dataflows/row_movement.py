@@ -22,21 +22,13 @@ ByRow = tuple[Tensor, Tensor, Tensor]
 
 
 class Triplets(NamedTuple):
-    """The parts of a kernel map that gather and scatter read.
+    """The parts of a kernel map that gather and scatter read."""
 
-    Args:
-        in_index: ``[T]`` int32.
-        out_index: ``[T]`` int32.
-        by_in: triplets of every input row (`pcnn.geometry.layouts.by_in`), where it is needed.
-        by_out: the same of output rows.
-        counts: ``[K]`` int64 on the device, where it is needed.
-    """
-
-    in_index: Tensor
-    out_index: Tensor
-    by_in: ByRow | None = None
-    by_out: ByRow | None = None
-    counts: Tensor | None = None
+    in_index: Tensor  # [T] int32
+    out_index: Tensor  # [T] int32
+    by_in: ByRow | None = None  # triplets of every input row (pcnn.geometry.layouts.by_in)
+    by_out: ByRow | None = None  # the same of output rows
+    counts: Tensor | None = None  # [K] int64 on the device, where it is needed
 
     def rows_of(self, side: Side) -> Tensor:
         """Row of every triplet on one side."""
@@ -104,25 +96,15 @@ class TorchRows:
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
-    """Triton kernels: the row's order or the slots', 16 bytes or one channel a thread.
+    """Triton kernels: the row's order or the slots', 16 bytes or one channel a thread."""
 
-    Args:
-        place: where rows lie.
-        triplets: of the map.
-        compute_dtype: dtype of gathered rows.
-        shifts: ``place.shifts`` on the device.
-        vectorised: whether threads move 16 bytes at once.
-        gather_tile: channels of a program; ``None`` for whole rows.
-        scatter_tile: the same of a scatter.
-    """
-
-    place: PaddedBuffer
-    triplets: Triplets
-    compute_dtype: torch.dtype
-    shifts: Tensor
-    vectorised: bool
-    gather_tile: int | None
-    scatter_tile: int | None
+    place: PaddedBuffer  # where rows lie
+    triplets: Triplets  # of the map
+    compute_dtype: torch.dtype  # dtype of gathered rows
+    shifts: Tensor  # place.shifts on the device
+    vectorised: bool  # whether threads move 16 bytes at once
+    gather_tile: int | None  # channels of a program; None for whole rows
+    scatter_tile: int | None  # the same of a scatter
 
     @property
     def operands(self) -> torch.dtype:

@@ -30,15 +30,9 @@ class RowStationary(OuterProducts):
     the compute dtype once more before it is multiplied, so in float16 it must stay below 65504.
     Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums
     are plain torch.
-
-    Args:
-        tiles: how the work is cut; ``None`` picks by shape, as for an implicit GEMM.
-
-    Raises:
-        ValueError: tiles of more rows than the layout's.
     """
 
-    tiles: RowTiles | None = None
+    tiles: RowTiles | None = None  # how the work is cut
     needs: tuple[str, ...] = ("row_lists",)
     fuses: bool = True
     deterministic: bool = True
@@ -63,11 +57,7 @@ class RowStationary(OuterProducts):
     def by_kernels(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
-
-        Raises:
-            ValueError: a compute dtype that tensor cores do not multiply.
-        """
+        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
         from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.row_lists import launch_row_lists
 

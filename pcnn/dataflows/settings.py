@@ -45,17 +45,7 @@ DESCRIPTIONS = ("name", "needs", "needs_weight_grad", "fuses", "deterministic")
 
 
 def settings_of(dataflow: Any) -> dict[str, Any]:
-    """Class and fields of a dataflow, as `json` takes them.
-
-    Args:
-        dataflow: a frozen dataclass whose class is in `CLASSES`; so are those of its fields.
-
-    Returns:
-        ``{"name": class, "fields": {...}}``.
-
-    Raises:
-        ValueError: a class that is not in `CLASSES`.
-    """
+    """Class and fields of a dataflow, as `json` takes them."""
     kind: Any = type(dataflow)
     name = kind.__name__
     if CLASSES.get(name) is not kind:
@@ -65,11 +55,7 @@ def settings_of(dataflow: Any) -> dict[str, Any]:
 
 
 def dataflow_of(settings: Mapping[str, Any]) -> Dataflow:
-    """The dataflow of what `settings_of` wrote.
-
-    Raises:
-        ValueError: a class or a field that does not exist, or a value that a class refuses.
-    """
+    """The dataflow of what `settings_of` wrote."""
     made: Dataflow = _made(settings)
     return made
 

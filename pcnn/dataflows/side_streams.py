@@ -13,11 +13,6 @@ def run_on_streams(jobs: Sequence[Callable[[], object]], device: torch.device, n
 
     The current stream waits for all of them, so memory that is freed later is not handed out before
     they are done with it.
-
-    Args:
-        jobs: each launches on the current stream; none waits for another.
-        device: where they run.
-        n: number of streams; 1 is the current one.
     """
     n = min(n, len(jobs))
     if n <= 1 or device.type != "cuda":

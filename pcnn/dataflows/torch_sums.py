@@ -106,17 +106,11 @@ def in_given_dtype(operand: Tensor) -> AbstractContextManager[object]:
 
 @dataclass(frozen=True)
 class TorchSums:
-    """Operands of a product over listed pairs or a table, and its sums.
+    """Operands of a product over listed pairs or a table, and its sums."""
 
-    Args:
-        rows: ``[N_in, C_in]``.
-        matrices: ``[K, G, C_in / G, C_out / G]``, in the order in which slots multiply.
-        sums: ``[N_out, C_out]``, added to.
-    """
-
-    rows: Tensor
-    matrices: Tensor
-    sums: Tensor
+    rows: Tensor  # [N_in, C_in]
+    matrices: Tensor  # [K, G, C_in / G, C_out / G], in the order in which slots multiply
+    sums: Tensor  # [N_out, C_out], added to
 
     @classmethod
     def of(cls, x: Tensor, w: Tensor, n_out: int, spec: ConvSpec) -> TorchSums:
@@ -130,12 +124,7 @@ class TorchSums:
         self.sums.add_(multiply(self.rows, self.matrices[len(self.matrices) // 2]))
 
     def add_table(self, table: Tensor, slots: Tensor) -> None:
-        """Add the products of slots whose inputs a table names.
-
-        Args:
-            table: ``[N_out, D]`` int32, -1 where a slot is empty.
-            slots: ``[D]`` int32, slots of the columns.
-        """
+        """Add the products of slots whose inputs a table names."""
         if not len(self.rows):
             return
         for column, slot in zip(table.unbind(1), slots.tolist(), strict=True):
@@ -146,15 +135,7 @@ class TorchSums:
     def add_pairs(
         self, in_index: Tensor, out_index: Tensor, counts: Tensor, slots: Tensor | None, both: bool
     ) -> None:
-        """Add the products of listed pairs; waits for the device.
-
-        Args:
-            in_index: ``[T]`` int32, rows j, by slot; what lies behind the counts is not read.
-            out_index: ``[T]`` int32, rows i.
-            counts: ``[S]`` int64, pairs of every listed slot.
-            slots: ``[S]`` int32, the listed slots; ``None``: the first S.
-            both: whether (i, j) of slot k also stands for (j, i) of slot K - 1 - k.
-        """
+        """Add the products of listed pairs; waits for the device."""
         sizes = counts.tolist()
         end = sum(sizes)
         numbers = range(len(sizes)) if slots is None else slots.tolist()

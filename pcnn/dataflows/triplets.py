@@ -39,23 +39,12 @@ class Triplets:
 
     Sums are float32, added by atomics in an order that differs from run to run. Kernels serve
     float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums are plain torch.
-
-    Args:
-        sort: the number that the list is sorted by. ``k``, the paper's choice, reads weights once
-            in a chunk; ``i`` adds to the output once in a row, ``j`` reads features once in a row
-            (`accesses` counts).
-        length: triplets L of a program.
-        block_out: output channels of a block, a power of two.
-        block_in: input channels of a block, a power of two.
-
-    Raises:
-        ValueError: another order, no triplets, or a block that is no power of two.
     """
 
-    sort: Sort = "k"
-    length: int = 128
-    block_out: int = 32
-    block_in: int = 32
+    sort: Sort = "k"  # the number that the list is sorted by
+    length: int = 128  # triplets L of a program
+    block_out: int = 32  # output channels of a block, a power of two
+    block_in: int = 32  # input channels of a block, a power of two
     fuses: bool = False
     deterministic: bool = False
 
@@ -100,11 +89,7 @@ class Triplets:
     def by_kernels(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
-
-        Raises:
-            ValueError: a compute dtype that the kernels do not multiply.
-        """
+        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
         from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.triplets import mvmr
 
@@ -125,11 +110,7 @@ class Triplets:
     def weight_grad_by_kernels(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """`weight_grad` by the Triton kernel: CUDA tensors, or any in Triton's interpreter.
-
-        Raises:
-            ValueError: a compute dtype that the kernels do not multiply.
-        """
+        """`weight_grad` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
         from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.triplets import vvor
 
@@ -146,13 +127,7 @@ class Triplets:
 
 
 def order_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """The tensors that the kernels read, from the layouts `LAYOUTS_OF` an order.
-
-    Returns:
-        Two of the numbers of every triplet, ``[T]`` int32, and the runs of the third: (j, i,
-        lengths ``[K]``) for ``k``, (j, k, starts ``[N_out + 1]``) for ``i``, (i, k, starts
-        ``[N_in + 1]``) for ``j``; runs are int64, on the triplets' device.
-    """
+    """The tensors that the kernels read, from the layouts `LAYOUTS_OF` an order."""
     if sort == "k":
         in_index, out_index, _, counts = layouts
         return in_index, out_index, counts
@@ -174,17 +149,11 @@ def triplets_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, 
 
 @dataclass(frozen=True)
 class Accesses:
-    """How often the programs of a list of triplets reach for global memory.
+    """How often the programs of a list of triplets reach for global memory."""
 
-    Args:
-        weights: times that a program reads ``W[k]``.
-        inputs: times that it reads a row of the features.
-        outputs: times that it adds to a row of the output.
-    """
-
-    weights: int
-    inputs: int
-    outputs: int
+    weights: int  # times that a program reads W[k]
+    inputs: int  # times that it reads a row of the features
+    outputs: int  # times that it adds to a row of the output
 
     def elements(self, c_in: int, c_out: int) -> int:
         """Elements that are read or added, as Eq. 2 and Eq. 3 count them: without blocks."""
@@ -195,12 +164,6 @@ def accesses(i: Tensor, j: Tensor, k: Tensor, length: int) -> Accesses:
     """Accesses of Algorithm 1: where a number differs from that of the triplet before.
 
     Sorted by k, ``weights`` is about ``T / L + K`` instead of T. Waits for the device.
-
-    Args:
-        i: ``[T]`` output row of every triplet, in their order.
-        j: ``[T]`` input row.
-        k: ``[T]`` slot.
-        length: triplets L of a program; each program begins with nothing.
     """
     return Accesses(*(_changes(number, length) for number in (k, j, i)))
 

@@ -24,13 +24,6 @@ def tuned(
     Only dataflows that read the layouts of the usual one are taken: a map is laid out before its
     products are known. The user's own table counts before the package's where both are equally
     near. Files are read at the first request of a process; nothing here waits for the device.
-
-    Args:
-        usual: taken where no table has a decision within reach.
-        device: where the product is computed.
-        product: of the layer.
-        volume: kernel slots K.
-        rows: rows of the product's output side; of a weight gradient, of the output's gradient.
     """
     name, dtype, c_in, c_out, groups = product
     layouts = usual.needs_weight_grad if name == "vvor" else usual.needs
@@ -45,15 +38,7 @@ def tuned_products(
     volume: int,
     rows: tuple[int, int],
 ) -> tuple[Dataflow, Dataflow, Dataflow]:
-    """The same for all products of a layer, in the order of `PRODUCTS`, in one look-up.
-
-    Args:
-        usual: as of `tuned`.
-        device: where they are computed.
-        sizes: dtype, C_in, C_out and groups, as of `Product`.
-        volume: kernel slots K.
-        rows: of the layer's input and output.
-    """
+    """The same for all products of a layer, in the order of `PRODUCTS`, in one look-up."""
     n_in, n_out = rows
     name = _dtype_name(sizes[0])  # may change between calls
     return _tuned_products(usual, device, name, sizes, volume, _size(n_in), _size(n_out))

@@ -21,20 +21,12 @@ SHIPPED = Path(__file__).parents[1] / "tuned"
 
 
 def user_path() -> Path:
-    """The user's own table, in the user's cache folder (XDG base directories).
-
-    Raises:
-        RuntimeError: the user has no home folder.
-    """
+    """The user's own table, in the user's cache folder (XDG base directories)."""
     return user_cache() / "pcnn" / "tuned.json"
 
 
 def shipped_path(device_name: str) -> Path:
-    """Where the table of a device lies that comes with the package.
-
-    Args:
-        device_name: as torch gives it, ``NVIDIA H200``.
-    """
+    """Where the table of a device lies that comes with the package."""
     return SHIPPED / (re.sub(r"[^a-z0-9]+", "_", device_name.lower()).strip("_") + ".json")
 
 
@@ -63,13 +55,6 @@ def save(path: Path, table: TuningTable) -> TuningTable:
 
     The file is written under a temporary name, then renamed: readers see all of it or nothing.
     Where it cannot be written a warning says so.
-
-    Args:
-        path: the file.
-        table: new decisions, which count where the file has one of the same key.
-
-    Returns:
-        All decisions that the file holds now.
     """
     try:
         with locked(path.with_name(f".{path.name}.lock")):

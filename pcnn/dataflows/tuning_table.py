@@ -28,40 +28,24 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, order=True)
 class Signature:
-    """The key of a decision: it holds where all of these are equal.
+    """The key of a decision: it holds where all of these are equal."""
 
-    Args:
-        device: name and architecture.
-        triton: version of Triton, major and minor; ``none`` without it.
-        dtype: that operands are rounded to, as ``float16``.
-        c_in: input channels of the layer, whatever the product.
-        c_out: output channels of the layer.
-        groups: groups of channels.
-        volume: kernel slots K.
-        product: one of `pcnn.dataflows.products.PRODUCTS`.
-    """
-
-    device: str
-    triton: str
-    dtype: str
-    c_in: int
-    c_out: int
-    groups: int
-    volume: int
-    product: str
+    device: str  # name and architecture
+    triton: str  # version of Triton, major and minor; none without it
+    dtype: str  # that operands are rounded to, as float16
+    c_in: int  # input channels of the layer, whatever the product
+    c_out: int  # output channels of the layer
+    groups: int  # groups of channels
+    volume: int  # kernel slots K
+    product: str  # one of pcnn.dataflows.products.PRODUCTS
 
 
 @dataclass(frozen=True, order=True)
 class Bucket:
-    """How large a product is.
+    """How large a product is."""
 
-    Args:
-        log2_rows: of the rows of its output side, to whole octaves.
-        log2_pairs: of the mean number of triplets of such a row, to half octaves.
-    """
-
-    log2_rows: int
-    log2_pairs: float
+    log2_rows: int  # of the rows of its output side, to whole octaves
+    log2_pairs: float  # of the mean number of triplets of such a row, to half octaves
 
     @classmethod
     def of(cls, rows: float, pairs_per_row: float) -> Bucket:
@@ -72,15 +56,10 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Choice:
-    """A dataflow and what it took.
+    """A dataflow and what it took."""
 
-    Args:
-        dataflow: the quickest of those that read the same layouts.
-        ms: its time, mean of the samples [ms].
-    """
-
-    dataflow: Dataflow
-    ms: float
+    dataflow: Dataflow  # the quickest of those that read the same layouts
+    ms: float  # its time, mean of the samples [ms]
 
     def layouts(self, product: str) -> tuple[str, ...]:
         """The layouts it reads for a product."""
@@ -93,33 +72,19 @@ Choices = tuple[Choice, ...]
 
 @dataclass(frozen=True, order=True)
 class MapSize:
-    """The key of a time: it holds where all of these are equal.
+    """The key of a time: it holds where all of these are equal."""
 
-    Args:
-        device: name and architecture.
-        triton: version of Triton; ``none`` without it.
-        side: ``forward`` or ``transposed``, as layers read the map, or ``symmetric``.
-        written: the layout that its builder wrote.
-        volume: kernel slots K.
-        log2_rows: of its output rows, to whole octaves.
-        log2_pairs: of the mean number of triplets of such a row, to half octaves.
-    """
-
-    device: str
-    triton: str
-    side: str
-    written: str
-    volume: int
-    log2_rows: int
-    log2_pairs: float
+    device: str  # name and architecture
+    triton: str  # version of Triton; none without it
+    side: str  # forward or transposed, as layers read the map, or symmetric
+    written: str  # the layout that its builder wrote
+    volume: int  # kernel slots K
+    log2_rows: int  # of its output rows, to whole octaves
+    log2_pairs: float  # of the mean number of triplets of such a row, to half octaves
 
 
 class LayoutCosts:
-    """Times of making layouts from what a builder wrote [ms].
-
-    Args:
-        rows: the times; of equal keys the last counts.
-    """
+    """Times of making layouts from what a builder wrote [ms]."""
 
     def __init__(self, rows: Iterable[tuple[MapSize, Names, float]] = ()) -> None:
         self._ms = {(size, names): ms for size, names, ms in rows}
@@ -143,23 +108,14 @@ class LayoutCosts:
 
     @classmethod
     def of_plain(cls, content: Any) -> LayoutCosts:
-        """The times of what `plain` gave.
-
-        Raises:
-            ValueError: something that is no list of times.
-        """
+        """The times of what `plain` gave."""
         if not isinstance(content, list):
             raise ValueError(f"{content!r} is no list of times of layouts")
         return cls(_read_cost(row) for row in content)
 
 
 class TuningTable:
-    """Decisions by signature and bucket.
-
-    Args:
-        rows: the decisions; of equal keys the last counts.
-        costs: times of making layouts, which decided with those of the dataflows.
-    """
+    """Decisions by signature and bucket."""
 
     def __init__(
         self,
@@ -191,14 +147,6 @@ class TuningTable:
         """The decision about the nearest size within `REACH`.
 
         The density of the map is not known here, so it is not compared.
-
-        Args:
-            signature: what must be equal.
-            rows: log2 of the output rows.
-            layouts: those of the map; a dataflow that reads others is passed over.
-
-        Returns:
-            Octaves to that size, and the dataflow.
         """
         sizes = self._rows.get(signature, {})
         for bucket in sorted(sizes, key=lambda one: (abs(one.log2_rows - rows), one)):
@@ -224,11 +172,7 @@ class TuningTable:
 
     @classmethod
     def of_plain(cls, content: Any) -> TuningTable:
-        """The table of what `plain` gave.
-
-        Raises:
-            ValueError: another format, or something that is no table.
-        """
+        """The table of what `plain` gave."""
         if not isinstance(content, Mapping) or not isinstance(content.get("rows"), list):
             raise ValueError("this is no table of tuned dataflows")
         if content.get("format") != FORMAT:

@@ -26,18 +26,11 @@ class WeightStationary(OuterProducts):
     Sums are float32, added in an order that differs from run to run: two runs do not give identical
     bits. Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same
     sums are plain torch.
-
-    Args:
-        half: read one half of the pairs of a submanifold map; its central slot, where every row
-            meets itself, is a plain product that also writes the result. Every other map is read
-            whole, and so are all of them without it.
-        tiles: how the pairs are cut; ``None`` picks by shape (`ChunkTiles.of`).
-        central_tiles: the same of the central slot (`RowTiles.of`).
     """
 
-    half: bool = True
-    tiles: ChunkTiles | None = None
-    central_tiles: RowTiles | None = None
+    half: bool = True  # read one half of the pairs of a submanifold map
+    tiles: ChunkTiles | None = None  # how the pairs are cut; None picks by shape (ChunkTiles.of)
+    central_tiles: RowTiles | None = None  # the same of the central slot (RowTiles.of)
     fuses: bool = True
     deterministic: bool = False
 
@@ -72,11 +65,7 @@ class WeightStationary(OuterProducts):
     def by_kernels(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter.
-
-        Raises:
-            ValueError: a compute dtype that tensor cores do not multiply.
-        """
+        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter."""
         from pcnn.kernels.dense_slots import write_dense
         from pcnn.kernels.epilogue import finish as finish_by_kernel
         from pcnn.kernels.gathered_product import compute_type

@@ -163,11 +163,7 @@ class Geometry:
         return replace(self, **moved, check=False)  # type: ignore[type-var]
 
     def at_rows(self, rows: Tensor) -> Self:
-        """The sites of some rows, as a geometry of its own without levels, maps and inverses.
-
-        Args:
-            rows: ``[M]`` int64, ascending, none of them spare.
-        """
+        """The sites of some rows, as a geometry of its own without levels, maps and inverses."""
         values = {name: getattr(self, name) for name in self.by_row}
         with outside_inference_mode():
             own = {name: v.index_select(0, rows) for name, v in values.items() if v is not None}
@@ -181,10 +177,8 @@ class Geometry:
         return (*self.finer, self.inverse)
 
     def point_rows(self) -> Tensor:
-        """``[P]`` int64 row of every point that the geometry, or its finest level, was made from.
-
-        Raises:
-            ValueError: no inverses lead back to points.
+        """``[P]`` int64 row of every point that the geometry,
+        or its finest level, was made from.
         """
         inverses = self.inverses()
         if inverses is None:
@@ -204,9 +198,6 @@ class Geometry:
 
         So ``features[geometry.unique_index()]`` has one point for every row. Nothing waits for the
         device.
-
-        Raises:
-            ValueError: no inverses lead back to points.
         """
         rows = self.point_rows()
         first = torch.full((self.rows,), len(rows), device=self.device)
@@ -229,13 +220,7 @@ class Geometry:
         return self._levels.setdefault(self._level_key(kernel, down), level)
 
     def strided(self, kernel: Kernel, derive: Callable[[Self, Kernel], Self] | None = None) -> Self:
-        """Output sites of a convolution with this kernel; the geometry itself at stride 1.
-
-        Args:
-            kernel: the relation.
-            derive: makes the sites when they are not there yet; ``None`` for torch operations.
-                Every way yields the same sites, so the cache does not ask which one it was.
-        """
+        """Output sites of a convolution with this kernel; the geometry itself at stride 1."""
         if not kernel.is_strided:
             return self
         found = self.level(kernel)
@@ -249,16 +234,7 @@ class Geometry:
         raise NotImplementedError
 
     def dilated(self, kernel: Kernel, derive: Callable[[Self, Kernel], Self] | None = None) -> Self:
-        """Sites that a convolution of stride 1 with this kernel reaches from those here.
-
-        Args:
-            kernel: the relation; its stride is 1.
-            derive: as in `strided`.
-
-        Raises:
-            ValueError: a kernel with a stride.
-            TypeError: native points: a point has neighbours, but no cells around it.
-        """
+        """Sites that a convolution of stride 1 with this kernel reaches from those here."""
         raise TypeError(
             f"cells around the sites are those of voxels, got a {type(self).__name__}; "
             "pcnn.voxelize makes voxels of points"
@@ -275,19 +251,7 @@ class Geometry:
         return "down", kernel if by_kernel else kernel.stride
 
     def kernel_map(self, out: Geometry, kernel: Kernel, engine: BuilderChoice) -> KernelMap:
-        """Kernel map of a layer from this geometry (input) to ``out``, built once and kept.
-
-        Args:
-            out: output sites, of the same kind.
-            kernel: the relation.
-            engine: whose builder finds the triplets. Native points also take a map that was given
-                to them, whatever the engine.
-
-        Raises:
-            ValueError: as `map_to`; voxels and points mixed; or an engine that does not serve the
-                geometry.
-            RuntimeError: as `map_to`.
-        """
+        """Kernel map of a layer from this geometry (input) to ``out``, built once and kept."""
         if type(out) is not type(self):
             raise ValueError(
                 f"no map leads from a {type(self).__name__} to a {type(out).__name__}; give both "
@@ -304,19 +268,7 @@ class Geometry:
         return self.map_to(out, kernel, builder)
 
     def map_to(self, out: Self, kernel: Kernel, builder: Builder) -> KernelMap:
-        """Kernel map from this geometry (input) to ``out``, built once and kept with this one.
-
-        Args:
-            out: output sites; their tensor stride is this one's times the kernel's stride. A kernel
-                of stride 1 may lie around any native points of the same clouds.
-            kernel: the relation.
-            builder: builds the map when it is not there yet. All builders of voxels yield the same
-                triplets; every builder of native points has a map of its own.
-
-        Raises:
-            ValueError: strides that do not fit, another batch, or coordinates beyond the packing.
-            RuntimeError: the map is not there and the call is being compiled.
-        """
+        """Kernel map from this geometry (input) to ``out``, built once and kept with this one."""
         found = self.cached_map(out, kernel, builder)
         if found is None:
             self._check_new_map(out, kernel)
@@ -362,18 +314,7 @@ class Geometry:
     def add_map(
         self, out: Self, kernel: Kernel, built: KernelMap, builder: Builder | None = None
     ) -> KernelMap:
-        """Keep a map; the one that is there already stays.
-
-        Args:
-            out: output sites.
-            kernel: the relation.
-            built: the map.
-            builder: of native points, whose map it is; ``None``: it serves every layer of this
-                kernel that has not built its own.
-
-        Raises:
-            ValueError: a map of other rows or slots.
-        """
+        """Keep a map; the one that is there already stays."""
         made_for, wanted = (built.n_in, built.n_out, built.volume), (self.rows, out.rows)
         if made_for != (*wanted, kernel.volume):
             raise ValueError(
@@ -482,10 +423,5 @@ def _joined_inverses(parts: Sequence[Geometry]) -> tuple[Finer, Tensor | None]:
 
 
 def holding_sites(rows: int, count: Tensor) -> Tensor:
-    """Which rows hold a site, the first ``count``: ``[rows]`` bool; nothing waits.
-
-    Args:
-        rows: of a geometry.
-        count: ``[1]`` int32 on its device (`Geometry.count`).
-    """
+    """Which rows hold a site, the first ``count``: ``[rows]`` bool; nothing waits."""
     return torch.arange(rows, device=count.device) < count

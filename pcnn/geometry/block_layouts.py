@@ -21,14 +21,7 @@ BLOCK_ROWS = 4096
 
 
 def blocks(kernel_map: KernelMap) -> Layout:
-    """Triplets by block of output rows, then slot, and how each row sums its products.
-
-    Returns:
-        ``in_index [T]``, ``out_index [T]`` int32 in that order; ``by_row [T]`` int32, positions of
-        the triplets sorted by output row; ``row_offsets [N_out + 1]`` int64 into ``by_row``; on the
-        host ``segments [S, 4]`` int64 (block, slot, first and one-past-last triplet) and
-        ``shape [2]`` int64 (K, rows of a block).
-    """
+    """Triplets by block of output rows, then slot, and how each row sums its products."""
     other = kernel_map.transpose()
     if kernel_map.symmetric and other.has("blocks"):
         return mirrored_blocks(other.layout("blocks"))
@@ -52,14 +45,8 @@ def blocks(kernel_map: KernelMap) -> Layout:
 
 
 def bags(kernel_map: KernelMap) -> Layout:
-    """Inputs by block of output rows, then slot, then row: those of one slot of one row are a bag.
-
-    Returns:
-        ``in_index [T]`` int32 in that order; ``starts [S + 1]`` int64: bag s is
-        ``in_index[starts[s]..starts[s + 1]]``, none is empty; ``out_index [S]`` int32, the output
-        row of every bag; ``by_row [S]`` int32, bags sorted by output row, then slot;
-        ``row_offsets [N_out + 1]`` int64 into ``by_row``; on the host ``segments [.., 4]`` int64
-        (block, slot, first and one-past-last bag) and ``shape [2]`` int64 (K, rows of a block).
+    """Inputs by block of output rows, then slot, then row:
+    those of one slot of one row are a bag.
     """
     other = kernel_map.transpose()
     if kernel_map.symmetric and other.has("bags"):
@@ -92,12 +79,7 @@ def mirrored_blocks(layout: Layout) -> Layout:
 
 
 def bags_of(kernel_map: KernelMap, rows: int) -> Layout:
-    """Layout ``bags`` from a map's pairs; see `bags`.
-
-    Args:
-        kernel_map: the map.
-        rows: output rows of a block.
-    """
+    """Layout ``bags`` from a map's pairs; see `bags`."""
     volume, out = kernel_map.volume, kernel_map.out_index.to(torch.int64)
     block = torch.div(out, rows, rounding_mode="floor")
     code = (block * volume + kernel_map.slot_index) * rows + out % rows

@@ -19,19 +19,12 @@ _BITS = 63
 
 @dataclass(frozen=True, eq=False)
 class CellOrder:
-    """Points by (batch, x, y, z), as they came within a cell.
+    """Points by (batch, x, y, z), as they came within a cell."""
 
-    Args:
-        cells: ``[P]`` int64, rising, equal for points of one cell.
-        order: ``[P]`` int64, the points.
-        low: lowest cell of the box that they are counted in.
-        bits: of x, y and z in that box.
-    """
-
-    cells: Tensor
-    order: Tensor
-    low: Triple
-    bits: Triple
+    cells: Tensor  # [P] int64, rising, equal for points of one cell
+    order: Tensor  # [P] int64, the points
+    low: Triple  # lowest cell of the box that they are counted in
+    bits: Triple  # of x, y and z in that box
 
     def merged(self) -> tuple[Tensor, Tensor]:
         """One number a cell ``[N]``, and the row ``[P]`` int64 of every point among them."""
@@ -65,15 +58,6 @@ def cell_order(
 
     A point is one number: its cloud and its cell within the box, then its own place. Sorting these
     takes a fifth of the time of sorting keys with the points beside them.
-
-    Args:
-        cells: ``[P, 3]`` whole numbers (x, y, z), any real dtype.
-        batch: ``[P]`` integers, 0 to clouds - 1; ``None`` means one cloud.
-        clouds: number of clouds.
-        box: lowest and highest cell along x, y and z.
-
-    Returns:
-        The order; ``None`` on another device, or where the numbers have too many bits.
     """
     low, high = box
     bits = tuple((b - a).bit_length() for a, b in zip(low, high, strict=True))

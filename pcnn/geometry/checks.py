@@ -17,11 +17,7 @@ from pcnn.geometry.packing import KeyFormat
 
 
 def check_integers(tensor: Tensor, shape: str, name: str) -> None:
-    """Refuse what is not one row number or key after another, int64.
-
-    Raises:
-        ValueError: wrong shape or dtype.
-    """
+    """Refuse what is not one row number or key after another, int64."""
     if tensor.ndim != 1 or tensor.dtype != torch.int64:
         raise ValueError(f"{name} must be {shape} int64, got {tuple(tensor.shape)} {tensor.dtype}")
 
@@ -29,18 +25,7 @@ def check_integers(tensor: Tensor, shape: str, name: str) -> None:
 def check_order(
     keys: Tensor, batch_size: int, key_format: KeyFormat, unique: bool, subject: str
 ) -> None:
-    """Refuse keys that do not ascend, or lie outside of the batch; waits for their device.
-
-    Args:
-        keys: ``[N]`` int64.
-        batch_size: number of clouds.
-        key_format: of the keys.
-        unique: whether no key may come twice.
-        subject: what has the keys, for the message.
-
-    Raises:
-        ValueError: keys that are unsorted, repeated where they must not be, or of no cloud.
-    """
+    """Refuse keys that do not ascend, or lie outside of the batch; waits for their device."""
     if not len(keys):
         return
     wrong = keys[1:] <= keys[:-1] if unique else keys[1:] < keys[:-1]
@@ -60,11 +45,7 @@ def check_order(
 
 
 def check_rows(index: Tensor | None, rows: int, name: str) -> None:
-    """Refuse row numbers that do not exist; waits for their device.
-
-    Raises:
-        ValueError: wrong shape or dtype, or a number outside ``0..rows - 1``.
-    """
+    """Refuse row numbers that do not exist; waits for their device."""
     if index is None:
         return
     check_integers(index, "[P]", name)
@@ -75,12 +56,7 @@ def check_rows(index: Tensor | None, rows: int, name: str) -> None:
 
 
 def check_points(points: Tensor, batch: Tensor | None) -> None:
-    """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``.
-
-    Raises:
-        TypeError: no tensors.
-        ValueError: wrong shape or dtype.
-    """
+    """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``."""
     require_tensors(points=points, batch=batch)
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
@@ -91,11 +67,7 @@ def check_points(points: Tensor, batch: Tensor | None) -> None:
 
 
 def check_batch(batch: Tensor, rows: int) -> None:
-    """Refuse a batch that is not ``[rows]`` integers: fractions would be cut off without a word.
-
-    Raises:
-        ValueError: wrong shape or dtype.
-    """
+    """Refuse a batch that is not ``[rows]`` integers: fractions would be cut off without a word."""
     if batch.shape != (rows,):
         raise ValueError(f"batch must be [{rows}], got {tuple(batch.shape)}")
     if batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool:
@@ -103,11 +75,7 @@ def check_batch(batch: Tensor, rows: int) -> None:
 
 
 def check_finite(points: Tensor) -> None:
-    """Refuse NaN and infinite coordinates.
-
-    Raises:
-        ValueError: some are; says how many and where the first is.
-    """
+    """Refuse NaN and infinite coordinates."""
     finite = torch.isfinite(points).all(1)
     if not bool(finite.all()):
         bad = int((~finite).sum())
@@ -118,15 +86,7 @@ def check_finite(points: Tensor) -> None:
 def voxel_sizes(
     voxel_size: float | Sequence[float], name: str = "voxel_size"
 ) -> tuple[float, float, float]:
-    """Edge of a voxel along x, y and z [m].
-
-    Args:
-        voxel_size: one number or one per axis.
-        name: what the size is called, for the error message.
-
-    Raises:
-        ValueError: neither one number nor three, or not positive and finite.
-    """
+    """Edge of a voxel along x, y and z [m]."""
     size = torch.as_tensor(voxel_size, dtype=torch.float64).flatten().tolist()
     size = size * 3 if len(size) == 1 else size
     if len(size) != 3 or not all(0 < edge < float("inf") for edge in size):
@@ -135,11 +95,7 @@ def voxel_sizes(
 
 
 def check_cells(cells: Tensor) -> None:
-    """Refuse cells that are not ``[P, 3]`` whole numbers; of floats the device is waited for.
-
-    Raises:
-        ValueError: wrong shape or dtype, fractions, NaN or infinite cells.
-    """
+    """Refuse cells that are not ``[P, 3]`` whole numbers; of floats the device is waited for."""
     if cells.ndim != 2 or cells.shape[1] != 3:
         hint = ""
         if cells.ndim == 2 and cells.shape[1] == 4:
@@ -159,11 +115,7 @@ def check_cells(cells: Tensor) -> None:
 
 
 def check_on_stride(cells: Tensor, stride: Triple) -> None:
-    """Refuse cells ``[P, 3]`` that are no multiples of a stride; the device is waited for.
-
-    Raises:
-        ValueError: naming the first of them.
-    """
+    """Refuse cells ``[P, 3]`` that are no multiples of a stride; the device is waited for."""
     if stride == (1, 1, 1):
         return
     off = (cells % torch.tensor(stride, device=cells.device) != 0).any(1)
@@ -177,11 +129,7 @@ def check_on_stride(cells: Tensor, stride: Triple) -> None:
 
 
 def as_tensor(values: Tensor | np.ndarray, name: str) -> Tensor:
-    """A tensor of an array of numbers, which it shares where torch can; a tensor passes.
-
-    Raises:
-        TypeError: neither; names the argument.
-    """
+    """A tensor of an array of numbers, which it shares where torch can; a tensor passes."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         native = values.astype(values.dtype.newbyteorder("="), copy=not values.flags.writeable)
         return torch.from_numpy(np.ascontiguousarray(native))
@@ -191,14 +139,7 @@ def as_tensor(values: Tensor | np.ndarray, name: str) -> Tensor:
 
 
 def require_tensors(**arguments: object) -> None:
-    """Refuse what is no tensor; None passes.
-
-    Args:
-        **arguments: by the name that the caller knows.
-
-    Raises:
-        TypeError: naming the argument and how to make a tensor of it.
-    """
+    """Refuse what is no tensor; None passes."""
     for name, value in arguments.items():
         if value is not None and not isinstance(value, Tensor):
             make = "torch.from_numpy" if isinstance(value, np.ndarray) else "torch.as_tensor"

@@ -35,21 +35,12 @@ def coarser(fine: PointSet, stride: Triple) -> PointSet:
 def level_of(
     fine: PointSet,
     stride: Triple,
-    points: Tensor,
-    keys: Tensor,
-    inverse: Tensor,
-    chosen: Tensor | None,
+    points: Tensor,  # [N, 3] float32, in the frames of the finer level
+    keys: Tensor,  # [N] int64 coarse cells, sorted
+    inverse: Tensor,  # [N_fine] int64 coarse row of every fine one
+    chosen: Tensor | None,  # [N] int64, which of the fine rows every coarse one is, if it is one
 ) -> PointSet:
-    """The set of one point a coarse cell.
-
-    Args:
-        fine: the finer level.
-        stride: cells of the finer level along the edges of a coarse one.
-        points: ``[N, 3]`` float32, in the frames of the finer level.
-        keys: ``[N]`` int64 coarse cells, sorted.
-        inverse: ``[N_fine]`` int64 coarse row of every fine one.
-        chosen: ``[N]`` int64, which of the fine rows every coarse one is, if it is one.
-    """
+    """The set of one point a coarse cell."""
     (x, y, z), (a, b, c) = fine.tensor_stride, stride
     return replace(
         fine,
@@ -71,11 +62,8 @@ def coarse_size(fine: PointSet, stride: Triple) -> tuple[float, float, float]:
 
 
 def in_cells(points: PointSet, share: float) -> Tensor:
-    """``[N, 3]`` float64: a place in the cell of every row, relative to the origins of the clouds.
-
-    Args:
-        points: whose cells they are.
-        share: of the cell's edges: 0 is the lowest corner, 0.5 the centre.
+    """``[N, 3]`` float64: a place in the cell of every row,
+    relative to the origins of the clouds.
     """
     size = torch.tensor(points.grid_size, dtype=torch.float64, device=points.device)
     start = (points.corners - points.origins)[points.batch_index]
@@ -87,14 +75,6 @@ def nearest_rows(offsets: Tensor, cell: Tensor, cells: int) -> Tensor:
 
     Distances are sums of squares in the order x, y, z, one rounding an operation, so that every
     device and every run chooses the same rows. Nothing waits for the device.
-
-    Args:
-        offsets: ``[N, 3]`` float64, every point less the centre of its cell [m].
-        cell: ``[N]`` int64, cell of every point, each of ``0..cells - 1`` at least once.
-        cells: number of cells.
-
-    Returns:
-        ``[cells]`` int64 rows.
     """
     x, y, z = (offsets * offsets).unbind(1)
     distance = x + y + z

@@ -18,22 +18,12 @@ _LOWEST = -(1 << 63)
 
 @dataclass(frozen=True)
 class DenseBox:
-    """Cells ``low + stride * (i, j, k)``, as many along every axis as ``shape`` says.
+    """Cells ``low + stride * (i, j, k)``, as many along every axis as ``shape`` says."""
 
-    Args:
-        low: coordinate of cell (0, 0, 0), in level-0 voxels.
-        shape: number of cells along x, y and z.
-        stride: tensor stride of the cells.
-        clouds: number of clouds, each with a box of its own.
-
-    Raises:
-        ValueError: a low corner that is no multiple of the stride.
-    """
-
-    low: Triple
-    shape: Triple
-    stride: Triple
-    clouds: int
+    low: Triple  # coordinate of cell (0, 0, 0), in level-0 voxels
+    shape: Triple  # number of cells along x, y and z
+    stride: Triple  # tensor stride of the cells
+    clouds: int  # number of clouds, each with a box of its own
 
     def __post_init__(self) -> None:
         if any(value % step for value, step in zip(self.low, self.stride, strict=True)):
@@ -48,17 +38,7 @@ class DenseBox:
         shape: int | Sequence[int] | None = None,
         min_coord: int | Sequence[int] | None = None,
     ) -> DenseBox:
-        """A box for the sites of a grid; the host waits for them where it is not given whole.
-
-        Args:
-            grid: the sites.
-            shape: number of cells along x, y and z; ``None``: as far as the sites reach.
-            min_coord: coordinate of cell (0, 0, 0); ``None``: the lowest one of the sites on every
-                axis, of all clouds together.
-
-        Raises:
-            ValueError: no integers for three axes, or a corner that is no multiple of the stride.
-        """
+        """A box for the sites of a grid; the host waits for them where it is not given whole."""
         low = None if min_coord is None else triple(min_coord, "min_coord", _LOWEST)
         size = None if shape is None else triple(shape, "shape", 0)
         stride, clouds = grid.tensor_stride, grid.batch_size
@@ -112,11 +92,7 @@ class DenseBox:
         return torch.where(inside[:, None], values, 0)
 
     def occupied(self, volume: Tensor, downsampling: str = "floor") -> VoxelGrid:
-        """Grid of the cells in ``[B, C, X, Y, Z]`` where some channel is not 0; waits once.
-
-        Raises:
-            ValueError: more clouds than a batch may hold, or cells beyond the packed keys.
-        """
+        """Grid of the cells in ``[B, C, X, Y, Z]`` where some channel is not 0; waits once."""
         most = DEFAULT_FORMAT.max_batch
         if not 1 <= self.clouds <= most:
             raise ValueError(f"a batch holds 1 to {most} clouds, got {self.clouds}")

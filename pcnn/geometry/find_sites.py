@@ -11,16 +11,7 @@ from pcnn.geometry.voxel_grid import VoxelGrid
 
 
 def find_keys(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of keys among sorted ones, by binary search.
-
-    Args:
-        keys: ``[N]`` int64, ascending.
-        wanted: int64 of any shape.
-
-    Returns:
-        Row of every key (int64, in ``0..N - 1``, 0 where there are no keys) and whether it is
-        there, in the shape of ``wanted``.
-    """
+    """Rows of keys among sorted ones, by binary search."""
     if not len(keys):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
     rows = torch.searchsorted(keys, wanted).clamp_(max=len(keys) - 1)
@@ -28,22 +19,7 @@ def find_keys(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def find_cells(grid: VoxelGrid, cells: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Rows of the sites at given cells.
-
-    Args:
-        grid: the sites.
-        cells: ``[P, 3]`` whole numbers (x, y, z) in level-0 voxels, any real dtype. Those beyond
-            the packed keys, NaN and infinite ones have no site.
-        batch: ``[P]`` integers, cloud of every cell; those outside of the batch have no site.
-            ``None``: the grid holds one cloud.
-
-    Returns:
-        ``[P]`` int64 rows, 0 or any other where there is no site, and ``[P]`` bool, whether there
-        is one.
-
-    Raises:
-        ValueError: a batch of another shape or dtype, or none for a grid of several clouds.
-    """
+    """Rows of the sites at given cells."""
     if batch is None and grid.batch_size != 1:
         raise ValueError(f"the sites are of {grid.batch_size} clouds: give the batch, [P] integers")
     if batch is None:
@@ -63,11 +39,7 @@ def find_cells(grid: VoxelGrid, cells: Tensor, batch: Tensor | None) -> tuple[Te
 
 
 def require_voxels(geometry: Geometry, operation: str) -> VoxelGrid:
-    """The geometry, if it is a voxel grid.
-
-    Raises:
-        TypeError: native points, which lie in no cell alone.
-    """
+    """The geometry, if it is a voxel grid."""
     if not isinstance(geometry, VoxelGrid):
         raise TypeError(
             f"{operation} takes sites of a VoxelGrid, got a {type(geometry).__name__}; "

@@ -22,8 +22,8 @@ _EXACT_CELLS = 2.0**48
 
 
 def point_set_of(
-    points: Tensor,
-    batch: Tensor | None = None,
+    points: Tensor,  # [P, 3] floating point coordinates [m]
+    batch: Tensor | None = None,  # [P] integers, cloud of every point; None means one cloud
     batch_size: int | None = None,
     grid_size: float | Sequence[float] = 1.0,
     downsampling: str = "nearest",
@@ -40,25 +40,6 @@ def point_set_of(
     float32 points as they are, and differences of float32 points stay what they were. Cells are
     counted from zero, as voxels are, unless the cloud's centre lies beyond a quarter of what a
     packed key holds; then from a multiple of that. The host waits for the device twice.
-
-    Args:
-        points: ``[P, 3]`` floating point coordinates [m].
-        batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
-        batch_size: number of clouds; ``None`` means the largest batch index + 1 (1 if empty).
-        grid_size: edge of a cell of the finest level [m], one number or one per axis.
-        downsampling: points of later strided convolutions, ``nearest`` or ``cell_origin``.
-        thin: edge of a cell [m] of which only the point nearest to its centre is kept first
-            (PointCNN++'s code takes a third of ``grid_size``); ``None`` keeps all points.
-        neighbourhood: how kernels relate the points; ``None`` means `Neighbourhood()`.
-
-    Returns:
-        A set whose ``inverse`` ``[P]`` holds the row of every point (thinned: of the point that
-        stands for it), and whose ``chosen`` ``[N]`` holds the point of every row.
-
-    Raises:
-        ValueError: wrong shapes, a grid size that is not positive, NaN or infinite coordinates, a
-            batch index out of range, a cloud with too many cells along an axis, or one so far from
-            zero that float64 holds nothing of its cells.
     """
     check_points(points, batch)
     sizes = voxel_sizes(grid_size, "grid_size")

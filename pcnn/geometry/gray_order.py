@@ -17,11 +17,6 @@ def gray_order(filled: Tensor, own_bits: int, folded_bits: int) -> Tensor:
     and they stand together. Against bits in the order of slots, tiles of 128 rows on scans fill a
     tenth to a fifth fewer slots of 3^3, and up to a third fewer of 5^3. Columns that have no bit of
     their own share one with others of like frequency.
-
-    Args:
-        filled: ``[N, M]`` bool, columns that a row fills.
-        own_bits: bits of the most frequent columns, one each.
-        folded_bits: bits of all others, if columns are more than bits.
     """
     rows, columns = filled.shape
     counts = filled[:: max(1, -(-rows // SAMPLED))].sum(0)

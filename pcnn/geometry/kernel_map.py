@@ -43,48 +43,25 @@ def per_axis(values: Sequence[float]) -> str:
 
 
 class LayoutUse(NamedTuple):
-    """Layouts that one operation reads of a map, by name.
+    """Layouts that one operation reads of a map, by name."""
 
-    Args:
-        flipped: whether the operation ran over the transposed map.
-        forward: layouts of the side it ran over.
-        backward: layouts of the same side that its backward reads besides.
-        transposed: layouts of the other side that its backward reads.
-    """
-
-    flipped: bool
-    forward: tuple[str, ...]
-    backward: tuple[str, ...] = ()
-    transposed: tuple[str, ...] = ()
+    flipped: bool  # whether the operation ran over the transposed map
+    forward: tuple[str, ...]  # layouts of the side it ran over
+    backward: tuple[str, ...] = ()  # layouts of the same side that its backward reads besides
+    transposed: tuple[str, ...] = ()  # layouts of the other side that its backward reads
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeSet:
-    """The edge set that both views of a kernel map share.
+    """The edge set that both views of a kernel map share."""
 
-    Args:
-        rows: rows of the (input, output) geometry.
-        volume: number of kernel slots K.
-        one_per_slot: (at most one input fills a slot of an output, at most one output fills a slot
-            of an input).
-        symmetric: ``(i, j, k)`` implies ``(j, i, K - 1 - k)``.
-        derive: layouts this edge set derives in its own way, by name; others as in `LAYOUTS`.
-        crowded: so many triplets that plans leave lists of them out: backward makes those it reads.
-        counts: ``[1]`` int32 rows of the (input, output) geometry that hold a site, on their
-            device; ``None``: all rows do. Spare rows have no triplets.
-        layouts: what is there already, by (name, whether of the transposed map); the edge set keeps
-            a dictionary of its own.
-        lists: tensors handed out already (see `KernelMap.layouts`).
-        uses: what operations read so far (see `KernelMap.record_use`).
-    """
-
-    rows: tuple[int, int]
-    volume: int
-    one_per_slot: tuple[bool, bool]
-    symmetric: bool
+    rows: tuple[int, int]  # rows of the (input, output) geometry
+    volume: int  # number of kernel slots K
+    one_per_slot: tuple[bool, bool]  # (at most one input fills a slot of an output
+    symmetric: bool  # (i, j, k) implies (j, i, K - 1 - k)
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
     crowded: bool = False
-    counts: tuple[Tensor | None, Tensor | None] = (None, None)
+    counts: tuple[Tensor | None, Tensor | None] = (None, None)  # [1] int32 rows of the (input
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     lists: dict[tuple[object, ...], list[Tensor]] = field(
         default_factory=dict, init=False, repr=False

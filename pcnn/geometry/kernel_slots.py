@@ -26,16 +26,7 @@ Triple = tuple[int, int, int]
 
 
 def triple(value: int | Sequence[int], name: str, minimum: int) -> Triple:
-    """Return ``value`` as one integer per axis (x, y, z).
-
-    Args:
-        value: one integer for all axes, or three.
-        name: what the value is called, for the error message.
-        minimum: smallest value allowed.
-
-    Raises:
-        ValueError: wrong length, or a value below ``minimum``.
-    """
+    """Return ``value`` as one integer per axis (x, y, z)."""
     values = (value,) * 3 if isinstance(value, int) else tuple(int(v) for v in value)
     if len(values) != 3:
         raise ValueError(f"{name} must be one integer or three (x, y, z), got {value!r}")

@@ -84,11 +84,7 @@ def offsets(kernel_map: KernelMap) -> Layout:
 
 
 def check_table(kernel_map: KernelMap) -> None:
-    """Refuse a neighbour table that cannot exist or is too large.
-
-    Raises:
-        ValueError: a slot may hold several inputs, or the table exceeds the memory budget.
-    """
+    """Refuse a neighbour table that cannot exist or is too large."""
     if not kernel_map.one_per_slot:
         raise ValueError(
             "this kernel map has slots with several inputs, so it has no neighbour table; use the "
@@ -98,11 +94,7 @@ def check_table(kernel_map: KernelMap) -> None:
 
 
 def check_table_size(rows: int, volume: int) -> None:
-    """Refuse a neighbour table that takes too much memory.
-
-    Raises:
-        ValueError: the table exceeds the memory budget.
-    """
+    """Refuse a neighbour table that takes too much memory."""
     size = 4 * rows * volume
     if size > TABLE_BUDGET_BYTES:
         raise ValueError(
@@ -112,11 +104,7 @@ def check_table_size(rows: int, volume: int) -> None:
 
 
 def table(kernel_map: KernelMap) -> Layout:
-    """Neighbour table ``[N_out, K]`` int32: input row of every slot, -1 where it is empty.
-
-    Raises:
-        ValueError: as in `check_table`.
-    """
+    """Neighbour table ``[N_out, K]`` int32: input row of every slot, -1 where it is empty."""
     check_table(kernel_map)
     if has_tiles(kernel_map):
         return (table_of_tiles(kernel_map),)
@@ -163,22 +151,13 @@ def columns_csr(kernel_map: KernelMap) -> Layout:
 
 
 def row_lists(kernel_map: KernelMap) -> Layout:
-    """See `pcnn.geometry.row_lists.row_lists`.
-
-    Raises:
-        ValueError: as there, or ranges that exceed the memory budget of a table.
-    """
+    """See `pcnn.geometry.row_lists.row_lists`."""
     check_table_size(kernel_map.n_out, kernel_map.volume + 1)
     return lists_of_rows(kernel_map)
 
 
 def by_out(kernel_map: KernelMap) -> Layout:
-    """Where in ``pairs`` the triplets of every output row are, in the order of their slots.
-
-    Returns:
-        ``position [T]`` int32 into ``pairs``; ``slot [T]`` int16 of the triplet there;
-        ``row_offsets [N_out + 1]`` int64: those of output row i are ``row_offsets[i]..[i + 1]``.
-    """
+    """Where in ``pairs`` the triplets of every output row are, in the order of their slots."""
     in_index, out_index, _ = kernel_map.layout("pairs")
     (sizes,) = kernel_map.layout("counts")
     names = torch.arange(kernel_map.volume, dtype=torch.int16, device=in_index.device)
@@ -208,27 +187,15 @@ def identity_slot(kernel_map: KernelMap) -> Layout:
 
 @dataclass(frozen=True)
 class LayoutKind:
-    """One layout of maps: everything that the package knows about it stands here.
+    """One layout of maps: everything that the package knows about it stands here."""
 
-    Args:
-        name: what a dataflow asks for; with a threshold, asked for as ``name:threshold``.
-        derive: makes the tensors from whatever layout a map holds, in torch operations. On devices
-            with kernels `pcnn.maps.device_layouts` has a quicker function for some.
-        lists_triplets: making it needs the number of triplets on the host.
-        triplet_bytes: most bytes that it takes for a triplet.
-        replaced_by_tiles: what builders write and a map may drop once it holds tiles, as its table
-            follows from them.
-        has_threshold: whether ``derive`` takes the threshold, as the name holds it.
-        padding: how it lies in tensors of fixed size; ``None``: not at all.
-    """
-
-    name: str
-    derive: Callable[..., Layout]
-    lists_triplets: bool = False
-    triplet_bytes: int = 4
-    replaced_by_tiles: bool = False
-    has_threshold: bool = False
-    padding: Padding | None = None
+    name: str  # what a dataflow asks for; with a threshold, asked for as name:threshold
+    derive: Callable[..., Layout]  # makes the tensors from whatever layout a map holds
+    lists_triplets: bool = False  # making it needs the number of triplets on the host
+    triplet_bytes: int = 4  # most bytes that it takes for a triplet
+    replaced_by_tiles: bool = False  # what builders write and a map may drop once it holds tiles
+    has_threshold: bool = False  # whether derive takes the threshold, as the name holds it
+    padding: Padding | None = None  # how it lies in tensors of fixed size; None: not at all
 
 
 #: Every layout, by its name.
@@ -260,15 +227,7 @@ LAYOUTS: Mapping[str, LayoutKind] = {
 
 
 def layout_kind(name: str) -> LayoutKind:
-    """The kind of a layout, by the name a dataflow asks for.
-
-    Args:
-        name: of a kind in `LAYOUTS`, with an integer, or ``usual``, for those with a
-            threshold, as ``hybrid:3``.
-
-    Raises:
-        ValueError: unknown name, or a threshold that is missing or no natural number.
-    """
+    """The kind of a layout, by the name a dataflow asks for."""
     base, _, setting = name.partition(":")
     kind = LAYOUTS.get(base)
     if kind is not None and (is_threshold(setting) if kind.has_threshold else base == name):

@@ -17,28 +17,13 @@ class Neighbourhood:
 
     It changes values, so it belongs to the points and not to an engine: whatever computes a
     network, its numbers are the same.
-
-    Args:
-        outside: what becomes of neighbours within reach and outside the kernel's box: ``clamp``
-            takes them into the nearest cell of it, ``drop`` leaves them out.
-        volume: volume of the field over that of the kernel's box, s.
-        cell: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the
-            field of one of 3.
-        metric: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as
-            the ball with the volume of its box, any other one as far as its box.
-        cover: whether a strided kernel reaches at least every point of its coarse cell, however
-            far from the one that was kept; otherwise some points may be in no field.
-
-    Raises:
-        ValueError: a rule that does not exist, a size that is not positive, or ``cover`` where what
-            lies outside the box is dropped.
     """
 
     outside: str = "clamp"
-    volume: float = 1.0
-    cell: float = 1.0
-    metric: str = "auto"
-    cover: bool = False
+    volume: float = 1.0  # volume of the field over that of the kernel's box, s
+    cell: float = 1.0  # edge of a kernel cell
+    metric: str = "auto"  # ball
+    cover: bool = False  # whether a strided kernel reaches at least every point of its coarse cell
     memory: float | None = None
 
     def __post_init__(self) -> None:
@@ -56,11 +41,7 @@ class Neighbourhood:
 
 
 def check_outside(outside: str) -> None:
-    """Refuse a rule that does not exist.
-
-    Raises:
-        ValueError: neither ``clamp`` nor ``drop``.
-    """
+    """Refuse a rule that does not exist."""
     if outside not in OUTSIDE:
         raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {outside!r}")
 

@@ -18,16 +18,10 @@ from pcnn.geometry.kernel_slots import Triple
 
 @dataclass(frozen=True)
 class KeyFormat:
-    """Bit widths of a packed key, batch in the highest bits.
+    """Bit widths of a packed key, batch in the highest bits."""
 
-    Args:
-        batch_bits: clouds a batch may hold are ``2 ** batch_bits - 1``; the largest key of the
-            layout stays free as a sentinel.
-        axis_bits: bits of x, y and z; an axis holds ``-2 ** (bits - 1) .. 2 ** (bits - 1) - 1``.
-    """
-
-    batch_bits: int = 9
-    axis_bits: Triple = (18, 18, 18)
+    batch_bits: int = 9  # clouds a batch may hold are 2 ** batch_bits - 1
+    axis_bits: Triple = (18, 18, 18)  # bits of x, y and z; an axis holds -2 ** (bits - 1) .
 
     def __post_init__(self) -> None:
         if self.batch_bits + sum(self.axis_bits) > 63:
@@ -61,17 +55,7 @@ class KeyFormat:
         return max(1, (1 << self.batch_bits) - 1)
 
     def pack(self, coords: Tensor) -> Tensor:
-        """Pack integer coordinates.
-
-        Args:
-            coords: ``[N, 4]`` integers (batch, x, y, z); ranges are the caller's to check.
-
-        Returns:
-            ``[N]`` int64 keys; ascending keys are ascending (batch, x, y, z).
-
-        Raises:
-            ValueError: wrong shape, or no integers.
-        """
+        """Pack integer coordinates."""
         if coords.ndim != 2 or coords.shape[1] != 4:
             raise ValueError(f"coords must be [N, 4] (batch, x, y, z), got {tuple(coords.shape)}")
         if coords.is_floating_point() or coords.is_complex() or coords.dtype == torch.bool:
@@ -94,16 +78,7 @@ class KeyFormat:
         return sum(value << shift for value, shift in zip(offset, self.shifts, strict=True))
 
     def check_bound(self, bound: int, reach: int, subject: str) -> None:
-        """Refuse coordinates so large that a neighbour's key would borrow from another field.
-
-        Args:
-            bound: largest absolute coordinate of the sites.
-            reach: largest absolute offset that will be added, in the same units.
-            subject: what is checked, for the message.
-
-        Raises:
-            ValueError: ``bound + reach`` does not fit the layout.
-        """
+        """Refuse coordinates so large that a neighbour's key would borrow from another field."""
         limit = min(self.half) - 1
         if bound + reach > limit:
             raise ValueError(

@@ -21,50 +21,27 @@ BEYOND = (1 << 31) - 1
 
 
 class Part(NamedTuple):
-    """A tensor of fixed size, and what it takes.
+    """A tensor of fixed size, and what it takes."""
 
-    Args:
-        own: contiguous, at least as many numbers as `source`.
-        source: what is copied to its beginning, of the same dtype.
-        spare: what is written behind that; ``None``: nothing.
-        first: of the output rows of tiles, ``[tiles, TILE_ROWS]``: the row of the first place of
-            the tile whose last places are spare, -1. These places, and the tiles behind, take the
-            spare rows, which are numbered by the places of all tiles.
-        listed: of the first steps of tiles, ``[tiles + 1]``: steps that are stored. Larger numbers
-            become `BEYOND`, as the memory has room for more; spare tiles take the last number, and
-            so have no steps.
-    """
-
-    own: Tensor
-    source: Tensor
-    spare: float | None = None
-    first: int | None = None
-    listed: int | None = None
+    own: Tensor  # contiguous, at least as many numbers as source
+    source: Tensor  # what is copied to its beginning, of the same dtype
+    spare: float | None = None  # what is written behind that; None: nothing
+    first: int | None = None  # of the output rows of tiles
+    listed: int | None = None  # of the first steps of tiles, [tiles + 1]: steps that are stored
 
 
 class MapRoom(NamedTuple):
-    """Sizes of a map's tensors, seen from one side.
+    """Sizes of a map's tensors, seen from one side."""
 
-    Args:
-        n_in: input rows.
-        n_out: output rows, a multiple of `TILE_ROWS`; at least one row of either side is spare.
-        triplets: of the map.
-    """
-
-    n_in: int
-    n_out: int
-    triplets: int
+    n_in: int  # input rows
+    n_out: int  # output rows, a multiple of TILE_ROWS; at least one row of either side is spare
+    triplets: int  # of the map
 
 
 class Padding(NamedTuple):
-    """How one kind of layout lies in tensors of fixed size.
+    """How one kind of layout lies in tensors of fixed size."""
 
-    Args:
-        make: tensors for layouts like this one, of a map with so many output rows.
-        parts: what is to be copied and written there; arguments as of `make`, after the tensors.
-    """
-
-    make: Callable[[Layout, MapRoom, int], Layout]
+    make: Callable[[Layout, MapRoom, int], Layout]  # tensors for layouts like this one
     parts: Callable[[Layout, Layout, MapRoom, int], list[Part]]
 
 

@@ -26,15 +26,10 @@ OUT_OF_CELL = 2.0**-6
 
 
 class PointKind(NamedTuple):
-    """Properties of native points that decide about their maps besides the network.
+    """Properties of native points that decide about their maps besides the network."""
 
-    Args:
-        downsampling: ``nearest`` or ``cell_origin``.
-        one_per_cell: whether no cell of the finest level holds two points.
-    """
-
-    downsampling: str
-    one_per_cell: bool
+    downsampling: str  # nearest or cell_origin
+    one_per_cell: bool  # whether no cell of the finest level holds two points
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,29 +23,14 @@ from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
 
 def quantize(
-    points: Tensor,
-    batch: Tensor | None = None,
+    points: Tensor,  # [P, 3] floating point coordinates [m]
+    batch: Tensor | None = None,  # [P] integers, cloud of every point; None means one cloud
     *,
     voxel_size: float | Sequence[float],
     batch_size: int | None = None,
     downsampling: str = "floor",
 ) -> VoxelGrid:
-    """Voxel grid of the cells ``floor(p / voxel_size)`` that hold at least one point.
-
-    Args:
-        points: ``[P, 3]`` floating point coordinates [m].
-        batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
-        voxel_size: edge of a cell [m], one number or one per axis.
-        batch_size: number of clouds; ``None`` means the largest batch index + 1 (1 if empty).
-        downsampling: output sites of later strided convolutions, ``floor`` or ``reached``.
-
-    Returns:
-        A grid whose ``inverse`` ``[P]`` holds the row of every point.
-
-    Raises:
-        ValueError: wrong shapes, a voxel size that is not positive, NaN or infinite coordinates,
-            a batch index out of range, or coordinates beyond the packed keys.
-    """
+    """Voxel grid of the cells ``floor(p / voxel_size)`` that hold at least one point."""
     check_points(points, batch)
     sizes = voxel_sizes(voxel_size)
     size = torch.tensor(sizes, dtype=torch.float64, device=points.device)
@@ -62,8 +47,8 @@ def quantize(
 
 
 def grid_of_cells(
-    cells: Tensor,
-    batch: Tensor | None = None,
+    cells: Tensor,  # [P, 3] whole numbers (x, y, z), any real dtype
+    batch: Tensor | None = None,  # [P] integers; None means one cloud
     batch_size: int | None = None,
     downsampling: str = "floor",
     tensor_stride: int | Sequence[int] = 1,
@@ -72,20 +57,6 @@ def grid_of_cells(
 
     Rows are sorted, whatever the order of the cells: features that come in the order of the cells
     go with them through `pcnn.voxelize_cells`.
-
-    Args:
-        cells: ``[P, 3]`` whole numbers (x, y, z), any real dtype.
-        batch: ``[P]`` integers; ``None`` means one cloud.
-        batch_size: number of clouds; ``None`` as in `quantize`.
-        downsampling: as in `quantize`.
-        tensor_stride: spacing of the cells, one number or one per axis; they are multiples of it.
-
-    Returns:
-        A grid whose ``inverse`` ``[P]`` holds the row of every cell given.
-
-    Raises:
-        ValueError: cells of another shape or dtype, fractions, NaN or infinite ones, cells off the
-            tensor stride; or as in `quantize`.
     """
     require_tensors(cells=cells, batch=batch)
     check_cells(cells)

@@ -52,19 +52,6 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     dense clouds may lie beyond; these are better summed row by row. Ranges and places take 4 (K +
     2) bytes a row, inputs 4 a triplet. Lists of steps take about 8 K bytes a row at most, and of
     millions of rows no more than about 8 a row and 4 (2 + K / 24) a triplet.
-
-    Returns:
-        ``tile_out [tiles, TILE_ROWS]`` int32, output row of every place, -1 for a spare one;
-        ``tile_starts [tiles, K + 1, TILE_ROWS]`` int32: inputs of place p in slot k are
-        ``tile_starts[:, k, p]..tile_starts[:, k + 1, p]`` of ``in_index``;
-        ``tile_steps [tiles + 1]`` int32: steps of tile t are ``tile_steps[t]..tile_steps[t + 1]``;
-        ``step_slots [S]`` int32, ascending within a tile; ``step_rows [S, TILE_ROWS]`` int32, the
-        input that a step takes to a place, -1 where there is none, where ``S = stored_steps(T,
-        tiles, K)``, and steps of tiles that end beyond S, and what follows the last, are undefined;
-        ``in_index [T]`` int32.
-
-    Raises:
-        ValueError: more triplets than int32 counts.
     """
     in_index, slot_index, row_offsets = kernel_map.layout("rows_csr")
     check_triplets(in_index.shape[0])
@@ -80,12 +67,7 @@ def row_lists(kernel_map: KernelMap) -> tuple[Tensor, ...]:
 
 
 def lists_of(fan_in: Tensor, in_index: Tensor) -> tuple[Tensor, ...]:
-    """`row_lists` of inputs that lie by row, then slot.
-
-    Args:
-        fan_in: ``[N_out, K]`` int32, inputs of every slot of every row.
-        in_index: ``[T]`` int32.
-    """
+    """`row_lists` of inputs that lie by row, then slot."""
     (rows, volume), triplets = fan_in.shape, in_index.shape[0]
     starts = in_index.new_zeros(rows * volume + 1)
     torch.cumsum(fan_in.flatten(), 0, dtype=torch.int32, out=starts[1:])
@@ -162,22 +144,13 @@ def stored_steps(triplets: int, tiles: int, volume: int) -> int:
       rooms and LiDAR, all steps are 1.7 to 2.5 T / TILE_ROWS at K = 27 and 4.1 to 6.2 at K = 125
       (8.1 of a quarter of the LiDAR points). Of fewer points they are more: up to 13 T / TILE_ROWS
       of a few thousand, which the spare steps hold.
-
-    Args:
-        triplets: number of triplets T.
-        tiles: of `TILE_ROWS` rows.
-        volume: number of slots K.
     """
     usual = (48 + volume) * triplets // (24 * TILE_ROWS) + 2 * tiles + SPARE_STEPS
     return min(triplets, 2 * tiles * volume, usual)
 
 
 def check_triplets(triplets: int) -> None:
-    """Refuse more triplets than row lists count.
-
-    Raises:
-        ValueError: more triplets than int32 counts.
-    """
+    """Refuse more triplets than row lists count."""
     if triplets > MOST_TRIPLETS:
         raise ValueError(
             f"{triplets} triplets are more than int32 positions count; use the layout pairs"
@@ -189,12 +162,6 @@ def fan_in_levels(fan_in: Tensor) -> Tensor:
 
     Five to eight inputs are level 5, up to sixteen 6, ..., at most 14; rows without an input have
     the last level.
-
-    Args:
-        fan_in: ``[N, K]`` int32, inputs of every slot.
-
-    Returns:
-        ``[N]`` int64, 1 to `LAST_LEVEL`.
     """
     rows, volume = fan_in.shape
     most = fan_in.amax(1).to(torch.int64) if volume else fan_in.new_zeros(rows, dtype=torch.int64)

@@ -17,9 +17,6 @@ def single_clouds(geometry: Geom) -> list[Geom]:
     """Single clouds, in the order of the batch: the inverse of ``collate``, without inverses.
 
     The host waits for the device once, for their numbers of rows.
-
-    Raises:
-        ValueError: rows without a site, whose number is known on the device only.
     """
     if geometry.count is not None:
         raise ValueError(f"a {geometry.kind} with spare rows has no clouds of a known size")

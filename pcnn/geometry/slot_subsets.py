@@ -26,14 +26,7 @@ def is_halved(kernel_map: KernelMap) -> bool:
 
 
 def half_pairs(kernel_map: KernelMap) -> tuple[Tensor, ...]:
-    """Pairs of the slots that a weight-stationary product has to read.
-
-    Returns:
-        ``in_index [T']``, ``out_index [T']`` int32 by slot; ``counts [S]`` int64, pairs of each of
-        the first S slots, on the map's device. ``S = K // 2`` where half of the slots are enough: a
-        pair (i, j) of slot k also stands for (j, i) of slot K - 1 - k. The central slot of an odd
-        kernel is the identity. ``S = K`` for every other map.
-    """
+    """Pairs of the slots that a weight-stationary product has to read."""
     other = kernel_map.transpose()
     if other.has("half_pairs"):
         out_index, in_index, counts = other.layout("half_pairs")  # the same read backwards
@@ -48,11 +41,7 @@ def half_pairs(kernel_map: KernelMap) -> tuple[Tensor, ...]:
 
 
 def slot_norms(kernel_map: KernelMap) -> tuple[Tensor, ...]:
-    """``[K]`` int64 on the host: L1 norm of every slot's offset, in units of the input's voxels.
-
-    Raises:
-        ValueError: a map made by hand does not have it; maps that a `VoxelGrid` keeps do.
-    """
+    """``[K]`` int64 on the host: L1 norm of every slot's offset, in units of the input's voxels."""
     other = kernel_map.transpose()
     if other.has("slot_norms"):
         return other.layout("slot_norms")
@@ -66,10 +55,6 @@ def split_slots(norms: Sequence[int], threshold: int) -> tuple[tuple[int, ...], 
     """Slots of L1 norm below a threshold, and the others, both ascending.
 
     At 0 all slots are sparse; at one more than the largest norm all are dense.
-
-    Args:
-        norms: L1 norm of every slot's offset, in units of the input's voxels.
-        threshold: Spira's t (section 5.4).
     """
     dense = tuple(slot for slot, norm in enumerate(norms) if norm < threshold)
     sparse = tuple(slot for slot, norm in enumerate(norms) if norm >= threshold)
@@ -82,13 +67,7 @@ def is_threshold(word: str) -> bool:
 
 
 def threshold_of(word: str, norms: Sequence[int]) -> int:
-    """Spira's t of a kernel, by the setting of a layout's name.
-
-    Args:
-        word: a number, or `USUAL`: all slots of kernels up to 3^3 are dense, of larger ones the
-            centre alone (t = 1), which is quickest on scans at 5^3 and 7^3.
-        norms: L1 norm of every slot's offset.
-    """
+    """Spira's t of a kernel, by the setting of a layout's name."""
     if word != USUAL:
         return int(word)
     return max(norms, default=0) + 1 if len(norms) <= 27 else 1
@@ -106,20 +85,6 @@ def hybrid(kernel_map: KernelMap, setting: str) -> tuple[Tensor, ...]:
 
     Near slots are filled often and serve an output-stationary product; far ones are mostly empty
     and serve a weight-stationary one.
-
-    Args:
-        kernel_map: a map that knows its ``slot_norms``.
-        setting: slots of an L1 norm below this are dense (`threshold_of`).
-
-    Returns:
-        ``table [N_out, D]`` int32, input row of every dense slot, -1 where it is empty;
-        ``dense_slots [D]`` int32; ``in_index [T']``, ``out_index [T']`` int32, pairs by sparse
-        slot; ``counts [S]`` int64, pairs of every listed slot; ``sparse_slots [S]`` int32. Where
-        half of the slots say it all (`half_pairs`), only the first half of the sparse ones is
-        listed: then ``D + 2 S = K`` instead of ``D + S = K``.
-
-    Raises:
-        ValueError: as in `slot_norms` and `layouts.check_table`.
     """
     (norms,) = kernel_map.layout("slot_norms")
     known = norms.tolist()

@@ -46,14 +46,6 @@ def tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     rows of a tile share slots; rows without a slot stand last. A tile is ``TILE_ROWS`` places of
     that order. Tiles are stored by falling number of slots, so that long ones start first; equal
     ones keep their order.
-
-    Returns:
-        ``tile_out [tiles, TILE_ROWS]`` int32, output row of every place, -1 for a spare one;
-        ``tile_slots [tiles, W]`` int32, the slots that some row of the tile fills, ascending, in
-        the first ``tile_counts [tiles]`` int32 columns (what follows is undefined);
-        ``tile_rows [tiles, W, TILE_ROWS]`` int32, the input row that the slot of the same column
-        takes to a place, -1 where there is none. ``W = K``, ``tiles = ceil(N_out / TILE_ROWS)``,
-        and every output row has a place.
     """
     return _mirrored(kernel_map, "tiles") or tiles_of_table(kernel_map.layout("table")[0])
 
@@ -64,12 +56,6 @@ def section_tiles(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     On sparse clouds a row fills few slots of a large kernel, and tiles of all slots are mostly
     padding; within a plane the rows are more similar. With S planes, plane g holds the slots
     ``g, g + S, ...``; only rows that fill one of them stand in its order.
-
-    Returns:
-        As `tiles`, the tiles of all planes together, with ``W = ceil(K / S)`` and
-        ``tiles = S ceil(N_out / TILE_ROWS)``. A row stands in as many tiles as it fills planes,
-        maybe none; unused tiles have no slots and come last. A map of one plane, or
-        that does not know its kernel's size, has its `tiles`.
     """
     sections = sections_of(kernel_map)
     if sections == 1:
@@ -110,11 +96,7 @@ def sections_of(kernel_map: KernelMap) -> int:
 
 
 def kernel_size(kernel_map: KernelMap) -> tuple[Tensor, ...]:
-    """``[3]`` int64 on the host: slots of the kernel along x, y and z; z is the fastest.
-
-    Raises:
-        ValueError: a map made by hand does not have it; maps that a `VoxelGrid` keeps do.
-    """
+    """``[3]`` int64 on the host: slots of the kernel along x, y and z; z is the fastest."""
     other = kernel_map.transpose()
     if other.has("kernel_size"):
         return other.layout("kernel_size")
@@ -133,12 +115,7 @@ def _mirrored(kernel_map: KernelMap, name: str) -> tuple[Tensor, ...] | None:
 
 
 def tiles_of_table(table: Tensor, sections: int = 1) -> tuple[Tensor, ...]:
-    """Tiles of a neighbour table ``[N_out, K]``; see `tiles` and `section_tiles`.
-
-    Args:
-        table: input row of every slot, -1 where it is empty.
-        sections: number S of sections, 1 for `tiles`.
-    """
+    """Tiles of a neighbour table ``[N_out, K]``; see `tiles` and `section_tiles`."""
     width = -(-table.shape[1] // sections)
     parts = [ordered_section(table, number, sections, width) for number in range(sections)]
     out, slots, counts = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -151,18 +128,7 @@ def tiles_of_table(table: Tensor, sections: int = 1) -> tuple[Tensor, ...]:
 
 
 def ordered_section(table: Tensor, number: int, sections: int, width: int) -> tuple[Tensor, ...]:
-    """Output rows, slots and counts, int64, of the tiles of one section in their own order.
-
-    Args:
-        table: ``[N_out, K]``, negative where a slot is empty.
-        number: of the section.
-        sections: number S of sections.
-        width: columns of the lists of slots, at least as many as slots of a section.
-
-    Returns:
-        ``[tiles, TILE_ROWS]``, -1 for a spare place; ``[tiles, width]``, filled slots first;
-        ``[tiles]``, number of filled slots.
-    """
+    """Output rows, slots and counts, int64, of the tiles of one section in their own order."""
     occupied = table[:, number::sections] >= 0  # [N, slots of the section]
     rows, volume = occupied.shape
     filled = occupied.any(1)
@@ -191,11 +157,7 @@ def has_table(kernel_map: KernelMap) -> bool:
 
 
 def check_source(kernel_map: KernelMap, name: str) -> None:
-    """Refuse a side of which nothing can be derived: its layouts would wait for each other.
-
-    Raises:
-        ValueError: it holds neither pairs nor a table nor tiles.
-    """
+    """Refuse a side of which nothing can be derived: its layouts would wait for each other."""
     if not (kernel_map.has("pairs") or has_table(kernel_map)):
         raise ValueError(
             f"the layout {name!r} cannot be derived, as the map holds neither pairs nor a table "

@@ -18,17 +18,6 @@ def union_of(grids: Sequence[VoxelGrid]) -> tuple[VoxelGrid, list[Tensor]]:
 
     A grid that holds the sites of all others is the union itself, with its levels and kernel maps;
     grids that are one object are their own union, and nothing is computed.
-
-    Args:
-        grids: of one tensor stride, downsampling and key format, of as many clouds.
-
-    Returns:
-        The union, which leads to no points unless it is one of the grids; and for every grid the
-        row of the union ``[N]`` int64 of each of its sites.
-
-    Raises:
-        ValueError: no grid, grids that differ in the above or lie on different devices, or one
-            with spare rows.
     """
     _check_alike(grids)
     first = grids[0]

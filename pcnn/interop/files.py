@@ -43,16 +43,7 @@ _WORD = "pcnn_network"
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
-    """Parameters and buffers in a file of another program; nothing of it is run.
-
-    Args:
-        path: safetensors, or written by `torch.save`: a state, or a checkpoint that holds one.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: another kind of file, one that holds more than tensors and plain values, or one
-            without a state.
-    """
+    """Parameters and buffers in a file of another program; nothing of it is run."""
     path = Path(path)
     with named(path, "file of weights"):
         if is_tensors(path):
@@ -78,19 +69,7 @@ def save_network(
     arguments: Mapping[str, Any],
     about: Mapping[str, str],
 ) -> None:
-    """Write a converted network, whole or not at all; `load_network` makes it again.
-
-    Args:
-        path: file to write (.safetensors).
-        network: the network.
-        name: of the one of `BUILDERS` that made it.
-        arguments: it was made with, plain values.
-        about: facts for the header, such as source and licence.
-
-    Raises:
-        ValueError: a name that is none of `BUILDERS`.
-        StorageError: the disk is full.
-    """
+    """Write a converted network, whole or not at all; `load_network` makes it again."""
     if name not in BUILDERS:
         raise ValueError(f"{name} is none of {', '.join(BUILDERS)}")
     word = json.dumps({"network": name, "arguments": dict(arguments)})
@@ -98,12 +77,7 @@ def save_network(
 
 
 def load_network(path: str | Path) -> nn.Module:
-    """A converted network with its weights, in evaluation mode, on the CPU.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a damaged file, or one that `save_network` has not written.
-    """
+    """A converted network with its weights, in evaluation mode, on the CPU."""
     path = Path(path)
     with named(path, "converted network"):
         tensors, words = read_tensors(path)

@@ -64,24 +64,14 @@ class WeightLayout(Protocol):
 
 @dataclass(frozen=True)
 class SlotsFirst:
-    """``[K, C_in, C_out]``: MinkowskiEngine, TorchSparse, WarpConvNet and pointelligence.
+    """``[K, C_in, C_out]``: MinkowskiEngine, TorchSparse, WarpConvNet and pointelligence."""
 
-    Args:
-        package: its name.
-        licence: SPDX name of its licence.
-        fastest: the axis that runs fastest in the slots.
-        parameter: name of the weight in its layers.
-        flat: a kernel of one slot at stride 1 is a matrix ``[C_in, C_out]``.
-        groups: ``never``: it has none; ``axis``: ``[K, G, C_in / G, C_out / G]``, where there are
-            groups; ``always``: so for one group too.
-    """
-
-    package: str
-    licence: str
-    fastest: Fastest = "z"
-    parameter: str = "weight"
-    flat: bool = False
-    groups: Literal["never", "axis", "always"] = "never"
+    package: str  # its name
+    licence: str  # SPDX name of its licence
+    fastest: Fastest = "z"  # the axis that runs fastest in the slots
+    parameter: str = "weight"  # name of the weight in its layers
+    flat: bool = False  # a kernel of one slot at stride 1 is a matrix [C_in, C_out]
+    groups: Literal["never", "axis", "always"] = "never"  # never: it has none
 
     def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
         """See `WeightLayout.to_ours`."""
@@ -119,22 +109,13 @@ class ChannelsAround:
 
     Axes of a kernel are those of the coordinates, in their order: write ``axes="zyx"`` for weights
     of networks whose coordinates are (batch, z, y, x), as OpenPCDet's and mmdetection3d's are.
-
-    Args:
-        package: its name.
-        licence: SPDX name of its licence.
-        order: of the output channels ``K``, the kernel ``RS`` and the input channels ``C``.
-        axes: of the coordinates.
-        parameter: name of the weight in its layers.
-        mm_of_pointwise: the package multiplies by the memory of a pointwise weight as if it were
-            ``[C_in, C_out]``, whatever its shape says, as spconv does.
     """
 
-    package: str
-    licence: str
-    order: Literal["KRSC", "RSKC", "RSCK"] = "KRSC"
-    axes: Literal["xyz", "zyx"] = "xyz"
-    parameter: str = "weight"
+    package: str  # its name
+    licence: str  # SPDX name of its licence
+    order: Literal["KRSC", "RSKC", "RSCK"] = "KRSC"  # of the output channels K
+    axes: Literal["xyz", "zyx"] = "xyz"  # of the coordinates
+    parameter: str = "weight"  # name of the weight in its layers
     mm_of_pointwise: bool = False
 
     def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:

@@ -39,45 +39,26 @@ Sizes = Callable[[Callable[[str], Mapping[str, Tensor]]], dict[str, Any]]
 
 
 class Row(NamedTuple):
-    """A layer that was converted.
+    """A layer that was converted."""
 
-    Args:
-        ours: its name in the network of ours.
-        theirs: its name in the file.
-        shape: of its weight in ours.
-    """
-
-    ours: str
-    theirs: str
-    shape: tuple[int, ...]
+    ours: str  # its name in the network of ours
+    theirs: str  # its name in the file
+    shape: tuple[int, ...]  # of its weight in ours
 
 
 @dataclass(frozen=True)
 class PublishedNetwork:
-    """A network of another package that one of ours equals.
+    """A network of another package that one of ours equals."""
 
-    Args:
-        source: where it is published.
-        licence: SPDX name of the licence of that code; weights may have terms of their own.
-        layout: of its convolutions.
-        make: makes the network of ours.
-        sizes: reads the arguments of ``make`` off a state.
-        rename: name there of a layer of ours.
-        prefixes: that its names may have in larger models.
-        idle: beginnings of names in its files that it does not compute with.
-        pointwise: layers of ours that are linear, and pointwise convolutions there.
-        biased: endings of names of convolutions that have a bias in front of a norm there.
-    """
-
-    source: str
-    licence: str
-    layout: WeightLayout
-    make: Callable[..., nn.Module]
-    sizes: Sizes
-    rename: names.Rename
-    prefixes: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
-    pointwise: frozenset[str] = frozenset()
+    source: str  # where it is published
+    licence: str  # SPDX name of the licence of that code; weights may have terms of their own
+    layout: WeightLayout  # of its convolutions
+    make: Callable[..., nn.Module]  # makes the network of ours
+    sizes: Sizes  # reads the arguments of make off a state
+    rename: names.Rename  # name there of a layer of ours
+    prefixes: tuple[str, ...] = ()  # that its names may have in larger models
+    idle: tuple[str, ...] = ()  # beginnings of names in its files that it does not compute with
+    pointwise: frozenset[str] = frozenset()  # layers of ours that are linear
     biased: tuple[str, ...] = ()
 
     @property
@@ -86,17 +67,7 @@ class PublishedNetwork:
         return self.make.__name__
 
     def to_ours(self, state: Mapping[str, Tensor]) -> tuple[nn.Module, dict[str, Any], list[Row]]:
-        """A network of ours with the parameters of a published one.
-
-        Args:
-            state: of the published network, as its ``state_dict`` gives it.
-
-        Returns:
-            The network in evaluation mode, the arguments that made it, and its layers.
-
-        Raises:
-            ValueError: another network; the message names the first layer that does not fit.
-        """
+        """A network of ours with the parameters of a published one."""
         prefix = self._prefix(state)
         inside = {
             name.removeprefix(prefix): v
@@ -126,14 +97,7 @@ class PublishedNetwork:
         return network.eval(), arguments, rows
 
     def from_ours(self, network: nn.Module) -> dict[str, Tensor]:
-        """The state of the published network with the parameters of one of ours.
-
-        Args:
-            network: as ``make`` makes it.
-
-        Raises:
-            ValueError: another network.
-        """
+        """The state of the published network with the parameters of one of ours."""
         own = grouped_state(state_of(network, self.layout))
         written: dict[str, Tensor] = {}
         for ours, entries in own.items():
@@ -336,16 +300,7 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
 
 
 def published(package: str, model: str) -> PublishedNetwork:
-    """The published network of a package that a model of ours equals.
-
-    Args:
-        package: ``torchsparse``, ``minkowski`` or ``spconv``; ``spconv-rskc`` and ``spconv-rsck``
-            for files that were saved in these layouts.
-        model: of ours.
-
-    Raises:
-        ValueError: there is none; the message lists all.
-    """
+    """The published network of a package that a model of ours equals."""
     found = PUBLISHED.get((package, model))
     if found is None:
         known = ", ".join(f"{name} of {one}" for one, name in PUBLISHED)

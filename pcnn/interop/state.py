@@ -23,17 +23,6 @@ def load_state(
     Layers meet in their order: the first of ours that has parameters and the first in ``state``,
     and so on; names need not agree, kinds and shapes must. Where a network was written in another
     order, ``names`` says which layer is which.
-
-    Args:
-        network: ours; changed in place.
-        state: parameters and buffers of the other network, as its ``state_dict`` gives them.
-        layout: of its convolutions.
-        names: by the name of a layer of ours, its name there; those left out must have the same
-            name. ``None``: by order.
-
-    Raises:
-        ValueError: another number of layers, or a layer whose entries or shapes do not fit; it
-            names both. The network is unchanged.
     """
     theirs = grouped_state(state)
     ours = layers_of(network)
@@ -57,18 +46,7 @@ def load_state(
 
 @torch.no_grad()
 def state_of(network: nn.Module, layout: WeightLayout) -> dict[str, Tensor]:
-    """Parameters and buffers of a network of ours in the layout of another package.
-
-    Args:
-        network: ours.
-        layout: of its convolutions.
-
-    Returns:
-        By our names, weights of convolutions called as the package calls them.
-
-    Raises:
-        ValueError: groups of channels that the package does not have.
-    """
+    """Parameters and buffers of a network of ours in the layout of another package."""
     written: dict[str, Tensor] = {}
     for name, layer in layers_of(network).items():
         prefix = f"{name}." if name else ""

@@ -33,16 +33,7 @@ COLUMNS, PARTS = 8, PROGRAMS
 def parameters(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     statistics_ptr, weight_ptr, bias_ptr, columns, inside, CHANNELS: tl.constexpr
 ):
-    """Mean, ``invstd``, weight and bias of some channels, ``[1, COLUMNS]`` float32 each.
-
-    Args:
-        statistics_ptr: ``[2, CHANNELS]`` float32, means and ``invstd``.
-        weight_ptr: ``[CHANNELS]``, or None for 1.
-        bias_ptr: ``[CHANNELS]``, or None for 0.
-        columns: ``[COLUMNS]`` channels.
-        inside: which of them exist.
-        CHANNELS: number of channels.
-    """
+    """Mean, ``invstd``, weight and bias of some channels, ``[1, COLUMNS]`` float32 each."""
     mean = tl.load(statistics_ptr + columns, mask=inside, other=0.0)
     invstd = tl.load(statistics_ptr + CHANNELS + columns, mask=inside, other=0.0)
     weight, bias = tl.full(mean.shape, 1.0, tl.float32), tl.zeros(mean.shape, tl.float32)
@@ -62,12 +53,7 @@ def block_of_program(  # type: ignore[no-untyped-def]
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
-    """The block of rows and columns that a program maps.
-
-    Returns:
-        Its columns and which of them are channels ``[COLUMNS]``; places in ``[rows, CHANNELS]``,
-        which of them are read and which are written ``[ROWS, COLUMNS]``; and how many rows exist.
-    """
+    """The block of rows and columns that a program maps."""
     # from the end: what was read last lies in the cache
     row_block = tl.num_programs(0) // BLOCKS - 1 - tl.program_id(0) // BLOCKS
     numbers = row_block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -239,29 +225,15 @@ def gradient_kernel(  # type: ignore[no-untyped-def]
 
 
 def batch_norm(
-    y: Tensor,
-    statistics: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    residual: Tensor | None = None,
+    y: Tensor,  # [N, C], N and C at least 1, contiguous
+    statistics: Tensor,  # [2, C] of batch_statistics
+    weight: Tensor | None,  # [C]
+    bias: Tensor | None,  # [C]
+    residual: Tensor | None = None,  # [N, C]
     relu: bool = False,
-    count: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32 on the same device: rows from there on are not read
 ) -> Tensor:
-    """``relu(xhat * weight + bias + residual)`` in one pass; absent parts are left out.
-
-    Args:
-        y: ``[N, C]``, N and C at least 1, contiguous.
-        statistics: ``[2, C]`` of `batch_statistics`.
-        weight: ``[C]``.
-        bias: ``[C]``.
-        residual: ``[N, C]``.
-        relu: whether ReLU follows.
-        count: ``[1]`` int32 on the same device: rows from there on are not read, and zero in the
-            result.
-
-    Returns:
-        ``[N, C]`` in the dtype of ``y``, rounded once.
-    """
+    """``relu(xhat * weight + bias + residual)`` in one pass; absent parts are left out."""
     rows, channels = y.shape
     cut, norm, _, _ = _kernels(channels, relu)
     out = torch.empty_like(y)
@@ -272,7 +244,7 @@ def batch_norm(
 
 
 def batch_norm_gradients(
-    grad: Tensor,
+    grad: Tensor,  # [N, C], gradient of its result
     y: Tensor,
     out: Tensor | None,
     statistics: Tensor,
@@ -282,23 +254,7 @@ def batch_norm_gradients(
     residual: bool = False,
     count: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """Gradients of `batch_norm`, through the statistics of the batch too.
-
-    Args:
-        grad: ``[N, C]``, gradient of its result.
-        y: as it was given.
-        out: its result where there was a residual and ReLU, else ``None``.
-        statistics: as they were given.
-        weight: ...
-        bias: ...
-        relu: ...
-        residual: whether a gradient of the residual is asked for.
-        count: as it was given; rows from there on are zero in both matrices.
-
-    Returns:
-        Gradients of ``y`` and of the residual, ``[N, C]`` in the dtype of ``y`` and of ``grad``,
-        and of ``weight`` and ``bias``, ``[C]`` float32.
-    """
+    """Gradients of `batch_norm`, through the statistics of the batch too."""
     rows, channels = y.shape
     device, wide = y.device, torch.float32
     cut, _, partial, gradient = _kernels(channels, relu)

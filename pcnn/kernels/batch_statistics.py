@@ -144,15 +144,6 @@ def batch_statistics(
     """Statistics of a batch, which also update the running ones.
 
     A batch of fewer than two rows has the running statistics, and leaves them as they are.
-
-    Args:
-        y: ``[N, C]``, N and C at least 1, contiguous.
-        running: updated in place.
-        eps: added to the variance.
-        count: ``[1]`` int32 on the same device: rows from there on neither count nor are read.
-
-    Returns:
-        ``[2, C]`` float32: means, and ``1 / sqrt(variance + eps)`` with the biased variance.
     """
     rows, channels = y.shape
     mean, variance, batches, momentum = running

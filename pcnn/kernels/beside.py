@@ -12,9 +12,6 @@ class Beside:
     """A second stream, for what the next launches do not wait for.
 
     Memory that is made inside a branch belongs to the second stream: before it is freed, `join`.
-
-    Args:
-        device: of the launches; without streams, and with ``None``, they follow one another.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -25,11 +22,7 @@ class Beside:
 
     @contextmanager
     def branch(self, *kept: object) -> Iterator[None]:
-        """Launch beside what follows, behind all that was launched so far.
-
-        Args:
-            kept: what the launches read, which is not freed before `join`.
-        """
+        """Launch beside what follows, behind all that was launched so far."""
         if self._streams is None:
             yield
             return

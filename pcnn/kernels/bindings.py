@@ -21,25 +21,14 @@ def driver_cuda() -> tuple[int, int] | None:
 
 
 def extra_for(torch_cuda: str | None, driver: tuple[int, int] | None) -> str | None:
-    """Extra with the CUDA bindings that fit: torch's CUDA major, else the driver's.
-
-    Returns:
-        ``cu12``, ``cu13``, or ``None`` where CUDA is neither in torch nor in a driver.
-    """
+    """Extra with the CUDA bindings that fit: torch's CUDA major, else the driver's."""
     if torch_cuda:
         return f"cu{torch_cuda.split('.')[0]}"
     return f"cu{min(driver[0], 13)}" if driver else None
 
 
 def require() -> str:
-    """Make sure that kernels can be compiled.
-
-    Returns:
-        Version of the run-time compiler NVRTC, as ``13.0``.
-
-    Raises:
-        ImportError: a package is missing; the message names the extra that brings it.
-    """
+    """Make sure that kernels can be compiled."""
     import torch
 
     extra = extra_for(torch.version.cuda, driver_cuda()) or "cu13"

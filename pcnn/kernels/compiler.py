@@ -15,15 +15,10 @@ STANDARD = "c++17"
 
 
 class Compiled(NamedTuple):
-    """Result of the compiler.
+    """Result of the compiler."""
 
-    Args:
-        cubin: machine code, an ELF file.
-        log: warnings and remarks, empty where there are none.
-    """
-
-    cubin: bytes
-    log: str
+    cubin: bytes  # machine code, an ELF file
+    log: str  # warnings and remarks, empty where there are none
 
 
 def architecture(capability: tuple[int, int]) -> str:
@@ -31,9 +26,6 @@ def architecture(capability: tuple[int, int]) -> str:
 
     Machine code runs on devices of the same major and the same or a newer minor capability. Hopper
     is compiled as ``sm_90a``, which alone has the warp-group matrix products.
-
-    Raises:
-        RuntimeError: the installed NVRTC is too old, or too new, for the device.
     """
     version = require()
     from cuda.bindings import nvrtc
@@ -54,16 +46,7 @@ def _names(architectures: Sequence[int]) -> str:
 
 
 def compile_source(source: str, arch: str, defines: Mapping[str, int]) -> Compiled:
-    """Compile a source, whatever is stored of it.
-
-    Args:
-        source: file in ``csrc``.
-        arch: as ``sm_90a``.
-        defines: macros and their values.
-
-    Raises:
-        RuntimeError: the compiler refuses; its messages follow.
-    """
+    """Compile a source, whatever is stored of it."""
     require()
     from cuda.core import Program, ProgramOptions
 
@@ -105,14 +88,5 @@ def key(source: str, arch: str, defines: Mapping[str, int]) -> str:
 
 
 def cubin(source: str, arch: str, defines: Mapping[str, int]) -> bytes:
-    """Machine code of a source, from the disk where it was compiled before.
-
-    Args:
-        source: file in ``csrc``.
-        arch: as ``sm_90a``.
-        defines: macros and their values.
-
-    Raises:
-        RuntimeError: the compiler refuses.
-    """
+    """Machine code of a source, from the disk where it was compiled before."""
     return cached(key(source, arch, defines), lambda: compile_source(source, arch, defines).cubin)

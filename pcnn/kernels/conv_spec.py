@@ -9,29 +9,15 @@ from torch import Tensor, nn
 
 
 class Epilogue(NamedTuple):
-    """``relu(product * scale + shift + residual)``; absent parts are left out. Inference only.
+    """``relu(product * scale + shift + residual)``; absent parts are left out. Inference only."""
 
-    Args:
-        scale: ``[C_out]`` float32, of a folded norm.
-        shift: ``[C_out]`` float32, of a folded norm or a bias.
-        residual: ``[N_out, C_out]``, added before the activation.
-        relu: whether ReLU follows.
-    """
-
-    scale: Tensor | None = None
-    shift: Tensor | None = None
-    residual: Tensor | None = None
-    relu: bool = False
+    scale: Tensor | None = None  # [C_out] float32, of a folded norm
+    shift: Tensor | None = None  # [C_out] float32, of a folded norm or a bias
+    residual: Tensor | None = None  # [N_out, C_out], added before the activation
+    relu: bool = False  # whether ReLU follows
 
     def apply(self, product: Tensor) -> Tensor:
-        """The same in separate operations, for dataflows that do not fuse it.
-
-        Args:
-            product: ``[N_out, C_out]`` float32 or float64.
-
-        Returns:
-            ``[N_out, C_out]`` of the product's dtype.
-        """
+        """The same in separate operations, for dataflows that do not fuse it."""
         if self.scale is not None:
             product = product * self.scale
         if self.shift is not None:
@@ -46,27 +32,13 @@ NO_EPILOGUE = Epilogue()
 
 
 class ConvSpec(NamedTuple):
-    """Everything a dataflow is told about a product besides tensors, layouts and rows.
+    """Everything a dataflow is told about a product besides tensors, layouts and rows."""
 
-    Args:
-        groups: groups of channels; output channels are group-major.
-        transposed: multiply by the transpose of every ``W[k]``, read through its strides.
-        mirrored: slot k of the layouts multiplies ``W[K - 1 - k]``, or fills it in a weight
-            gradient: a symmetric map serves as its own transpose.
-        compute_dtype: dtype that operands are rounded to; sums are at least float32.
-        out_dtype: dtype of the result.
-        epilogue: applied to the sums before they are rounded; only where the dataflow fuses.
-        skip: ``[N_in, C_2]``, channels that follow those of ``x`` (a skip connection, not copied);
-            only where the dataflow fuses, at groups = 1 and not ``transposed``.
-        rows: ``[1]`` int32 on the device, the first rows of the output that are wanted, those
-            behind them are undefined; ``None``: all rows. A dataflow may compute all the same.
-    """
-
-    groups: int = 1
-    transposed: bool = False
-    mirrored: bool = False
-    compute_dtype: torch.dtype = torch.float32
-    out_dtype: torch.dtype = torch.float32
-    epilogue: Epilogue | None = None
-    skip: Tensor | None = None
-    rows: Tensor | None = None
+    groups: int = 1  # groups of channels; output channels are group-major
+    transposed: bool = False  # multiply by the transpose of every W[k], read through its strides
+    mirrored: bool = False  # slot k of the layouts multiplies W[K - 1 - k]
+    compute_dtype: torch.dtype = torch.float32  # dtype that operands are rounded to
+    out_dtype: torch.dtype = torch.float32  # dtype of the result
+    epilogue: Epilogue | None = None  # applied to the sums before they are rounded
+    skip: Tensor | None = None  # [N_in
+    rows: Tensor | None = None  # [1] int32 on the device

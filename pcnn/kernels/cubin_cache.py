@@ -17,11 +17,7 @@ DIGEST_BYTES = DIGEST().digest_size
 
 
 def folder() -> Path:
-    """Folder of compiled kernels, in the user's cache folder (XDG base directories).
-
-    Raises:
-        RuntimeError: the user has no home folder.
-    """
+    """Folder of compiled kernels, in the user's cache folder (XDG base directories)."""
     return user_cache() / "pcnn" / "cubin"
 
 
@@ -31,10 +27,6 @@ def cached(key: str, build: Callable[[], bytes]) -> bytes:
     Every entry begins with its checksum: one that was cut short or damaged is built again. Writers
     of one key wait for each other, so that many processes that start together build once. Where
     nothing can be stored a warning says so, and the bytes are built all the same.
-
-    Args:
-        key: hexadecimal digest of all that the bytes depend on.
-        build: makes the bytes; its errors pass through.
     """
     try:
         path = folder() / f"{key}.cubin"
@@ -74,11 +66,7 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write an entry: readers see all of it or nothing.
-
-    Raises:
-        OSError: the folder cannot be written, or the disk is full.
-    """
+    """Write an entry: readers see all of it or nothing."""
     with whole_file(path) as file:
         file.write(DIGEST(content).digest() + content)
 

@@ -52,19 +52,7 @@ class Loader(Protocol):
 
 
 def module(source: str, device: torch.device, **defines: int) -> Module:
-    """Kernels of a CUDA source for a device: compiled once, then remembered.
-
-    Args:
-        source: file in ``csrc``, as ``z_delta.cu``.
-        device: where the kernels are to run.
-        defines: macros of the source and their values, its compile-time choices.
-
-    Raises:
-        ValueError: the device is no CUDA device.
-        FileNotFoundError: no such source.
-        ImportError: a package that compiles is missing; the message says how to get it.
-        RuntimeError: the source does not compile.
-    """
+    """Kernels of a CUDA source for a device: compiled once, then remembered."""
     loader = LOADERS.get(device.type)
     if loader is None:
         raise ValueError(

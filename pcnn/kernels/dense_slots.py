@@ -162,31 +162,17 @@ def dense_slots_kernel(  # type: ignore[no-untyped-def]
 
 
 def write_dense(
-    out: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    table: Tensor | None,
-    slots: Tensor | None,
+    out: Tensor,  # [N_out, C_out] of any float dtype, written; far itself where that is float32
+    x: Tensor,  # [N_in, C_in], contiguous
+    weight: Tensor,  # [K, C_in / groups, C_out], contiguous
+    table: Tensor | None,  # [N_out, D] int32, input row of every dense slot, -1 where it is empty
+    slots: Tensor | None,  # [D] int32, slots of the table's columns
     shape: ProductShape,
     spec: ConvSpec,
     tiles: RowTiles | None = None,
-    far: Tensor | None = None,
+    far: Tensor | None = None,  # [N_out
 ) -> None:
-    """Write ``sum over dense slots of x[table[i, k]] @ W[k]`` to every row ``out[i]``.
-
-    Args:
-        out: ``[N_out, C_out]`` of any float dtype, written; ``far`` itself where that is float32.
-        x: ``[N_in, C_in]``, contiguous.
-        weight: ``[K, C_in / groups, C_out]``, contiguous.
-        table: ``[N_out, D]`` int32, input row of every dense slot, -1 where it is empty; ``None``:
-            the central slot alone, at which row i meets row i.
-        slots: ``[D]`` int32, slots of the table's columns.
-        shape: of the product.
-        spec: its compute dtype, a contiguous skip connection, an epilogue of ``out``, and how many
-            rows are wanted.
-        tiles: how the work is cut; ``None`` picks by shape (`RowTiles.of`).
-        far: ``[N_out, C_out]`` float32, sums of the other slots, added before the epilogue.
-    """
+    """Write ``sum over dense slots of x[table[i, k]] @ W[k]`` to every row ``out[i]``."""
     scale, shift, residual, relu = spec.epilogue or NO_EPILOGUE
     compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
     tiles = tiles or RowTiles.of(shape, out.shape[0], spec.compute_dtype)
@@ -222,14 +208,6 @@ def pointwise_product(x: Tensor, weight: Tensor, spec: ConvSpec) -> Tensor:
 
     Torch would read and write the sums of the first source once more to add those of the second. On
     an H200 the decoder's shortcuts of MinkUNet42 take two thirds of the time.
-
-    Args:
-        x: ``[N, C_1]``.
-        weight: ``[1, C_1 + C_2, C_out]``.
-        spec: of one group, with ``skip`` ``[N, C_2]``, in float16, bfloat16 or float32.
-
-    Returns:
-        ``[N, C_out]`` in ``spec.out_dtype``.
     """
     dtype = spec.compute_dtype
     x, weight = operand(x, dtype), operand(weight, dtype)

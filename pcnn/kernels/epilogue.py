@@ -22,25 +22,12 @@ def with_epilogue(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     channels,
     shown,
     there,
-    scale_ptr,
-    shift_ptr,
-    residual_ptr,
+    scale_ptr,  # [C_out] or None
+    shift_ptr,  # [C_out] or None
+    residual_ptr,  # [N_out, C_out] or None
     RELU: tl.constexpr,
 ):
-    """``relu(sums * scale + shift + residual)``; parts that are ``None`` are left out.
-
-    Args:
-        sums: float32 ``[ROWS, COLUMNS]``.
-        places: int64 elements of the output, of the same shape; the residual lies likewise.
-        channels: output channels ``[1, COLUMNS]``. A scale and a shift are read once per channel:
-            broadcast to all rows before they are read, they cost more than the store.
-        shown: which channels exist, ``[1, COLUMNS]``.
-        there: which elements exist, ``[ROWS, COLUMNS]``.
-        scale_ptr: ``[C_out]`` or None.
-        shift_ptr: ``[C_out]`` or None.
-        residual_ptr: ``[N_out, C_out]`` or None.
-        RELU: whether ReLU follows.
-    """
+    """``relu(sums * scale + shift + residual)``; parts that are ``None`` are left out."""
     if scale_ptr is not None:
         sums *= tl.load(scale_ptr + channels, mask=shown, other=0.0).to(tl.float32)
     if shift_ptr is not None:
@@ -110,17 +97,7 @@ def finish_kernel(  # type: ignore[no-untyped-def]
 
 
 def finish(sums: Tensor, out_dtype: torch.dtype, epilogue: Epilogue | None = None) -> Tensor:
-    """``relu(sums * scale + shift + residual)`` in one pass; absent parts are left out.
-
-    Args:
-        sums: ``[N_out, C_out]`` float32, contiguous, overwritten where it can hold the result; or
-            ``[parts, N_out, C_out]``, added in that order first.
-        out_dtype: dtype of the result.
-        epilogue: what follows the sums.
-
-    Returns:
-        ``[N_out, C_out]`` in ``out_dtype``.
-    """
+    """``relu(sums * scale + shift + residual)`` in one pass; absent parts are left out."""
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
     parts = sums.shape[0] if sums.ndim == 3 else 1
     if parts == 1 and scale is None and shift is None and residual is None and not relu:

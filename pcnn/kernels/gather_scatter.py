@@ -32,19 +32,7 @@ def buffer_rows(  # type: ignore[no-untyped-def]  # the compiler reads annotatio
     shifts_ptr,  # [K] int64
     skip,
 ):
-    """Buffer rows of some triplets, -1 for those that have none.
-
-    Args:
-        entry: which triplets, places in a list of them by row; int64, any shape.
-        last: one past the last triplet of the row, of the same shape.
-        position_ptr: ``[T]`` int32, positions of the listed triplets in ``pairs``.
-        slot_ptr: ``[T]`` int16, their slots.
-        shifts_ptr: ``[K]`` int64, buffer row of a slot's triplet less its position.
-        skip: slot whose triplets have no rows, -1 if all have.
-
-    Returns:
-        int64, of the shape of ``entry``.
-    """
+    """Buffer rows of some triplets, -1 for those that have none."""
     exists = entry < last
     position = tl.load(position_ptr + entry, mask=exists, other=0)
     slot = tl.load(slot_ptr + entry, mask=exists, other=0).to(tl.int32)
@@ -102,10 +90,10 @@ def write_rows(  # type: ignore[no-untyped-def]
 
 
 def gather(
-    x: Tensor,
+    x: Tensor,  # [N_in, C], contiguous
     by_in: tuple[Tensor, Tensor, Tensor],
-    shifts: Tensor,
-    buffer: Tensor,
+    shifts: Tensor,  # [K] int64
+    buffer: Tensor,  # [B, C], contiguous, written; values are rounded to its dtype
     *,
     skip: int = -1,
     tile: int | None = None,
@@ -115,16 +103,6 @@ def gather(
 
     ``buffer[p + shifts[k]] = x[j]`` for the triplet (i, j, k) at position p of ``pairs``. Other
     rows of the buffer stay as they are. The same with ``by_out`` gathers rows of gradients.
-
-    Args:
-        x: ``[N_in, C]``, contiguous.
-        by_in: positions ``[T]`` int32 of the triplets of every input row, their slots ``[T]``
-            int16, ``[N_in + 1]`` int64 offsets (`pcnn.geometry.layouts.by_in`).
-        shifts: ``[K]`` int64.
-        buffer: ``[B, C]``, contiguous, written; values are rounded to its dtype.
-        skip: a slot that is not gathered, -1 if all are.
-        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
-        vectorised: whether threads move 16 bytes at once, or one channel.
     """
     rows, channels = x.shape
     position, slot, offsets = by_in
@@ -206,10 +184,10 @@ def read_rows(  # type: ignore[no-untyped-def]
 
 
 def scatter(
-    products: Tensor,
+    products: Tensor,  # [B, C], contiguous
     by_out: tuple[Tensor, Tensor, Tensor],
-    shifts: Tensor,
-    out: Tensor,
+    shifts: Tensor,  # [K] int64
+    out: Tensor,  # [N_out, C], contiguous, every row of it written, rounded to its dtype
     *,
     epilogue: Epilogue | None = None,
     tile: int | None = None,
@@ -219,16 +197,6 @@ def scatter(
 
     ``out[i] = sum over (i, j, k) of products[p + shifts[k]]``, p the triplet's position in
     ``pairs``, and what follows the sums.
-
-    Args:
-        products: ``[B, C]``, contiguous.
-        by_out: positions ``[T]`` int32 of the triplets of every output row, their slots ``[T]``
-            int16, ``[N_out + 1]`` int64 offsets (`pcnn.geometry.layouts.by_out`).
-        shifts: ``[K]`` int64.
-        out: ``[N_out, C]``, contiguous, every row of it written, rounded to its dtype.
-        epilogue: applied to the sums in float32, before they are rounded.
-        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
-        vectorised: whether threads move 16 bytes at once, or one channel.
     """
     rows, channels = out.shape
     if not rows:

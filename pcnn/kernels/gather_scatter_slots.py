@@ -61,11 +61,11 @@ def gather_slots_kernel(  # type: ignore[no-untyped-def]  # the compiler reads a
 
 
 def gather_slots(
-    x: Tensor,
-    in_index: Tensor,
-    counts: Tensor,
-    shifts: Tensor,
-    buffer: Tensor,
+    x: Tensor,  # [N_in, C], contiguous
+    in_index: Tensor,  # [T] int32
+    counts: Tensor,  # [K] int64, triplets of every slot
+    shifts: Tensor,  # [K] int64
+    buffer: Tensor,  # [B, C], contiguous, written; values are rounded to its dtype
     *,
     part: tuple[int, int, int] | None = None,
     skip: int = -1,
@@ -76,18 +76,6 @@ def gather_slots(
 
     ``buffer[p + shifts[k]] = x[in_index[p]]``. Other rows of the buffer stay as they are. The same
     with ``out_index`` gathers rows of gradients.
-
-    Args:
-        x: ``[N_in, C]``, contiguous.
-        in_index: ``[T]`` int32.
-        counts: ``[K]`` int64, triplets of every slot.
-        shifts: ``[K]`` int64.
-        buffer: ``[B, C]``, contiguous, written; values are rounded to its dtype.
-        part: first and one-past-last triplet and shift of a slot that is gathered alone; ``None``
-            gathers all slots in one launch.
-        skip: a slot that is not gathered with the others, -1 if all are.
-        tile: channels of a program, a power of two (`row_tiles.tiles_of`); ``None`` for whole rows.
-        vectorised: whether threads move 16 bytes at once, or one channel.
     """
     tensors = x, in_index, counts, shifts, buffer
     _launch_slots(_launch_gather_slots, tensors, buffer, part, (skip,), tile, vectorised)
@@ -136,27 +124,18 @@ def scatter_slots_kernel(  # type: ignore[no-untyped-def]
 
 
 def scatter_slots(
-    products: Tensor,
-    out_index: Tensor,
+    products: Tensor,  # [B, C], contiguous
+    out_index: Tensor,  # [T] int32
     counts: Tensor,
     shifts: Tensor,
-    sums: Tensor,
+    sums: Tensor,  # [N_out, C] float32 or float64, contiguous, added to
     *,
     part: tuple[int, int, int] | None = None,
     tile: int | None = None,
     vectorised: bool = True,
 ) -> None:
-    """Add the product of every triplet to its output row: ``sums[i] += products[p + shifts[k]]``.
-
-    Args:
-        products: ``[B, C]``, contiguous.
-        out_index: ``[T]`` int32.
-        counts: as in `gather_slots`.
-        shifts: as in `gather_slots`.
-        sums: ``[N_out, C]`` float32 or float64, contiguous, added to.
-        part: as in `gather_slots`.
-        tile: as in `gather_slots`.
-        vectorised: whether threads read 16 bytes at once, or one channel.
+    """Add the product of every triplet to its output row:
+    ``sums[i] += products[p + shifts[k]]``.
     """
     tensors = products, out_index, counts, shifts, sums
     _launch_slots(_launch_scatter_slots, tensors, products, part, (), tile, vectorised)
@@ -210,11 +189,6 @@ def clear_padding(ranges: Tensor, longest: int, buffer: Tensor) -> None:
     """Write zeros to some ranges of rows, in one launch.
 
     Products of padding are never read, but a reduction over padded rows adds them.
-
-    Args:
-        ranges: ``[K, 2]`` int64, first and one-past-last row of every range.
-        longest: rows of the longest range.
-        buffer: ``[B, C]``, contiguous.
     """
     channels = buffer.shape[1]
     tiles, tile, rows = tile_shape(channels, None, buffer.element_size(), vectorised=True)

@@ -29,15 +29,7 @@ def precision_of(compute_dtype: torch.dtype) -> str:
 
 
 def compute_type(compute_dtype: torch.dtype, name: str) -> Any:
-    """Triton's dtype of the operands.
-
-    Args:
-        compute_dtype: dtype the operands are rounded to.
-        name: of the dataflow, for the message.
-
-    Raises:
-        ValueError: a dtype that tensor cores do not multiply, such as float64.
-    """
+    """Triton's dtype of the operands."""
     if compute_dtype not in COMPUTE:
         raise ValueError(
             f"{name} multiplies float16, bfloat16 and float32, got compute_dtype={compute_dtype}; "
@@ -52,14 +44,8 @@ def operand(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def second_source(x: Tensor, second: Tensor) -> tuple[Tensor, int]:
-    """A second source that kernels reach from the first: one pointer, so that one load serves both.
-
-    Args:
-        x: the first source, an `operand`.
-        second: the other one, of the same dtype; copied where it is not aligned as kernels assume.
-
-    Returns:
-        The second source, to be kept while the kernel is launched, and elements from ``x`` to it.
+    """A second source that kernels reach from the first: one pointer,
+    so that one load serves both.
     """
     if (second.data_ptr() - x.data_ptr()) % ALIGNMENT:
         second = second.clone()
@@ -77,18 +63,7 @@ def slot_weight(  # type: ignore[no-untyped-def]  # the compiler reads annotatio
     TRANSPOSED: tl.constexpr,
     SIDE: tl.constexpr = 1,
 ):
-    """Address of one group's part of ``W[slot]``.
-
-    Args:
-        weight_ptr: the weight ``[K, C_in / G, C_out]``.
-        slot: number of the slot.
-        group: number of the group.
-        CHANNELS: contracted channels of a group, of both sources.
-        OUTPUTS: output channels of a group.
-        GROUPS: groups of channels.
-        TRANSPOSED: whether the weight is read transposed.
-        SIDE: narrow groups that are one here (`ProductShape.packed`).
-    """
+    """Address of one group's part of ``W[slot]``."""
     step = CHANNELS if TRANSPOSED else OUTPUTS  # groups lie side by side on the last axis
     return weight_ptr + slot.to(tl.int64) * (CHANNELS * OUTPUTS * GROUPS // SIDE) + group * step
 
@@ -106,20 +81,7 @@ def weight_tile(  # type: ignore[no-untyped-def]
     COMPUTE: tl.constexpr,
     SIDE: tl.constexpr = 1,
 ):
-    """Tile ``[DEPTH, COLUMNS]`` of a group's part of a slot; what lies outside it is zero.
-
-    Args:
-        matrix_ptr: address of the part, see `slot_weight`.
-        start: first contracted channel of the tile.
-        columns: output channels of the tile, inside the group.
-        CHANNELS: contracted channels of a group, up to which the tile is filled.
-        OUTPUTS: output channels of a group.
-        GROUPS: groups of channels.
-        TRANSPOSED: whether the weight is read transposed.
-        DEPTH: contracted channels of the tile.
-        COMPUTE: dtype the tile is rounded to.
-        SIDE: narrow groups that are one here: their weights stand on the tile's diagonal.
-    """
+    """Tile ``[DEPTH, COLUMNS]`` of a group's part of a slot; what lies outside it is zero."""
     channels = start + tl.arange(0, DEPTH)
     there = (channels < CHANNELS)[:, None] & (columns < OUTPUTS)[None, :]
     row = channels
@@ -149,19 +111,7 @@ def row_tile(  # type: ignore[no-untyped-def]
     DEPTH: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    """Tile ``[ROWS, DEPTH]`` of gathered rows of one group.
-
-    Args:
-        x_ptr: features ``[N_in, GROUPS * CHANNELS]``.
-        rows: the rows; int64, as their addresses overflow int32.
-        live: which of them are there; the others are zero and cost no traffic.
-        start: first channel of the tile, inside the group.
-        group: number of the group.
-        CHANNELS: channels of a group, up to which the tile is filled.
-        GROUPS: groups of channels.
-        DEPTH: channels of the tile.
-        COMPUTE: dtype the tile is rounded to.
-    """
+    """Tile ``[ROWS, DEPTH]`` of gathered rows of one group."""
     channels = start + tl.arange(0, DEPTH)
     places = (rows * (CHANNELS * GROUPS))[:, None] + (group * CHANNELS + channels)[None, :]
     there = live[:, None] & (channels < CHANNELS)[None, :]
@@ -208,12 +158,7 @@ def row_addresses(  # type: ignore[no-untyped-def]
     DEPTH: tl.constexpr,
     PACK: tl.constexpr,
 ):
-    """Where a block of channels lies in a row.
-
-    Returns:
-        Its place in row 0 ``[1, DEPTH]``, how far rows are apart, the rows of a slot's weights that
-        it meets ``[DEPTH]``, and which channels exist ``[DEPTH]``.
-    """
+    """Where a block of channels lies in a row."""
     FIRST_BLOCKS: tl.constexpr = (CHANNELS + DEPTH - 1) // DEPTH
     channels = tl.arange(0, DEPTH)
     channel = channels % CHANNELS if PACK > 1 else start + channels

@@ -23,23 +23,14 @@ FEW_STEPS = 6
 
 @dataclass(frozen=True)
 class GemmBlocks:
-    """Shape of the work of one program.
+    """Shape of the work of one program."""
 
-    Args:
-        rows: output rows; divides the rows of a tile.
-        channels_out: output channels; a power of two, or a sum of two (`parts_of`).
-        channels_in: input channels of one step; a multiple of all of them packs so many slots.
-        split: programs that share the steps of a tile; their sums are added afterwards.
-        warps: warps of a program.
-        stages: depth of the software pipeline: lists of rows, rows, products.
-    """
-
-    rows: int = 128
-    channels_out: int = 64
-    channels_in: int = 64
-    split: int = 1
-    warps: int = 4
-    stages: int = 5
+    rows: int = 128  # output rows; divides the rows of a tile
+    channels_out: int = 64  # output channels; a power of two, or a sum of two (parts_of)
+    channels_in: int = 64  # input channels of one step
+    split: int = 1  # programs that share the steps of a tile; their sums are added afterwards
+    warps: int = 4  # warps of a program
+    stages: int = 5  # depth of the software pipeline: lists of rows, rows, products
 
     @property
     def name(self) -> str:
@@ -49,14 +40,7 @@ class GemmBlocks:
 
 
 def parts_of(channels_out: int) -> tuple[int, int]:
-    """The powers of two that output channels are a sum of, larger one first; 96 is 64 and 32.
-
-    Args:
-        channels_out: a power of two, or a sum of two of them.
-
-    Raises:
-        ValueError: another number, or a part below 16, which tensor cores do not take.
-    """
+    """The powers of two that output channels are a sum of, larger one first; 96 is 64 and 32."""
     first = 1 << channels_out.bit_length() - 1
     rest = channels_out - first
     if first < 16 or 0 < rest < 16 or rest & (rest - 1):
@@ -82,16 +66,6 @@ def default_blocks(
     One program spans up to 128 output channels, so that every row is gathered once; a row of few
     channels is gathered together with the next slots' rows. Layers of few rows would leave
     multiprocessors idle: they get smaller blocks, and at last share the steps of a tile.
-
-    Args:
-        c_in: input channels of a group.
-        c_out: output channels of a group.
-        tiles: of ``TILE_ROWS`` output rows.
-        volume: kernel slots K.
-        dtype: of the operands.
-        exact: float32 is multiplied in float32, not in TF32.
-        c_second: channels of a second source.
-        sections: tiles are those of sections, which fill few slots and add to the output.
     """
     if dtype.itemsize > 2:
         return _wide_blocks(c_in, c_out, exact)

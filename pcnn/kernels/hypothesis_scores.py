@@ -70,15 +70,6 @@ def hypothesis_scores(
 
     ``inliers[s] = #{m : |R_s x_m + t_s - y_m| < distance}``, and ``squares[s]`` the sum of
     ``|R_s x_m + t_s - y_m|^2 / distance^2`` over them. Products are float32, never TF32.
-
-    Args:
-        transforms: ``[S, 4, 4]``.
-        source: ``[M, 3]`` float32 points ``x``.
-        target: ``[M, 3]`` float32 points ``y``.
-        distance: of an inlier, positive.
-
-    Returns:
-        ``inliers [S]`` int32; ``squares [S]`` float32.
     """
     number, matches = transforms.shape[0], source.shape[0]
     inliers = torch.zeros(number, dtype=torch.int32, device=source.device)

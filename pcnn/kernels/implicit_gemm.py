@@ -153,28 +153,14 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
 
 
 def launch_implicit_gemm(
-    x: Tensor,
-    weight: Tensor,
+    x: Tensor,  # [N_in, C_in]
+    weight: Tensor,  # [K, C_in / groups, C_out]
     layouts: Sequence[Tensor],
     n_out: int,
     spec: ConvSpec,
     blocks: GemmBlocks | None = None,
 ) -> Tensor:
-    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over the row lists of tiles.
-
-    Args:
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``.
-        layouts: ``tiles`` or ``section_tiles`` of the map; sections meet in the output by atomics.
-        n_out: rows of the output.
-        spec: in float16, bfloat16 or float32. On tensor cores narrow groups are taken side by side,
-            their weights on the diagonal of a block, so an infinite feature of a group makes NaN of
-            the others beside it.
-        blocks: shape of the work of a program; ``None`` chooses (`default_blocks`).
-
-    Returns:
-        ``[n_out, C_out]`` (``[n_out, C_in]`` if transposed) in ``spec.out_dtype``.
-    """
+    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over the row lists of tiles."""
     groups, transposed, mirrored, compute_dtype, out_dtype, epilogue, skip, _ = spec
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
     tile_out, tile_slots, tile_counts, tile_rows = layouts

@@ -19,11 +19,6 @@ class CudaModule:
     """Kernels of one source, loaded into the driver for all devices of one architecture.
 
     The driver's libraries belong to no context, so one module serves many devices and threads.
-
-    Args:
-        source: file in ``csrc``.
-        defines: macros it was compiled with.
-        cubin: its machine code.
     """
 
     def __init__(self, source: str, defines: Mapping[str, int], cubin: bytes) -> None:

@@ -35,24 +35,14 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class OuterProductTiles:
-    """How the work is cut.
+    """How the work is cut."""
 
-    Args:
-        block_in: input channels of a tile, a power of two from 16 up.
-        block_out: output channels of a tile, a power of two from 16 up.
-        block_pairs: pairs multiplied at once, a power of two from 16 up.
-        chunk: pairs of a program.
-        num_warps: warps of a program.
-        num_stages: depth of the software pipeline. Row numbers and then rows are loaded ahead, so
-            ``num_stages // 2 + 1`` blocks of gathered rows lie in shared memory.
-    """
-
-    block_in: int
-    block_out: int
-    block_pairs: int
-    chunk: int
-    num_warps: int
-    num_stages: int
+    block_in: int  # input channels of a tile, a power of two from 16 up
+    block_out: int  # output channels of a tile, a power of two from 16 up
+    block_pairs: int  # pairs multiplied at once, a power of two from 16 up
+    chunk: int  # pairs of a program
+    num_warps: int  # warps of a program
+    num_stages: int  # depth of the software pipeline
 
 
 def default_tiles(
@@ -68,14 +58,6 @@ def default_tiles(
     Tiles cover ``C_in x C_out`` up to 128 x 256: that is as many float32 sums as 8 warps can hold,
     and rows are read once for every tile. Programs are as many as run at once, so that the second
     kernel has little to add, and a chunk is at least 4 steps long.
-
-    Args:
-        triplets: number of pairs T.
-        c_in: input channels of a group.
-        c_out: output channels of a group.
-        groups: groups of channels.
-        itemsize: bytes of an operand.
-        multiprocessors: of the device.
     """
     widest = 128 if itemsize == 2 else 64  # float32 operands take twice the shared memory
     block_in = min(widest, max(16, power_of_two(c_in)))
@@ -101,31 +83,15 @@ def _chunk(triplets: int, resident: int, block_pairs: int) -> int:
 
 
 def outer_products(
-    x: Tensor,
-    grad: Tensor,
-    in_index: Tensor,
-    out_index: Tensor,
-    counts: Tensor,
+    x: Tensor,  # [N_in, C_in], of any float dtype
+    grad: Tensor,  # [N_out, C_out]
+    in_index: Tensor,  # [T] int32, input row of every pair, slot by slot
+    out_index: Tensor,  # [T] int32, output row of every pair
+    counts: Tensor,  # [K] int64 on the same device, pairs of every slot
     spec: ConvSpec,
     tiles: OuterProductTiles | None = None,
 ) -> Tensor:
-    """``out[k] = sum over the pairs (i, j) of slot k of x[j]^T grad[i]``.
-
-    Args:
-        x: ``[N_in, C_in]``, of any float dtype.
-        grad: ``[N_out, C_out]``.
-        in_index: ``[T]`` int32, input row of every pair, slot by slot.
-        out_index: ``[T]`` int32, output row of every pair.
-        counts: ``[K]`` int64 on the same device, pairs of every slot.
-        spec: in float16, bfloat16 or float32 (TF32 where torch's switch allows it).
-        tiles: how the work is cut; `default_tiles` without.
-
-    Returns:
-        ``[K, C_in / groups, C_out]``, output channels group-major; zero for a slot without pairs.
-
-    Raises:
-        ValueError: a ``compute_dtype`` that tensor cores do not multiply.
-    """
+    """``out[k] = sum over the pairs (i, j) of slot k of x[j]^T grad[i]``."""
     groups, compute_dtype = spec.groups, spec.compute_dtype
     compute_type(compute_dtype, "the weight gradient on tensor cores")
     triplets, volume = in_index.shape[0], counts.shape[0]
@@ -274,19 +240,7 @@ def outer_products_kernel(  # type: ignore[no-untyped-def]
 def sum_of_chunks(
     partials: Tensor, counts: Tensor, chunk: int, out_dtype: torch.dtype, *, mirrored: bool = False
 ) -> Tensor:
-    """``out[k] = sum of the partial sums of the chunks of slot k``, in an order that is fixed.
-
-    Args:
-        partials: ``[chunks, C_in / groups, C_out]`` float32, chunks slot by slot; those after the
-            last are not read.
-        counts: ``[K]`` int64 on the same device, pairs of every slot.
-        chunk: pairs of a chunk.
-        out_dtype: dtype of the result.
-        mirrored: slot k fills ``out[K - 1 - k]``.
-
-    Returns:
-        ``[K, C_in / groups, C_out]``; zero for a slot without chunks.
-    """
+    """``out[k] = sum of the partial sums of the chunks of slot k``, in an order that is fixed."""
     volume = counts.shape[0]
     _, rows, columns = partials.shape
     out = torch.empty((volume, rows, columns), dtype=out_dtype, device=partials.device)

@@ -15,12 +15,7 @@ def words(n: int, device: torch.device, dtype: torch.dtype = torch.int32) -> Ten
 
 
 def read(numbers: Tensor, device: torch.device) -> list[int]:
-    """Wait until a device has done what it was given so far, and return what it has written.
-
-    Args:
-        numbers: page-locked memory that kernels on the current stream write.
-        device: whose current stream that is.
-    """
+    """Wait until a device has done what it was given so far, and return what it has written."""
     if device.type == "cuda":
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(device))

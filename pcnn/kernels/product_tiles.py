@@ -31,12 +31,7 @@ def power_of_two(number: int) -> int:
 
 
 def side_by_side(groups: int, channels: int) -> int:
-    """Groups that are taken together: a power of two that divides them, up to `PACKED` channels.
-
-    Args:
-        groups: groups of channels.
-        channels: of a group, input or output, whichever are more.
-    """
+    """Groups that are taken together: a power of two that divides them, up to `PACKED` channels."""
     together = 1
     while groups % (2 * together) == 0 and 2 * together * channels <= PACKED:
         together *= 2
@@ -44,15 +39,8 @@ def side_by_side(groups: int, channels: int) -> int:
 
 
 def joined_groups(weight: Tensor, groups: int, together: int) -> Tensor:
-    """The weight of a product that takes so many groups as one: theirs on the diagonal of a block.
-
-    Args:
-        weight: ``[K, C_in / groups, C_out]``, output channels group-major.
-        groups: groups of channels.
-        together: groups that become one; divides them.
-
-    Returns:
-        ``[K, together * C_in / groups, C_out]``, zero off the diagonal.
+    """The weight of a product that takes so many groups as one:
+    theirs on the diagonal of a block.
     """
     volume, inputs, width = weight.shape
     outputs = width // groups
@@ -64,25 +52,15 @@ def joined_groups(weight: Tensor, groups: int, together: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ProductShape:
-    """Sizes of a product, seen from the side it is computed from.
+    """Sizes of a product, seen from the side it is computed from."""
 
-    Args:
-        volume: number of kernel slots K.
-        channels: contracted channels of a group, those of a second source not counted.
-        second: channels of a second source, which follow those of the first; 0 without one.
-        outputs: output channels of a group.
-        groups: groups of channels.
-        transposed: whether every ``W[k]`` is read transposed.
-        mirrored: whether slot k multiplies ``W[K - 1 - k]``.
-    """
-
-    volume: int
-    channels: int
-    second: int
-    outputs: int
-    groups: int
-    transposed: bool
-    mirrored: bool
+    volume: int  # number of kernel slots K
+    channels: int  # contracted channels of a group, those of a second source not counted
+    second: int  # channels of a second source, which follow those of the first; 0 without one
+    outputs: int  # output channels of a group
+    groups: int  # groups of channels
+    transposed: bool  # whether every W[k] is read transposed
+    mirrored: bool  # whether slot k multiplies W[K - 1 - k]
 
     @classmethod
     def of(cls, weight: Tensor, spec: ConvSpec) -> ProductShape:
@@ -128,34 +106,20 @@ class ProductShape:
 
 @dataclass(frozen=True)
 class RowTiles:
-    """How an output-stationary product is cut.
+    """How an output-stationary product is cut."""
 
-    Args:
-        rows: output rows of a program; a power of two from 16.
-        columns: output channels of a program; a power of two from 16.
-        depth: contracted channels of a step; a power of two from 16.
-        warps: of a program.
-        stages: of the pipeline that gathers ahead of the products.
-    """
-
-    rows: int
-    columns: int
-    depth: int
-    warps: int = 4
-    stages: int = 3
+    rows: int  # output rows of a program; a power of two from 16
+    columns: int  # output channels of a program; a power of two from 16
+    depth: int  # contracted channels of a step; a power of two from 16
+    warps: int = 4  # of a program
+    stages: int = 3  # of the pipeline that gathers ahead of the products
 
     def __post_init__(self) -> None:
         _check(self, self.rows, self.columns, self.depth)
 
     @classmethod
     def of(cls, shape: ProductShape, n_out: int, compute_dtype: torch.dtype) -> RowTiles:
-        """Tiles without measuring: wide ones where there are rows enough to fill a device.
-
-        Args:
-            shape: of the product.
-            n_out: rows of the output.
-            compute_dtype: dtype of the operands.
-        """
+        """Tiles without measuring: wide ones where there are rows enough to fill a device."""
         columns, depth = shape.block(compute_dtype)
         if depth == 64 and shape.channels % 64 and shape.channels % 32 == 0:
             depth = 32  # 96 channels are three whole steps of 32, or one and a half of 64
@@ -169,24 +133,14 @@ class RowTiles:
 
 @dataclass(frozen=True)
 class ChunkTiles:
-    """How a weight-stationary product is cut.
+    """How a weight-stationary product is cut."""
 
-    Args:
-        chunk: pairs L of a program, all of one slot; a multiple of ``rows``.
-        rows: pairs that are multiplied at a time; a power of two from 16.
-        columns: output channels of a program; a power of two from 16.
-        depth: contracted channels of a step; a power of two from 16. Where it covers all of them,
-            the weight is loaded once for the whole chunk.
-        warps: of a program.
-        stages: of the pipeline that gathers ahead of the products.
-    """
-
-    chunk: int
-    rows: int
-    columns: int
-    depth: int
-    warps: int = 4
-    stages: int = 3
+    chunk: int  # pairs L of a program, all of one slot; a multiple of rows
+    rows: int  # pairs that are multiplied at a time; a power of two from 16
+    columns: int  # output channels of a program; a power of two from 16
+    depth: int  # contracted channels of a step; a power of two from 16
+    warps: int = 4  # of a program
+    stages: int = 3  # of the pipeline that gathers ahead of the products
 
     def __post_init__(self) -> None:
         _check(self, self.rows, self.columns, self.depth)
@@ -202,11 +156,6 @@ class ChunkTiles:
         four tiles passes; beyond, 128 rows share it. A thread holds at most 64 sums, and programs
         stay under 128 registers, so that two of 8 warps or more of 4 share a multiprocessor. Few
         pairs are cut finer, to fill the device.
-
-        Args:
-            shape: of the product.
-            pairs: number of pairs T, known without asking the device.
-            compute_dtype: dtype of the operands.
         """
         columns, depth = shape.block(compute_dtype)
         few = pairs < MANY_PAIRS or compute_dtype.itemsize == 4

@@ -20,25 +20,14 @@ _LOADING = threading.Lock()
 
 
 class Launch(NamedTuple):
-    """All that a compiled variant of a Triton kernel depends on.
+    """All that a compiled variant of a Triton kernel depends on."""
 
-    Args:
-        kernel: made by ``triton.jit``.
-        arguments: the dtype of every tensor (``None`` where there is none), every size (0 for those
-            of 32 bits, 0.0 for floats), then the constants.
-        options: names and values of Triton's own options.
-    """
-
-    kernel: Any
-    arguments: tuple[Any, ...]
-    options: tuple[tuple[str, int], ...]
+    kernel: Any  # made by triton.jit
+    arguments: tuple[Any, ...]  # the dtype of every tensor (None where there is none)
+    options: tuple[tuple[str, int], ...]  # names and values of Triton's own options
 
     def compile(self) -> int:
-        """Compile and load it on torch's current device, or read it from Triton's cache.
-
-        Returns:
-            Bytes of its machine code.
-        """
+        """Compile and load it on torch's current device, or read it from Triton's cache."""
         compiled = self.kernel.warmup(*self.arguments, grid=(1,), **dict(self.options))
         with _LOADING:
             assert compiled.run  # builds the function that launches it, and loads the code
@@ -56,9 +45,6 @@ def recorded() -> Iterator[Record]:
     """Write down the launches of Triton kernels by this thread in place of making them.
 
     Outputs of these kernels keep whatever their memory held.
-
-    Yields:
-        The launches so far, each variant once, in the order of their first use.
     """
     record: Record = {}
     token = RECORD.set(record)
@@ -69,18 +55,7 @@ def recorded() -> Iterator[Record]:
 
 
 def compile_all(launches: Collection[Launch], device: torch.device) -> Iterator[int]:
-    """Compile variants side by side, on all cores; Triton's passes hold no lock of Python.
-
-    Args:
-        launches: the variants.
-        device: a CUDA device, on which they are loaded.
-
-    Yields:
-        Bytes of machine code of each as it is ready.
-
-    Raises:
-        Exception: of Triton, where a kernel does not compile or does not fit the device.
-    """
+    """Compile variants side by side, on all cores; Triton's passes hold no lock of Python."""
     if not launches:
         return
     from triton.runtime.cache import triton_key

@@ -141,17 +141,7 @@ def fits_kernel(  # type: ignore[no-untyped-def]
 
 
 def rigid_fits(covariance: Tensor, middle_source: Tensor, middle_target: Tensor) -> Tensor:
-    """Rigid transforms that fit sets of matched points best.
-
-    Args:
-        covariance: ``[S, 3, 3]`` float64, sums of ``w q pᵀ`` over the points ``p`` of the source
-            and ``q`` of the target, about their weighted means.
-        middle_source: ``[S, 3]`` float64 weighted mean of the source.
-        middle_target: ``[S, 3]`` that of the target.
-
-    Returns:
-        ``[S, 3, 4]`` float64: rotation and translation.
-    """
+    """Rigid transforms that fit sets of matched points best."""
     sets = len(covariance)
     rows = covariance.new_empty(sets, 3, 4)
     given = (one.contiguous() for one in (covariance, middle_source, middle_target))

@@ -27,19 +27,12 @@ PROGRAMS = 256
 
 
 class RowChunks(NamedTuple):
-    """A cut of ``[N, C]``.
+    """A cut of ``[N, C]``."""
 
-    Args:
-        rows: rows that a program holds at once.
-        columns: columns that it holds, a power of two.
-        blocks: of columns.
-        most: programs of a reduction for every block of columns, at most.
-    """
-
-    rows: int
-    columns: int
-    blocks: int
-    most: int
+    rows: int  # rows that a program holds at once
+    columns: int  # columns that it holds, a power of two
+    blocks: int  # of columns
+    most: int  # programs of a reduction for every block of columns, at most
 
     def programs(self, rows: int) -> tuple[int, int]:
         """Programs that map ``rows`` rows, and that reduce them, for every block of columns."""
@@ -60,12 +53,7 @@ def row_chunks(channels: int) -> RowChunks:
 
 @triton.jit
 def rows_there(rows, count_ptr):  # type: ignore[no-untyped-def]  # the compiler reads annotations
-    """Rows that exist: the count on the device, if there is one, of at most ``rows``.
-
-    Args:
-        rows: N.
-        count_ptr: ``[1]`` int32 or None.
-    """
+    """Rows that exist: the count on the device, if there is one, of at most ``rows``."""
     there = rows.to(tl.int64)
     if count_ptr is not None:
         there = tl.minimum(there, tl.load(count_ptr).to(tl.int64))
@@ -74,14 +62,7 @@ def rows_there(rows, count_ptr):  # type: ignore[no-untyped-def]  # the compiler
 
 @triton.jit  # type: ignore[untyped-decorator]
 def rows_of_program(program, programs, there, ROWS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Rows that a program of a reduction finds: those of every ``programs``-th block.
-
-    Args:
-        program: number of the program, of any shape.
-        programs: number of programs.
-        there: rows that exist.
-        ROWS: rows of a block.
-    """
+    """Rows that a program of a reduction finds: those of every ``programs``-th block."""
     blocks = (there + ROWS - 1) // ROWS
     rest = blocks % programs
     own = blocks // programs + (program < rest)

@@ -186,27 +186,14 @@ def row_lists_kernel(  # type: ignore[no-untyped-def]  # the compiler reads anno
 
 
 def launch_row_lists(
-    x: Tensor,
-    weight: Tensor,
+    x: Tensor,  # [N_in, C_in]
+    weight: Tensor,  # [K, C_in / groups, C_out]
     layouts: Sequence[Tensor],
     n_out: int,
     spec: ConvSpec,
     tiles: RowTiles | None = None,
 ) -> Tensor:
-    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over row lists.
-
-    Args:
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``.
-        layouts: ``row_lists`` of the map.
-        n_out: rows of the output.
-        spec: in float16, bfloat16 or float32; narrow groups are taken side by side
-            (`ProductShape.packed`).
-        tiles: how the work is cut; ``rows`` divides `TILE_ROWS`; ``None`` picks by shape.
-
-    Returns:
-        ``[n_out, C_out]`` in ``spec.out_dtype``.
-    """
+    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over row lists."""
     compute_dtype, (scale, shift, residual, relu) = spec.compute_dtype, spec.epilogue or NO_EPILOGUE
     shape = ProductShape.of(weight, spec)
     side, shape = shape.side_by_side, shape.packed()
@@ -240,14 +227,7 @@ def launch_row_lists(
 def blocks_of(
     shape: ProductShape, number: int, compute_dtype: torch.dtype, tiles: RowTiles | None
 ) -> GemmBlocks:
-    """Blocks of tiles that are given, or those of an implicit GEMM, whose steps are a tile's.
-
-    Args:
-        shape: of the product, narrow groups side by side.
-        number: of tiles of `TILE_ROWS` output rows.
-        compute_dtype: dtype of the operands.
-        tiles: how the work is cut, if that is given.
-    """
+    """Blocks of tiles that are given, or those of an implicit GEMM, whose steps are a tile's."""
     if tiles is not None:
         return GemmBlocks(tiles.rows, tiles.columns, tiles.depth, 1, tiles.warps, tiles.stages)
     exact = compute_dtype == torch.float32 and not tf32_allowed()

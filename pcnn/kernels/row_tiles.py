@@ -38,15 +38,6 @@ def tile_shape(
     Every thread has one access for all rows of its program: in a vectorised kernel up to
     `VECTOR_BYTES` of neighbouring channels, as far as rows of so many channels are aligned to them;
     in a scalar kernel a single channel.
-
-    Args:
-        channels: of a row.
-        tile: channels of a program, a power of two; ``None`` for `default_tile`.
-        itemsize: bytes of an element.
-        vectorised: whether threads move several channels at once.
-
-    Raises:
-        ValueError: a tile that is no power of two, or wider than `WIDEST_TILE`.
     """
     tile = default_tile(channels) if tile is None else tile
     if not 0 < tile <= WIDEST_TILE or tile & (tile - 1):

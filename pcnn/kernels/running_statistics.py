@@ -8,16 +8,9 @@ from torch import Tensor
 
 
 class RunningStatistics(NamedTuple):
-    """Statistics over batches, updated in place as `torch.nn.BatchNorm1d` does.
+    """Statistics over batches, updated in place as `torch.nn.BatchNorm1d` does."""
 
-    Args:
-        mean: ``[C]``.
-        variance: ``[C]``, unbiased.
-        batches: int64 number of batches, or ``None``.
-        momentum: share of the batch; ``None`` averages over all batches, if they are counted.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    batches: Tensor | None
-    momentum: float | None
+    mean: Tensor  # [C]
+    variance: Tensor  # [C], unbiased
+    batches: Tensor | None  # int64 number of batches, or None
+    momentum: float | None  # share of the batch

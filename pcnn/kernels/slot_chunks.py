@@ -18,11 +18,6 @@ def most_chunks(triplets: int, volume: int, chunk: int) -> int:
     """Chunks that ``triplets`` pairs in ``volume`` slots can have at most: ``floor(T / L) + K``.
 
     ``sum of ceil(count / L) <= (T + K (L - 1)) / L``, and no chunk is empty.
-
-    Args:
-        triplets: number of pairs T.
-        volume: number of slots K.
-        chunk: pairs of a chunk L.
     """
     return min(triplets, triplets // chunk + volume)
 
@@ -40,18 +35,7 @@ def slot_chunk(  # type: ignore[no-untyped-def]  # the compiler reads annotation
     volume,
     SLOTS: tl.constexpr,
 ):
-    """Slot, first and one-past-last pair of chunk ``number``.
-
-    Args:
-        number: of the chunk, from 0; a program's.
-        counts_ptr: ``[K]`` int64, pairs of every slot.
-        chunk: pairs of a chunk L, at least 1.
-        volume: number of slots K.
-        SLOTS: a power of two, at least K.
-
-    Returns:
-        slot int32, K for a spare program; first and last int64, ``first == last`` for a spare one.
-    """
+    """Slot, first and one-past-last pair of chunk ``number``."""
     slots = tl.arange(0, SLOTS)
     counts = tl.load(counts_ptr + slots, mask=slots < volume, other=0)
     chunks = (counts + chunk - 1) // chunk
@@ -72,15 +56,7 @@ def chunks_of_slot(  # type: ignore[no-untyped-def]
     volume,
     SLOTS: tl.constexpr,
 ):
-    """First and one-past-last chunk of a slot, both int64; the inverse of `slot_chunk`.
-
-    Args:
-        slot: number of the slot.
-        counts_ptr: ``[K]`` int64, pairs of every slot.
-        chunk: pairs of a chunk L, at least 1.
-        volume: number of slots K.
-        SLOTS: a power of two, at least K.
-    """
+    """First and one-past-last chunk of a slot, both int64; the inverse of `slot_chunk`."""
     slots = tl.arange(0, SLOTS)
     counts = tl.load(counts_ptr + slots, mask=slots < volume, other=0)
     chunks = (counts + chunk - 1) // chunk

@@ -31,11 +31,7 @@ CONSTANT = re.compile(
 
 
 def locate(source: str) -> Path:
-    """Path of a source: a name in the package's folder, or a path of its own.
-
-    Raises:
-        FileNotFoundError: no such file; the message names those there are.
-    """
+    """Path of a source: a name in the package's folder, or a path of its own."""
     path = FOLDER / source
     if not path.is_file():
         there = ", ".join(sorted(found.name for found in FOLDER.glob("*.cu"))) or "none"
@@ -48,10 +44,6 @@ def texts(source: str) -> Mapping[str, str]:
     """Text of a source and of every file it includes, directly or not, by name.
 
     A file is read once in a process.
-
-    Raises:
-        FileNotFoundError: the source or an included file is missing.
-        ValueError: something other than a file of our own is included.
     """
     found: dict[str, str] = {}
     waiting = [locate(source)]
@@ -91,15 +83,6 @@ def threads_of(source: str, kernel: str, defines: Mapping[str, int]) -> int:
 
     It is a number, a constant (given in `defines`, or by ``#define`` or ``constexpr`` in the
     source), or a product of those.
-
-    Args:
-        source: name of the file.
-        kernel: name of the kernel.
-        defines: macros that the compiler is given; they win over the source's own.
-
-    Raises:
-        LookupError: the source declares no such kernel; the message names those it declares.
-        ValueError: the block size is not such a number, or not one that CUDA allows.
     """
     declared = kernels(source)
     if kernel not in declared:
@@ -141,9 +124,6 @@ def variants_of(source: str) -> Iterator[dict[str, int]]:
 
     ``// variants: BITS=32 | BITS=64`` names two; several such lines are combined with each other.
     A source without any has one variant, no macros at all.
-
-    Raises:
-        ValueError: a set is not written ``NAME=number NAME=number``.
     """
     lines = [line.split("|") for line in VARIANTS.findall(texts(source)[locate(source).name])]
     for chosen in itertools.product(*lines):

@@ -18,15 +18,7 @@ from pcnn.kernels.sources import FOLDER, variants_of
 
 
 def compile_sources_ahead(capability: tuple[int, int]) -> subprocess.Popen[bytes]:
-    """Begin to compile every source without macros that is not in the cache.
-
-    Args:
-        capability: compute capability of the device.
-
-    Returns:
-        A process that ends when all of them are there. What it cannot compile or store is compiled
-        at its use, which says why.
-    """
+    """Begin to compile every source without macros that is not in the cache."""
     return _started([str(number) for number in capability])
 
 
@@ -58,10 +50,8 @@ def _started(words: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Compile the sources named behind major and minor of a capability; without any, the missing.
-
-    Args:
-        words: of the command line.
+    """Compile the sources named behind major and minor of a capability;
+    without any, the missing.
     """
     capability = int(words[0]), int(words[1])
     if len(words) == 2:

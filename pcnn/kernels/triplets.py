@@ -270,8 +270,8 @@ def vvor_kernel(  # type: ignore[no-untyped-def]
 
 
 def mvmr(
-    x: Tensor,
-    weight: Tensor,
+    x: Tensor,  # [N_in, C_in]
+    weight: Tensor,  # [K, C_in / groups, C_out]
     order: tuple[Tensor, Tensor, Tensor],
     sort: str,
     n_out: int,
@@ -280,24 +280,7 @@ def mvmr(
     block_in: int,
     block_out: int,
 ) -> Tensor:
-    """``out[i] = sum over all triplets (i, j, k) of x[j] @ W[k]``.
-
-    Args:
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``.
-        order: two of the numbers of every triplet, ``[T]`` int32, and the runs of the third:
-            (j, i, ``[K]`` int64 lengths) for ``k``, (j, k, ``[N_out + 1]`` int64 starts) for ``i``,
-            (i, k, ``[N_in + 1]`` int64 starts) for ``j``.
-        sort: ``k``, ``i`` or ``j``: the number that the list is sorted by.
-        n_out: rows of the output.
-        spec: of the product, without a skip connection.
-        length: triplets L of a program.
-        block_in: contracted channels of a block, a power of two.
-        block_out: output channels of a block, a power of two.
-
-    Returns:
-        ``[N_out, C_out]`` float32.
-    """
+    """``out[i] = sum over all triplets (i, j, k) of x[j] @ W[k]``."""
     shape = ProductShape.of(weight, spec)
     sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
     sizes = shape.channels, shape.outputs, shape.groups
@@ -325,11 +308,7 @@ def vvor(
     block_in: int,
     block_out: int,
 ) -> Tensor:
-    """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `mvmr`.
-
-    Returns:
-        ``[K, C_in / groups, C_out]`` float32.
-    """
+    """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `mvmr`."""
     sizes = x.shape[1] // spec.groups, grad.shape[1] // spec.groups, spec.groups
     sums = torch.zeros(volume, sizes[0], grad.shape[1], dtype=torch.float32, device=x.device)
     _VVOR(

@@ -45,11 +45,7 @@ def _is_known(run: Any) -> bool:
 
 
 class TritonLauncher:
-    """A Triton kernel whose arguments are tensors, then sizes, then compile-time constants.
-
-    Args:
-        kernel: made by ``triton.jit``; its sizes are ``do_not_specialize``.
-    """
+    """A Triton kernel whose arguments are tensors, then sizes, then compile-time constants."""
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
@@ -68,13 +64,7 @@ class TritonLauncher:
         self.variant(constants, num_warps, num_stages)(grid, tensors, sizes)
 
     def variant(self, constants: tuple[Any, ...], num_warps: int, num_stages: int = 3) -> Variant:
-        """The kernel with its constants; the same object for the same ones.
-
-        Args:
-            constants: hashable.
-            num_warps: warps of a program.
-            num_stages: depth of the software pipeline, for loops that do not say theirs.
-        """
+        """The kernel with its constants; the same object for the same ones."""
         key = constants, num_warps, num_stages
         found = self._variants.get(key)
         if found is None:
@@ -83,14 +73,7 @@ class TritonLauncher:
 
 
 class Variant:
-    """A Triton kernel with its constants; callers that launch it often keep it.
-
-    Args:
-        kernel: made by ``triton.jit``.
-        constants: as in `TritonLauncher.variant`.
-        num_warps: warps of a program.
-        num_stages: depth of the software pipeline.
-    """
+    """A Triton kernel with its constants; callers that launch it often keep it."""
 
     __slots__ = ("_anywhere", "_compiled", "_constants", "_interpreted", "_kernel", "_options")
 
@@ -109,15 +92,7 @@ class Variant:
     def __call__(
         self, grid: tuple[int, int], tensors: tuple[Tensor | None, ...], sizes: Sizes
     ) -> None:
-        """Run the kernel on torch's current stream of the first tensor's device.
-
-        Args:
-            grid: programs along both axes; none is no launch.
-            tensors: contiguous; ``None`` where the kernel takes one.
-            sizes: numbers that vary from call to call.
-
-        Under `recorded` the launch is written down in place of being made.
-        """
+        """Run the kernel on torch's current stream of the first tensor's device."""
         if 0 in grid:
             return
         first = tensors[0]

@@ -161,33 +161,19 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
 
 
 def add_pairs(
-    sums: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    in_index: Tensor,
-    out_index: Tensor,
-    counts: Tensor,
-    slots: Tensor | None,
+    sums: Tensor,  # [N_out, C_out] float32, added to
+    x: Tensor,  # [N_in, C_in]
+    weight: Tensor,  # [K, C_in / groups, C_out]
+    in_index: Tensor,  # [T] int32, rows j, by slot
+    out_index: Tensor,  # [T] int32, rows i
+    counts: Tensor,  # [S] int64, pairs of every listed slot
+    slots: Tensor | None,  # [S] int32, the listed slots; None: the first S
     both: bool,
     shape: ProductShape,
     spec: ConvSpec,
     tiles: ChunkTiles | None = None,
 ) -> None:
-    """Add ``x[j] @ W[k]`` to ``sums[i]`` over pairs listed by slot.
-
-    Args:
-        sums: ``[N_out, C_out]`` float32, added to.
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``.
-        in_index: ``[T]`` int32, rows j, by slot.
-        out_index: ``[T]`` int32, rows i.
-        counts: ``[S]`` int64, pairs of every listed slot.
-        slots: ``[S]`` int32, the listed slots; ``None``: the first S.
-        both: whether (i, j) of slot k also stands for (j, i) of slot K - 1 - k.
-        shape: of the product; narrow groups are taken side by side (`ProductShape.packed`).
-        spec: its compute dtype and a contiguous skip connection; an epilogue is not applied.
-        tiles: how the work is cut; ``None`` picks by shape (`ChunkTiles.of`).
-    """
+    """Add ``x[j] @ W[k]`` to ``sums[i]`` over pairs listed by slot."""
     side, shape = shape.side_by_side, shape.packed()
     compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
     pairs = (1 + both) * in_index.shape[0]

@@ -16,14 +16,7 @@ def assemble_pairs(
     target: VoxelGrid,
     symmetric: bool = False,
 ) -> KernelMap:
-    """Join the pairs of all slots into a voxel kernel map.
-
-    Args:
-        slots: for each slot (in_index, out_index), int64, ascending output rows.
-        source: input sites.
-        target: output sites.
-        symmetric: whether slot K - 1 - k holds the pairs of slot k exchanged.
-    """
+    """Join the pairs of all slots into a voxel kernel map."""
     offsets = torch.zeros(len(slots) + 1, dtype=torch.int64)
     counts = torch.tensor([index.shape[0] for index, _ in slots], dtype=torch.int64)
     torch.cumsum(counts, 0, out=offsets[1:])
@@ -37,17 +30,7 @@ def assemble_pairs(
 def sort_by_slot(
     slot: Tensor, in_index: Tensor, out_index: Tensor, volume: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Bring triplets into the order of `KernelMap.from_pairs`; the host waits for their numbers.
-
-    Args:
-        slot: ``[T]`` int64; triplets of slot -1 are left out.
-        in_index: ``[T]`` input rows; their order within a slot stays.
-        out_index: ``[T]`` output rows, likewise.
-        volume: kernel slots K.
-
-    Returns:
-        ``in_index``, ``out_index`` int32 by slot, ``offsets [K + 1]`` int64 on the host.
-    """
+    """Bring triplets into the order of `KernelMap.from_pairs`; the host waits for their numbers."""
     order = torch.argsort(torch.where(slot < 0, volume, slot), stable=True)
     counts = torch.zeros(volume + 1, dtype=torch.int64, device=slot.device)
     counts.index_add_(0, slot + 1, torch.ones_like(slot, dtype=torch.int64))

@@ -12,19 +12,12 @@ from pcnn.maps.packed_search import Search, search_table
 
 @dataclass(frozen=True)
 class BinarySearch:
-    """One search of all input keys for every (output, slot): N_out K log N_in comparisons.
-
-    Args:
-        name: in configurations and reports.
-        key_bits: 64, 32 (one cloud whose extent takes no more, in all, with what the kernel
-            reaches), or ``auto``, which is 64: those keys are there already.
-        rows: output rows of a tile; ``None`` picks by size.
-    """
+    """One search of all input keys for every (output, slot): N_out K log N_in comparisons."""
 
     device_only: ClassVar[bool] = True
-    name: str = "binary_search"
-    key_bits: int | str = "auto"
-    rows: int | None = None
+    name: str = "binary_search"  # in configurations and reports
+    key_bits: int | str = "auto"  # 64, 32
+    rows: int | None = None  # output rows of a tile; None picks by size
     _search: Search = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -32,10 +25,6 @@ class BinarySearch:
         object.__setattr__(self, "_search", search)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map as a neighbour table; see `MapBuilder.build`.
-
-        Raises:
-            ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
-        """
+        """Kernel map as a neighbour table; see `MapBuilder.build`."""
         found = search_table(self._search, source, target, kernel)
         return map_of_table(source, target, kernel, *found)

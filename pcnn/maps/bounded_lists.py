@@ -27,17 +27,11 @@ BOUNDED = ("pairs", "identity_slot", "by_in", "by_out")
 
 
 class SlotRoom(NamedTuple):
-    """Room for the triplets of every slot of a map.
+    """Room for the triplets of every slot of a map."""
 
-    Args:
-        offsets: ``[K + 1]`` int64 on the host: room of slot k is ``offsets[k]..offsets[k + 1]``.
-        first: the same on the device.
-        most: ``[K]`` int64 on the device.
-    """
-
-    offsets: Tensor
-    first: Tensor
-    most: Tensor
+    offsets: Tensor  # [K + 1] int64 on the host: room of slot k is offsets[k]..offsets[k + 1]
+    first: Tensor  # the same on the device
+    most: Tensor  # [K] int64 on the device
 
 
 class BoundedLists:
@@ -52,21 +46,9 @@ class BoundedLists:
         source: VoxelGrid,
         target: VoxelGrid,
         kernel: Kernel,
-        bounds: Sequence[int],
+        bounds: Sequence[int],  # [K], triplets of every slot that there is room for
     ) -> tuple[KernelMap, Tensor]:
-        """The map of sites in memory of fixed size, with the layouts `BOUNDED`; nothing waits.
-
-        Args:
-            builder: finds the triplets in a table; the same keys stand for the same level.
-            source: input sites, as `with_own_keys` gives them.
-            target: output sites, likewise.
-            kernel: the relation, of at most `MOST_SLOTS` slots.
-            bounds: ``[K]``, triplets of every slot that there is room for.
-
-        Returns:
-            The map, without triplets where a slot has more than its room; and ``[K]`` int32, how
-            many there are.
-        """
+        """The map of sites in memory of fixed size, with the layouts `BOUNDED`; nothing waits."""
         symmetric = kernel.is_symmetric and source is target
         central = kernel.volume // 2 if symmetric and kernel.volume % 2 else -1
         least = min(source.rows, target.rows)

@@ -33,13 +33,7 @@ _MOST_WORDS = 1 << 27
 
 
 def bitmap_words(box: Box, clouds: int, strides: Sequence[Triple]) -> int:
-    """Words of 32 bits that the bitmaps of several levels take.
-
-    Args:
-        box: lowest and highest coordinate of the sites.
-        clouds: number of clouds.
-        strides: of the levels.
-    """
+    """Words of 32 bits that the bitmaps of several levels take."""
     found = 0
     for stride in strides:
         cells = clouds
@@ -50,13 +44,7 @@ def bitmap_words(box: Box, clouds: int, strides: Sequence[Triple]) -> int:
 
 
 def fitting_words(words: int, rows: int, headroom: float = 1.0) -> int:
-    """Words of room for bitmaps that take so many; 0 where levels are sorted.
-
-    Args:
-        words: that a cloud takes.
-        rows: of its finest level.
-        headroom: how many times that.
-    """
+    """Words of room for bitmaps that take so many; 0 where levels are sorted."""
     if words > max(LEAST_WORDS, WORDS_PER_ROW * rows):
         return 0
     room = -int(-words * headroom // _CHUNK) * _CHUNK
@@ -65,15 +53,10 @@ def fitting_words(words: int, rows: int, headroom: float = 1.0) -> int:
 
 @dataclass(frozen=True)
 class CellBits:
-    """Memory of bitmaps, all zero where `sites` finds it.
+    """Memory of bitmaps, all zero where `sites` finds it."""
 
-    Args:
-        marks: the bits, then a word for every chunk of them, and one more.
-        words: of the bits, a multiple of those of a chunk.
-    """
-
-    marks: Tensor
-    words: int
+    marks: Tensor  # the bits, then a word for every chunk of them, and one more
+    words: int  # of the bits, a multiple of those of a chunk
 
     @classmethod
     def of(cls, words: int, device: torch.device) -> CellBits:
@@ -83,38 +66,18 @@ class CellBits:
 
     def sites(
         self,
-        keys: Tensor,
-        count: Tensor,
+        keys: Tensor,  # [N] int64 packed keys of the finest sites
+        count: Tensor,  # [1] int32, how many of them count
         extent: Tensor,
         strides: Sequence[Triple],
         key_format: KeyFormat,
         clouds: int,
         rooms: Sequence[int],
-        counts: Tensor,
-        needed: Tensor,
+        counts: Tensor,  # [L] int32 for the numbers of sites: 0 where the cloud does not fit
+        needed: Tensor,  # [1] int32 for the words that it takes
         whole: bool = False,
     ) -> Levels:
-        """Launch what finds the sites of several levels; see `pcnn.maps.levels.unique_sites`.
-
-        Args:
-            keys: ``[N]`` int64 packed keys of the finest sites; if ``whole`` of cells, in any order
-                and several a site.
-            count: ``[1]`` int32, how many of them count.
-            extent: of the keys.
-            strides: per level, in level-0 voxels.
-            key_format: bit widths of a key.
-            clouds: number of clouds.
-            rooms: rows that what follows has room for, at every level.
-            counts: ``[L]`` int32 for the numbers of sites: 0 where the cloud does not fit.
-            needed: ``[1]`` int32 for the words that it takes.
-            whole: the first of the levels is the finest one.
-
-        Returns:
-            The levels.
-
-        Raises:
-            ValueError: more levels than one launch takes.
-        """
+        """Launch what finds the sites of several levels; see `pcnn.maps.levels.unique_sites`."""
         levels, n, device = len(strides), keys.shape[0], keys.device
         if levels > MAX_LEVELS:
             raise ValueError(f"bitmaps take at most {MAX_LEVELS} levels, got {levels}: {strides}")

@@ -44,20 +44,7 @@ class CellParents:
     def counted(
         self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
     ) -> PendingMap | None:
-        """Count the triplets of the map on a device; nothing waits.
-
-        Args:
-            source: as in `cell_parents`.
-            target: as in `cell_parents`.
-            kernel: as in `cell_parents`.
-            sorts: as in `pcnn.maps.radius.RadiusSearch.counted`; nothing is sorted here.
-
-        Returns:
-            ``None`` where kernels do not serve: on a CPU, and without points.
-
-        Raises:
-            ValueError: as `cell_parents`.
-        """
+        """Count the triplets of the map on a device; nothing waits."""
         parent = _parent(source, target, kernel)
         if not has_kernels(source.device) or not source.rows:
             return None
@@ -71,17 +58,6 @@ def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMa
     The slot is ``fine cell - stride * coarse cell``. Points of one fine cell share a slot. Where
     the cells are those of voxels, with one point each, the map is the voxel map. The host waits for
     the number of triplets of every slot.
-
-    Args:
-        source: input points.
-        target: ``source.strided(kernel)``, in one step or over levels between them.
-        kernel: size = stride, without dilation and padding.
-
-    Returns:
-        Triplets by slot, then output row, then input row.
-
-    Raises:
-        ValueError: another kernel, or output points that were not made from the input's.
     """
     on_device = CellParents().counted(source, target, kernel)
     if on_device is not None:

@@ -30,41 +30,24 @@ _MARGIN = OUT_OF_CELL * BOX_MARGIN
 
 
 class Places(NamedTuple):
-    """Points by the cells that they are sorted by.
+    """Points by the cells that they are sorted by."""
 
-    Args:
-        points: ``[N, 3]`` float32.
-        keys: ``[N]`` int64, sorted.
-        key_format: of the keys.
-        start: ``[B, 3]`` float64, where cell (0, 0, 0) of every cloud begins, in the frame of the
-            points.
-        size: ``[3]`` float64, edges of a cell.
-    """
-
-    points: Floats
-    keys: Integers
-    key_format: KeyFormat
-    start: Doubles
-    size: Doubles
+    points: Floats  # [N, 3] float32
+    keys: Integers  # [N] int64, sorted
+    key_format: KeyFormat  # of the keys
+    start: Doubles  # [B, 3] float64, where cell
+    size: Doubles  # [3] float64, edges of a cell
 
 
 @dataclass(frozen=True)
 class CellRuns:
-    """Candidates of groups of centres.
+    """Candidates of groups of centres."""
 
-    Args:
-        rows: ``[G + 1]``, group g is centres ``rows[g]..rows[g + 1]``.
-        ends: ``[G + 1]``, runs of group g are ``ends[g]..ends[g + 1]``.
-        starts: ``[R]``, first point of every run; ascending within a group.
-        lengths: ``[R]``, its points, at least one.
-        candidates: ``[G]``, points in the runs of every group.
-    """
-
-    rows: Integers
-    ends: Integers
-    starts: Integers
-    lengths: Integers
-    candidates: Integers
+    rows: Integers  # [G + 1], group g is centres rows[g]..rows[g + 1]
+    ends: Integers  # [G + 1], runs of group g are ends[g]..ends[g + 1]
+    starts: Integers  # [R], first point of every run; ascending within a group
+    lengths: Integers  # [R], its points, at least one
+    candidates: Integers  # [G], points in the runs of every group
 
     @property
     def compared(self) -> int:
@@ -73,15 +56,7 @@ class CellRuns:
 
     @classmethod
     def of(cls, places: Places, centres: Floats, keys: Integers, reach: Reach) -> CellRuns:
-        """Find the runs of all groups.
-
-        Args:
-            places: points to search among.
-            centres: ``[M, 3]`` float32, in the frame of the points.
-            keys: ``[M]`` int64, cells of the centres, sorted; the highest bits are the cloud, as in
-                ``places``.
-            reach: ball radius, or half widths of a box.
-        """
+        """Find the runs of all groups."""
         m, key_format = len(centres), places.key_format
         if not m or not len(places.keys):
             none, rows = np.zeros(0, np.int64), np.array([0, m] if m else [0], np.int64)

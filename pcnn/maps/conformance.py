@@ -66,19 +66,12 @@ def wavy_grid(n: int, batch_size: int = 1, seed: int = 0, **kwargs: object) -> V
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Sites and a kernel.
+    """Sites and a kernel."""
 
-    Args:
-        about: what is special about the sites.
-        source: input sites.
-        target: output sites.
-        kernel: the relation.
-    """
-
-    about: str
-    source: VoxelGrid
-    target: VoxelGrid
-    kernel: Kernel
+    about: str  # what is special about the sites
+    source: VoxelGrid  # input sites
+    target: VoxelGrid  # output sites
+    kernel: Kernel  # the relation
 
     def __str__(self) -> str:
         size, stride, dilation, padding = self.kernel.key
@@ -147,18 +140,7 @@ def difference(built: KernelMap, truth: KernelMap) -> str | None:
 
 
 def check_builder(builder: MapBuilder, device: torch.device, usual: bool = False) -> None:
-    """Compare a builder's maps with brute force, once in a process for every builder and device.
-
-    Args:
-        builder: what is checked; equal settings are equal objects.
-        device: where.
-        usual: only the output sites, padding and dilation that layers have by default,
-            for what finds its own.
-
-    Raises:
-        WrongMap: a map is wrong; the message counts the cases and tells the first of them. Or the
-            builder refuses all of them.
-    """
+    """Compare a builder's maps with brute force, once in a process for every builder and device."""
     _passed(builder, str(device), usual)
 
 

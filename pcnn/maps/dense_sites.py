@@ -41,18 +41,7 @@ def bitmap_box(grid: VoxelGrid, stride: Triple) -> tuple[Triple, Triple] | None:
 def bitmap_sites(
     grid: VoxelGrid, stride: Triple, box: tuple[Triple, Triple]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sorted unique sites ``stride * floor(c / stride)`` of a grid.
-
-    Args:
-        grid: fine sites.
-        stride: in level-0 voxels.
-        box: their box in coarse cells, by `bitmap_box`.
-
-    Returns:
-        ``[N]`` int64 keys, of which the first ``count`` are sites; ``[N]`` int64 row above every
-        fine site; ``count [1]`` int32, which the device writes into the host's own memory. It is
-        there once the device has come so far (`pcnn.kernels.pinned.read`).
-    """
+    """Sorted unique sites ``stride * floor(c / stride)`` of a grid."""
     n, device, (low, size) = grid.rows, grid.device, box
     lines = max(1, -(-grid.batch_size * size[0] * size[1] * size[2] // _LINE_BITS))
     tiles = -(-lines // _THREADS)

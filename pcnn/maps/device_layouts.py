@@ -57,20 +57,11 @@ def map_of_table(
     source: VoxelGrid,
     target: VoxelGrid,
     kernel: Kernel,
-    table: Tensor,
-    masks: Tensor | None = None,
-    counts: Tensor | None = None,
+    table: Tensor,  # [N_out, K] int32, as the following in KernelMap.from_table
+    masks: Tensor | None = None,  # [N_out, ceil(K / 31)] int32
+    counts: Tensor | None = None,  # [K] int64
 ) -> KernelMap:
-    """Kernel map from ``source`` to ``target`` of a table that device kernels wrote.
-
-    Args:
-        source: input sites.
-        target: output sites.
-        kernel: the relation.
-        table: ``[N_out, K]`` int32, as the following in `KernelMap.from_table`.
-        masks: ``[N_out, ceil(K / 31)]`` int32.
-        counts: ``[K]`` int64.
-    """
+    """Kernel map from ``source`` to ``target`` of a table that device kernels wrote."""
     symmetric = kernel.is_symmetric and source is target
     row_counts = source.count, target.count
     return KernelMap.from_table(

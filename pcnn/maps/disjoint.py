@@ -30,30 +30,17 @@ _THREADS = 256
 
 @dataclass(frozen=True)
 class DisjointMap:
-    """One map of a kernel that tiles space, and what is known of its sites.
+    """One map of a kernel that tiles space, and what is known of its sites."""
 
-    Args:
-        source: input sites.
-        first: ``[N_in]`` int32, a finest row inside every input; ``None``: the inputs are finest.
-        parent: ``[finest rows]`` int32, output of every finest row; ``None`` with ``above``.
-        size: of the kernel, which is its stride.
-        spacing: tensor stride of the inputs.
-        n_out: rows there is room for on the output side.
-        counts: ``[K]`` int32, zeroed, for the triplets of every slot; ``None`` to leave them.
-        above: ``[N_in]`` int64, output of every input, where that is known directly.
-        both: whether the transposed map is wanted too, and the slot masks of both; without, they
-            are derived if they are asked for.
-    """
-
-    source: Sites
-    first: Tensor | None
-    parent: Tensor | None
-    size: Triple
-    spacing: Triple
-    n_out: int
-    counts: Tensor | None = None
-    above: Tensor | None = None
-    both: bool = True
+    source: Sites  # input sites
+    first: Tensor | None  # [N_in] int32, a finest row inside every input
+    parent: Tensor | None  # [finest rows] int32, output of every finest row; None with above
+    size: Triple  # of the kernel, which is its stride
+    spacing: Triple  # tensor stride of the inputs
+    n_out: int  # rows there is room for on the output side
+    counts: Tensor | None = None  # [K] int32, zeroed, for the triplets of every slot
+    above: Tensor | None = None  # [N_in] int64, output of every input, where that is known directly
+    both: bool = True  # whether the transposed map is wanted too, and the slot masks of both
 
     @property
     def volume(self) -> int:
@@ -63,21 +50,13 @@ class DisjointMap:
 
 @dataclass(frozen=True)
 class DisjointTables:
-    """Both directions of a map.
+    """Both directions of a map."""
 
-    Args:
-        table: ``[N_out, K]`` int32, input of every slot, -1 where it is empty.
-        masks: ``[N_out, words]`` int32, its slot masks, if wanted.
-        table_t: ``[N_in, K]`` int32 of the transposed map, if it was wanted.
-        masks_t: ``[N_in, words]`` int32, its slot masks.
-        inverse: ``[N_in]`` int64, output of every input.
-    """
-
-    table: Tensor
-    masks: Tensor | None
-    table_t: Tensor | None
-    masks_t: Tensor | None
-    inverse: Tensor | None
+    table: Tensor  # [N_out, K] int32, input of every slot, -1 where it is empty
+    masks: Tensor | None  # [N_out, words] int32, its slot masks, if wanted
+    table_t: Tensor | None  # [N_in, K] int32 of the transposed map, if it was wanted
+    masks_t: Tensor | None  # [N_in, words] int32, its slot masks
+    inverse: Tensor | None  # [N_in] int64, output of every input
 
     def kernel_map(
         self,

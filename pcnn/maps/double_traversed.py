@@ -46,18 +46,12 @@ class DoubleTraversed:
     Source: Minuet (EuroSys 2024), section 5.1. Query blocks stand in their list at places known in
     closed form, in place of a prefix sum, and a last pass turns the columns of results into rows of
     the neighbour table.
-
-    Args:
-        source_block: B, input keys of a block, a power of two up to 4096.
-        query_block: C, largest number of queries of a block.
-        symmetry: search half the slots of a symmetric map and exchange input and output for the
-            others, block by block; not in the paper.
     """
 
     device_only: ClassVar[bool] = True
     name: str = "double_traversed"
-    source_block: int = 256
-    query_block: int = 512
+    source_block: int = 256  # B, input keys of a block, a power of two up to 4096
+    query_block: int = 512  # C, largest number of queries of a block
     symmetry: bool = False
 
     def __post_init__(self) -> None:
@@ -68,12 +62,7 @@ class DoubleTraversed:
             raise ValueError(f"query_block must be at least 1, got {self.query_block}")
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`.
-
-        Raises:
-            ValueError: the grids are on no CUDA device, or have so many rows that the query blocks
-                exceed a grid.
-        """
+        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`."""
         volume, n_in, n_out = kernel.volume, source.rows, target.rows
         device = source.device
         words = mask_words(volume)

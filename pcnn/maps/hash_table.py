@@ -84,27 +84,15 @@ class HashTable:
 
     Source: TorchSparse (MLSys 2022), section 4.4; its figure 13 takes the steps one by one:
     `search` ``hash`` or ``grid``, then `fused`, `simplified`, `symmetry`.
-
-    Args:
-        search: ``hash``, ``grid``, ``runs``, or ``auto``: a grid if it takes at most
-            `grid_bytes_per_site`, otherwise a hash table.
-        grid_bytes_per_site: budget of ``auto``, in bytes of the grid per input site.
-        grid_bytes: largest grid that is made, whatever is asked for.
-        fused: output sites (`sites`) from one kernel that keeps candidates in registers; otherwise
-            from five stages with memory in between.
-        simplified: kernel size known to the compiler, loops over a column of slots unrolled and its
-            reads in flight together; otherwise loops and divisions at run time, one slot after
-            another. Kernels beyond 370 slots, or 8 along z, are not unrolled.
-        symmetry: search half the slots of a submanifold map and write both entries of every pair.
     """
 
     device_only: ClassVar[bool] = True
     name: str = "hash_table"
-    search: str = "auto"
-    grid_bytes_per_site: int = 256
-    grid_bytes: int = 16 << 30
-    fused: bool = True
-    simplified: bool = True
+    search: str = "auto"  # hash
+    grid_bytes_per_site: int = 256  # budget of auto, in bytes of the grid per input site
+    grid_bytes: int = 16 << 30  # largest grid that is made, whatever is asked for
+    fused: bool = True  # output sites (sites) from one kernel that keeps candidates in registers
+    simplified: bool = True  # kernel size known to the compiler
     symmetry: bool = True
 
     def __post_init__(self) -> None:
@@ -117,12 +105,7 @@ class HashTable:
         return reached_sites(grid, kernel, fused=self.fused, simplified=self.simplified)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`.
-
-        Raises:
-            ValueError: the grids are on no CUDA device, the key format has an axis of more than 30
-                bits, or ``search="grid"`` and the grid would exceed `grid_bytes`.
-        """
+        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`."""
         device, volume = source.device, kernel.volume
         n_in, n_out = source.rows, target.rows
         mirrored = self.symmetry and kernel.is_symmetric and source is target and volume > 1
@@ -183,11 +166,7 @@ class HashTable:
         return map_of_table(source, target, kernel, table, masks, counts)
 
     def search_of(self, source: VoxelGrid) -> str:
-        """How the sites of a layer are kept: `search`, or what ``auto`` chooses.
-
-        Raises:
-            ValueError: a grid is asked for that would exceed `grid_bytes`.
-        """
+        """How the sites of a layer are kept: `search`, or what ``auto`` chooses."""
         size = 4 * _grid_cells(source)
         if self.search == "auto":
             largest = min(self.grid_bytes, self.grid_bytes_per_site * source.rows)

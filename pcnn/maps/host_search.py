@@ -26,23 +26,14 @@ from pcnn.maps.radius_pairs import Reach
 
 
 class BlockBags(NamedTuple):
-    """Bags of one block of output rows, by slot, then row.
+    """Bags of one block of output rows, by slot, then row."""
 
-    Args:
-        in_index: ``[T]`` int32.
-        sizes: ``[S]`` int32, inputs of every bag.
-        rows: ``[S]`` int32, its output row, counted from the block's first.
-        by_row: ``[S]`` int32, bags sorted by row, then slot.
-        row_bags: ``[rows]``, bags of every row.
-        slot_bags: ``[K]``, bags of every slot.
-    """
-
-    in_index: NDArray[np.int32]
-    sizes: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    by_row: NDArray[np.int32]
-    row_bags: Integers
-    slot_bags: Integers
+    in_index: NDArray[np.int32]  # [T] int32
+    sizes: NDArray[np.int32]  # [S] int32, inputs of every bag
+    rows: NDArray[np.int32]  # [S] int32, its output row, counted from the block's first
+    by_row: NDArray[np.int32]  # [S] int32, bags sorted by row, then slot
+    row_bags: Integers  # [rows], bags of every row
+    slot_bags: Integers  # [K], bags of every slot
 
     @classmethod
     def of(
@@ -51,13 +42,7 @@ class BlockBags(NamedTuple):
         rows: int,
         volume: int,
     ) -> BlockBags:
-        """Sort triplets that lie by row, then input.
-
-        Args:
-            hits: parts of (rows counted from the block's first, input points, slots).
-            rows: of the block.
-            volume: kernel slots K.
-        """
+        """Sort triplets that lie by row, then input."""
         none = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32)
         row, point, slot = (np.concatenate(part) for part in zip(none, *hits, strict=True))
         # numbers of 16 bits are sorted by their digits
@@ -78,14 +63,7 @@ class BlockBags(NamedTuple):
 def joined(
     blocks: Sequence[BlockBags], in_index: NDArray[np.int32] | None, volume: int, block_rows: int
 ) -> Layout:
-    """Layout ``bags`` of blocks that follow each other.
-
-    Args:
-        blocks: of ``block_rows`` output rows each, the last one of what is left.
-        in_index: ``[T]`` int32, where their inputs lie already; ``None``: they are copied.
-        volume: kernel slots K.
-        block_rows: output rows of a block.
-    """
+    """Layout ``bags`` of blocks that follow each other."""
     none = np.zeros(0, np.int32)
     if in_index is None:
         in_index = np.concatenate([none, *(block.in_index for block in blocks)])
@@ -120,12 +98,6 @@ def local_slots(
 
     A quotient lies in cell c or beyond, rounded half away from zero, if it is c - 1/2 or more: so
     the cell within the kernel is the number of such borders that it has passed.
-
-    Args:
-        offsets: ``[T]`` float32 along x, y and z, neighbour minus centre.
-        edges: of a kernel cell.
-        size: odd kernel size per axis.
-        drop: whether neighbours outside the box are left out (-1); otherwise they are clamped.
     """
     slot = np.zeros(len(offsets[0]), np.int32)
     outside = np.zeros(len(slot), np.bool_)
@@ -144,13 +116,7 @@ def local_slots(
 
 
 def cell_slots(offsets: Sequence[Floats], dilation: Triple, size: Triple) -> NDArray[np.int32]:
-    """Slots of voxels, -1 where none lies: ``in - stride * out = dilation * slot - padding``.
-
-    Args:
-        offsets: ``[T]`` float32 along x, y and z, in cells, from the kernel's centre.
-        dilation: of the kernel.
-        size: kernel size per axis.
-    """
+    """Slots of voxels, -1 where none lies: ``in - stride * out = dilation * slot - padding``."""
     slot = np.zeros(len(offsets[0]), np.int32)
     there = np.ones(len(slot), np.bool_)
     for offset, step, cells in zip(offsets, dilation, size, strict=True):
@@ -176,44 +142,26 @@ Result = TypeVar("Result")
 
 
 class Compared(NamedTuple):
-    """Pairs that were compared: a matrix, or one after another.
+    """Pairs that were compared: a matrix, or one after another."""
 
-    Args:
-        rows: centres, of the matrix's rows or of every pair.
-        points: candidates, of the matrix's columns or of every pair.
-        offsets: point - centre along every axis.
-        near: whether they are within reach.
-    """
-
-    rows: Integers
-    points: Integers
-    offsets: tuple[Floats, Floats, Floats]
-    near: NDArray[np.bool_]
+    rows: Integers  # centres, of the matrix's rows or of every pair
+    points: Integers  # candidates, of the matrix's columns or of every pair
+    offsets: tuple[Floats, Floats, Floats]  # point - centre along every axis
+    near: NDArray[np.bool_]  # whether they are within reach
 
 
 @dataclass(frozen=True)
 class HostSearch:
-    """A search of triplets among sorted points.
+    """A search of triplets among sorted points."""
 
-    Args:
-        points: ``[N, 3]`` float32.
-        centres: ``[M, 3]`` float32.
-        runs: candidates of the centres.
-        reach: ball radius, or half widths of a box.
-        slots: the kernel's rule.
-        size: of the kernel.
-        every_fits: whether every pair within reach has a slot.
-        symmetric: whether the map serves as its own transpose.
-    """
-
-    points: Floats
-    centres: Floats
-    runs: CellRuns
-    reach: Reach
-    slots: Slots
-    size: Triple
-    every_fits: bool
-    symmetric: bool = False
+    points: Floats  # [N, 3] float32
+    centres: Floats  # [M, 3] float32
+    runs: CellRuns  # candidates of the centres
+    reach: Reach  # ball radius, or half widths of a box
+    slots: Slots  # the kernel's rule
+    size: Triple  # of the kernel
+    every_fits: bool  # whether every pair within reach has a slot
+    symmetric: bool = False  # whether the map serves as its own transpose
 
     @property
     def volume(self) -> int:
@@ -232,11 +180,7 @@ class HostSearch:
         return max(GROUP_ROWS, min(BLOCK_ROWS, LISTED // widest // GROUP_ROWS * GROUP_ROWS))
 
     def count(self, most: int) -> list[int]:
-        """Triplets of every block of output rows; nothing is listed.
-
-        Args:
-            most: blocks that come after so many triplets are left out, and count 0.
-        """
+        """Triplets of every block of output rows; nothing is listed."""
         found = 0
 
         def count(groups: tuple[int, int]) -> int:
@@ -248,12 +192,7 @@ class HostSearch:
         return _shared(count, self._blocks())
 
     def bags(self, counts: Sequence[int] | None = None) -> Layout:
-        """The triplets as layout ``bags`` (`pcnn.geometry.layouts`).
-
-        Args:
-            counts: triplets of every block, if they are known: they are then written where they
-                stay, where otherwise they take twice the memory for a moment.
-        """
+        """The triplets as layout ``bags`` (`pcnn.geometry.layouts`)."""
         blocks = self._blocks()
         if counts is None:
             return joined(_shared(self._list, blocks), None, self.volume, self.block_rows)

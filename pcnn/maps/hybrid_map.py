@@ -22,28 +22,16 @@ class HybridMap:
 
     Slots near the centre are filled often and serve an output-stationary product; far ones are
     mostly empty and serve a weight-stationary one.
-
-    Args:
-        table: ``[N_out, D]`` int32, input row of every dense slot, -1 where it is empty.
-        dense_slots: kernel slots of the table's columns, ascending.
-        in_index: ``[T]`` int32, input rows of the listed sparse slots' triplets, by slot.
-        out_index: ``[T]`` int32, their output rows, ascending within a slot.
-        offsets: ``[S + 1]`` int64 on the host: triplets of ``sparse_slots[s]`` are
-            ``offsets[s]..offsets[s + 1]``.
-        sparse_slots: kernel slots of the pairs, ascending.
-        n_in: rows of the input geometry.
-        mirrored: only the first half of the sparse slots is listed: (i, j) of slot k stands for
-            (j, i) of slot K - 1 - k too.
     """
 
-    table: Tensor
-    dense_slots: tuple[int, ...]
-    in_index: Tensor
-    out_index: Tensor
+    table: Tensor  # [N_out, D] int32, input row of every dense slot, -1 where it is empty
+    dense_slots: tuple[int, ...]  # kernel slots of the table's columns, ascending
+    in_index: Tensor  # [T] int32, input rows of the listed sparse slots' triplets, by slot
+    out_index: Tensor  # [T] int32, their output rows, ascending within a slot
     offsets: Tensor
-    sparse_slots: tuple[int, ...]
-    n_in: int
-    mirrored: bool = False
+    sparse_slots: tuple[int, ...]  # kernel slots of the pairs, ascending
+    n_in: int  # rows of the input geometry
+    mirrored: bool = False  # only the first half of the sparse slots is listed: (i
 
     @property
     def n_out(self) -> int:
@@ -79,13 +67,7 @@ class HybridMap:
     def kernel_map(
         self, product: str, symmetric: bool, there: tuple[Tensor, Tensor, Tensor] | None = None
     ) -> KernelMap:
-        """Kernel map that holds this as a layout; others are derived from it.
-
-        Args:
-            product: name of the layout, ``hybrid:<threshold>``.
-            symmetric: the map serves as its own transpose, slots mirrored.
-            there: dense slots, sparse slots and counts on the device, where they are there already.
-        """
+        """Kernel map that holds this as a layout; others are derived from it."""
 
         def table(view: KernelMap) -> Layout:
             if not view.flipped:
@@ -115,14 +97,7 @@ class HybridMap:
 
 
 def map_of_half(pairs: Pairs, rows: int, counts: Tensor | None = None) -> KernelMap:
-    """Kernel map of the first K // 2 slots; what else is asked for is derived from them.
-
-    Args:
-        pairs: ``in_index [T']``, ``out_index [T']`` int32, ``offsets [K // 2 + 1]`` int64 on the
-            host, of the first half of an odd number of slots.
-        rows: sites, which are inputs and outputs.
-        counts: ``[K // 2]`` int64 on the device, where they are there already.
-    """
+    """Kernel map of the first K // 2 slots; what else is asked for is derived from them."""
     in_index, out_index, offsets = pairs
     slots, half = offsets.shape[0] - 1, int(offsets[-1])
     mirrored = 2 * half + rows - offsets.flip(0)  # the central slot holds every row

@@ -44,46 +44,23 @@ _BLOCKS = 264
 
 @dataclass(frozen=True)
 class Levels:
-    """Sites of several levels, each with room for as many as the finest level has rows.
+    """Sites of several levels, each with room for as many as the finest level has rows."""
 
-    Args:
-        keys: ``[L, capacity]`` int64 packed keys, sorted, in the first ``counts[l]`` columns.
-        first: ``[L, capacity]`` int32, a finest row inside every site.
-        inverse: ``[L, capacity]`` int32, site of every finest row.
-        counts: ``[L]`` int32 sites of every level, on the device.
-        order: ``[L * capacity]`` int32, finest rows as they were sorted, those of a site as they
-            stand in the input; level by level, without gaps between them; empty where nothing was
-            sorted.
-        whole: the first level is the finest itself, and cells in any order, several a site, take
-            the place of finest rows.
-    """
-
-    keys: Tensor
-    first: Tensor
-    inverse: Tensor
-    counts: Tensor
-    order: Tensor
-    whole: bool = False
+    keys: Tensor  # [L, capacity] int64 packed keys, sorted, in the first counts[l] columns
+    first: Tensor  # [L, capacity] int32, a finest row inside every site
+    inverse: Tensor  # [L, capacity] int32, site of every finest row
+    counts: Tensor  # [L] int32 sites of every level, on the device
+    order: Tensor  # [L * capacity] int32
+    whole: bool = False  # the first level is the finest itself
 
 
 def pack_cells(
-    cells: Tensor,
+    cells: Tensor,  # [N, 4] int32 (batch, x, y, z), in any order
     key_format: KeyFormat,
     extent: Tensor | None = None,
-    count: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32, number of cells that count
 ) -> tuple[Tensor, Tensor]:
-    """Packed keys of integer cells, and their extent.
-
-    Args:
-        cells: ``[N, 4]`` int32 (batch, x, y, z), in any order.
-        key_format: bit widths of a key.
-        extent: zeroed words for the extent, made if not given.
-        count: ``[1]`` int32, number of cells that count; keys of others are undefined.
-
-    Returns:
-        ``[N]`` int64 keys in the order of the cells; the extent (see `extent_of`), whose last word
-        flags cells that do not fit, for `check_overflow`.
-    """
+    """Packed keys of integer cells, and their extent."""
     keys = torch.empty(cells.shape[0], dtype=torch.int64, device=cells.device)
     if extent is None:
         extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=cells.device)
@@ -95,15 +72,7 @@ def pack_cells(
 
 
 def check_overflow(flags: int, key_format: KeyFormat) -> None:
-    """Refuse cells that do not fit a packed key.
-
-    Args:
-        flags: last word of an extent, on the host.
-        key_format: bit widths of a key.
-
-    Raises:
-        ValueError: names the axis and its limit.
-    """
+    """Refuse cells that do not fit a packed key."""
     for field, name in enumerate(_FIELD_NAMES):
         if flags >> field & 1:
             half = key_format.half[field - 1]
@@ -137,38 +106,19 @@ def extent_of(keys: Tensor, key_format: KeyFormat, extent: Tensor | None = None)
 
 
 def unique_sites(
-    keys: Tensor,
+    keys: Tensor,  # [N] int64 packed keys, in any order, duplicates allowed
     extent: Tensor,
     strides: Sequence[Triple],
     key_format: KeyFormat,
-    count: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
     bits: int | None = None,
-    counts: Tensor | None = None,
-    scratch: Tensor | None = None,
+    counts: Tensor | None = None,  # [L] int32 for the numbers of sites, made if not given
+    scratch: Tensor | None = None,  # [scratch_words(L, N)] int32, zeroed, made if not given
     passes: int = MAX_PASSES,
-    needed: Tensor | None = None,
+    needed: Tensor | None = None,  # [1] int32 for the passes that the cloud's extent takes
     rooms: Sequence[int] | None = None,
 ) -> Levels:
-    """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides.
-
-    Args:
-        keys: ``[N]`` int64 packed keys, in any order, duplicates allowed.
-        extent: their extent, by `pack_cells` or `extent_of`.
-        strides: per level, in level-0 voxels.
-        key_format: bit widths of a key.
-        count: ``[1]`` int32, number of keys that count; ``None`` means all.
-        bits: a bound on the bits of a cell, if the host knows one.
-        counts: ``[L]`` int32 for the numbers of sites, made if not given.
-        scratch: ``[scratch_words(L, N)]`` int32, zeroed, made if not given.
-        passes: of the sort to launch. With fewer than ``needed`` there are no sites, and
-            rows lead to row 0, so that what follows stays inside its memory.
-        needed: ``[1]`` int32 for the passes that the cloud's extent takes.
-        rooms: rows that what follows has room for, at every level: then spare keys are the
-            sentinel, and no row leads beyond them (`fitting_counts`).
-
-    Raises:
-        ValueError: more levels or keys than one sort takes.
-    """
+    """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides."""
     levels, n, device = len(strides), keys.shape[0], keys.device
     level_bits = (levels - 1).bit_length()
     widest = 63 if bits is None else min(bits, 63)
@@ -242,10 +192,6 @@ def fitting_counts(counts: Tensor, rooms: Sequence[int]) -> Tensor:
     """Numbers of sites that fit rooms of fixed size: all of them, or zeros where one does not fit.
 
     So what follows never leaves its memory, and a cloud that is too large is seen in the counts.
-
-    Args:
-        counts: ``[L]`` int32 sites of every level.
-        rooms: rows that there is room for at each.
     """
     fitting = torch.empty_like(counts)
     pointers = counts.data_ptr(), fitting.data_ptr()
@@ -255,16 +201,7 @@ def fitting_counts(counts: Tensor, rooms: Sequence[int]) -> Tensor:
 
 
 def rows_above(levels: Levels, wanted: Sequence[tuple[int | None, int, int]]) -> list[Tensor]:
-    """Row of a coarser level above every row of a finer one, for many pairs of levels.
-
-    Args:
-        levels: the sites.
-        wanted: of every pair the finer level (``None``: the finest sites, which the levels were
-            made from), the coarser level, and the rows of the finer one.
-
-    Returns:
-        ``[rows]`` int64 of every pair.
-    """
+    """Row of a coarser level above every row of a finer one, for many pairs of levels."""
     device, sizes = levels.inverse.device, [rows for _, _, rows in wanted]
     found = torch.empty(sum(sizes), dtype=torch.int64, device=device).split_with_sizes(sizes)
     width = 4 * levels.inverse.shape[1]
@@ -299,13 +236,7 @@ def box_of(extent: Sequence[int], key_format: KeyFormat) -> Box:
 
 
 def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
-    """Bits of a cell counted from the lowest one, from what the host knows.
-
-    Args:
-        box: lowest and highest coordinates.
-        batch_size: number of clouds.
-        stride: of the finest level that is sorted.
-    """
+    """Bits of a cell counted from the lowest one, from what the host knows."""
     axes = (
         (high // step - low // step).bit_length()
         for low, high, step in zip(*box, stride, strict=True)

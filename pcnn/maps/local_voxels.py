@@ -21,15 +21,7 @@ Edges = tuple[float, float, float]
 def official_radius(grid: float, size: int, volume: float = 1.0) -> float:
     """Radius of the ball with the volume of the kernel's box, times ``volume``.
 
-        R = grid * (3 t^3 s / (4 pi))^(1/3)          t kernel size, s volume factor
-
-    Args:
-        grid: edge of a kernel cell [m].
-        size: kernel size t.
-        volume: volume of the ball over that of the box, s.
-
-    Returns:
-        R [m]; 1.86 grid for t = 3, s = 1.
+    R = grid * (3 t^3 s / (4 pi))^(1/3)          t kernel size, s volume factor
     """
     return float(grid * (3 * size**3 * volume / (4 * math.pi)) ** (1 / 3))
 
@@ -45,13 +37,6 @@ def cells_of(offsets: Tensor, grid: Edges) -> Tensor:
     """Kernel cell of every offset: ``offset / grid``, rounded half away from zero.
 
     So the opposite offset has the opposite cell. The quotient is one float32 division.
-
-    Args:
-        offsets: ``[T, 3]`` float32, neighbour minus centre [m].
-        grid: edges of a kernel cell [m].
-
-    Returns:
-        ``[T, 3]`` float32 whole numbers, 0 for the central cell.
     """
     quotient = offsets / torch.tensor(grid, dtype=offsets.dtype, device=offsets.device)
     whole = quotient.trunc()
@@ -60,21 +45,7 @@ def cells_of(offsets: Tensor, grid: Edges) -> Tensor:
 
 
 def slots_of(offsets: Tensor, grid: Edges, size: Triple, outside: str = "clamp") -> Tensor:
-    """Kernel slot of every neighbour of an odd kernel, the centre in its middle cell.
-
-    Args:
-        offsets: ``[T, 3]`` float32, neighbour minus centre [m].
-        grid: edges of a kernel cell [m].
-        size: odd kernel size per axis.
-        outside: ``clamp`` takes a neighbour outside the box into the nearest cell of it, axis by
-            axis; ``drop`` leaves it out.
-
-    Returns:
-        ``[T]`` int64 slot, x slowest and z fastest; -1 where the neighbour is left out.
-
-    Raises:
-        ValueError: an even kernel size, or an unknown rule.
-    """
+    """Kernel slot of every neighbour of an odd kernel, the centre in its middle cell."""
     check_outside(outside)
     if not all(cells % 2 for cells in size):
         raise ValueError(f"rounding around a centre needs an odd kernel size, got {size}")

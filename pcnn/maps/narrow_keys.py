@@ -15,28 +15,14 @@ KEY_BITS = 32
 
 @dataclass(frozen=True)
 class NarrowKeys:
-    """Fields of the 32-bit keys of a cloud.
+    """Fields of the 32-bit keys of a cloud."""
 
-    Args:
-        axis_bits: bits of x, y and z, x in the highest ones.
-        low: coordinate along x, y and z whose field is 0.
-    """
-
-    axis_bits: Triple
-    low: Triple
+    axis_bits: Triple  # bits of x, y and z, x in the highest ones
+    low: Triple  # coordinate along x, y and z whose field is 0
 
     @classmethod
     def of(cls, box: Box, below: Triple, above: Triple) -> NarrowKeys:
-        """Fields for a box and what kernels reach beyond it; spare room lies on both sides.
-
-        Args:
-            box: lowest and highest coordinates.
-            below: how far queries go below the box on every axis.
-            above: the same above it.
-
-        Raises:
-            ValueError: they take more than 32 bits.
-        """
+        """Fields for a box and what kernels reach beyond it; spare room lies on both sides."""
         low, high = box
         reached = tuple(a - b for a, b in zip(low, below, strict=True))
         sizes = tuple(b + c - a + 1 for a, b, c in zip(reached, high, above, strict=True))
@@ -55,16 +41,7 @@ class NarrowKeys:
 
     @classmethod
     def for_map(cls, boxes: Iterable[Box], kernel: Kernel, spacing: Triple) -> NarrowKeys:
-        """Fields for the sites of a map, and for the queries of its kernel.
-
-        Args:
-            boxes: of the input and of the output sites.
-            kernel: the relation.
-            spacing: tensor stride of the inputs.
-
-        Raises:
-            ValueError: as in `of`.
-        """
+        """Fields for the sites of a map, and for the queries of its kernel."""
         return cls.of(joint_box(list(boxes)), *reach_of(kernel, spacing))
 
     def holds(self, box: Box, below: Triple, above: Triple) -> bool:
@@ -81,10 +58,8 @@ class NarrowKeys:
         return KeyFormat(0, self.axis_bits)
 
     def fields(self, own: KeyFormat) -> tuple[int, ...]:
-        """Shifts and bits of the fields of a 64-bit key, what is added to each, and where it goes.
-
-        Args:
-            own: format of the 64-bit keys.
+        """Shifts and bits of the fields of a 64-bit key,
+        what is added to each, and where it goes.
         """
         added = (-half - low for half, low in zip(own.half, self.low, strict=True))
         x, y, _ = self.key_format.shifts

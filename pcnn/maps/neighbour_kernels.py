@@ -51,19 +51,12 @@ RowsCsr = tuple[Tensor, Tensor, Tensor]
 
 
 class Window(NamedTuple):
-    """The points around a centre that a kernel sees.
+    """The points around a centre that a kernel sees."""
 
-    Args:
-        reach: ball radius, or half widths of a box [m].
-        edges: of a kernel cell [m].
-        size: odd kernel size per axis.
-        outside: ``clamp`` or ``drop``.
-    """
-
-    reach: Reach
-    edges: Edges
-    size: Triple
-    outside: str
+    reach: Reach  # ball radius, or half widths of a box [m]
+    edges: Edges  # of a kernel cell [m]
+    size: Triple  # odd kernel size per axis
+    outside: str  # clamp or drop
 
     @property
     def volume(self) -> int:
@@ -73,31 +66,16 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class SortedPoints:
-    """Points sorted by cells of side 2R, for searches with one reach.
+    """Points sorted by cells of side 2R, for searches with one reach."""
 
-    Args:
-        places: ``[N, 4]`` int32, three floats and the row.
-        keys: ``[2, N]`` int64; the first row is sorted.
-        cells: as kernels take them.
-        crowd: ``[]`` int64, squares of the numbers of points in these cells, summed. A search finds
-            some half as many triplets, no fewer than a 64th, and compares 8 to 27 pairs for each.
-    """
-
-    places: Tensor
-    keys: Tensor
-    cells: tuple[float | int, ...]
-    crowd: Tensor
+    places: Tensor  # [N, 4] int32, three floats and the row
+    keys: Tensor  # [2, N] int64; the first row is sorted
+    cells: tuple[float | int, ...]  # as kernels take them
+    crowd: Tensor  # [] int64, squares of the numbers of points in these cells, summed
 
     @classmethod
     def of(cls, points: Tensor, batch: Tensor, batch_size: int, reach: Reach) -> SortedPoints:
-        """Sort points.
-
-        Args:
-            points: ``[N, 3]`` float32 [m], at least one.
-            batch: ``[N]`` int64 cloud of every point, below ``batch_size``.
-            batch_size: number of clouds.
-            reach: ball radius, or half widths of a box [m].
-        """
+        """Sort points."""
         device, n, points = points.device, points.shape[0], points.contiguous()
         kernels, cells = cuda.module("radius_search.cu", device), _cells(reach, batch_size)
         sort, passes = RadixSort.of(n, device), passes_of(KEY_BITS)
@@ -115,58 +93,34 @@ class SortedPoints:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Triplets of a kernel over native points, in two orders.
+    """Triplets of a kernel over native points, in two orders."""
 
-    Args:
-        in_index: ``[T]`` int32 input rows, by slot, then output row, then input row.
-        out_index: ``[T]`` int32 output rows in the same order.
-        rows_csr: see `RowsCsr`.
-    """
-
-    in_index: Tensor
-    out_index: Tensor
-    rows_csr: RowsCsr
+    in_index: Tensor  # [T] int32 input rows, by slot, then output row, then input row
+    out_index: Tensor  # [T] int32 output rows in the same order
+    rows_csr: RowsCsr  # see RowsCsr
 
 
 @dataclass(frozen=True)
 class CountedNeighbours:
-    """A search that knows how many triplets there are, on the device.
+    """A search that knows how many triplets there are, on the device."""
 
-    Args:
-        ends: ``[K + 1]`` int64, where every slot begins.
-        counts: ``[2, K, chunks]`` int32, triplets of every slot and chunk of rows, and where they
-            begin inside the slot.
-        row_offsets: ``[N_out + 1]`` int64.
-        search: arguments of the kernels.
-        crowd: ``[2]`` int64: the triplets, and `SortedPoints.crowd`.
-        kept: tensors that the arguments point to.
-    """
-
-    ends: Tensor
+    ends: Tensor  # [K + 1] int64, where every slot begins
     counts: Tensor
-    row_offsets: Tensor
-    search: bytes
-    crowd: Tensor
-    kept: tuple[Tensor, ...]
+    row_offsets: Tensor  # [N_out + 1] int64
+    search: bytes  # arguments of the kernels
+    crowd: Tensor  # [2] int64: the triplets, and SortedPoints.crowd
+    kept: tuple[Tensor, ...]  # tensors that the arguments point to
 
     @classmethod
     def of(
         cls,
         source: SortedPoints,
-        centres: Tensor,
-        batch: Tensor,
+        centres: Tensor,  # [M, 3] float32, where the kernel lies for every output row; at least one
+        batch: Tensor,  # [M] int64
         window: Window,
         most: int | None = None,
     ) -> CountedNeighbours:
-        """Count the triplets of an odd kernel around every centre; nothing waits.
-
-        Args:
-            source: input points.
-            centres: ``[M, 3]`` float32, where the kernel lies for every output row; at least one.
-            batch: ``[M]`` int64.
-            window: what the kernel sees.
-            most: a crowd beyond it is not searched, and none is counted; ``None``: all are.
-        """
+        """Count the triplets of an odd kernel around every centre; nothing waits."""
         device, m, volume = centres.device, centres.shape[0], window.volume
         chunks, centres = -(-m // ROWS), centres.contiguous()
         search = _search(source, centres, batch, window, flipped=False)
@@ -270,34 +224,18 @@ Sorts = dict[tuple[int, Reach], SortedPoints]
 
 @dataclass(frozen=True)
 class SearchedPoints:
-    """Points and centres without their sets: a map keeps them, and no map keeps a set alive.
+    """Points and centres without their sets: a map keeps them, and no map keeps a set alive."""
 
-    Args:
-        points: ``[N_in, 3]`` float32 inputs.
-        keys: ``[N_in]`` int64 packed cells, whose highest bits are the cloud.
-        centres: ``[N_out, 3]`` float32, the kernel's centre at every output.
-        centre_keys: ``[N_out]`` int64.
-        batch_shift: of the cloud in a key.
-        batch_size: number of clouds.
-        window: what the kernel sees.
-    """
-
-    points: Tensor
-    keys: Tensor
-    centres: Tensor
-    centre_keys: Tensor
-    batch_shift: int
-    batch_size: int
-    window: Window
+    points: Tensor  # [N_in, 3] float32 inputs
+    keys: Tensor  # [N_in] int64 packed cells, whose highest bits are the cloud
+    centres: Tensor  # [N_out, 3] float32, the kernel's centre at every output
+    centre_keys: Tensor  # [N_out] int64
+    batch_shift: int  # of the cloud in a key
+    batch_size: int  # number of clouds
+    window: Window  # what the kernel sees
 
     def counted(self, sorts: Sorts, name: int, most: int) -> CountedNeighbours:
-        """Count the triplets; nothing waits.
-
-        Args:
-            sorts: sorted points of other searches, used and added to.
-            name: identity of the set of inputs, in ``sorts``.
-            most: see `CountedNeighbours.of`.
-        """
+        """Count the triplets; nothing waits."""
         key = name, self.window.reach
         if key not in sorts:
             sorts[key] = self._sorted(self.points, self.keys)
@@ -353,13 +291,7 @@ class SearchedPoints:
         return lists_of(fan_in.view(m, volume), in_index)
 
     def crowded(self, offsets: Tensor, counts: Tensor, claims: Mapping[str, Any]) -> KernelMap:
-        """The map of so many triplets that none is listed before a layout is asked for.
-
-        Args:
-            offsets: ``[K + 1]`` int64 on the host, where the triplets of every slot begin.
-            counts: ``[K]`` int64 on the device.
-            claims: rows and claims, as `KernelMap.from_pairs` takes them.
-        """
+        """The map of so many triplets that none is listed before a layout is asked for."""
         rows = claims["n_in"], claims["n_out"]
         unique = claims["one_per_slot"], claims["one_per_slot_transposed"]
         own = {"rows_csr": self.by_row, "row_lists": self.lists, "pairs": _pairs_of_lists}

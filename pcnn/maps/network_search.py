@@ -55,29 +55,17 @@ _ENDS = struct.Struct(f"{MAX_MAPS}ii0q")
 
 @dataclass(frozen=True)
 class PackedShape:
-    """The part of a search that does not depend on its sites; made once for a network.
+    """The part of a search that does not depend on its sites; made once for a network."""
 
-    Args:
-        product: layout that is written: ``table``, ``pairs``, ``half_pairs`` or ``hybrid:<t>``.
-        kernel: the relation.
-        spacing: tensor stride of the inputs.
-        key_format: of the keys.
-        symmetric: the map serves as its own transpose, slots mirrored.
-        search: how.
-        threshold: slots of a smaller L1 norm go to the table.
-        dense: those slots.
-        listed: slots whose pairs are listed, from the first of the others on.
-    """
-
-    product: str
-    kernel: Kernel
-    spacing: Triple
-    key_format: KeyFormat
-    symmetric: bool
-    search: Search
-    threshold: int
-    dense: tuple[int, ...]
-    listed: tuple[int, ...]
+    product: str  # layout that is written: table, pairs, half_pairs or hybrid:<t>
+    kernel: Kernel  # the relation
+    spacing: Triple  # tensor stride of the inputs
+    key_format: KeyFormat  # of the keys
+    symmetric: bool  # the map serves as its own transpose, slots mirrored
+    search: Search  # how
+    threshold: int  # slots of a smaller L1 norm go to the table
+    dense: tuple[int, ...]  # those slots
+    listed: tuple[int, ...]  # slots whose pairs are listed, from the first of the others on
     _slots: dict[torch.device, tuple[Tensor, Tensor]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -92,17 +80,7 @@ class PackedShape:
         names: Sequence[tuple[str, bool]],
         search: Search,
     ) -> PackedShape | None:
-        """Shape of the search for a map; ``None``: it is not one that this search writes.
-
-        Args:
-            kernel: the relation.
-            spacing: tensor stride of the inputs.
-            key_format: of the keys.
-            symmetric: whether input and output are the same sites, and the kernel symmetric.
-            names: layouts that are read, by (name, whether of the transposed map). The one that is
-                read alone is written; pairs where several are, as the others follow from them.
-            search: how.
-        """
+        """Shape of the search for a map; ``None``: it is not one that this search writes."""
         product = _product(names, symmetric and kernel.volume % 2 == 1 and kernel.volume > 1)
         if product is None:
             return None
@@ -169,29 +147,16 @@ def _product(names: Sequence[tuple[str, bool]], halves: bool) -> str | None:
 
 @dataclass(frozen=True)
 class PackedFind:
-    """One map's search on the sites of a batch.
+    """One map's search on the sites of a batch."""
 
-    Args:
-        source: input sites.
-        target: output sites.
-        shape: of the search.
-        tiles: how it is cut.
-        table: ``[N_out, D]`` int32, written.
-        report: words on the device, zeroed: sums ``[S + 1]``, then counts ``[S]`` of the listed
-            slots, int64; ``None`` where no slot is listed.
-        scratch: by-slot results, counts and their sums; read by `list_pairs`.
-        capacity: pairs that there is room for. Slots that end beyond it count as empty, while the
-            sums tell how many there are.
-    """
-
-    source: Sites
-    target: Sites
-    shape: PackedShape
-    tiles: Tiling
-    table: Tensor
-    report: Tensor | None
-    scratch: Tensor
-    capacity: int = UNBOUNDED
+    source: Sites  # input sites
+    target: Sites  # output sites
+    shape: PackedShape  # of the search
+    tiles: Tiling  # how it is cut
+    table: Tensor  # [N_out, D] int32, written
+    report: Tensor | None  # words on the device
+    scratch: Tensor  # by-slot results, counts and their sums; read by list_pairs
+    capacity: int = UNBOUNDED  # pairs that there is room for
 
     @classmethod
     def allocate(
@@ -202,11 +167,7 @@ class PackedFind:
         report: Tensor | None,
         capacity: int = UNBOUNDED,
     ) -> PackedFind:
-        """Room for the results of a search; arguments as of the class.
-
-        Raises:
-            ValueError: a table over the memory budget, or more keys than rows can be numbered.
-        """
+        """Room for the results of a search; arguments as of the class."""
         if max(source.rows, target.rows) >= 1 << 31:
             raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")
         dense, listed, rows = len(shape.dense), len(shape.listed), target.rows
@@ -283,15 +244,7 @@ class PackedFind:
         pairs: tuple[Tensor, Tensor] | None,
         ends: Sequence[int] = (0,),
     ) -> KernelMap:
-        """The map of the sites; in memory of fixed size it has the written layout and no other.
-
-        Args:
-            source: input sites.
-            target: output sites.
-            pairs: ``in_index``, ``out_index`` from `list_pairs`, of the listed slots if there are
-                any.
-            ends: of them, from the report; in memory of fixed size the host does not know them.
-        """
+        """The map of the sites; in memory of fixed size it has the written layout and no other."""
         shape, table = self.shape, self.table[: target.rows]
         if shape.product == "table":
             return map_of_table(source, target, shape.kernel, table)
@@ -325,17 +278,11 @@ class PackedFind:
 
 
 class PackedLevels(NamedTuple):
-    """32-bit keys of the levels of a network.
+    """32-bit keys of the levels of a network."""
 
-    Args:
-        narrow: their fields.
-        keys: ``[rows of all levels]`` int32.
-        places: their addresses by those of the 64-bit keys.
-    """
-
-    narrow: NarrowKeys
-    keys: Tensor
-    places: dict[int, int]
+    narrow: NarrowKeys  # their fields
+    keys: Tensor  # [rows of all levels] int32
+    places: dict[int, int]  # their addresses by those of the 64-bit keys
 
 
 def pack_levels(finds: Sequence[PackedFind], narrow: NarrowKeys) -> PackedLevels:
@@ -357,12 +304,7 @@ def pack_levels(finds: Sequence[PackedFind], narrow: NarrowKeys) -> PackedLevels
 
 
 def search_packed(finds: Sequence[PackedFind], narrow: NarrowKeys | None = None) -> None:
-    """Search many maps of one device, and sum what was found by slot; nothing waits.
-
-    Args:
-        finds: the maps.
-        narrow: the 32-bit keys to compare; ``None``: the keys that are there.
-    """
+    """Search many maps of one device, and sum what was found by slot; nothing waits."""
     device, bits = finds[0].table.device, 64 if narrow is None else 32
     some = [find for find in finds if find.blocks]
     packed = None if narrow is None or not some else pack_levels(some, narrow)
@@ -378,16 +320,7 @@ def search_packed(finds: Sequence[PackedFind], narrow: NarrowKeys | None = None)
 def list_pairs(
     finds: Sequence[PackedFind], rows: Sequence[int], sizes: Sequence[int]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of the listed slots of many maps.
-
-    Args:
-        finds: whose search is done.
-        rows: sites of each output, or those that there is room for.
-        sizes: pairs of each, or those that there is room for.
-
-    Returns:
-        ``in_index``, ``out_index`` int32 of each.
-    """
+    """Pairs of the listed slots of many maps."""
     device = finds[0].table.device
     made = [empty_pairs(own, device) for own in sizes]
     tasks = [f.fill_arguments(n, pairs) for f, n, pairs in zip(finds, rows, made, strict=True)]

@@ -48,19 +48,12 @@ NARROW_ARGUMENTS = struct.Struct("2Pq11i0q")
 
 @dataclass(frozen=True)
 class Search:
-    """A way of searching.
+    """A way of searching."""
 
-    Args:
-        kernel: name of the kernel, and of its source without ``.cu``.
-        grouped: whether the K_z slots of equal (x, y) share one binary search.
-        key_bits: 64, 32, or ``auto``.
-        rows: output rows of a tile, a power of two times 32; ``None`` picks by size.
-    """
-
-    kernel: str
-    grouped: bool
-    key_bits: int | str = "auto"
-    rows: int | None = None
+    kernel: str  # name of the kernel, and of its source without .cu
+    grouped: bool  # whether the K_z slots of equal (x, y) share one binary search
+    key_bits: int | str = "auto"  # 64, 32, or auto
+    rows: int | None = None  # output rows of a tile, a power of two times 32; None picks by size
 
     def __post_init__(self) -> None:
         if self.key_bits not in (32, 64, "auto"):
@@ -81,21 +74,13 @@ class Search:
 
 
 class Found(NamedTuple):
-    """Where a search writes; ``None`` is not written.
+    """Where a search writes; ``None`` is not written."""
 
-    Args:
-        table: ``[N_out, columns]`` int32.
-        transposed: ``[slots, N_out]`` int32.
-        masks: ``[N_out, ceil(K / 31)]`` int32.
-        counts: ``[K]`` int64, zeros.
-        tile_counts: ``[slots, tiles]`` int32, triplets of every slot and tile.
-    """
-
-    table: Tensor | None = None
-    transposed: Tensor | None = None
-    masks: Tensor | None = None
-    counts: Tensor | None = None
-    tile_counts: Tensor | None = None
+    table: Tensor | None = None  # [N_out, columns] int32
+    transposed: Tensor | None = None  # [slots, N_out] int32
+    masks: Tensor | None = None  # [N_out, ceil(K / 31)] int32
+    counts: Tensor | None = None  # [K] int64, zeros
+    tile_counts: Tensor | None = None  # [slots, tiles] int32, triplets of every slot and tile
 
 
 def chunk_rows(rows: int) -> int:
@@ -117,11 +102,7 @@ def table_rows(rows: int, columns: int) -> int:
 def narrow_keys(
     search: Search, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
 ) -> NarrowKeys | None:
-    """Fields of the 32-bit keys that a search compares; ``None``: those of 64 bits.
-
-    Raises:
-        ValueError: 32 bits were asked for, and cannot hold the sites.
-    """
+    """Fields of the 32-bit keys that a search compares; ``None``: those of 64 bits."""
     if search.bits == 64:
         return None
     clouds = source.batch_size
@@ -134,29 +115,17 @@ def narrow_keys(
 
 
 class Tiling(NamedTuple):
-    """How a search is cut into blocks: a tile of outputs, and a chunk of its runs of slots.
+    """How a search is cut into blocks: a tile of outputs, and a chunk of its runs of slots."""
 
-    Args:
-        rows: output rows of a tile.
-        tiles: number of tiles.
-        limit: slots searched, from the first.
-        runs: runs of slots with one binary search each.
-        chunk_runs: runs of a block.
-        chunks: blocks of a tile; where there are several they join their masks by atomics.
-        columns: of the table.
-        words: of a row's mask.
-        shared_bytes: shared memory of a block.
-    """
-
-    rows: int
-    tiles: int
-    limit: int
-    runs: int
-    chunk_runs: int
-    chunks: int
-    columns: int
-    words: int
-    shared_bytes: int
+    rows: int  # output rows of a tile
+    tiles: int  # number of tiles
+    limit: int  # slots searched, from the first
+    runs: int  # runs of slots with one binary search each
+    chunk_runs: int  # runs of a block
+    chunks: int  # blocks of a tile; where there are several they join their masks by atomics
+    columns: int  # of the table
+    words: int  # of a row's mask
+    shared_bytes: int  # shared memory of a block
 
 
 def tiling(
@@ -169,21 +138,7 @@ def tiling(
     words: int = 0,
     slots: int | None = None,
 ) -> Tiling:
-    """Cut a search into blocks whose tile of the table fits in shared memory.
-
-    Args:
-        search: how.
-        layout: `TABLE`, `TRANSPOSED`, `HYBRID` or `HALF_TABLE`.
-        kernel: the relation.
-        n_out: output rows.
-        rows: output rows of a tile.
-        columns: of the table, if one is written.
-        words: of a row's mask, if masks are written.
-        slots: how many of the first slots are searched; ``None`` is all of them.
-
-    Raises:
-        ValueError: a single run of slots is too long for shared memory.
-    """
+    """Cut a search into blocks whose tile of the table fits in shared memory."""
     limit = kernel.volume if slots is None else slots
     run_slots = kernel.size[2] if search.grouped else 1
     runs = chunk_runs = -(-limit // run_slots)
@@ -215,21 +170,7 @@ def run_search(
     found: Found,
     threshold: int = 0,
 ) -> None:
-    """Find the input row of every (output, slot) and write it as ``found`` asks.
-
-    Args:
-        search: how.
-        layout: `TABLE`, `TRANSPOSED`, `HYBRID` or `HALF_TABLE`.
-        source: input sites.
-        target: output sites.
-        kernel: the relation.
-        tiles: from `tiling`, for this layout and this kernel.
-        found: outputs.
-        threshold: in the hybrid layout, slots of a smaller L1 norm go to the table.
-
-    Raises:
-        ValueError: a grid of more rows than int32 numbers, or 32-bit keys that cannot hold it.
-    """
+    """Find the input row of every (output, slot) and write it as ``found`` asks."""
     if max(source.rows, target.rows) >= 1 << 31:
         raise ValueError(f"{search.kernel}: a grid of 2 ** 31 sites or more; split the batch")
     blocks = tiles.tiles * tiles.chunks
@@ -272,22 +213,7 @@ def arguments_of(
     join: bool = False,
     fill: bool = False,
 ) -> bytes:
-    """Arguments of a search of one map, as ``csrc/packed_search.cuh`` reads them.
-
-    Args:
-        kernel: the relation.
-        spacing: tensor stride of the inputs.
-        own: format of the keys of the sites.
-        pointers: keys of inputs and outputs, the tensors of `Found`, counts of both sites or 0, and
-            32-bit keys of the outputs or 0.
-        rows: of inputs and outputs.
-        tiles: from `tiling`.
-        threshold: slots of a smaller L1 norm go to the table.
-        listed: sparse slots of the hybrid layout that are written, from the first.
-        narrow: the 32-bit keys that are compared; ``None``: those of 64 bits.
-        join: several blocks write one mask.
-        fill: rows of a hybrid table behind the last site are written as empty.
-    """
+    """Arguments of a search of one map, as ``csrc/packed_search.cuh`` reads them."""
     n_in, n_out = rows
     return ARGUMENTS.pack(
         *pointers,
@@ -319,11 +245,7 @@ def _fields(own: KeyFormat, narrow: NarrowKeys | None) -> tuple[int, ...]:
 def search_table(
     search: Search, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Neighbour table, row masks and triplets of every slot.
-
-    Returns:
-        ``[N_out, K]`` int32, ``[N_out, ceil(K / 31)]`` int32, ``[K]`` int64.
-    """
+    """Neighbour table, row masks and triplets of every slot."""
     rows, volume, device = target.rows, kernel.volume, source.device
     words = mask_words(volume)
     size = search.rows or table_rows(rows, volume)

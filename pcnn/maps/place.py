@@ -23,12 +23,7 @@ _PATTERNS = {(4, True): "ff", (4, False): "ii", (8, True): "d", (8, False): "q"}
 
 
 def place(parts: Sequence[Part]) -> None:
-    """Copy tensors to memory of fixed size, and write what is spare behind them.
-
-    Args:
-        parts: the tensors; those on a device without kernels take a launch or more each, and so do
-            those of less than 32 bits that have spare numbers or do not begin and end at 32 bits.
-    """
+    """Copy tensors to memory of fixed size, and write what is spare behind them."""
     others: list[Part] = []
     devices: dict[torch.device, list[Part]] = {}
     for part in parts:
@@ -44,12 +39,7 @@ def place(parts: Sequence[Part]) -> None:
 
 
 class Intake:
-    """Memory of fixed size that takes the tensors of one call after another, in one launch.
-
-    Args:
-        count: ``[1]`` int32 for the number of rows.
-        memory: contiguous, one for every tensor of a call.
-    """
+    """Memory of fixed size that takes the tensors of one call after another, in one launch."""
 
     def __init__(self, count: Tensor, memory: Sequence[Tensor]) -> None:
         self._count, self._memory = count, list(memory)
@@ -58,12 +48,7 @@ class Intake:
         self._kinds = [(one.data_ptr(), one.dtype) for one in memory]
 
     def take(self, tensors: Sequence[Tensor]) -> None:
-        """Copy tensors to the beginning of the memory, and the number of their rows.
-
-        Args:
-            tensors: ``[n, ...]``, as many as there is memory for; those of another device or dtype
-                take a copy each.
-        """
+        """Copy tensors to the beginning of the memory, and the number of their rows."""
         n = len(tensors[0])
         packed = [_PART.pack(0, self._count.data_ptr(), 0, 1, n, FILLED, 0, 0)]
         block = 1

@@ -33,15 +33,10 @@ _THREADS = 256
 
 
 class Step(NamedTuple):
-    """How a level comes about.
+    """How a level comes about."""
 
-    Args:
-        parent: number of the finer level; 0 is the set that the levels are made from.
-        stride: cells of the finer level along the edges of one of its own.
-    """
-
-    parent: int
-    stride: Triple
+    parent: int  # number of the finer level; 0 is the set that the levels are made from
+    stride: Triple  # cells of the finer level along the edges of one of its own
 
 
 def strided_points(fine: PointSet, kernel: Kernel) -> PointSet:
@@ -53,19 +48,7 @@ def strided_points(fine: PointSet, kernel: Kernel) -> PointSet:
 def point_levels(
     root: PointSet, steps: Sequence[Step], passes: int = MAX_PASSES
 ) -> tuple[list[PointSet], int]:
-    """Levels of a set, each from its parent; they are not kept with the sets.
-
-    Args:
-        root: the finest points.
-        steps: of every level after level 0, a parent before its children.
-        passes: of the sort to launch; a cloud that takes more is sorted again.
-
-    Returns:
-        The set itself and its levels; the passes that the sort took.
-
-    Raises:
-        ValueError: levels that do not fit one sort.
-    """
+    """Levels of a set, each from its parent; they are not kept with the sets."""
     found = [root]
     if not steps:
         return found, passes

@@ -50,15 +50,7 @@ def is_crowded(triplets: int, rows: int) -> bool:
 def map_bytes(
     triplets: int, rows: tuple[int, int], volume: int, device_type: str, symmetric: bool = True
 ) -> int:
-    """Bytes that a map of native points and its layouts take at most, backward included.
-
-    Args:
-        triplets: T, or a bound on it.
-        rows: of (input, output).
-        volume: kernel slots K.
-        device_type: ``cpu`` or ``cuda``.
-        symmetric: whether the map serves as its own transpose.
-    """
+    """Bytes that a map of native points and its layouts take at most, backward included."""
     if device_type == "cpu":
         size = 4 * triplets + 16 * min(triplets, rows[1] * volume) + 8 * rows[1]
         # the transpose is sorted from pairs
@@ -76,13 +68,7 @@ def map_bytes(
 
 
 def most_bytes(points: PointSet, memory: float | None) -> int:
-    """Bytes that the maps of a set of points may take.
-
-    Args:
-        points: whose device counts.
-        memory: what was asked for [GB]; ``None``: half of the device's memory, but no more than
-            `HOST_BYTES` on a CPU, and `DEVICE_BYTES` or `DEVICE_BYTES_A_POINT` on a GPU.
-    """
+    """Bytes that the maps of a set of points may take."""
     if memory is not None:
         return int(memory * 1e9)
     if points.device.type == "cuda":
@@ -104,19 +90,7 @@ def most_compared(most: int) -> int:
 def counted_searches(
     points: PointSet, searches: Sequence[HostSearch], memory: float | None
 ) -> list[list[int] | None]:
-    """Count what searches on the host will list, where that may not fit.
-
-    Args:
-        points: the finest points, for the message.
-        searches: of all maps of a plan.
-        memory: budget [GB], as in `most_bytes`.
-
-    Returns:
-        Triplets of every block of every search; ``None`` where all fit whatever is found.
-
-    Raises:
-        DenseCloudError: the maps would take more memory than they may.
-    """
+    """Count what searches on the host will list, where that may not fit."""
     most = most_bytes(points, memory)
     compared = [search.compared for search in searches]
     # maps that were not counted are listed in parts, and joined
@@ -142,20 +116,12 @@ def _search_bytes(search: HostSearch, triplets: int) -> int:
 
 
 def refuse(points: PointSet, triplets: int, taken: int, most: int) -> None:
-    """Raise: the triplets were counted.
-
-    Raises:
-        DenseCloudError: always.
-    """
+    """Raise: the triplets were counted."""
     _refuse(points, f"have {triplets:,} triplets or more, {taken / 1e9:.2f} GB", most)
 
 
 def refuse_uncounted(points: PointSet, compared: int, most: int) -> None:
-    """Raise: there are too many pairs to compare.
-
-    Raises:
-        DenseCloudError: always.
-    """
+    """Raise: there are too many pairs to compare."""
     _refuse(points, f"relate so many points that {compared:,} pairs were to be compared", most)
 
 
@@ -172,14 +138,7 @@ def _refuse(points: PointSet, found: str, most: int) -> None:
 
 
 def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int]:
-    """Centre [m] of the cell with the most points, in the frame the points came in.
-
-    Returns:
-        The centre, its cloud, and the number of points in the cell; the host waits.
-
-    Raises:
-        ValueError: there is no point.
-    """
+    """Centre [m] of the cell with the most points, in the frame the points came in."""
     if not points.rows:
         raise ValueError("no cell is the densest of no points")
     keys, counts = torch.unique_consecutive(points.keys, return_counts=True)
@@ -193,23 +152,13 @@ def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int
 
 @dataclass(frozen=True)
 class PendingMap:
-    """A map between count and fill: several of them share one wait of the host.
+    """A map between count and fill: several of them share one wait of the host."""
 
-    Args:
-        ends: ``[K + 1]`` int64, where the triplets of every slot begin, on the device.
-        fill: makes the map, given the same numbers on the host.
-        rows: of (input, output).
-        symmetric: whether the map serves as its own transpose.
-        crowd: ``[2]`` int64 on the device, of a search: its triplets, and a measure of the pairs it
-            compares (`pcnn.maps.neighbour_kernels.SortedPoints`); ``None`` where nothing is
-            searched.
-    """
-
-    ends: Tensor
-    fill: Callable[[Tensor], KernelMap]
-    rows: tuple[int, int]
-    symmetric: bool = False
-    crowd: Tensor | None = None
+    ends: Tensor  # [K + 1] int64, where the triplets of every slot begin, on the device
+    fill: Callable[[Tensor], KernelMap]  # makes the map, given the same numbers on the host
+    rows: tuple[int, int]  # of (input, output)
+    symmetric: bool = False  # whether the map serves as its own transpose
+    crowd: Tensor | None = None  # [2] int64 on the device
 
     @property
     def counted(self) -> tuple[Tensor, ...]:
@@ -220,17 +169,7 @@ class PendingMap:
     def finish_all(
         maps: Sequence[PendingMap], points: PointSet, memory: float | None = None
     ) -> list[KernelMap]:
-        """Fill maps of one device, after one wait for all of them.
-
-        Args:
-            maps: of one plan.
-            points: the finest points, for messages.
-            memory: budget [GB], as in `pcnn.maps.point_memory.most_bytes`.
-
-        Raises:
-            DenseCloudError: the maps would take more memory than they may, or a slot holds more
-                triplets than kernels count; nothing was listed.
-        """
+        """Fill maps of one device, after one wait for all of them."""
         if not maps:
             return []
         parts = [part for one in maps for part in one.counted]

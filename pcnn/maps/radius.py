@@ -42,19 +42,12 @@ COVERING = 1 + 2.0**-6
 
 
 class Field(NamedTuple):
-    """Where a kernel looks for its inputs.
+    """Where a kernel looks for its inputs."""
 
-    Args:
-        points: ``[N_in, 3]`` float32 inputs.
-        centres: ``[N_out, 3]`` float32, the kernel's centre at every output.
-        reach: ball radius, or half widths of a box.
-        edges: of a kernel cell.
-    """
-
-    points: Tensor
-    centres: Tensor
-    reach: Reach
-    edges: Edges
+    points: Tensor  # [N_in, 3] float32 inputs
+    centres: Tensor  # [N_out, 3] float32, the kernel's centre at every output
+    reach: Reach  # ball radius, or half widths of a box
+    edges: Edges  # of a kernel cell
 
 
 @dataclass(frozen=True)
@@ -73,28 +66,15 @@ class RadiusSearch:
     those of a finer level, or to the original ones, by a search among the coarse points (PointCNN++
     4.1). It is refused where its reach could miss some. The transpose of a map between levels needs
     no search.
-
-    Args:
-        outside: what becomes of neighbours in the ball and outside the box, ``clamp`` or ``drop``.
-        volume: volume of the field over that of the kernel's box, s.
-        cell: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the
-            field of one of 3.
-        metric: ``ball``, ``box`` or ``auto``.
-        cover: whether strided kernels reach every point of their coarse cells.
-        memory: most memory that maps may take [GB].
-        name: in configurations and reports.
-
-    Raises:
-        ValueError: as `pcnn.geometry.Neighbourhood`.
     """
 
-    outside: str | None = None
-    volume: float | None = None
-    cell: float | None = None
-    metric: str | None = None
-    cover: bool | None = None
-    memory: float | None = None
-    name: str = "radius_search"
+    outside: str | None = None  # what becomes of neighbours in the ball and outside the box
+    volume: float | None = None  # volume of the field over that of the kernel's box, s
+    cell: float | None = None  # edge of a kernel cell
+    metric: str | None = None  # ball, box or auto
+    cover: bool | None = None  # whether strided kernels reach every point of their coarse cells
+    memory: float | None = None  # most memory that maps may take [GB]
+    name: str = "radius_search"  # in configurations and reports
 
     def __post_init__(self) -> None:
         self._over(USUAL)  # refuses what does not exist
@@ -113,11 +93,6 @@ class RadiusSearch:
 
         Triplets are sorted by slot, then output row, then input row. On a device with kernels the
         map has the layouts ``pairs`` and ``rows_csr`` at once, and the host waits once.
-
-        Raises:
-            ValueError: an even kernel that does not tile space, other than at
-                ``sites=cell_origin``; or what `cell_parents` refuses.
-            DenseCloudError: the map would take more memory than it may.
         """
         if kernel.is_disjoint:
             return cell_parents(source, target, kernel)
@@ -129,13 +104,7 @@ class RadiusSearch:
         return self.listed(search, source, target, kernel, counts)
 
     def search(self, source: PointSet, target: PointSet, kernel: Kernel) -> HostSearch:
-        """Find on the host what the search of a map has to compare; errors as of `build`.
-
-        Args:
-            source: input points.
-            target: output points.
-            kernel: the relation; not one that tiles space.
-        """
+        """Find on the host what the search of a map has to compare; errors as of `build`."""
         field = self._seen(source, target, kernel)
         degraded = source.downsampling == "cell_origin"
         places = _places(source, field, degraded)
@@ -158,15 +127,7 @@ class RadiusSearch:
         kernel: Kernel,
         counts: Sequence[int] | None = None,
     ) -> KernelMap:
-        """The map of a search on the host.
-
-        Args:
-            search: what `search` returned for the following.
-            source: input points.
-            target: output points.
-            kernel: the relation.
-            counts: triplets of every block of the search, if they are known.
-        """
+        """The map of a search on the host."""
         claims = _claims(source, target, kernel)
         built = KernelMap.from_bags(search.bags(counts), **claims)
         if source.device.type == "cpu" and not claims["one_per_slot"]:
@@ -183,21 +144,7 @@ class RadiusSearch:
         kernel: Kernel,
         sorts: Sorts | None = None,
     ) -> PendingMap | None:
-        """Count the triplets of the map on a device; nothing waits.
-
-        Args:
-            source: input points.
-            target: output points.
-            kernel: the relation; not one that tiles space.
-            sorts: sorted points of other searches on the same sets, used and added to.
-
-        Returns:
-            ``None`` where kernels do not serve: on a CPU, without points, and for kernels between
-            cells that are even or dilated.
-
-        Raises:
-            ValueError: as `build`.
-        """
+        """Count the triplets of the map on a device; nothing waits."""
         field = self._seen(source, target, kernel)
         degraded = source.downsampling == "cell_origin"
         odd = all(size % 2 for size in kernel.size)
@@ -278,11 +225,7 @@ class RadiusSearch:
         return outside_share(offsets, field.edges, kernel.size)
 
     def reach(self, source: PointSet, kernel: Kernel) -> Reach:
-        """How far the kernel sees around its centre: ball radius, or half widths of a box [m].
-
-        Raises:
-            ValueError: ``metric=ball`` where kernel or cells are not cubic.
-        """
+        """How far the kernel sees around its centre: ball radius, or half widths of a box [m]."""
         edges, rule = self._edges(source, kernel), self.rule(source)
         cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
         if rule.metric == "ball" and not cubic:

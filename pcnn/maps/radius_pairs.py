@@ -53,44 +53,21 @@ SMALLEST_REACH, LARGEST_REACH = 2.0**-60, 2.0**60
 
 
 class Runs(NamedTuple):
-    """Source points near every query, as runs of the sorted order.
+    """Source points near every query, as runs of the sorted order."""
 
-    Args:
-        order: ``[N]`` int64, source rows sorted by (cloud, cell).
-        starts: ``[M, 4]`` int64, first position of every run in ``order``.
-        counts: ``[M, 4]`` int64, points of every run.
-    """
-
-    order: Tensor
-    starts: Tensor
-    counts: Tensor
+    order: Tensor  # [N] int64, source rows sorted by (cloud, cell)
+    starts: Tensor  # [M, 4] int64, first position of every run in order
+    counts: Tensor  # [M, 4] int64, points of every run
 
 
 def radius_pairs(
-    source: Tensor,
-    source_batch: Tensor | None,
-    query: Tensor,
-    query_batch: Tensor | None,
+    source: Tensor,  # [N, 3] float32 points [m]
+    source_batch: Tensor | None,  # [N] integers, cloud of every point; None means one cloud
+    query: Tensor,  # [M, 3] float32 points [m]
+    query_batch: Tensor | None,  # [M] integers; None means one cloud
     reach: float | Sequence[float],
 ) -> tuple[Tensor, Tensor]:
-    """Pairs (query, source) of one cloud within reach, exact and inclusive at the boundary.
-
-    Args:
-        source: ``[N, 3]`` float32 points [m].
-        source_batch: ``[N]`` integers, cloud of every point; ``None`` means one cloud.
-        query: ``[M, 3]`` float32 points [m]; may be ``source`` itself, which finds every point
-            itself too.
-        query_batch: ``[M]`` integers; ``None`` means one cloud.
-        reach: ball radius R [m], or half widths of a box along x, y and z [m].
-
-    Returns:
-        ``query_index [T]`` int64 ascending, ``source_index [T]`` int64 ascending within a query.
-
-    Raises:
-        ValueError: wrong shapes or dtypes, a reach that is not positive, NaN or infinite
-            coordinates, or batch indices outside 0..510.
-        DenseCloudError: more pairs than `MOST_PAIRS`, or so many to compare that there are.
-    """
+    """Pairs (query, source) of one cloud within reach, exact and inclusive at the boundary."""
     reach = checked_reach(reach)
     for name, points, batch in (("source", source, source_batch), ("query", query, query_batch)):
         _check(name, points, batch)
@@ -105,20 +82,7 @@ def radius_pairs(
 def pairs_in_runs(
     by_cell: Tensor, runs: Runs, query: Tensor, reach: Reach
 ) -> tuple[Tensor, Tensor]:
-    """The pairs within reach among those of runs.
-
-    Args:
-        by_cell: ``[3, N]`` float32 coordinates of the source points in the sorted order.
-        runs: points near every query.
-        query: ``[M, 3]`` float32.
-        reach: ball radius, or half widths of a box.
-
-    Returns:
-        ``query_index [T]`` int64 ascending, ``source_index [T]`` int64 ascending within a query.
-
-    Raises:
-        DenseCloudError: as of `radius_pairs`.
-    """
+    """The pairs within reach among those of runs."""
     check_pairs(query, reach, 0, int(runs.counts.sum()))
     columns = query.T.contiguous()
     codes, total = [runs.order.new_empty(0)], 0
@@ -134,17 +98,7 @@ def pairs_in_runs(
 
 
 def check_pairs(query: Tensor, reach: Reach, pairs: int, compared: int) -> None:
-    """Refuse so many pairs that they take all memory, or all day.
-
-    Args:
-        query: points around which they were searched.
-        reach: as in `radius_pairs`.
-        pairs: within reach.
-        compared: candidates that were to be compared.
-
-    Raises:
-        DenseCloudError: more than `MOST_PAIRS`, or `MOST_COMPARED`.
-    """
+    """Refuse so many pairs that they take all memory, or all day."""
     if pairs <= MOST_PAIRS and compared <= MOST_COMPARED:
         return
     number = f"{pairs:,} pairs or more" if pairs > MOST_PAIRS else f"{compared:,} pairs to compare"
@@ -156,11 +110,7 @@ def check_pairs(query: Tensor, reach: Reach, pairs: int, compared: int) -> None:
 
 
 def checked_reach(reach: float | Sequence[float]) -> Reach:
-    """Return a ball radius, or the half widths of a box, as floats.
-
-    Raises:
-        ValueError: neither one number nor three, or not positive and finite.
-    """
+    """Return a ball radius, or the half widths of a box, as floats."""
     values = [float(reach)] if isinstance(reach, int | float) else [float(v) for v in reach]
     if len(values) not in (1, 3) or not all(
         SMALLEST_REACH <= value <= LARGEST_REACH for value in values
@@ -173,15 +123,7 @@ def checked_reach(reach: float | Sequence[float]) -> Reach:
 
 
 def within_reach(difference: Sequence[Tensor], reach: Reach) -> Tensor:
-    """True if two points are within reach: the one comparison of the module's docstring.
-
-    Args:
-        difference: three of ``[T]`` float32, query - source along x, y and z.
-        reach: ball radius, or half widths of a box.
-
-    Returns:
-        ``[T]`` bool.
-    """
+    """True if two points are within reach: the one comparison of the module's docstring."""
     dx, dy, dz = difference
     if isinstance(reach, tuple):
         x, y, z = torch.tensor(reach, dtype=torch.float32).tolist()  # rounded to float32
@@ -254,17 +196,11 @@ def _runs(
 
 
 class Block(NamedTuple):
-    """Candidates of some queries.
+    """Candidates of some queries."""
 
-    Args:
-        queries: which, consecutive ones.
-        at: ``[C]`` int64, query of every candidate, counted from the first of the block.
-        place: ``[C]`` int64, its position in the sorted order.
-    """
-
-    queries: slice
-    at: Tensor
-    place: Tensor
+    queries: slice  # which, consecutive ones
+    at: Tensor  # [C] int64, query of every candidate, counted from the first of the block
+    place: Tensor  # [C] int64, its position in the sorted order
 
 
 def blocks(runs: Runs) -> Iterator[Block]:
@@ -287,13 +223,7 @@ def blocks(runs: Runs) -> Iterator[Block]:
 
 
 def gaps_of(by_cell: Tensor, query: Tensor, block: Block) -> list[Tensor]:
-    """Differences ``[C]``, query - source along x, y and z, of the candidates of a block.
-
-    Args:
-        by_cell: ``[3, N]`` coordinates in the sorted order.
-        query: ``[3, Q]`` of the block's queries.
-        block: the candidates.
-    """
+    """Differences ``[C]``, query - source along x, y and z, of the candidates of a block."""
     return [
         to.index_select(0, block.at).sub_(of.index_select(0, block.place))
         for to, of in zip(query, by_cell, strict=True)

@@ -37,37 +37,21 @@ def state_words(items: int) -> int:
 
 @dataclass(frozen=True)
 class RadixSort:
-    """Scratch of one sort.
+    """Scratch of one sort."""
 
-    Args:
-        keys: ``[2, items]`` int64 or int32, both sides; sorted keys end up in the first row.
-        values: ``[2, items]`` int32, likewise.
-        state: counters, histogram and look-back words (`csrc/radix.cuh`).
-    """
-
-    keys: Tensor
-    values: Tensor
-    state: Tensor
+    keys: Tensor  # [2, items] int64 or int32, both sides; sorted keys end up in the first row
+    values: Tensor  # [2, items] int32, likewise
+    state: Tensor  # counters, histogram and look-back words (csrc/radix.cuh)
 
     @classmethod
     def of(
         cls,
         items: int,
         device: torch.device,
-        state: Tensor | None = None,
+        state: Tensor | None = None,  # [state_words(items)] int32, zeroed; made if not given
         dtype: torch.dtype = torch.int64,
     ) -> RadixSort:
-        """Allocate scratch for so many items.
-
-        Args:
-            items: number of items.
-            device: where they are.
-            state: ``[state_words(items)]`` int32, zeroed; made if not given.
-            dtype: of the keys, whose bits are those of an unsigned number; int64 or int32.
-
-        Raises:
-            ValueError: more items than one sort takes.
-        """
+        """Allocate scratch for so many items."""
         if items > MAX_ITEMS:
             raise ValueError(f"one sort takes at most {MAX_ITEMS} items, got {items}")
         if state is None:
@@ -91,12 +75,7 @@ class RadixSort:
         return keys, second, values, values + 4 * items, self.state.data_ptr()
 
     def run(self, passes: int) -> None:
-        """Sort what the caller's kernel wrote.
-
-        Args:
-            passes: to launch, of 8 bits each; what the keys turn out not to need returns at once.
-                With fewer than they need, the result is worthless.
-        """
+        """Sort what the caller's kernel wrote."""
         tiles, device, pointers = -(-self.items // TILE), self.keys.device, self.pointers
         module = cuda.module("radix_sort.cu", device)
         kernel = "radix_pass" if self.keys.dtype == torch.int64 else "radix_pass_32"

@@ -42,24 +42,6 @@ def reached_sites(
     input, 8 of them for K = 3, s = 2.
 
     Source: TorchSparse (MLSys 2022), appendix A, algorithm 3, and section 4.4.
-
-    Args:
-        grid: input sites.
-        kernel: of the convolution, not of one slot at stride 1.
-        fused: all four steps in one kernel, candidates in registers, one atomic a block; otherwise
-            one kernel a step, intermediate results in memory for all N K pairs.
-        simplified: enumerate only the ``ceil(K / s)`` slots an axis that can pass the modular
-            check, in unrolled loops of known size, and leave out what the input before reaches too;
-            otherwise all K slots in one loop. Means nothing unless `fused`. Kernels with more than
-            64 candidates an input are not unrolled.
-
-    Returns:
-        Grid of the output sites, in the batch and key_format of the input; without an inverse.
-
-    Raises:
-        ValueError: the grid is on no CUDA device, coordinates come too close to the limit of the
-            key_format, the key_format has an axis of more than 30 bits, or there may be more
-            candidates than one sort takes.
     """
     steps = zip(grid.tensor_stride, kernel.stride, strict=True)
     x, y, z = (t * s for t, s in steps)

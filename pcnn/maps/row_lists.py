@@ -39,14 +39,7 @@ def row_lists(kernel_map: KernelMap) -> Layout:
 
 
 def list_rows(views: Sequence[KernelMap]) -> list[Layout]:
-    """`row_lists` of several maps of one device after two sorts in all; nothing waits.
-
-    Args:
-        views: maps whose triplets the host has counted.
-
-    Raises:
-        ValueError: more triplets than int32 counts, or ranges over the memory budget.
-    """
+    """`row_lists` of several maps of one device after two sorts in all; nothing waits."""
     found: list[Layout] = []
     for start in range(0, len(views), MAX_TASKS):
         found += _batch([_View.of(view) for view in views[start : start + MAX_TASKS]])

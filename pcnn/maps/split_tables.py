@@ -36,13 +36,7 @@ class SplitTables:
         self._slots: dict[tuple[Kernel, str, torch.device], tuple[Tensor, Tensor]] = {}
 
     def add(self, built: KernelMap, kernel: Kernel, names: Iterable[tuple[str, bool]]) -> None:
-        """Give a map layouts of either side.
-
-        Args:
-            built: the map of a kernel that tiles space, with the tables that layouts are asked of.
-            kernel: the relation.
-            names: of the layouts, each with whether it is of the transposed map.
-        """
+        """Give a map layouts of either side."""
         for name, flipped in names:
             self._add(built.transpose() if flipped else built, kernel, name)
 

@@ -21,11 +21,6 @@ def pool_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
     """Maximum, sum or mean of the inputs of every output ``[N_out, C]``; 0 where it has none.
 
     Computed in float32; nothing waits. Without gradients.
-
-    Args:
-        x: ``[N_in, C]``.
-        kernel_map: with a table; slots are ignored.
-        pooling: one of `POOLINGS`.
     """
     (table,), values = kernel_map.layout("table"), x.to(torch.float32).contiguous()
     (rows, volume), channels, device = table.shape, values.shape[1], x.device

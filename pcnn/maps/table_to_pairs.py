@@ -32,24 +32,14 @@ UNBOUNDED = (1 << 63) - 1
 
 
 class Places(NamedTuple):
-    """Where the pairs of a table stand in their list.
+    """Where the pairs of a table stand in their list."""
 
-    Args:
-        starts: ``[K, chunks]`` int32, pairs of a slot in the chunks of rows before.
-        first: ``[K + 1]`` int64, first pair of every slot.
-    """
-
-    starts: Tensor
-    first: Tensor
+    starts: Tensor  # [K, chunks] int32, pairs of a slot in the chunks of rows before
+    first: Tensor  # [K + 1] int64, first pair of every slot
 
 
 def places_in_table(table: Tensor, totals: Tensor | None = None) -> Places:
-    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row.
-
-    Args:
-        table: -1 where a slot is empty.
-        totals: ``[K]`` int64, written: triplets of every slot; ``None`` to leave them.
-    """
+    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row."""
     (rows, volume), device = table.shape, table.device
     counts, starts = torch.empty(
         2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
@@ -63,17 +53,7 @@ def places_in_table(table: Tensor, totals: Tensor | None = None) -> Places:
 def pairs_from_table(
     table: Tensor, offsets: Tensor | None = None, places: Places | None = None
 ) -> Pairs:
-    """List the filled entries of a neighbour table by slot, then output row.
-
-    Args:
-        table: ``[N_out, K]`` int32, -1 where a slot is empty.
-        offsets: ``[K + 1]`` int64 on the host, where they are known; without them the host waits
-            once, for the number of triplets to allocate.
-        places: of the table, where they are known.
-
-    Returns:
-        ``in_index [T]``, ``out_index [T]`` int32, ``offsets [K + 1]`` int64 on the host.
-    """
+    """List the filled entries of a neighbour table by slot, then output row."""
     places = places or places_in_table(table)
     if offsets is None:
         offsets = torch.tensor(pinned.read_copy(places.first))
@@ -81,13 +61,7 @@ def pairs_from_table(
 
 
 def list_table(table: Tensor, places: Places, room: int) -> tuple[Tensor, Tensor]:
-    """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table.
-
-    Args:
-        table: ``[N_out, K]`` int32.
-        places: of the table.
-        room: at least as many as there are triplets; what lies behind them is undefined.
-    """
+    """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table."""
     in_index, out_index = empty_pairs(room, table.device)
     written = in_index.data_ptr(), out_index.data_ptr()
     _walk_table("fill_from_table", table, places.starts, places, written)
@@ -118,14 +92,7 @@ def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
 def scan_counts(
     counts: Tensor, starts: Tensor, offsets: Tensor, totals: Tensor | None = None
 ) -> None:
-    """Turn the triplets of every (slot, chunk of rows) into positions.
-
-    Args:
-        counts: ``[slots, chunks]`` int32.
-        starts: ``[slots, chunks]`` int32, written: sums of the chunks before, inside a slot.
-        offsets: ``[slots + 1]`` int64, written: sums of the slots before.
-        totals: ``[slots]`` int64, written: triplets of every slot; ``None`` to leave them.
-    """
+    """Turn the triplets of every (slot, chunk of rows) into positions."""
     slots, chunks = counts.shape
     pointers = (tensor.data_ptr() for tensor in (counts, starts, offsets))
     summed = 0 if totals is None else totals.data_ptr()
@@ -136,19 +103,7 @@ def scan_counts(
 def pairs_from_transposed(
     transposed: Tensor, counts: Tensor, rows: int, mirrored: bool, offsets: Tensor | None = None
 ) -> Pairs:
-    """List the filled entries of a transposed table, whose chunks are counted already.
-
-    Args:
-        transposed: ``[slots, N_out]`` int32, -1 where a slot is empty.
-        counts: ``[slots, chunks]`` int32, filled entries of every chunk.
-        rows: output rows of a chunk.
-        mirrored: the slots are the first half of a symmetric map of ``2 slots + 1``; the central
-            slot and the mirrored half are listed too.
-        offsets: as in `pairs_from_table`, of all slots.
-
-    Returns:
-        As `pairs_from_table`, for all slots.
-    """
+    """List the filled entries of a transposed table, whose chunks are counted already."""
     slots, length = transposed.shape
     device, chunks = transposed.device, counts.shape[1]
     if slots == 0:
@@ -179,12 +134,7 @@ def pairs_from_transposed(
 
 
 def transposed_table(table: Tensor, n_in: int) -> Tensor:
-    """Neighbour table of the transposed map, ``[N_in, K]`` int32.
-
-    Args:
-        table: ``[N_out, K]`` int32, in which an input fills each slot at most once.
-        n_in: rows of the input geometry.
-    """
+    """Neighbour table of the transposed map, ``[N_in, K]`` int32."""
     rows, volume = table.shape
     reversed_ = torch.full((n_in, volume), -1, dtype=torch.int32, device=table.device)
     arguments = REVERSE_ARGUMENTS.pack(table.data_ptr(), reversed_.data_ptr(), rows, volume)
@@ -195,13 +145,8 @@ def transposed_table(table: Tensor, n_in: int) -> Tensor:
 
 
 def table_from_pairs(in_index: Tensor, out_index: Tensor, offsets: Tensor, n_out: int) -> Tensor:
-    """Neighbour table ``[N_out, K]`` int32 of pairs that fill each slot of an output at most once.
-
-    Args:
-        in_index: ``[T]`` int32, by slot.
-        out_index: ``[T]`` int32.
-        offsets: ``[K + 1]`` int64 on any device.
-        n_out: rows of the output geometry.
+    """Neighbour table ``[N_out,
+    K]`` int32 of pairs that fill each slot of an output at most once.
     """
     device, volume = in_index.device, offsets.shape[0] - 1
     table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
@@ -227,11 +172,7 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
 
 
 def table_layout(kernel_map: KernelMap) -> Layout:
-    """Layout ``table`` from the other side's table, or from pairs.
-
-    Raises:
-        ValueError: as in `pcnn.geometry.layouts.check_table`.
-    """
+    """Layout ``table`` from the other side's table, or from pairs."""
     check_table(kernel_map)
     if has_tiles(kernel_map):
         return (table_of_tiles(kernel_map),)

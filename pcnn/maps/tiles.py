@@ -50,20 +50,12 @@ def row_masks(table: Tensor) -> Tensor:
 
 
 class Tiled(NamedTuple):
-    """A map to be tiled.
+    """A map to be tiled."""
 
-    Args:
-        table: neighbour table ``[N_out, K]`` int32.
-        masks: slot masks ``[N_out, ceil(K / 31)]`` int32 of its rows.
-        sections: number of sections S, at most `MAX_SECTIONS`; 1 for one row order of all slots.
-        sites: ``[1]`` int32 rows that hold a site, on the device; ``None``: all of them. Spare
-            rows, whose slots are empty, have no place.
-    """
-
-    table: Tensor
-    masks: Tensor
-    sections: int = 1
-    sites: Tensor | None = None
+    table: Tensor  # neighbour table [N_out, K] int32
+    masks: Tensor  # slot masks [N_out, ceil(K / 31)] int32 of its rows
+    sections: int = 1  # number of sections S, at most MAX_SECTIONS
+    sites: Tensor | None = None  # [1] int32 rows that hold a site, on the device; None: all of them
 
 
 def tile_views(
@@ -75,10 +67,6 @@ def tile_views(
     kernels) and whose number of triplets the host does not know. Left out is what follows from
     another layout without a sort: the tiles of the transpose of a symmetric map; and a map of one
     section gets its ``tiles`` only.
-
-    Args:
-        views: maps, and which of `pcnn.geometry.slot_tiles.TILES` each is to hold.
-        cut: those whose ``fitting_tiles`` are in sections; ``None``: their density decides.
     """
     asked = list(views)
     fitting = [view for view, name in asked if name == "fitting_tiles"]
@@ -119,11 +107,7 @@ def _tile(views: Sequence[tuple[KernelMap, str]]) -> None:
 
 
 def tiles_of(maps: Sequence[Tiled]) -> list[Layout]:
-    """Tiles of several maps (see `pcnn.geometry.slot_tiles`).
-
-    Args:
-        maps: what to tile, all on one device.
-    """
+    """Tiles of several maps (see `pcnn.geometry.slot_tiles`)."""
     batches: list[list[Tiled]] = [[]]
     tasks = 0
     for one in maps:

@@ -16,9 +16,6 @@ def read_offsets(maps: Iterable[KernelMap]) -> None:
 
     Layouts that list triplets are then made without a wait. Maps that the host knows already, and
     those without counts, stay as they are.
-
-    Args:
-        maps: on one device.
     """
     unknown = {
         id(one.edges): one.edges

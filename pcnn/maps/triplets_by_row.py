@@ -59,19 +59,7 @@ def by_row_layout(kernel_map: KernelMap) -> Layout:
 def rows_of_table(
     table: Tensor, places: Places, triplets: int, symmetric: bool
 ) -> tuple[Layout, Layout | None]:
-    """Places of the triplets of every row in the pairs of a table, by row, then slot.
-
-    Args:
-        table: ``[N_out, K]`` int32, K at most `MOST_SLOTS`.
-        places: of the table.
-        triplets: T.
-        symmetric: whether ``(i, j, k)`` implies ``(j, i, K - 1 - k)``, and inputs ascend where
-            outputs do.
-
-    Returns:
-        ``position [T]`` int32, ``slot [T]`` int16, ``row_offsets [N_out + 1]`` int64; the same of
-        every input row if the map is symmetric.
-    """
+    """Places of the triplets of every row in the pairs of a table, by row, then slot."""
     (rows, volume), device = table.shape, table.device
     size = chunk_rows(rows)
     chunks = -(-rows // size)

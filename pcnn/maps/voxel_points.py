@@ -19,13 +19,7 @@ REDUCTIONS = ("mean", "sum", "first")
 
 
 def cells_of_points(points: Tensor, batch: Tensor | None, size: Sequence[float]) -> Tensor:
-    """Cells ``floor(p / size)`` of points, ``[P, 4]`` int32 (batch, x, y, z).
-
-    Args:
-        points: ``[P, 3]`` floating point [m]; one that is not finite lies beyond any packing.
-        batch: ``[P]`` integers; ``None`` means one cloud.
-        size: edge of a voxel along every axis [m].
-    """
+    """Cells ``floor(p / size)`` of points, ``[P, 4]`` int32 (batch, x, y, z)."""
     wide = points.dtype == torch.float64
     points = points.contiguous() if wide else points.to(torch.float32).contiguous()
     clouds = None if batch is None else batch.to(torch.int32).contiguous()
@@ -40,25 +34,15 @@ def cells_of_points(points: Tensor, batch: Tensor | None, size: Sequence[float])
 
 
 def reduce_by_row(
-    features: Tensor,
-    order: Tensor,
-    rows: Tensor,
+    features: Tensor,  # [P, C] of 32 bits or fewer
+    order: Tensor,  # [P] int32, points by row
+    rows: Tensor,  # [P] int64, row of every point
     n_out: int,
     reduction: str,
-    count: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32 on the device, points that count; None: all of them
 ) -> Tensor:
-    """Mean, sum or first of the features of every row's points, summed in the order of the input.
-
-    Args:
-        features: ``[P, C]`` of 32 bits or fewer.
-        order: ``[P]`` int32, points by row.
-        rows: ``[P]`` int64, row of every point.
-        n_out: number of rows.
-        reduction: one of `REDUCTIONS`.
-        count: ``[1]`` int32 on the device, points that count; ``None``: all of them.
-
-    Returns:
-        ``[n_out, C]`` in the dtype of the features, summed in float32; 0 for a row without points.
+    """Mean, sum or first of the features of every row's points,
+    summed in the order of the input.
     """
     values = features.to(torch.float32).contiguous()
     (n, channels), device = values.shape, values.device

@@ -35,19 +35,12 @@ SHARED_BUDGET = 96 << 10
 
 @dataclass(frozen=True)
 class Sites:
-    """Sorted keys, of which the first ``count`` are sites.
+    """Sorted keys, of which the first ``count`` are sites."""
 
-    Args:
-        keys: ``[rows]`` int64.
-        rows: sites there is room for.
-        count: ``[1]`` int32 on the device; ``None`` means every row.
-        fixed: results keep a row for every row there is room for; spare ones are written as empty.
-    """
-
-    keys: Tensor
-    rows: int
-    count: Tensor | None = None
-    fixed: bool = False
+    keys: Tensor  # [rows] int64
+    rows: int  # sites there is room for
+    count: Tensor | None = None  # [1] int32 on the device; None means every row
+    fixed: bool = False  # results keep a row for every row there is room for
 
     @property
     def pointers(self) -> tuple[int, int]:
@@ -57,23 +50,14 @@ class Sites:
 
 @dataclass(frozen=True)
 class SearchShape:
-    """The part of a search that does not depend on its sites; made once for a network.
+    """The part of a search that does not depend on its sites; made once for a network."""
 
-    Args:
-        volume: number of kernel slots K.
-        words: words of a slot mask.
-        chunks: groups of 32 outputs that a block takes.
-        shared_bytes: shared memory of a block.
-        deltas: key of slot 0 minus key of the output, and between neighbouring slots of x, y, z.
-        sizes: kernel size, then words, chunks and the groups of slots that a block holds at once.
-    """
-
-    volume: int
-    words: int
-    chunks: int
-    shared_bytes: int
-    deltas: tuple[int, int, int, int]
-    sizes: tuple[int, int, int, int, int, int]
+    volume: int  # number of kernel slots K
+    words: int  # words of a slot mask
+    chunks: int  # groups of 32 outputs that a block takes
+    shared_bytes: int  # shared memory of a block
+    deltas: tuple[int, int, int, int]  # key of slot 0 minus key of the output
+    sizes: tuple[int, int, int, int, int, int]  # kernel size
 
     @property
     def groups(self) -> int:
@@ -85,17 +69,7 @@ class SearchShape:
     def of(
         cls, kernel: Kernel, spacing: Triple, key_format: KeyFormat, most: int = 4
     ) -> SearchShape:
-        """Shape of the search for a kernel.
-
-        Args:
-            kernel: the relation.
-            spacing: tensor stride of the inputs.
-            key_format: bit widths of the keys.
-            most: chunks that a block may take (`chunks_for`).
-
-        Raises:
-            ValueError: a kernel so large that a block cannot hold one group of its slots.
-        """
+        """Shape of the search for a kernel."""
         volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
         groups, words = size_x * size_y, mask_words(volume)
         fixed = 8 * WARPS * WINDOW + 4 * volume
@@ -129,33 +103,20 @@ def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class Search:
-    """One map to be searched, and where its results go.
+    """One map to be searched, and where its results go."""
 
-    Args:
-        source: input sites.
-        target: output sites.
-        shape: the relation.
-        table: ``[N_out, K]`` int32 for the input row of every slot, -1 where it is empty.
-        masks: ``[N_out, words]`` int32 for the slot masks.
-        counts: ``[K]`` int32, zeroed, for the triplets of every slot; ``None`` to leave them.
-    """
-
-    source: Sites
-    target: Sites
-    shape: SearchShape
-    table: Tensor
-    masks: Tensor
-    counts: Tensor | None = None
+    source: Sites  # input sites
+    target: Sites  # output sites
+    shape: SearchShape  # the relation
+    table: Tensor  # [N_out, K] int32 for the input row of every slot, -1 where it is empty
+    masks: Tensor  # [N_out, words] int32 for the slot masks
+    counts: Tensor | None = None  # [K] int32, zeroed, for the triplets of every slot
 
     @classmethod
     def allocate(
         cls, source: Sites, target: Sites, shape: SearchShape, counts: Tensor | None = None
     ) -> Search:
-        """A search with fresh memory for its results.
-
-        Raises:
-            ValueError: the table exceeds the memory budget, or keys of more than 2^31 rows.
-        """
+        """A search with fresh memory for its results."""
         check_table_size(target.rows, shape.volume)
         if source.rows >= 1 << 31:
             raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")

@@ -37,27 +37,14 @@ class ZDelta:
     Keys are sorted, so inputs of equal (x, y) are consecutive and ascend in z: from the smallest z
     of the kernel, found by binary search, the other K_z - 1 slots are a few steps forward. The
     kernel writes each layout directly, as the dataflow wants it.
-
-    Args:
-        name: in configurations and reports.
-        product: layout that `build` writes: ``table`` without waiting for the device; with one
-            wait for the number of triplets ``pairs``, ``half_pairs`` (of a submanifold map of odd
-            size only the first half of its slots; ``pairs`` of any other), or ``hybrid:<t>``
-            (slots of L1 norm below t as a table, the others as pairs; ``usual`` follows the size of
-            the kernel, `threshold_of`). Others are derived from it on demand.
-        key_bits: 64, 32 (one cloud whose extent takes no more, in all, with what the kernel
-            reaches), or ``auto``, which is 64: those keys are there already.
-        half: search only the first half of a symmetric map, and mirror it. ``None``: for ``pairs``,
-            where the mirrored half costs nothing; a ``table`` pays for it with scattered writes.
-        rows: output rows of a tile; ``None`` picks by size.
     """
 
     device_only: ClassVar[bool] = True
-    name: str = "z_delta"
-    product: str = "table"
-    key_bits: int | str = "auto"
-    half: bool | None = None
-    rows: int | None = None
+    name: str = "z_delta"  # in configurations and reports
+    product: str = "table"  # layout that build writes: table without waiting for the device
+    key_bits: int | str = "auto"  # 64, 32
+    half: bool | None = None  # search only the first half of a symmetric map, and mirror it
+    rows: int | None = None  # output rows of a tile; None picks by size
     _search: Search = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,11 +56,7 @@ class ZDelta:
         object.__setattr__(self, "_search", Search("z_delta", True, self.key_bits, self.rows))
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map by z-delta search; see `MapBuilder.build`.
-
-        Raises:
-            ValueError: the tensors are not on a CUDA device, or 32-bit keys cannot hold the sites.
-        """
+        """Kernel map by z-delta search; see `MapBuilder.build`."""
         symmetric = kernel.is_symmetric and source is target
         if self._setting is not None:
             threshold = threshold_of(self._setting, kernel.norms)
@@ -93,11 +76,7 @@ class ZDelta:
     def table(
         self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Neighbour table, row masks and triplets of every slot, without waiting for the device.
-
-        Returns:
-            ``[N_out, K]`` int32 (-1 empty), ``[N_out, ceil(K / 31)]`` int32, ``[K]`` int64.
-        """
+        """Neighbour table, row masks and triplets of every slot, without waiting for the device."""
         if not (self.half and self._halves(source, target, kernel)):
             return search_table(self._search, source, target, kernel)
         rows, volume, device = target.rows, kernel.volume, source.device
@@ -116,18 +95,7 @@ class ZDelta:
     def transposed(
         self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slots: int | None = None
     ) -> tuple[Tensor, Tensor, int]:
-        """Neighbour table by slot, written along outputs, without waiting for the device.
-
-        Args:
-            source: input sites.
-            target: output sites.
-            kernel: the relation.
-            slots: how many of the first slots are searched; ``None`` is all of them.
-
-        Returns:
-            ``[slots, N_out]`` int32, -1 where a slot is empty; ``[slots, chunks]`` int32, the
-            triplets of every slot and chunk of output rows; the rows of a chunk.
-        """
+        """Neighbour table by slot, written along outputs, without waiting for the device."""
         rows, device = target.rows, source.device
         slots = kernel.volume if slots is None else slots
         size = self.rows or chunk_rows(rows)
@@ -142,9 +110,6 @@ class ZDelta:
         """Triplets by slot, then output row; waits for the device once.
 
         Three kernels: search, scan of the counts, fill.
-
-        Returns:
-            ``in_index [T]``, ``out_index [T]`` int32, ``offsets [K + 1]`` int64 on the host.
         """
         half = self.half is not False and self._halves(source, target, kernel)
         slots = kernel.volume // 2 if half else kernel.volume
@@ -159,16 +124,7 @@ class ZDelta:
         threshold: int,
         halved: bool = False,
     ) -> HybridMap:
-        """Slots of L1 norm below a threshold as a table, the others as pairs; waits once.
-
-        Args:
-            source: input sites.
-            target: output sites.
-            kernel: the relation.
-            threshold: norm of an offset in units of the input's voxels (Spira's t).
-            halved: list only the first half of the sparse slots of a symmetric map, if its central
-                slot is dense.
-        """
+        """Slots of L1 norm below a threshold as a table, the others as pairs; waits once."""
         rows, device = target.rows, source.device
         dense, sparse = split_slots(kernel.norms, threshold)
         size = self.rows or table_rows(rows, len(dense))

@@ -37,11 +37,6 @@ class ConvNorm(nn.Module):
 
     Evaluation without gradients is one call of the dataflow, training on a GPU one autograd node
     (`pcnn.nn.fused_convolution`).
-
-    Args:
-        conv: the convolution; its output may be placed on given sites.
-        norm: norm of the output features.
-        activation: whether ReLU follows.
     """
 
     def __init__(self, conv: nn.Module, norm: nn.Module, activation: bool = True) -> None:
@@ -73,14 +68,7 @@ class ConvNorm(nn.Module):
 
 
 class LinearNorm(nn.Module):
-    """A linear layer, its norm and an activation, on every site by itself.
-
-    Args:
-        in_channels: C_in.
-        out_channels: C_out.
-        norm: makes norms.
-        activation: of `torch.nn`.
-    """
+    """A linear layer, its norm and an activation, on every site by itself."""
 
     def __init__(
         self, in_channels: int, out_channels: int, norm: NormFactory, activation: nn.Module
@@ -96,16 +84,7 @@ class LinearNorm(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """Two 3^3 convolutions and a shortcut (He et al. 2016): ``relu(f(x) + s(x))``.
-
-    Args:
-        in_channels: C_in.
-        out_channels: C_out; where it differs the shortcut is a 1x1 convolution with norm.
-        conv: makes convolutions.
-        norm: makes norms.
-        kernel_size: of both convolutions.
-        stride: of the first convolution; then the shortcut is a 1x1 convolution of that stride.
-    """
+    """Two 3^3 convolutions and a shortcut (He et al. 2016): ``relu(f(x) + s(x))``."""
 
     def __init__(
         self,

@@ -43,12 +43,7 @@ def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 
 
 class ConvBlock(nn.Module):
-    """``x + norm(linear(conv(x)))``, without an activation.
-
-    Args:
-        channels: of input and output.
-        conv: makes convolutions.
-    """
+    """``x + norm(linear(conv(x)))``, without an activation."""
 
     def __init__(self, channels: int, conv: ConvFactory) -> None:
         super().__init__()
@@ -63,12 +58,7 @@ class ConvBlock(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """A norm, then attention and a perceptron, each behind a norm and beside a shortcut.
-
-    Args:
-        channels: of input and output.
-        drop_path: share of the sites at which training leaves a branch out.
-    """
+    """A norm, then attention and a perceptron, each behind a norm and beside a shortcut."""
 
     def __init__(self, channels: int, drop_path: float) -> None:
         super().__init__()
@@ -89,14 +79,7 @@ class AttentionBlock(nn.Module):
 
 
 class Down(nn.Module):
-    """A linear layer, the maximum of every 2^3 cells, a norm and GELU.
-
-    Args:
-        in_channels: C_in.
-        out_channels: C_out.
-        norm: makes norms.
-        engine: engine of the pooling layer.
-    """
+    """A linear layer, the maximum of every 2^3 cells, a norm and GELU."""
 
     def __init__(
         self,

@@ -26,29 +26,17 @@ NEVER = -1e9
 
 
 class Asked(NamedTuple):
-    """Some points of every cloud of a batch.
+    """Some points of every cloud of a batch."""
 
-    Args:
-        rows: [B, K, D] of `seen_by_head`.
-        places: [B, K, 3] in voxels.
-        there: [B, K] bool: clouds may have fewer than K.
-    """
-
-    rows: Tensor
-    places: Tensor
-    there: Tensor
+    rows: Tensor  # [B, K, D] of seen_by_head
+    places: Tensor  # [B, K, 3] in voxels
+    there: Tensor  # [B, K] bool: clouds may have fewer than K
 
 
 class OverlapHead(nn.Module):
     """Scores of points: is the place in the other cloud, and does its descriptor find it there?
 
     It is computed in float32, or in float64 for such rows.
-
-    Args:
-        channels: of `seen_by_head`, D.
-        descriptor: numbers of a descriptor, the last ones of D.
-        width: inner channels.
-        dropout: share of a row's own features that are left out in training.
     """
 
     def __init__(
@@ -70,18 +58,7 @@ class OverlapHead(nn.Module):
     def forward(
         self, rows: Tensor, places: Tensor, own: Asked, other: Asked
     ) -> tuple[Tensor, Tensor]:
-        """Score rows of clouds against the cloud that each is paired with.
-
-        Args:
-            rows: [B, R, D] of `seen_by_head`.
-            places: [B, R, 3] in voxels.
-            own: points of the same clouds, in the same frames.
-            other: points of the other clouds.
-
-        Returns:
-            Logits [B, R] that a row's place is in the other cloud, and that its descriptor finds it
-            there if it is.
-        """
+        """Score rows of clouds against the cloud that each is paired with."""
         with torch.autocast(rows.device.type, enabled=False):
             full = torch.promote_types(rows.dtype, torch.float32)
             rows, seen = rows.to(full), own.rows.to(full)
@@ -136,14 +113,7 @@ def seen_by_head(merged: Tensor, descriptors: Tensor) -> Tensor:
 
 
 def asked_points(rows: Tensor, places: Tensor, offsets: Tensor, most: int = ASKED) -> Asked:
-    """Points of every cloud, evenly spread over its rows; nothing waits for the device.
-
-    Args:
-        rows: [N, D].
-        places: [N, 3] in voxels.
-        offsets: [B + 1] int64, cloud b has the rows ``offsets[b]..offsets[b + 1]``.
-        most: K.
-    """
+    """Points of every cloud, evenly spread over its rows; nothing waits for the device."""
     sizes = offsets.diff()[:, None]  # [B, 1]
     place = torch.arange(most, device=offsets.device)
     there = place < sizes
@@ -160,16 +130,7 @@ def asked_points(rows: Tensor, places: Tensor, offsets: Tensor, most: int = ASKE
 def log_scores(
     head: OverlapHead, rows: tuple[Tensor, Tensor], places: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Logarithm of overlap times matchability, of every point of a pair of clouds.
-
-    Args:
-        head: in evaluation mode.
-        rows: [N, D] and [M, D] of `seen_by_head`, on the device of the head.
-        places: [N, 3] and [M, 3] in voxels, likewise.
-
-    Returns:
-        [N] and [M] float32.
-    """
+    """Logarithm of overlap times matchability, of every point of a pair of clouds."""
     asked = [
         asked_points(side, at, torch.tensor([0, len(side)], device=side.device))
         for side, at in zip(rows, places, strict=True)

@@ -20,16 +20,6 @@ def recompute(net: nn.Module, levels: Collection[int]) -> int:
     Their forward runs once more in backward: the gradients are the same, the memory of their inner
     activations is free in between, and a step takes longer by the forward of these blocks. Running
     statistics move once. Level 0 is the resolution of the input, level 1 half of it, and so on.
-
-    Args:
-        net: changed in place; its weights keep their names.
-        levels: of the inputs of blocks.
-
-    Returns:
-        Number of blocks that ask for their level.
-
-    Raises:
-        ValueError: a level below 0, or a network without residual blocks.
     """
     if any(level < 0 for level in levels):
         raise ValueError(f"recompute={list(levels)}: levels count from 0, the finest")
@@ -42,12 +32,7 @@ def recompute(net: nn.Module, levels: Collection[int]) -> int:
 
 
 class Recomputed:
-    """The forward of a block, which is computed again in backward at some levels.
-
-    Args:
-        block: the block.
-        levels: see `recompute`.
-    """
+    """The forward of a block, which is computed again in backward at some levels."""
 
     def __init__(self, block: ResidualBlock, levels: frozenset[int]) -> None:
         self.block, self.levels = block, levels

@@ -34,12 +34,7 @@ MERGED = 64
 
 
 class Level(nn.Module):
-    """A convolution with norm and, without an activation between, a residual block.
-
-    Args:
-        entry: (strided or transposed) convolution with norm.
-        block: residual block on its output.
-    """
+    """A convolution with norm and, without an activation between, a residual block."""
 
     def __init__(self, entry: ConvNorm, block: ResidualBlock) -> None:
         super().__init__()

@@ -21,14 +21,6 @@ def rotary_angles(positions: Tensor, channels: int, base: float = 100.0) -> Angl
     A third of the channels of a head goes with each axis. Their first half and their second half
     are pairs, and pair i is turned by ``position * base^(-i / pairs)``. So the product of a query
     and a key depends on the difference of their positions alone.
-
-    Args:
-        positions: ``[N, 3]`` floating point, in cells.
-        channels: of a head, a multiple of 6.
-        base: sets the slowest frequency.
-
-    Raises:
-        ValueError: channels that are no multiple of 6.
     """
     if channels < 6 or channels % 6:
         raise ValueError(f"channels of a head must be a multiple of 6, got {channels}")
@@ -46,15 +38,7 @@ def rotated(x: Tensor, angles: Angles) -> Tensor:
 
 
 class WindowAttention(nn.Module):
-    """Multi-head attention of every site to the sites of its window.
-
-    Args:
-        channels: C, of input and output.
-        heads: H; C / H is a multiple of 6.
-
-    Raises:
-        ValueError: heads that do not divide the channels.
-    """
+    """Multi-head attention of every site to the sites of its window."""
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
@@ -65,14 +49,7 @@ class WindowAttention(nn.Module):
         self.project = nn.Linear(channels, channels)
 
     def forward(self, features: Tensor, windows: Windows, angles: Angles, order: int) -> Tensor:
-        """Features ``[N, C]`` to ``[N, C]``.
-
-        Args:
-            features: of the sites, N of at least one.
-            windows: of their geometry.
-            angles: of their positions, by `rotary_angles`.
-            order: number of the curve in `pcnn.ops.windows.ORDERS`.
-        """
+        """Features ``[N, C]`` to ``[N, C]``."""
         sites, channels = features.shape
         q, k, v = self.qkv(features).view(sites, 3, self.heads, -1).unbind(1)  # [N, H, D]
         size = q.shape[2]

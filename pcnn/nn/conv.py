@@ -28,14 +28,7 @@ def compute_dtype(features: Tensor) -> torch.dtype:
 
 
 def linear(features: Tensor, matrix: Tensor, bias: Tensor | None, groups: int = 1) -> Tensor:
-    """A convolution of one slot that maps every site to itself, in `compute_dtype`.
-
-    Args:
-        features: ``[N, C_in]``.
-        matrix: ``[C_in / groups, C_out]``.
-        bias: ``[C_out]``.
-        groups: groups of channels.
-    """
+    """A convolution of one slot that maps every site to itself, in `compute_dtype`."""
     dtype = compute_dtype(features)
     narrow = dtype != matrix.dtype or dtype.itemsize == 2  # than weight gradients' sums
     if groups > 1 or (narrow and torch.is_grad_enabled()):
@@ -97,16 +90,7 @@ class Convolution(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: SparseTensor, out: Geometry | SparseTensor | None = None) -> SparseTensor:
-        """Convolve.
-
-        Args:
-            x: features ``[N_in, C_in]`` on a geometry.
-            out: output sites, or a tensor on them. ``None``: `Conv3d` lets the geometry decide, and
-                `ConvTranspose3d` generates every site that its kernel reaches.
-
-        Returns:
-            Features ``[N_out, C_out]`` on the output sites.
-        """
+        """Convolve."""
         if torch.compiler.is_compiling():  # sites and maps are found in the call
             y: SparseTensor = torch.compiler.disable(type(self).forward)(self, x, out)
             return y

@@ -22,15 +22,10 @@ Linear = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """Bias b and norm after the product of a convolution, as ``y * scale + shift``.
+    """Bias b and norm after the product of a convolution, as ``y * scale + shift``."""
 
-    Args:
-        scale: ``[C_out]`` float32 (float64 of a float64 norm), ``None`` without a norm.
-        shift: ``[C_out]``, ``None`` without norm and bias.
-    """
-
-    scale: Tensor | None
-    shift: Tensor | None
+    scale: Tensor | None  # [C_out] float32 (float64 of a float64 norm), None without a norm
+    shift: Tensor | None  # [C_out], None without norm and bias
     _epilogues: tuple[Epilogue, Epilogue] = field(init=False, repr=False)
     _linear: dict[tuple[torch.dtype, int], tuple[Snapshot, Linear]] = field(
         default_factory=dict, init=False, repr=False
@@ -47,17 +42,7 @@ class Folded:
         return Epilogue(self.scale, self.shift, residual, relu)
 
     def linear(self, weight: Tensor, dtype: torch.dtype, split: int) -> Linear:
-        """The linear layer that a pointwise convolution and the norm make together.
-
-        Args:
-            weight: ``[1, C_in, C_out]``.
-            dtype: of the result.
-            split: C_1, channels of the first of two sources; C_in if there is one.
-
-        Returns:
-            ``weight * scale`` of the first source ``[C_1, C_out]`` and of the second, and the shift
-            ``[C_out]``, each rounded once.
-        """
+        """The linear layer that a pointwise convolution and the norm make together."""
         kept = self._linear.get((dtype, split))
         if kept is not None and kept[0].holds((weight,)):
             return kept[1]

@@ -22,13 +22,6 @@ class _Pool3d(nn.Module):
 
     Windows of a size of at least their stride, undilated, count every occupied site of the input;
     those whose size equals their stride tile space and count it once.
-
-    Args:
-        kernel_size: window per axis.
-        stride: per axis; ``None`` means the kernel size.
-        padding: as in `pcnn.nn.Conv3d`: 0 where size and stride are equal.
-        dilation: per axis.
-        engine: whose map builder finds the windows.
     """
 
     reduction: Callable[[Tensor, KernelMap], Tensor]

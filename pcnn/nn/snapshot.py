@@ -18,9 +18,6 @@ class Snapshot:
     identity, ``parameter.data = ...`` (`to` for parameters) the address, a change in place the
     version. The memory is kept alive, so that nothing else can come to lie at its address. What
     writes into ``tensor.data`` in place goes around the version and is not seen.
-
-    Args:
-        tensors: what to remember; ``None`` stands for an optional tensor that is not there.
     """
 
     __slots__ = ("_kept",)
@@ -59,9 +56,6 @@ class NetworkSnapshot:
 
     It sees what a `Snapshot` sees, and modules, parameters and buffers that were exchanged, added
     or removed. A look takes a quarter of the time that `Module.parameters` takes.
-
-    Args:
-        network: what to remember.
     """
 
     def __init__(self, network: Module) -> None:

@@ -41,12 +41,7 @@ def relative_rms(value: Tensor, reference: Tensor) -> float:
 
 
 class Example:
-    """A case with its map, operands and true products, which serve any number of dataflows.
-
-    Args:
-        case: the layer.
-        c_skip: channels of a skip connection; only where a dataflow fuses.
-    """
+    """A case with its map, operands and true products, which serve any number of dataflows."""
 
     def __init__(self, case: Case, c_skip: int = 0) -> None:
         self.case, self.c_skip = case, c_skip
@@ -138,18 +133,7 @@ def products(
 def check_products(
     dataflow: Dataflow, case: Case, example: Example | None = None, may_wait: bool = False
 ) -> None:
-    """All three products, plain and mirrored, and what they are promised to look like.
-
-    Args:
-        dataflow: what is checked.
-        case: the layer.
-        example: of the case, if it is there.
-        may_wait: whether the host may wait for the device.
-
-    Raises:
-        Nonconforming: one is not.
-        ValueError: the dataflow does not serve the case.
-    """
+    """All three products, plain and mirrored, and what they are promised to look like."""
     example = example or Example(case)
     operands = example.map, example.x, example.y, example.weight, case
     for mirrored, exact in example.exact.items():
@@ -170,20 +154,7 @@ def check_fused(
     example: Example | None = None,
     may_wait: bool = False,
 ) -> None:
-    """A skip connection and an epilogue, in one call.
-
-    Args:
-        dataflow: one that fuses.
-        case: without groups.
-        c_skip: channels of the skip connection, 0 for none.
-        epilogue: its parts, some of the letters of ``scale shift residual relu``: ``a b r +``.
-        example: of the case and the skip connection, if there is one.
-        may_wait: whether the host may wait for the device.
-
-    Raises:
-        Nonconforming: another result.
-        ValueError: the dataflow does not serve the case.
-    """
+    """A skip connection and an epilogue, in one call."""
     example = example or Example(case, c_skip)
     map_, x, weight, skip = example.map, example.x, example.weight, example.skip
     for mirrored in example.ways:
@@ -202,12 +173,7 @@ def check_fused(
 
 
 def check_repeats(dataflow: Dataflow, case: Case, example: Example | None = None) -> None:
-    """Two runs of a deterministic dataflow give identical bits.
-
-    Raises:
-        Nonconforming: they do not.
-        ValueError: the dataflow does not serve the case.
-    """
+    """Two runs of a deterministic dataflow give identical bits."""
     example = example or Example(case)
     operands = example.map, example.x, example.y, example.weight, case
     one, other = (products(dataflow, *operands, may_wait=True) for _ in range(2))
@@ -309,14 +275,6 @@ def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
     """Run the whole check once in a process for every dataflow and device.
 
     A second on a CPU, and on a GPU what the compilation of its kernels takes.
-
-    Args:
-        dataflow: what is checked; equal settings are equal objects.
-        device: where.
-
-    Raises:
-        Nonconforming: it breaks a promise; the message counts the checks that failed and tells the
-            first of them, each with the error and its bound.
     """
     _passed(dataflow, str(device))
 

@@ -28,31 +28,18 @@ SUMS_ON_TENSOR_CORES = 1e-4
 
 @dataclass(frozen=True)
 class Case:
-    """A layer and its operands.
+    """A layer and its operands."""
 
-    Args:
-        kernel: the relation.
-        c_in: input channels.
-        c_out: output channels.
-        dtype: of the operands.
-        groups: groups of channels.
-        transposed: whether the layer reads the map from its other side.
-        n: voxels drawn, in two clouds.
-        device: where.
-        scale: of the operands: sums of products beyond float16 do not overflow.
-        apart: whether the output sites are those of another cloud, so that many have no triplet.
-    """
-
-    kernel: Kernel
-    c_in: int
-    c_out: int
-    dtype: torch.dtype = torch.float32
-    groups: int = 1
-    transposed: bool = False
-    n: int = 300
-    device: str = "cpu"
-    scale: float = 1.0
-    apart: bool = False
+    kernel: Kernel  # the relation
+    c_in: int  # input channels
+    c_out: int  # output channels
+    dtype: torch.dtype = torch.float32  # of the operands
+    groups: int = 1  # groups of channels
+    transposed: bool = False  # whether the layer reads the map from its other side
+    n: int = 300  # voxels drawn, in two clouds
+    device: str = "cpu"  # where
+    scale: float = 1.0  # of the operands: sums of products beyond float16 do not overflow
+    apart: bool = False  # whether the output sites are those of another cloud
 
     def __str__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
@@ -107,17 +94,7 @@ def map_of(
 def random_map(
     n_in: int, n_out: int, volume: int, triplets: int, symmetric: bool = False, seed: int = 0
 ) -> KernelMap:
-    """Random triplets, most slots with several inputs, some triplets twice.
-
-    Args:
-        n_in: input rows.
-        n_out: output rows; as many if ``symmetric``.
-        volume: slots K, odd if ``symmetric``.
-        triplets: number drawn; none where there are no rows.
-        symmetric: whether the mirror image of every triplet is there too, and every row meets
-            itself at the centre.
-        seed: of the draw.
-    """
+    """Random triplets, most slots with several inputs, some triplets twice."""
     triplets = triplets if n_in and n_out else 0
     random = torch.Generator().manual_seed(seed)
     # a few rows get most triplets, the last row none
@@ -134,13 +111,9 @@ def random_map(
 
 @dataclass(frozen=True)
 class FanIn(Case):
-    """A layer over a random map; of its kernel only the volume counts.
+    """A layer over a random map; of its kernel only the volume counts."""
 
-    Args:
-        symmetric: whether the map is its own transpose.
-    """
-
-    symmetric: bool = False
+    symmetric: bool = False  # whether the map is its own transpose
 
     def __str__(self) -> str:
         return f"{super().__str__()}-several-a-slot" + "-symmetric" * self.symmetric

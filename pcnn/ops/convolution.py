@@ -19,15 +19,15 @@ from pcnn.ops.products import product_of
 
 
 def convolution(
-    x: Tensor,
-    weight: Tensor,
+    x: Tensor,  # [N_in, C_in] floating point
+    weight: Tensor,  # [K, C_in / groups, C_out]; output channels group-major
     kernel_map: KernelMap,
     engine: Engine | Dataflow,
     *,
     groups: int = 1,
     compute_dtype: torch.dtype | None = None,
-    bias: Tensor | None = None,
-    skip: Tensor | None = None,
+    bias: Tensor | None = None,  # [C_out], added to every row
+    skip: Tensor | None = None,  # [N_in
     epilogue: Epilogue | None = None,
 ) -> Tensor:
     """Sum ``x[j] @ W[k]`` into ``out[i]`` over the triplets (i, j, k) of the kernel map.
@@ -35,26 +35,6 @@ def convolution(
     PointCNN++ Eq. 1. A transposed convolution is the same call on ``kernel_map.transpose()``.
     Differentiable to any order. The layouts that backward reads are built here, while gradients are
     enabled; backward builds nothing.
-
-    Args:
-        x: ``[N_in, C_in]`` floating point.
-        weight: ``[K, C_in / groups, C_out]``; output channels group-major.
-        kernel_map: the triplets.
-        engine: chooses the dataflow of each product, or is the dataflow of all of them.
-        groups: groups of channels; divides C_in and C_out.
-        compute_dtype: dtype operands are rounded to (autocast); ``None`` means that of ``x``.
-        bias: ``[C_out]``, added to every row; where no gradients follow, before the sums are
-            rounded. Beside an epilogue or a skip connection it is the shift of the epilogue.
-        skip: ``[N_in, C_2]``, input channels that follow those of ``x``, as if concatenated; for
-            inference, at groups = 1.
-        epilogue: applied to the sums before they are rounded to ``compute_dtype``; for inference.
-
-    Returns:
-        ``[N_out, C_out]`` in ``compute_dtype``.
-
-    Raises:
-        ValueError: shapes that do not fit each other, a skip connection or an epilogue where
-            gradients follow or beside a bias.
     """
     dtype = x.dtype if compute_dtype is None else compute_dtype
     graded = torch.is_grad_enabled()

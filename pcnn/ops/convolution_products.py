@@ -14,19 +14,12 @@ from pcnn.ops.map_products import MapOperands, MapProducts, mvmr, spec_of, vvor
 
 
 class ConvolutionProducts(NamedTuple):
-    """A convolution without its operands, as `pcnn.ops.products.Products`.
+    """A convolution without its operands, as `pcnn.ops.products.Products`."""
 
-    Args:
-        flows: what computes the output and both gradients.
-        operands: layouts of the map.
-        n_out: rows of the output.
-        spec: of the output.
-    """
-
-    flows: MapProducts
-    operands: MapOperands
-    n_out: int
-    spec: ConvSpec
+    flows: MapProducts  # what computes the output and both gradients
+    operands: MapOperands  # layouts of the map
+    n_out: int  # rows of the output
+    spec: ConvSpec  # of the output
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -84,9 +77,6 @@ def convolution_products(
     """The products of a convolution and its gradients; arguments as of `convolution`.
 
     The layouts that backward reads are built here, for what requires gradients now.
-
-    Raises:
-        ValueError: shapes that do not fit each other.
     """
     edges, shape = kernel_map.edges, weight.shape
     check_operands(x, shape, kernel_map, groups, None)
@@ -123,11 +113,7 @@ def chosen(
 def check_operands(
     x: Tensor, weights: torch.Size, kernel_map: KernelMap, groups: int, skip: Tensor | None
 ) -> None:
-    """Refuse features and weights that do not fit the map, or each other.
-
-    Raises:
-        ValueError: naming the shape that is wrong.
-    """
+    """Refuse features and weights that do not fit the map, or each other."""
     # shapes and rows are read once: this runs in every layer
     shape, n_in = x.shape, kernel_map.edges.rows[int(kernel_map.flipped)]
     if len(shape) != 2 or shape[0] != n_in:

@@ -53,14 +53,6 @@ class DevicePlan:
 
     Levels that are not made by floor alone, and maps from or to them, are left to the caller; so
     are maps of which layouts are read that the search does not lead to.
-
-    Args:
-        recipe: what the network asks for.
-        spacing: tensor stride of the finest sites.
-        downsampling: output sites of strided convolutions, ``floor`` or ``reached``.
-        key_format: bit widths of the keys.
-        packed: z-delta search, and the layouts that are read of every map: it writes those;
-            ``None``: tables, by the search of windows.
     """
 
     def __init__(
@@ -112,21 +104,7 @@ class DevicePlan:
     def on_cells(
         self, cells: Tensor, batch_size: int | None, listed: bool
     ) -> tuple[list[VoxelGrid | None], Maps]:
-        """Quantised cells in any order to a geometry with its levels and tables.
-
-        Args:
-            cells: ``[P, 4]`` int32 (batch, x, y, z), duplicates allowed.
-            batch_size: number of clouds; ``None`` means the largest batch index + 1.
-            listed: whether triplets will be listed by slot, so that their number must be known.
-
-        Returns:
-            The geometries and maps of the recipe, ``None`` for what is left to the caller. The
-            finest one's ``inverse`` ``[P]`` holds the row of every cell.
-
-        Raises:
-            ValueError: a cell beyond the packed keys (names the axis and its limit), or of a cloud
-                beyond the batch.
-        """
+        """Quantised cells in any order to a geometry with its levels and tables."""
         n, key_format, passes = cells.shape[0], self.key_format, self.passes
         parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
@@ -188,8 +166,8 @@ class DevicePlan:
 
     def in_room(
         self,
-        cells: Tensor,
-        count: Tensor,
+        cells: Tensor,  # [room.points, 4] int32, of which the first count are the cloud
+        count: Tensor,  # [1] int32 on the device
         batch_size: int,
         room: Room,
         beside: Beside,
@@ -199,17 +177,6 @@ class DevicePlan:
 
         Nothing waits, so a CUDA graph can hold it. Geometries have a `count`. A cloud that does not
         fit the room has no sites at all here, and its report says so (`seen`).
-
-        Args:
-            cells: ``[room.points, 4]`` int32, of which the first ``count`` are the cloud.
-            count: ``[1]`` int32 on the device.
-            batch_size: number of clouds.
-            room: the sizes.
-            beside: takes what the tables do not wait for; to be joined behind them.
-            meanwhile: launches something there once it knows which cells lie in which row.
-
-        Returns:
-            Geometries and maps as of `on_cells`, and the report, for `seen`.
         """
         key_format = self.key_format
         given = cells, count, batch_size, self.wanted, key_format, room, self.words
@@ -236,13 +203,6 @@ class DevicePlan:
         """The room that a cloud takes, from the report of `in_room` on the host.
 
         Numbers behind the first that does not fit are those of a cut cloud, or 0.
-
-        Args:
-            numbers: of the report.
-            batch_size: number of clouds.
-
-        Raises:
-            ValueError: as of `on_cells`.
         """
         self._check_extent(numbers, batch_size)
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])

@@ -76,9 +76,9 @@ def devoxelize(
 
 def voxelize_onto(
     geometry: Geometry,
-    points: Tensor,
-    features: Tensor,
-    batch: Tensor | None = None,
+    points: Tensor,  # [P, 3] floating point coordinates [m]; those in no voxel do not count
+    features: Tensor,  # [P, C] floating point; gradients flow to them
+    batch: Tensor | None = None,  # [P] integers, cloud of every point
     *,
     voxel_size: float | Sequence[float],
     reduce: str = "mean",
@@ -87,22 +87,6 @@ def voxelize_onto(
 
     For the points that the grid was made from, `pcnn.ops.reduce_points` looks nothing up. The host
     waits for the device once, for the number of points that lie in a voxel.
-
-    Args:
-        geometry: a voxel grid of any tensor stride.
-        points: ``[P, 3]`` floating point coordinates [m]; those in no voxel do not count.
-        features: ``[P, C]`` floating point; gradients flow to them.
-        batch: ``[P]`` integers, cloud of every point; ``None`` if the grid holds one cloud.
-        voxel_size: edge of a voxel of tensor stride 1 [m], one number or one per axis.
-        reduce: ``mean``, ``sum`` or ``max`` of the points of a voxel, channel by channel.
-
-    Returns:
-        Features ``[N, C]`` on the grid; 0 where a voxel has no point.
-
-    Raises:
-        TypeError: points or a batch that are no tensors, or native points.
-        ValueError: an unknown reduction, a voxel size that is not positive, points, features or a
-            batch of another shape or dtype, or no batch for several clouds.
     """
     if reduce not in BY_NAME:
         raise ValueError(f"reduce must be one of {', '.join(BY_NAME)}, got {reduce!r}")

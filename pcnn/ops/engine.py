@@ -193,16 +193,7 @@ ENGINES = {
 
 
 def check_served(engine: Engine, device: torch.device, geometry: str | None = None) -> None:
-    """Refuse an engine on a device, or for a geometry, that it does not serve.
-
-    Args:
-        engine: the engine.
-        device: where it is to run.
-        geometry: ``voxel`` or ``point``; ``None``: whatever it serves.
-
-    Raises:
-        ValueError: the message names the engines that serve it.
-    """
+    """Refuse an engine on a device, or for a geometry, that it does not serve."""
     if geometry is not None:
         check_geometry(engine, geometry)
     if not engine.serves(device):
@@ -214,16 +205,7 @@ def check_served(engine: Engine, device: torch.device, geometry: str | None = No
 
 
 def check_geometry(engine: Engine, geometry: str) -> None:
-    """Refuse an engine for a geometry that it does not serve.
-
-    Args:
-        engine: the engine.
-        geometry: ``voxel`` or ``point``.
-
-    Raises:
-        ValueError: no such geometry, or one that is not served; the message names the engines that
-            serve it.
-    """
+    """Refuse an engine for a geometry that it does not serve."""
     if geometry not in GEOMETRIES:
         raise ValueError(f"no geometry named {geometry!r}; there are {', '.join(GEOMETRIES)}")
     if not engine.serves_geometry(geometry):
@@ -231,18 +213,7 @@ def check_geometry(engine: Engine, geometry: str) -> None:
 
 
 def resolve(engine: str | Engine | None, deterministic: bool = False, **settings: Any) -> Engine:
-    """Return the engine of a name; an engine object passes through, ``None`` means ``auto``.
-
-    Args:
-        engine: name or engine.
-        deterministic: only what gives identical bits in two runs; ``auto`` then leaves out what is
-            quicker but adds by atomics.
-        settings: of its paper, as in `Engine.having`.
-
-    Raises:
-        ValueError: no engine of that name, one whose dataflow adds in an order that differs from
-            run to run, or a setting that the engine has not; the message names those there are.
-    """
+    """Return the engine of a name; an engine object passes through, ``None`` means ``auto``."""
     name = "auto" if engine is None else engine
     if isinstance(name, str) and name not in ENGINES:
         raise ValueError(f"no engine named {name!r}; there are {', '.join(ENGINES)}")

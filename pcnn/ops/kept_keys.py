@@ -17,10 +17,6 @@ class KeptKeys:
     A plan searches before the host knows the box of a cloud. Scans of one sensor have similar
     boxes, and the fields have room to spare. The first cloud is searched with 64-bit keys; one that
     leaves the fields is searched again.
-
-    Args:
-        maps: that are searched together.
-        strides: tensor strides of the levels.
     """
 
     def __init__(self, maps: Sequence[SearchedMap], strides: Mapping[int, Triple]) -> None:
@@ -41,11 +37,7 @@ class KeptKeys:
         self._above: Triple = above[0], above[1], above[2]
 
     def choose(self, box: Box, clouds: int) -> None:
-        """Take fields for a cloud.
-
-        Raises:
-            ValueError: 32 bits cannot hold it.
-        """
+        """Take fields for a cloud."""
         self.narrow = None
         if not self._wanted:
             return
@@ -57,11 +49,7 @@ class KeptKeys:
             raise ValueError(f"plan: {error}; use key_bits=64") from None
 
     def missed(self, box: Box, clouds: int) -> bool:
-        """True if the maps must be searched again: the cloud does not fit the fields.
-
-        Raises:
-            ValueError: as in `choose`.
-        """
+        """True if the maps must be searched again: the cloud does not fit the fields."""
         used = self.narrow
         if used is not None and clouds <= 1 and used.holds(box, self._below, self._above):
             return False

@@ -18,18 +18,10 @@ class LevelLink:
     A coarse voxel stands at the lowest corner of its cell, as the fine ones do at theirs: so
     SPVNAS has it. Sites are found by their keys, so nothing waits for the device, whatever made
     the levels.
-
-    Args:
-        fine: voxels.
-        coarse: voxels of the same clouds; its tensor stride is a multiple of the fine one's.
-
-    Raises:
-        TypeError: native points.
-        ValueError: other clouds, or tensor strides that do not divide.
     """
 
-    fine: VoxelGrid
-    coarse: VoxelGrid
+    fine: VoxelGrid  # voxels
+    coarse: VoxelGrid  # voxels of the same clouds
     #: ``[3]`` int32, the coarse tensor stride
     _step: Tensor = field(init=False, repr=False)
     #: coarse row ``[N]`` int64 of every fine site, and whether there is one
@@ -57,23 +49,11 @@ class LevelLink:
 
     @staticmethod
     def of(fine: Geometry, coarse: Geometry) -> LevelLink:
-        """The link between two levels.
-
-        Raises:
-            TypeError: native points.
-            ValueError: as the class.
-        """
+        """The link between two levels."""
         return LevelLink(require_voxels(fine, "LevelLink"), require_voxels(coarse, "LevelLink"))
 
     def coarsened(self, features: Tensor) -> Tensor:
-        """Mean of the fine sites in every coarse cell; sums and gradients as in `interpolated`.
-
-        Args:
-            features: ``[N, C]`` on the fine sites.
-
-        Returns:
-            ``[N_coarse, C]``; 0 where a cell holds none.
-        """
+        """Mean of the fine sites in every coarse cell; sums and gradients as in `interpolated`."""
         rows, there = self._above
         none = self.coarse.rows  # where rows that lie in no cell are summed
         out = torch.where(there, rows, none)
@@ -88,12 +68,6 @@ class LevelLink:
 
         Weights of the sites that are there are normalised to a sum of 1. Sums are in float32, in
         float64 for float64; gradients flow to the features.
-
-        Args:
-            features: ``[N_coarse, C]`` on the coarse sites.
-
-        Returns:
-            ``[N, C]`` in the dtype of the features; 0 where there is no site around.
         """
         if not len(features):
             return features.new_zeros(self.fine.rows, features.shape[1]) + features.sum()

@@ -39,13 +39,7 @@ def lookup(x: SparseTensor, coords: Tensor, batch: Tensor | None = None) -> tupl
 
 
 def features_of_rows(features: Tensor, rows: Tensor, there: Tensor) -> Tensor:
-    """Features ``[P, C]`` of rows, 0 where ``there`` is False.
-
-    Args:
-        features: ``[N, C]``.
-        rows: ``[P]`` int64; in ``0..N - 1``, or 0 where ``there`` is False.
-        there: ``[P]`` bool.
-    """
+    """Features ``[P, C]`` of rows, 0 where ``there`` is False."""
     if not len(features):
         features = pad(features, (0, 0, 0, 1))  # a row to point at, still part of the graph
     return torch.where(there[:, None], features.index_select(0, rows), 0)

@@ -24,21 +24,13 @@ spec_of: Callable[..., ConvSpec] = functools.cache(ConvSpec)
 
 
 class MapOperands(NamedTuple):
-    """The layouts of a kernel map, seen from one side.
+    """The layouts of a kernel map, seen from one side."""
 
-    Args:
-        layouts: of the side that is read.
-        layouts_t: of the other side; empty if no gradient needs it, and for a symmetric map.
-        layouts_vvor: of the forward map, for gradients of weights.
-        symmetric: the map is its own transpose.
-        mirrored: slot k multiplies ``W[K - 1 - k]``.
-    """
-
-    layouts: list[Tensor]
-    layouts_t: list[Tensor]
-    layouts_vvor: list[Tensor]
-    symmetric: bool
-    mirrored: bool
+    layouts: list[Tensor]  # of the side that is read
+    layouts_t: list[Tensor]  # of the other side
+    layouts_vvor: list[Tensor]  # of the forward map, for gradients of weights
+    symmetric: bool  # the map is its own transpose
+    mirrored: bool  # slot k multiplies W[K - 1 - k]
 
     def transposed(self) -> MapOperands:
         """The other side; a RuntimeError where its layouts were not built."""
@@ -54,21 +46,13 @@ class MapOperands(NamedTuple):
 
 
 class MapProducts(NamedTuple):
-    """What computes over a map.
+    """What computes over a map."""
 
-    Args:
-        forward: computes ``mvmr``.
-        transposed: computes it over the other side of the map.
-        outer: computes ``vvor``.
-        groups: groups of channels.
-        compute_dtype: dtype that operands are rounded to.
-    """
-
-    forward: Dataflow
-    transposed: Dataflow
-    outer: Dataflow
-    groups: int
-    compute_dtype: torch.dtype
+    forward: Dataflow  # computes mvmr
+    transposed: Dataflow  # computes it over the other side of the map
+    outer: Dataflow  # computes vvor
+    groups: int  # groups of channels
+    compute_dtype: torch.dtype  # dtype that operands are rounded to
 
 
 class _Mvmr(torch.autograd.Function):

@@ -14,36 +14,21 @@ from pcnn.ops.products import Products, product_of, rounded_to
 
 
 def normalized(
-    x: Tensor,
+    x: Tensor,  # [N_in, C_in]
     weight: Tensor,
     products: Products,
     norm: tuple[Tensor | None, Tensor | None],
     running: RunningStatistics,
     eps: float,
-    residual: Tensor | None = None,
+    residual: Tensor | None = None,  # [N_out, C_out] in the compute dtype, added before ReLU
     relu: bool = False,
-    count: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32 on the same device
 ) -> Tensor:
     """``relu(norm(products(x, weight)) + residual)``, on a CUDA device.
 
     Batch norm by the statistics of the batch (Ioffe & Szegedy 2015), kept in float32, as
     `torch.nn.BatchNorm1d` in training mode; fewer than two rows are normalised by the running
     statistics, which stay as they are. The result is rounded once. Differentiable to any order.
-
-    Args:
-        x: ``[N_in, C_in]``.
-        weight: of the product.
-        products: the product and its gradients, in float16, bfloat16 or float32.
-        norm: weight and bias of the norm, ``[C_out]`` each.
-        running: statistics of the norm, updated in place.
-        eps: added to the variance.
-        residual: ``[N_out, C_out]`` in the compute dtype, added before ReLU.
-        relu: whether ReLU follows.
-        count: ``[1]`` int32 on the same device, number of rows that exist, where N_out is a
-            capacity: those from there on are not read, and zero in the result and in the gradients.
-
-    Returns:
-        ``[N_out, C_out]`` in the compute dtype; N_out at least 1.
     """
     return _apply(x, weight, *norm, residual, _Layer(products, running, eps, relu, count))
 

@@ -29,10 +29,6 @@ class PointPlan(NetworkPlan):
     On a device the cells of all levels come out of one sort; then every map is searched and
     counted, the host waits once for all counts, every map is filled, and its layouts are made of
     what is there. Elsewhere one level and one map follows the other.
-
-    Args:
-        recipe: what the network asks for, read off a dry run on points of the kind.
-        layouts: as in `NetworkPlan`.
     """
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:

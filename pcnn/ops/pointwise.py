@@ -18,15 +18,6 @@ def pointwise(x: Tensor, weight: Tensor, compute_dtype: torch.dtype, groups: int
     A weight gradient is a sum over all rows: in half precision it overflows where the gradients
     that it sums do not. So products of half operands are summed in float32 at least, in pieces that
     cuBLAS sums rightly (`reduced_product`), and rounded to the dtype of the weight.
-
-    Args:
-        x: ``[N, C_in]``.
-        weight: ``[C_in / groups, C_out]``; output channels group-major.
-        compute_dtype: dtype the operands are rounded to.
-        groups: groups of channels; divides C_in and C_out.
-
-    Returns:
-        ``[N, C_out]`` in ``compute_dtype``.
     """
     plain = weight.dtype == compute_dtype and compute_dtype.itemsize > 2
     if plain or not weight.requires_grad:
@@ -62,15 +53,10 @@ def _joined(groups: Tensor) -> Tensor:
 
 
 class PointwiseProducts(NamedTuple):
-    """A pointwise product without its operands, as `pcnn.ops.products.Products`.
+    """A pointwise product without its operands, as `pcnn.ops.products.Products`."""
 
-    Args:
-        compute_dtype: dtype the operands are rounded to.
-        groups: groups of channels.
-    """
-
-    compute_dtype: torch.dtype
-    groups: int = 1
+    compute_dtype: torch.dtype  # dtype the operands are rounded to
+    groups: int = 1  # groups of channels
 
     def output(self, x: Tensor, rounded: Tensor) -> Tensor:
         """See `Products.output`; a weight ``[1, C_in / groups, C_out]`` is taken too."""

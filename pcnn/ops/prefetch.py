@@ -20,9 +20,6 @@ class SideStream:
     The host is ahead of the device: when it fetches a batch, the last step is still running. A plan
     on the same stream would wait for that step before its counts are there. On a stream of its own
     it waits for nothing but the batch.
-
-    Args:
-        device: a CUDA device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -32,13 +29,7 @@ class SideStream:
     def run(
         self, prepare: Callable[[], Batch], tensors: Callable[[Batch], Iterable[Tensor]]
     ) -> Batch:
-        """Prepare a batch on the side stream and hand it to the current one.
-
-        Args:
-            prepare: moves and plans a batch that lies on the host, or was finished on the device.
-            tensors: every tensor of the result, so that none is freed while the current stream
-                still reads it.
-        """
+        """Prepare a batch on the side stream and hand it to the current one."""
         with torch.cuda.stream(self._stream):
             batch = prepare()
         current = torch.cuda.current_stream(self.device)

@@ -25,33 +25,20 @@ Wanted = tuple[Key, ...]
 
 @dataclass(frozen=True)
 class PlannedMap:
-    """One kernel map of a network.
+    """One kernel map of a network."""
 
-    Args:
-        source: number of the input level.
-        target: number of the output level.
-        kernel: the relation.
-        uses: what operations read of it.
-        builder: whose map it is, on native points; ``None`` on voxels, where all agree.
-    """
-
-    source: int
-    target: int
-    kernel: Kernel
-    uses: frozenset[LayoutUse]
-    builder: Builder | None = None
+    source: int  # number of the input level
+    target: int  # number of the output level
+    kernel: Kernel  # the relation
+    uses: frozenset[LayoutUse]  # what operations read of it
+    builder: Builder | None = None  # whose map it is, on native points
 
     def found(self, sites: Sequence[Geometry]) -> KernelMap | None:
         """The map between two of the levels, if it is built."""
         return sites[self.source].cached_map(sites[self.target], self.kernel, self.builder)
 
     def layouts(self, backward: bool, names: tuple[str, ...] | None = None) -> Wanted:
-        """Layouts that are read, by (name, whether of the transposed map).
-
-        Args:
-            backward: whether those that backward reads are among them.
-            names: read these instead, wherever a convolution reads.
-        """
+        """Layouts that are read, by (name, whether of the transposed map)."""
         found: set[tuple[str, bool]] = set()
         for flipped, forward, again, transposed in self.uses:
             replace = names is not None and bool(again)  # nothing is read again by a pooling
@@ -65,15 +52,10 @@ class PlannedMap:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Levels and maps of a network, in terms of each other; level 0 is the input's geometry.
+    """Levels and maps of a network, in terms of each other; level 0 is the input's geometry."""
 
-    Args:
-        levels: (number of the parent, ``down`` or ``up``, kernel) of every level after level 0.
-        maps: the maps between them.
-    """
-
-    levels: tuple[tuple[int, str, Kernel], ...]
-    maps: tuple[PlannedMap, ...]
+    levels: tuple[tuple[int, str, Kernel], ...]  # (number of the parent
+    maps: tuple[PlannedMap, ...]  # the maps between them
 
     def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
         """True if some layout lists triplets; arguments as in `PlannedMap.layouts`."""
@@ -82,13 +64,7 @@ class Recipe:
 
 
 class NetworkPlan:
-    """A recipe on geometries of one kind, for one batch after another.
-
-    Args:
-        recipe: what the network asks for.
-        layouts: names of the layouts to build of every map that a convolution reads; ``None``
-            means those its dataflow needs.
-    """
+    """A recipe on geometries of one kind, for one batch after another."""
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
         self.recipe, self.layouts = recipe, layouts
@@ -123,12 +99,7 @@ class NetworkPlan:
         return missing
 
     def __call__(self, root: Any, backward: bool) -> None:
-        """Derive all levels and build all maps that are not there yet, with their layouts.
-
-        Args:
-            root: the geometry of a batch.
-            backward: whether to build what backward reads too.
-        """
+        """Derive all levels and build all maps that are not there yet, with their layouts."""
         raise NotImplementedError
 
     def memory(self, root: Any, backward: bool) -> int:
@@ -141,14 +112,6 @@ def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
 
     Buffers, gradients and the training flags of the model stay as they are. Kernels in Triton are
     not launched: variants for two sites would be compiled for nothing else.
-
-    Args:
-        model: takes a `SparseTensor`.
-        kind: of native points; ``None`` for voxels.
-
-    Raises:
-        ValueError: the number of input channels cannot be read off the model, or it has layers
-            whose engines do not serve the geometry.
     """
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
     grid: Geometry

@@ -23,16 +23,7 @@ BLOCK_ENTRIES = 1 << 24
 
 
 def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -> Tensor:
-    """Weighted sum of the inputs of every output: ``out[i] = sum_t weight[t] x[j_t]``.
-
-    Args:
-        x: ``[N_in, C]`` floating point.
-        kernel_map: the triplets; slots are ignored.
-        weight: ``[T]`` in the order of the map's pairs; ``None`` means 1.
-
-    Returns:
-        ``[N_out, C]`` in the dtype of ``x``; 0 where an output has no input.
-    """
+    """Weighted sum of the inputs of every output: ``out[i] = sum_t weight[t] x[j_t]``."""
     if weight is None and _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "sum")
     kernel_map.record_use(("pairs",))
@@ -56,13 +47,6 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
 
     The row of the maximum is stored and the result gathered from it, so the gradient flows to one
     input per output and channel: among equal ones the lowest row.
-
-    Args:
-        x: ``[N_in, C]`` floating point.
-        kernel_map: the triplets; slots are ignored.
-
-    Returns:
-        ``[N_out, C]``; 0 where an output has no input.
     """
     if _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "max")

@@ -11,23 +11,14 @@ class WaitsForDevice(Exception):
 
 @dataclass(frozen=True)
 class Room:
-    """Sizes of a plan that does not know its cloud: those of the tensors that it makes.
+    """Sizes of a plan that does not know its cloud: those of the tensors that it makes."""
 
-    Args:
-        points: cells that it takes.
-        rows: sites of the finest level, then of every other level that is sorted.
-        passes: of the two sorts.
-        words: of the bitmaps that levels are found in; 0 where they are sorted.
-        whole: the finest level is found there too.
-        pairs: of the maps whose search lists them (`pcnn.ops.device_plan.DevicePlan.listing`).
-    """
-
-    points: int
-    rows: tuple[int, ...]
-    passes: tuple[int, int]
-    words: int = 0
-    whole: bool = False
-    pairs: tuple[int, ...] = ()
+    points: int  # cells that it takes
+    rows: tuple[int, ...]  # sites of the finest level, then of every other level that is sorted
+    passes: tuple[int, int]  # of the two sorts
+    words: int = 0  # of the bitmaps that levels are found in; 0 where they are sorted
+    whole: bool = False  # the finest level is found there too
+    pairs: tuple[int, ...] = ()  # of the maps whose search lists them
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
@@ -37,12 +28,7 @@ class Room:
 
 @dataclass(frozen=True)
 class PlanRoom:
-    """Sizes of a plan that does not know its cloud, and what else clouds decide.
+    """Sizes of a plan that does not know its cloud, and what else clouds decide."""
 
-    Args:
-        sizes: of levels and sorts.
-        cut: maps, by number in the recipe and side, whose ``fitting_tiles`` are in sections.
-    """
-
-    sizes: Room
-    cut: frozenset[tuple[int, bool]] = frozenset()
+    sizes: Room  # of levels and sorts
+    cut: frozenset[tuple[int, bool]] = frozenset()  # maps

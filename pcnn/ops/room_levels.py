@@ -30,30 +30,20 @@ Meanwhile = Callable[[Tensor, Tensor, int], None]
 
 @dataclass(frozen=True)
 class RoomLevels:
-    """Sites of all levels; of a cloud that does not fit there are none.
+    """Sites of all levels; of a cloud that does not fit there are none."""
 
-    Args:
-        report: int32 numbers (`pcnn.ops.plan_report`).
-        keys: ``[rows]`` int64 of the finest level.
-        levels: all others, if there are any.
-        rows: of every level, the finest first.
-        counts: ``[L]`` int32 sites of every level.
-        inverse: ``[P]`` int64 row of every cell.
-        order: ``[P]`` int32 cells by row.
-    """
-
-    report: Tensor
-    keys: Tensor
-    levels: Levels | None
-    rows: list[int]
-    counts: Tensor
-    inverse: Tensor
-    order: Tensor
+    report: Tensor  # int32 numbers (pcnn.ops.plan_report)
+    keys: Tensor  # [rows] int64 of the finest level
+    levels: Levels | None  # all others, if there are any
+    rows: list[int]  # of every level, the finest first
+    counts: Tensor  # [L] int32 sites of every level
+    inverse: Tensor  # [P] int64 row of every cell
+    order: Tensor  # [P] int32 cells by row
 
 
 def levels_in_room(
-    cells: Tensor,
-    count: Tensor,
+    cells: Tensor,  # [room.points, 4] int32, of which the first count are the cloud
+    count: Tensor,  # [1] int32 on the device
     batch_size: int,
     strides: Sequence[Triple],
     key_format: KeyFormat,
@@ -62,19 +52,7 @@ def levels_in_room(
     beside: Beside,
     meanwhile: Meanwhile | None,
 ) -> RoomLevels:
-    """Launch what finds the sites of all levels.
-
-    Args:
-        cells: ``[room.points, 4]`` int32, of which the first ``count`` are the cloud.
-        count: ``[1]`` int32 on the device.
-        batch_size: number of clouds.
-        strides: of all levels but the finest.
-        key_format: bit widths of the keys.
-        room: the sizes.
-        words: of the report.
-        beside: takes what the levels do not wait for; to be joined behind them.
-        meanwhile: launches something there.
-    """
+    """Launch what finds the sites of all levels."""
     n, device = room.points, cells.device
     finest = min(room.rows[0], n)  # no level has more sites than a finer one
     rows = [finest, *(min(own, finest) for own in room.rows[1:])]

@@ -16,23 +16,14 @@ from pcnn.ops.recipe import Recipe, Wanted
 
 @dataclass(frozen=True)
 class SearchedMap:
-    """A map between levels that are made by floor alone.
+    """A map between levels that are made by floor alone."""
 
-    Args:
-        number: in the recipe.
-        source: number of the input level.
-        target: number of the output level.
-        shape: of its search; ``None``: the kernel tiles space, nothing is searched.
-        slots: words of the report: counts of its slots, or what a packed search sums.
-        is_large: its density decides how it is tiled.
-    """
-
-    number: int
-    source: int
-    target: int
-    shape: SearchShape | PackedShape | None
-    slots: slice
-    is_large: bool
+    number: int  # in the recipe
+    source: int  # number of the input level
+    target: int  # number of the output level
+    shape: SearchShape | PackedShape | None  # of its search
+    slots: slice  # words of the report: counts of its slots, or what a packed search sums
+    is_large: bool  # its density decides how it is tiled
 
 
 def listing_maps(maps: Sequence[SearchedMap]) -> list[tuple[SearchedMap, PackedShape]]:
@@ -48,16 +39,7 @@ def searched_maps(
     packed: tuple[PackedSearch, Sequence[Wanted]] | None,
     word: int,
 ) -> list[SearchedMap]:
-    """The maps of a recipe that a plan finds together.
-
-    Args:
-        recipe: what the network asks for.
-        strides: tensor strides of the levels that are made by floor alone.
-        key_format: bit widths of the keys.
-        packed: z-delta search, and the layouts that are read of every map; maps whose layouts it
-            does not lead to are left out. ``None``: the search of windows.
-        word: of the report that is free.
-    """
+    """The maps of a recipe that a plan finds together."""
     found = []
     for number, planned in enumerate(recipe.maps):
         if planned.source not in strides or planned.target not in strides:

@@ -20,14 +20,7 @@ _SPREAD = (
 
 
 def z_order(cells: Tensor) -> Tensor:
-    """Place of cells on the z-order curve; nothing waits for the device.
-
-    Args:
-        cells: ``[N, 3]`` int64, 0 or more; those from 2^16 on count as 2^16 - 1.
-
-    Returns:
-        ``[N]`` int64 below 2^48, the bits of x, y and z in turn, x highest.
-    """
+    """Place of cells on the z-order curve; nothing waits for the device."""
     spread = cells.clamp(max=(1 << BITS) - 1)
     for shift, mask in _SPREAD:
         spread = (spread | (spread << shift)) & mask
@@ -36,15 +29,7 @@ def z_order(cells: Tensor) -> Tensor:
 
 
 def hilbert(codes: Tensor, table: Tensor) -> Tensor:
-    """Place on the Hilbert curve of cells whose place on the z-order curve is known.
-
-    Args:
-        codes: ``[N]`` int64, of `z_order`.
-        table: of `hilbert_table`, on the device of the codes.
-
-    Returns:
-        ``[N]`` int64 below 2^48.
-    """
+    """Place on the Hilbert curve of cells whose place on the z-order curve is known."""
     state, place = torch.zeros_like(codes), torch.zeros_like(codes)
     for shift in range(3 * BITS - _CHUNK, -1, -_CHUNK):
         chunk = (codes >> shift) & ((1 << _CHUNK) - 1)
@@ -59,10 +44,6 @@ def hilbert_table() -> Tensor:
 
     The curve through a cube enters at one corner and leaves along one axis: 8 * 3 states. In each
     of them, the eight parts of the cube have an order and states of their own.
-
-    Returns:
-        ``[24 * 4096]`` int64 by (state, four digits of a z-order code): the next state above the
-        four digits of the Hilbert code.
     """
     digit, following = torch.empty(2, 24, 8, dtype=torch.int64).unbind()
     for state in range(24):

@@ -17,20 +17,6 @@ def vote_labels(
     """Label of every row of a geometry by those of its points; conflicts are ignored.
 
     Points labelled ``ignore_index`` have no say; a row without others is ignored.
-
-    Args:
-        labels: ``[P]`` integers of the points that the geometry was made from.
-        geometry: voxels or native points, of any level made by floor.
-        ignore_index: label of points and rows that do not count.
-        rule: ``unanimous``: a row whose points differ is ignored, as MinkowskiEngine's
-            ``sparse_quantize`` does; ``majority``: the most frequent label, a row with several such
-            is ignored. For the majority the host waits for the device once.
-
-    Returns:
-        ``[N]`` int64.
-
-    Raises:
-        ValueError: an unknown rule, labels of another shape or dtype, or no way to the points.
     """
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")

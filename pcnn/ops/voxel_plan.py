@@ -35,13 +35,7 @@ _FIXED = ("table", "masks", *TILES)
 
 
 class VoxelPlan(NetworkPlan):
-    """A recipe on voxels.
-
-    Args:
-        recipe: what the network asks for.
-        layouts: as in `NetworkPlan`.
-        engine: whose builder finds the triplets.
-    """
+    """A recipe on voxels."""
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None, engine: Engine) -> None:
         super().__init__(recipe, layouts)
@@ -90,22 +84,7 @@ class VoxelPlan(NetworkPlan):
         room: PlanRoom,
         meanwhile: Meanwhile | None = None,
     ) -> tuple[VoxelGrid, Tensor]:
-        """Cells to a planned geometry for inference, in a room of fixed size; nothing waits.
-
-        Args:
-            cells: as `DevicePlan.in_room`, with the following.
-            count: ...
-            batch_size: ...
-            downsampling: output sites of strided convolutions.
-            room: the sizes.
-            meanwhile: as `DevicePlan.in_room`.
-
-        Returns:
-            The geometry, and the report for `seen`.
-
-        Raises:
-            WaitsForDevice: the plan waits for the device; the message says for which reason.
-        """
+        """Cells to a planned geometry for inference, in a room of fixed size; nothing waits."""
         ready = self._fixed(cells.device, downsampling)
         beside = Beside(cells.device)
         sizes = replace(room.sizes, pairs=()) if self._groups_slots else room.sizes

@@ -133,17 +133,7 @@ def _quantized(
 
 
 def reduce_points(features: Tensor, grid: Geometry, reduce: str = "mean") -> Tensor:
-    """Reduce features ``[P, C]`` of points to the sites of any level made from them ``[N, C]``.
-
-    Args:
-        features: of all points, in their order; gradients flow to them.
-        grid: voxels, or native points, where a site stands for the points of its cell.
-        reduce: as in `voxelize`.
-
-    Raises:
-        ValueError: unknown reduction, sites that were not made from points, or features of another
-            shape than theirs.
-    """
+    """Reduce features ``[P, C]`` of points to the sites of any level made from them ``[N, C]``."""
     known = *REDUCTIONS, "max"
     if reduce not in known:
         raise ValueError(f"reduce must be one of {', '.join(known)}, got {reduce!r}")

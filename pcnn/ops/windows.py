@@ -23,29 +23,16 @@ class Windows:
     their own result in the window before. A cloud of fewer than W sites is one window. The host
     does not know the number of sites of a cloud, so there are windows to spare, whose results
     are of no site.
-
-    Args:
-        rows: ``[4, M, W]`` int64, site in every place of a window; any, where none is.
-        there: ``[M, W]`` bool, whether a place counts as a key; all do in a window to spare.
-        place: ``[4, N]`` int64 in 0..M * W - 1, where the result of every site stands.
-        positions: ``[N, 3]`` float32, places of the sites in cells of their level, relative to the
-            lowest cell of their cloud.
     """
 
-    rows: Tensor
-    there: Tensor
-    place: Tensor
+    rows: Tensor  # [4, M, W] int64, site in every place of a window; any, where none is
+    there: Tensor  # [M, W] bool, whether a place counts as a key; all do in a window to spare
+    place: Tensor  # [4, N] int64 in 0..M * W - 1, where the result of every site stands
     positions: Tensor
 
     @staticmethod
     def of(geometry: Geometry, size: int, table: Tensor) -> Windows:
-        """Cut the sites of a geometry into windows.
-
-        Args:
-            geometry: voxels, or native points, of at least one row.
-            size: sites of a window, W; no more than there are rows.
-            table: of `pcnn.ops.space_curves.hilbert_table`, on the device of the geometry.
-        """
+        """Cut the sites of a geometry into windows."""
         size, many, clouds = min(size, geometry.rows), geometry.rows, geometry.batch_size
         batch = geometry.batch_index.clamp(max=clouds)  # spare rows are behind the last cloud
         cells, positions = _places(geometry, batch)

@@ -15,17 +15,10 @@ class Edges:
 
     A size belongs to the smallest edge that is not below it, so a bucket has at most ``ratio``
     times the rows of what lies in it, and a few more for the rounding.
-
-    Args:
-        smallest: the first edge.
-        ratio: between neighbours, above 1 and at most 1.3.
-
-    Raises:
-        ValueError: a smallest edge below 1, or a ratio out of range.
     """
 
-    smallest: int = 1024
-    ratio: float = 1.25
+    smallest: int = 1024  # the first edge
+    ratio: float = 1.25  # between neighbours, above 1 and at most 1.3
 
     def __post_init__(self) -> None:
         if self.smallest < 1:

@@ -53,11 +53,6 @@ def default_candidates(
     others are tried: implicit GEMM with the blocks that an untuned layer gets and with those that
     differ from them in one setting, and weight-stationary flows. Maps whose slots hold several
     inputs have no tables: there `RowStationary` takes the part of implicit GEMM.
-
-    Args:
-        call: of the layer.
-        product: ``forward``, ``transposed`` or ``vvor``.
-        reproducible: only what gives identical bits in two runs.
     """
     found = _candidates(call, product, False if reproducible else None)
     return tuple(one for one in found if one.deterministic or not reproducible)
@@ -95,15 +90,7 @@ def neighbours(blocks: GemmBlocks) -> Iterator[GemmBlocks]:
 
 
 def disagreement(result: Tensor, truth: Tensor, dtype: str, terms: int = 0) -> str | None:
-    """How a result disagrees with its float64 truth, ``None`` if its dtype explains the error.
-
-    Args:
-        result: any float dtype.
-        truth: the same shape, float64.
-        dtype: that operands were rounded to, a name in `RELATIVE_RMS`.
-        terms: products in the longest sum, one after another in float32 at worst: the error of
-            such a sum grows with the root of their number.
-    """
+    """How a result disagrees with its float64 truth, ``None`` if its dtype explains the error."""
     if result.shape != truth.shape:
         return f"has the shape {tuple(result.shape)} instead of {tuple(truth.shape)}"
     result = result.detach().double()
@@ -127,15 +114,10 @@ def disagreement(result: Tensor, truth: Tensor, dtype: str, terms: int = 0) -> s
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the candidates for one product did.
+    """How the candidates for one product did."""
 
-    Args:
-        ms: time of those that were right on every sample, mean of the calls [ms].
-        refused: why the others were not; ``None`` if they were too slow to go on with.
-    """
-
-    ms: Mapping[Dataflow, float]
-    refused: Mapping[Dataflow, str | None] = field(default_factory=dict)
+    ms: Mapping[Dataflow, float]  # time of those that were right on every sample
+    refused: Mapping[Dataflow, str | None] = field(default_factory=dict)  # why the others were not
 
     def choices(self) -> Choices:
         """The quickest dataflow for each set of layouts, quickest first."""
@@ -159,19 +141,6 @@ def compare(
 
     A candidate computes the product of random operands on every call's own kernel map. Its result
     is compared with float64 before its time counts, and again afterwards: a race shows rarely.
-
-    Args:
-        calls: calls of the layer, one or more a sample.
-        product: ``forward``, ``transposed`` or ``vvor``.
-        candidates: dataflows to try.
-        inference: as in `LayerProduct`.
-        repeats: timed repeats on every call.
-        whole: have every candidate pass its whole check first (`pcnn.ops.conformance`): of a
-            layer's dataflow other products are asked than those that are timed here.
-        timed: measures a call; ``None``: `device_ms`, without the host's share.
-
-    Raises:
-        RuntimeError: no candidate gives right values; the message says what was wrong with each.
     """
     alive = dict.fromkeys(candidates, 0.0)
     refused: dict[Dataflow, str | None] = {}
@@ -248,12 +217,7 @@ def groups_of(
     calls: Mapping[str, Sequence[LayerCall]],
     own: Mapping[str, tuple[Dataflow, ...]] | None = None,
 ) -> Iterator[list[str]]:
-    """Names of the layers that compute the same: equal maps, channels and dtypes, call by call.
-
-    Args:
-        calls: of the layers.
-        own: candidates of the layers that have some of their own: equal ones too.
-    """
+    """Names of the layers that compute the same: equal maps, channels and dtypes, call by call."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for name, several in calls.items():
         groups.setdefault((*several, (own or {}).get(name)), []).append(name)

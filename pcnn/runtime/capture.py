@@ -31,9 +31,6 @@ class CudaGraphs:
     """Captures CUDA graphs that share the memory of their temporary tensors.
 
     So one at a time may run, and what it leaves is copied before the next one does.
-
-    Args:
-        device: of all launches; ``None``: torch's current one.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -60,11 +57,7 @@ class CudaGraphs:
 
 
 def failure_of(error: RuntimeError) -> str:
-    """Why a network cannot be captured, told by the error of the attempt.
-
-    Raises:
-        torch.OutOfMemoryError: memory was missing, which says nothing of the network.
-    """
+    """Why a network cannot be captured, told by the error of the attempt."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, torch.OutOfMemoryError):
@@ -78,11 +71,6 @@ def capturing(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream)
     """Inside, launches of this thread become a graph; other threads may allocate meanwhile.
 
     No garbage is collected: where a graph is part of it, its end is an error of the capture.
-
-    Args:
-        graph: new.
-        pool: memory that graphs share.
-        stream: that captures, of the device of all launches.
     """
     collects = gc.isenabled()
     gc.disable()

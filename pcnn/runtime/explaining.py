@@ -24,35 +24,20 @@ LOG_WIDTH = 200
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One call of a convolution layer.
+    """One call of a convolution layer."""
 
-    Args:
-        name: of the layer in the network.
-        kind: ``Conv3d``, ``ConvTranspose3d`` or ``linear`` (one slot at offset 0: no map is read).
-        kernel: size and stride, as ``3^3`` or ``2^3 / 2``.
-        c_in: input channels.
-        c_out: output channels.
-        dtype: of the result.
-        n_in: input rows.
-        n_out: output rows.
-        triplets: number of triplets T.
-        dataflow: the dataflow with its settings.
-        ms: time of the layer's call, maps excluded [ms].
-        floor_ms: lower bound on this device [ms], ``None`` where its rates are not known.
-    """
-
-    name: str
-    kind: str
-    kernel: str
-    c_in: int
-    c_out: int
-    dtype: str
-    n_in: int
-    n_out: int
-    triplets: int
-    dataflow: str
-    ms: float
-    floor_ms: float | None
+    name: str  # of the layer in the network
+    kind: str  # Conv3d, ConvTranspose3d or linear (one slot at offset 0: no map is read)
+    kernel: str  # size and stride, as 3^3 or 2^3 / 2
+    c_in: int  # input channels
+    c_out: int  # output channels
+    dtype: str  # of the result
+    n_in: int  # input rows
+    n_out: int  # output rows
+    triplets: int  # number of triplets T
+    dataflow: str  # the dataflow with its settings
+    ms: float  # time of the layer's call, maps excluded [ms]
+    floor_ms: float | None  # lower bound on this device [ms], None where its rates are not known
 
     @property
     def pairs_per_voxel(self) -> float:
@@ -67,19 +52,12 @@ class LayerReport:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A network on one input; as text a table.
+    """A network on one input; as text a table."""
 
-    Args:
-        device: its name.
-        layers: calls of its convolutions, in order.
-        network_ms: the whole network's time, maps excluded [ms].
-        maps_bytes: memory of the kernel maps, with the layouts that were read.
-    """
-
-    device: str
-    layers: tuple[LayerReport, ...]
-    network_ms: float
-    maps_bytes: int
+    device: str  # its name
+    layers: tuple[LayerReport, ...]  # calls of its convolutions, in order
+    network_ms: float  # the whole network's time, maps excluded [ms]
+    maps_bytes: int  # memory of the kernel maps, with the layouts that were read
 
     @property
     def layers_ms(self) -> float:

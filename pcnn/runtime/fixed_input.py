@@ -24,12 +24,6 @@ class FixedInput:
 
     Spare rows hold no site: features are 0, no triplet leads from or to other rows, the key is the
     sentinel, and `count` of every level says how many rows hold one.
-
-    Args:
-        recipe: levels and maps of the network on voxels, or on points of this kind.
-        like: a planned input, whose contents are not taken.
-        room: sizes; see `Sizes.room`.
-        backward: whether inputs are planned for backward, and what it reads is held.
     """
 
     def __init__(
@@ -67,12 +61,7 @@ class FixedInput:
         return list(self._levels)
 
     def take(self, x: SparseTensor, beside: Mapping[str, tuple[Tensor, float]]) -> None:
-        """Take the contents of a planned input that fits.
-
-        Args:
-            x: the input.
-            beside: tensors ``[N, ...]`` that belong to its rows, and what spare rows hold, by name.
-        """
+        """Take the contents of a planned input that fits."""
         levels = levels_of(self.recipe, x)
         rows = [level.rows for level in levels]
         # a few bytes that the driver stages at once: the host does not wait for the device

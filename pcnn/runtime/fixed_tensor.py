@@ -75,10 +75,6 @@ class Copies:
     """Copies of an output on memory of its own, made in two parts, each in one launch.
 
     Tensors that several parts of the output share stay shared.
-
-    Args:
-        output: of a network, as `fixed` gives it.
-        points: how many of its points count.
     """
 
     def __init__(self, output: Any, points: int) -> None:

@@ -14,11 +14,7 @@ ALIGNED = 64
 
 
 class Gradients:
-    """Memory for the gradients of parameters, in one piece for each dtype.
-
-    Args:
-        parameters: of a network, on one device.
-    """
+    """Memory for the gradients of parameters, in one piece for each dtype."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = tuple(parameters)
@@ -50,14 +46,7 @@ class Gradients:
             torch._foreach_zero_([*self._spare, *others])
 
     def hand_over(self, sums: bool) -> list[Tensor]:
-        """Add the gradients of a step to ``grad`` of the parameters, or put them there.
-
-        Args:
-            sums: whether those of later steps are added to them.
-
-        Returns:
-            Tensors that hold ``grad`` of all parameters now, as few as there can be.
-        """
+        """Add the gradients of a step to ``grad`` of the parameters, or put them there."""
         self._held = self._hand_over(sums)
         return self._held
 
@@ -67,9 +56,6 @@ class Gradients:
 
         So what unscales, checks or clips all gradients does it in a few launches, and the host
         passes over no list of parameters. Nothing is changed where the optimiser has others.
-
-        Args:
-            optimizer: of the parameters.
         """
         groups = optimizer.param_groups
         own = {id(parameter) for parameter in self.parameters}

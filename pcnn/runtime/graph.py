@@ -48,27 +48,16 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Bucket:
-    """Memory and graphs of one size of clouds.
+    """Memory and graphs of one size of clouds."""
 
-    Args:
-        room: sizes of the plan.
-        bytes: device memory that capturing it took.
-        intake: memory that points, features and batch index of a cloud are copied to.
-        seen: what the plan saw (`DevicePlan.seen`), on the memory of the graph.
-        report: page-locked memory that it is copied to.
-        graphs: that of the geometry, and that of the layers.
-        output: of the network, on the memory of the graph.
-        grid: the geometry, likewise.
-    """
-
-    room: PlanRoom
-    bytes: int
-    intake: Intake
-    seen: Tensor
-    report: Tensor
-    graphs: tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]
-    output: Any
-    grid: VoxelGrid
+    room: PlanRoom  # sizes of the plan
+    bytes: int  # device memory that capturing it took
+    intake: Intake  # memory that points, features and batch index of a cloud are copied to
+    seen: Tensor  # what the plan saw (DevicePlan.seen), on the memory of the graph
+    report: Tensor  # page-locked memory that it is copied to
+    graphs: tuple[torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]  # that of the geometry
+    output: Any  # of the network, on the memory of the graph
+    grid: VoxelGrid  # the geometry, likewise
 
 
 class GraphedNetwork(Graphed):

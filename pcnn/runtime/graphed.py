@@ -22,18 +22,6 @@ class Graphed:
 
     Calls may come from several threads and streams; they run one after another. A change of the
     network's weights is seen at the next call, which captures again.
-
-    Args:
-        model: in evaluation mode.
-        dtype: of the copy; ``None``: that of the network.
-        edges: sizes of buckets.
-        most: buckets that are kept.
-
-    Attributes:
-        reason: says why calls run eagerly; ``None``: they do not.
-
-    Raises:
-        ValueError: a network in training mode.
     """
 
     def __init__(
@@ -77,10 +65,6 @@ def own_network(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     Layers keep tensors computed from weights (`FoldedNorm`) and drop them when the network is
     switched to training or back. Graphs read them at every replay, so they belong to a copy that
     nothing else switches.
-
-    Args:
-        model: the network.
-        dtype: of the copies; ``None``: the weights themselves.
     """
     if dtype is None:
         shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}

@@ -32,31 +32,15 @@ class CrowdedMap(NoFixedSize):
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a planned input, or of the memory that such inputs fit.
+    """Sizes of a planned input, or of the memory that such inputs fit."""
 
-    Args:
-        rows: of every level, the input's own first.
-        triplets: of every map; 0 where they are not listed.
-        form: all that has to be equal besides: clouds, channels, dtype, kind of points, layouts.
-    """
-
-    rows: tuple[int, ...]
-    triplets: tuple[int, ...]
-    form: Hashable
+    rows: tuple[int, ...]  # of every level, the input's own first
+    triplets: tuple[int, ...]  # of every map; 0 where they are not listed
+    form: Hashable  # all that has to be equal besides: clouds
 
     @classmethod
     def of(cls, recipe: Recipe, x: SparseTensor, backward: bool = True) -> Sizes:
-        """Sizes of an input that was planned.
-
-        Args:
-            recipe: levels and maps of the network.
-            x: the input.
-            backward: whether it was planned for backward too.
-
-        Raises:
-            ValueError: an input that was not planned.
-            NoFixedSize: a map with a layout that does not lie in memory of fixed size.
-        """
+        """Sizes of an input that was planned."""
         levels = levels_of(recipe, x)
         at = x.geometry
         form: list[Hashable] = [at.batch_size, at.plan_kind, x.channels, x.features.dtype]
@@ -95,11 +79,7 @@ class Sizes:
 
 
 def levels_of(recipe: Recipe, x: SparseTensor) -> list[Geometry]:
-    """The levels of a planned input, in the order of the recipe.
-
-    Raises:
-        ValueError: an input that was not planned.
-    """
+    """The levels of a planned input, in the order of the recipe."""
     levels: list[Geometry] = [x.geometry]
     for parent, direction, kernel in recipe.levels:
         level = levels[parent].level(kernel, direction == "down")
@@ -123,11 +103,7 @@ def _maps_of(recipe: Recipe, levels: Sequence[Geometry]) -> Iterator[KernelMap]:
 
 
 def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[Key, Layout]:
-    """Layouts that layers read of a map; all that there are where a plan made others.
-
-    Raises:
-        CrowdedMap: a map of so many triplets that plans leave lists of them out.
-    """
+    """Layouts that layers read of a map; all that there are where a plan made others."""
     # device kernels keep what they derive layouts from there too; no product reads that
     kept = built.edges.layouts.items()
     there = {key: layout for key, layout in kept if key[0].partition(":")[0] in LAYOUTS}
@@ -140,11 +116,7 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
 
 
 def padding_of(name: str) -> Padding:
-    """How a layout lies in memory of fixed size.
-
-    Raises:
-        NoFixedSize: it does not.
-    """
+    """How a layout lies in memory of fixed size."""
     padding = layout_kind(name).padding
     if padding is None:
         raise NoFixedSize(

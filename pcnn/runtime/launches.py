@@ -23,11 +23,6 @@ def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) 
     The network runs as usual, under the autocast and in the mode that are set. Only these kernels
     do not run: they are written down. So all later values have the right shapes and meaningless
     values. Weights, buffers, gradients and generators stay as they are.
-
-    Args:
-        net: maps a sparse tensor to a sparse tensor, a tensor, or several of them.
-        inputs: its inputs in one step.
-        backward: whether gradients of all weights follow.
     """
     devices = sorted({x.features.get_device() for x in inputs if x.features.is_cuda})
     # backward in this thread: it is the one whose launches are written down
@@ -43,12 +38,7 @@ def launches_of(net: nn.Module, inputs: Sequence[SparseTensor], backward: bool) 
 
 
 def in_fixed_memory(net: nn.Module, x: SparseTensor) -> SparseTensor:
-    """An input as a step in a CUDA graph gets it: in memory of fixed size, with spare rows.
-
-    Args:
-        net: the network.
-        x: a planned input; returned itself where no graph would take it.
-    """
+    """An input as a step in a CUDA graph gets it: in memory of fixed size, with spare rows."""
     own = getattr(net, "planner", None)
     recipe = (own if isinstance(own, Planner) else Planner(net)).recipe_on(x.geometry)
     try:

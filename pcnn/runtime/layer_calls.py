@@ -25,21 +25,13 @@ Convolution = Conv3d | ConvTranspose3d
 
 
 class ObservedCall(NamedTuple):
-    """A call of a convolution layer that has just returned.
+    """A call of a convolution layer that has just returned."""
 
-    Args:
-        name: of the layer in the network.
-        layer: the layer.
-        args: of the call.
-        kwargs: of the call.
-        out: its result.
-    """
-
-    name: str
-    layer: Convolution
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    out: SparseTensor
+    name: str  # of the layer in the network
+    layer: Convolution  # the layer
+    args: tuple[Any, ...]  # of the call
+    kwargs: dict[str, Any]  # of the call
+    out: SparseTensor  # its result
 
     @property
     def x(self) -> SparseTensor:
@@ -61,21 +53,13 @@ class ObservedCall(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerCall:
-    """Sizes of one call of a layer: all but the values.
+    """Sizes of one call of a layer: all but the values."""
 
-    Args:
-        kernel_map: the map, from the side on which the layer reads it.
-        c_in: input channels.
-        c_out: output channels.
-        groups: groups of channels.
-        dtype: that operands are rounded to.
-    """
-
-    kernel_map: KernelMap
-    c_in: int
-    c_out: int
-    groups: int
-    dtype: torch.dtype
+    kernel_map: KernelMap  # the map, from the side on which the layer reads it
+    c_in: int  # input channels
+    c_out: int  # output channels
+    groups: int  # groups of channels
+    dtype: torch.dtype  # that operands are rounded to
 
     @property
     def device(self) -> torch.device:
@@ -97,14 +81,7 @@ class LayerCall:
 
 
 class LayerProduct:
-    """One product of a call, on random operands of its shapes.
-
-    Args:
-        call: the call.
-        name: ``forward``, ``transposed`` or ``vvor``.
-        inference: whether a folded norm and ReLU follow the forward product, as they do in
-            networks while no gradients are kept: what fuses them saves passes over the output.
-    """
+    """One product of a call, on random operands of its shapes."""
 
     def __init__(self, call: LayerCall, name: str, inference: bool = False) -> None:
         self.call, self.name = call, name
@@ -135,10 +112,8 @@ class LayerProduct:
             self.epilogue = Epilogue(scale=norm[0] + 0.5, shift=norm[1], relu=True)
 
     def prepared(self, dataflow: Dataflow) -> Callable[[], Tensor]:
-        """The product by a dataflow, its layouts built; what is left is what a layer's call does.
-
-        Raises:
-            ValueError: a layout that this map cannot have.
+        """The product by a dataflow, its layouts built;
+        what is left is what a layer's call does.
         """
         needs = dataflow.needs_weight_grad if self.name == "vvor" else dataflow.needs
         layouts = [tensor for name in needs for tensor in self.view.layout(name)]
@@ -199,17 +174,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def inputs(model: nn.Module, loader: Iterable[Any], samples: int) -> Iterator[SparseTensor]:
-    """The first inputs of a loader that have sites, on the device and in the dtype of a model.
-
-    Args:
-        model: takes a `SparseTensor`.
-        loader: yields sparse tensors, batches that hold one as ``tensor``, or tuples that begin
-            with either.
-        samples: how many.
-
-    Raises:
-        TypeError: a batch without a sparse tensor.
-    """
+    """The first inputs of a loader that have sites, on the device and in the dtype of a model."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
     tensors = (sparse_of(batch) for batch in loader)
     for x in islice((x for x in tensors if x.geometry.rows), samples):
@@ -218,11 +183,7 @@ def inputs(model: nn.Module, loader: Iterable[Any], samples: int) -> Iterator[Sp
 
 
 def sparse_of(batch: Any) -> SparseTensor:
-    """The sparse tensor of a batch; see `inputs`.
-
-    Raises:
-        TypeError: it has none.
-    """
+    """The sparse tensor of a batch; see `inputs`."""
     first = batch[0] if isinstance(batch, tuple | list) and batch else batch
     found = first if isinstance(first, SparseTensor) else getattr(first, "tensor", None)
     if not isinstance(found, SparseTensor):
@@ -268,12 +229,7 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def recorded(model: nn.Module, tensors: Iterable[SparseTensor]) -> dict[str, list[LayerCall]]:
-    """Calls of all convolution layers that read a kernel map, by the layers' names.
-
-    Args:
-        model: takes a `SparseTensor`.
-        tensors: its inputs; their geometries live as long as the result.
-    """
+    """Calls of all convolution layers that read a kernel map, by the layers' names."""
     calls: dict[str, list[LayerCall]] = {}
 
     def observe(call: ObservedCall) -> None:

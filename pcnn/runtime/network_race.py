@@ -29,11 +29,6 @@ def is_quicker(
     Forward in evaluation mode, without gradients, from sites alone: levels, maps and layouts are
     built in every run. Both sides take turns, so that a clock that changes changes both. Engines
     are as before afterwards.
-
-    Args:
-        network: takes a `SparseTensor`.
-        batches: its inputs, one or more.
-        others: engines by the layer's name; other layers keep theirs.
     """
     layers = convolutions(network)
     own = {name: layers[name].engine for name in others}

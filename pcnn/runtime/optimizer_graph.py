@@ -36,13 +36,6 @@ def update_as_graph(optimizer: Optimizer, capture: Capture) -> OptimizerGraph | 
     """Let the step of an optimiser replay its update, if it is one that a graph can hold.
 
     Call it before a schedule is made: schedules put a step of their own around it.
-
-    Args:
-        optimizer: of parameters on one device.
-        capture: makes graphs.
-
-    Returns:
-        The updates of the optimiser; ``None`` where the optimiser was left as it is.
     """
     numbers = chain.from_iterable(group.items() for group in optimizer.param_groups)
     if type(optimizer) not in SERVED or not all(
@@ -108,14 +101,6 @@ class OptimizerGraph:
 
     A step whose memory is that of the step before is captured. One whose memory differs runs
     eagerly: the first one, which makes the states, one with other gradients or settings.
-
-    Args:
-        optimizer: fused.
-        plain: its step, without hooks.
-        capture: makes graphs.
-
-    Attributes:
-        replays: steps so far in a graph that was there before.
     """
 
     def __init__(
@@ -133,11 +118,7 @@ class OptimizerGraph:
 
     @torch.no_grad()
     def update(self, optimizer: Optimizer) -> None:
-        """Update the parameters from their gradients; nothing waits.
-
-        Args:
-            optimizer: the one of this graph.
-        """
+        """Update the parameters from their gradients; nothing waits."""
         self._fill(optimizer)
         memory = _Memory.of(optimizer)
         if self._replay is not None and self._held is not None and self._held.serves(memory):

@@ -24,13 +24,7 @@ WINS = 0.97
 
 
 def own_candidates(engine: Engine, calls: Sequence[LayerCall]) -> OwnCandidates | None:
-    """The settings that a paper searches for a layer; ``None``: its engine is of no such paper.
-
-    Args:
-        engine: of the layer. One without settings whose dataflow is `Hybrid` gets those of Spira
-            (section 5.4): every threshold of the kernel.
-        calls: of the layer, one or more.
-    """
+    """The settings that a paper searches for a layer; ``None``: its engine is of no such paper."""
     if engine.settings is not None:
         largest = max(calls, key=lambda call: call.kernel_map.triplets)
         sides = (side // largest.groups for side in (largest.c_in, largest.c_out))
@@ -56,11 +50,6 @@ def own_choices(
     their map. Those that read the same ones compete for all products together, and the first one
     stays unless another is quicker by more than noise. The host's share counts: some of them take
     many launches.
-
-    Args:
-        calls: of the layer.
-        own: the candidates.
-        products: those that are chosen for.
     """
     if len(own) == 1:
         return {product: (Choice(own[0], 0.0),) for product in products}

@@ -29,19 +29,12 @@ from pcnn.tensor import SparseTensor, require_sparse
 
 @dataclass(frozen=True)
 class PointBucket:
-    """Memory and graph of one size of clouds.
+    """Memory and graph of one size of clouds."""
 
-    Args:
-        input: memory that clouds are copied to.
-        replay: runs the layers there; their outputs on memory of their own.
-        output: what the network returned, on the memory of the graph.
-        bytes: device memory that it took.
-    """
-
-    input: FixedInput
-    replay: Callable[[], Figures]
-    output: list[Any]
-    bytes: int
+    input: FixedInput  # memory that clouds are copied to
+    replay: Callable[[], Figures]  # runs the layers there; their outputs on memory of their own
+    output: list[Any]  # what the network returned, on the memory of the graph
+    bytes: int  # device memory that it took
 
 
 class GraphedPoints(Graphed):

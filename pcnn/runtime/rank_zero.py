@@ -19,13 +19,6 @@ def on_rank_zero(work: Callable[[], Result]) -> Result:
 
     Every rank calls this, and nothing else in between. They wait in a group of their own, on the
     CPU, because collectives of devices time out after minutes.
-
-    Args:
-        work: called on rank 0; its result can be pickled.
-
-    Raises:
-        RuntimeError: on the other ranks, if the work failed on rank 0, where its own error passes
-            through.
     """
     if not (distributed.is_available() and distributed.is_initialized()):
         return work()

@@ -35,12 +35,7 @@ FROM_GEOMETRY = ("kernel_size", "slot_norms")
 def layers_by_map(
     calls: Mapping[str, Sequence[LayerCall]], apart: Container[str] = ()
 ) -> Iterator[list[str]]:
-    """Names of the layers that read the same kernel maps, from whichever side.
-
-    Args:
-        calls: of the layers.
-        apart: layers for which the two sides of a map that is not its own transpose are two maps.
-    """
+    """Names of the layers that read the same kernel maps, from whichever side."""
     groups: dict[tuple[tuple[int, bool], ...], list[str]] = {}
     for name, own in calls.items():
         views = (call.kernel_map for call in own)
@@ -60,13 +55,6 @@ def decide(
     Outputs and gradients of features read the same layouts in all layers, gradients of weights
     theirs; of all such combinations the quickest one, the making of the layouts included. Layers
     that have no combination in common are decided one by one.
-
-    Args:
-        layers: choices by layer.
-        cost: time to make layouts of the map [ms], in the choices' unit.
-
-    Raises:
-        ValueError: output and gradient of a layer have no layouts in common.
     """
     reads = _common(layers, ("forward", "transposed"))
     outer = _common(layers, ("vvor",))
@@ -160,11 +148,6 @@ def layouts_ms(maps: Iterable[KernelMap], names: Names, repeats: int = 3) -> flo
     """Time to derive layouts from what the builder wrote, mean of the maps [ms].
 
     From an idle device to a finished layout, since making one may wait for the device.
-
-    Args:
-        maps: one or more; each counts once.
-        names: of the layouts.
-        repeats: the median of so many.
     """
     views = {id(one.edges): one for one in maps}.values()
     return statistics.fmean(

@@ -50,18 +50,6 @@ class StepGraphs:
     The first step in memory of a size runs eagerly, the second is captured. Where there is memory
     of `most` sizes already, a batch of another size runs eagerly on its own tensors. So does one
     whose maps have layouts of no fixed size.
-
-    Args:
-        learn: figures of a step.
-        parameters: that learn.
-        planner: of the network.
-        capture: makes graphs.
-        edges: sizes of memory.
-        most: sizes that are kept.
-
-    Attributes:
-        gradients: of the last step.
-        replays: steps so far in graphs that were there before.
     """
 
     def __init__(
@@ -89,16 +77,7 @@ class StepGraphs:
         return [tuple(one.room for one in place.inputs) for place in self._places.values()]
 
     def forward(self, inputs: Sequence[SparseTensor], beside: Beside) -> Figures:
-        """Compute the figures of a step.
-
-        Args:
-            inputs: of the network.
-            beside: what belongs to the rows of the first one.
-
-        Returns:
-            The figures; those that depend on parameters require gradients, for a loss that
-            `backward` takes. A figure of rows has spare ones behind those of its input.
-        """
+        """Compute the figures of a step."""
         self._ends = {}  # no path may end in parameters that was begun on another stream
         for x in inputs:
             self._planner(x.geometry, True)

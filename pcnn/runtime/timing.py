@@ -59,17 +59,11 @@ MARK = "pcnn call"
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often a call is timed.
+    """How often a call is timed."""
 
-    Args:
-        count: calls that count.
-        warmup: calls before the first that counts, for every kind of time.
-        budget_s: no call begins after this many seconds [s]; at least three always count.
-    """
-
-    count: int = 20
-    warmup: int = 3
-    budget_s: float = 10.0
+    count: int = 20  # calls that count
+    warmup: int = 3  # calls before the first that counts, for every kind of time
+    budget_s: float = 10.0  # no call begins after this many seconds [s]
 
     def run(self, once: Callable[[], Measured]) -> list[Measured]:
         """What ``once`` returns for the calls that count."""
@@ -108,10 +102,6 @@ def measure(
 
     ``before`` is called before every call, outside the times: it prepares operands, or empties the
     cache (`cache_flush`). ``traced`` counts launches and waits under the profiler.
-
-    Returns:
-        ``wall_ms``, ``min_ms``, ``p90_ms``; on a GPU ``memory_mb`` [MiB], traced ``launches``,
-        ``busy_ms`` and ``waits``, and of a call that never waits ``device_ms`` and ``host_ms``.
     """
     often, before = often or Repeats(), before or (lambda: None)
     wall = sorted(wall_times(call, device, often, before))
@@ -211,12 +201,7 @@ def flowing_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: in
 def behind_spin(
     calls: Sequence[Call], cycles: int, before: Call | None = None
 ) -> tuple[list[tuple[float, float]], bool]:
-    """Enqueue calls on the current CUDA device behind one spin of so many cycles.
-
-    Returns:
-        Times of every call on the device and of the host [ms], and whether the host had enqueued
-        all before the spin ended; otherwise the times on the device include gaps.
-    """
+    """Enqueue calls on the current CUDA device behind one spin of so many cycles."""
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
     host = []
     torch.cuda.synchronize()
@@ -292,15 +277,10 @@ def peak_memory_mb(call: Call, device: torch.device) -> float:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a call did.
+    """What a call did."""
 
-    Args:
-        timeline: name and time [us] of every kernel, copy and fill; of operators on a CPU.
-        waits: of the host for the device.
-    """
-
-    timeline: tuple[tuple[str, float], ...]
-    waits: int = 0
+    timeline: tuple[tuple[str, float], ...]  # name and time [us] of every kernel, copy and fill
+    waits: int = 0  # of the host for the device
 
     @property
     def launches(self) -> int:

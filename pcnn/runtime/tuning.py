@@ -44,22 +44,13 @@ from pcnn.tensor import SparseTensor
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """The decision about a layer.
+    """The decision about a layer."""
 
-    Args:
-        name: of the layer in the network.
-        dataflow: what it uses from now on.
-        ms: of each product by its dataflow, mean of the samples [ms]; empty where there was
-            nothing to choose.
-        known: whether the decision was on disk already.
-        settings: of the layer's engine from now on, where it follows a paper.
-    """
-
-    name: str
-    dataflow: Dataflow | PerProduct
-    ms: Mapping[str, float]
-    known: bool = False
-    settings: EngineSettings | None = None
+    name: str  # of the layer in the network
+    dataflow: Dataflow | PerProduct  # what it uses from now on
+    ms: Mapping[str, float]  # of each product by its dataflow, mean of the samples [ms]
+    known: bool = False  # whether the decision was on disk already
+    settings: EngineSettings | None = None  # of the layer's engine from now on
 
     def engine_of(self, engine: Engine) -> Engine:
         """An engine with the decision; its builder stays, which all layers share."""
@@ -248,12 +239,7 @@ class _Tuner:
     def choices(
         self, calls: list[LayerCall], own: Sequence[Dataflow] | None = None
     ) -> dict[str, Choices]:
-        """Choices for the products of a layer, measured where they are not known.
-
-        Args:
-            calls: of the layer.
-            own: candidates of its engine; without, those that were given, or of its device.
-        """
+        """Choices for the products of a layer, measured where they are not known."""
         if own is not None:
             offered = [one for one in own if one.deterministic or not self._reproducible]
             return own_choices(calls, offered or own, self._products)

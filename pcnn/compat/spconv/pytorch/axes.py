@@ -15,11 +15,7 @@ MOST_AXES = 3
 
 
 def expand_nd(ndim: int, val: Any) -> list[int]:
-    """One integer per axis, of one for all or of one each.
-
-    Raises:
-        ValueError: another number of values.
-    """
+    """One integer per axis, of one for all or of one each."""
     values = [int(val)] * ndim if isinstance(val, int) else [int(v) for v in val]
     require(len(values) == ndim, f"needs one integer or {ndim}, one per axis, got {val!r}")
     return values
@@ -54,11 +50,7 @@ def get_deconv_output_size(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> list[int]:
-    """Spatial shape behind a transposed convolution; as in spconv the dilation does not count.
-
-    Raises:
-        ValueError: a negative kernel size.
-    """
+    """Spatial shape behind a transposed convolution; as in spconv the dilation does not count."""
     require(min(kernel_size) >= 0, f"kernel_size must be positive, got {list(kernel_size)}")
     axes = zip(input_size, kernel_size, stride, padding, output_padding, strict=True)
     return [(n - 1) * s - 2 * p + k + more for n, k, s, p, more in axes]

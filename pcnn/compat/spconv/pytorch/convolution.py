@@ -35,32 +35,6 @@ class SparseConvolution(SparseModule):
 
     ``weight`` is ``[C_out, *kernel, C_in]`` (KRSC), as spconv's checkpoints have it. In memory the
     output channels are the innermost, where kernels read them, unless the layer is pointwise.
-
-    Args:
-        ndim: number of axes, 1 to 3.
-        in_channels: C_in.
-        out_channels: C_out.
-        kernel_size: per axis, in the order of the indices.
-        stride: per axis; a submanifold layer has none.
-        padding: per axis; a submanifold layer is centred whatever it says.
-        dilation: per axis.
-        groups: 1.
-        bias: whether to learn a bias ``[C_out]``.
-        subm: the output has the input's sites.
-        output_padding: of a transposed layer: cells more at the end of the volume.
-        transposed: a transposed convolution to every site that it reaches.
-        inverse: a transposed convolution back to the sites of the layer with the same key.
-        indice_key: name under which the kernel map is kept in the tensor.
-        algo: kept; the engine chooses.
-        fp32_accum: kept; sums are in float32.
-        record_voxel_count: keep the largest number of output sites in a buffer.
-        large_kernel_fast_algo: kept; the engine chooses.
-        name: kept.
-        device: of the parameters.
-        dtype: of the parameters.
-
-    Raises:
-        ValueError: groups, padding of a pointwise layer, or numbers that do not fit the axes.
     """
 
     def __init__(
@@ -162,21 +136,11 @@ class SparseConvolution(SparseModule):
     # sites and maps are found in the call: compiled code leaves the layer as it is
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, input: SparseConvTensor) -> SparseConvTensor:
-        """Convolve features ``[N_in, C_in]`` to ``[N_out, C_out]``.
-
-        Raises:
-            ValueError: other channels or axes, a key that is taken or missing or of another layer,
-                an even submanifold kernel, or an output without sites.
-        """
+        """Convolve features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
         return self.finished(input, None)
 
     def finished(self, input: SparseConvTensor, epilogue: Epilogue | None) -> SparseConvTensor:
-        """`forward`, and what follows the sums before they are rounded.
-
-        Args:
-            input: as of `forward`.
-            epilogue: without gradients, of a layer that is not pointwise: it adds the bias too.
-        """
+        """`forward`, and what follows the sums before they are rounded."""
         features = input.features
         require(
             features.shape[1] == self.in_channels and len(input.spatial_shape) == self.ndim,

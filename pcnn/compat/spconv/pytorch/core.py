@@ -21,33 +21,19 @@ __all__ = ["ImplicitGemmIndiceData", "IndiceData", "SparseConvTensor", "expand_n
 
 @dataclass(frozen=True, eq=False)
 class IndiceData:
-    """The kernel map of a layer under its ``indice_key``, with the sites on both sides.
+    """The kernel map of a layer under its ``indice_key``, with the sites on both sides."""
 
-    Args:
-        kernel_map: triplets from the input's rows to the output's.
-        source: cells of the input.
-        target: cells of the output.
-        is_subm: whether both are the same.
-        algo: the algorithm that the layer was given.
-        ksize: kernel size per axis, as stride, padding and dilation.
-        stride: ...
-        padding: ...
-        dilation: ...
-        spatial_shape: of the input.
-        out_spatial_shape: of the output.
-    """
-
-    kernel_map: KernelMap
-    source: Sites
-    target: Sites
-    is_subm: bool
-    algo: ConvAlgo
-    ksize: list[int]
-    stride: list[int]
-    padding: list[int]
-    dilation: list[int]
-    spatial_shape: list[int]
-    out_spatial_shape: list[int]
+    kernel_map: KernelMap  # triplets from the input's rows to the output's
+    source: Sites  # cells of the input
+    target: Sites  # cells of the output
+    is_subm: bool  # whether both are the same
+    algo: ConvAlgo  # the algorithm that the layer was given
+    ksize: list[int]  # kernel size per axis, as stride, padding and dilation
+    stride: list[int]  #
+    padding: list[int]  #
+    dilation: list[int]  #
+    spatial_shape: list[int]  # of the input
+    out_spatial_shape: list[int]  # of the output
 
     @property
     def indices(self) -> Tensor:
@@ -69,26 +55,12 @@ class SparseConvTensor:
 
     Rows are in the order in which they are given, and submanifold, inverse and pointwise layers
     keep it. Rows of sites that a layer makes are sorted by (batch, axes).
-
-    Args:
-        features: ``[N, C]``.
-        indices: ``[N, 1 + d]`` int32 (batch, axes) with d from 1 to 3, each cell once.
-        spatial_shape: cells along the axes, in the order of the indices.
-        batch_size: number of clouds.
-        grid: kept, and not read.
-        voxel_num: kept, and not read.
-        indice_dict: what layers keep, by ``indice_key``.
-        benchmark: kept, and not read.
-
-    Raises:
-        ValueError: another shape or dtype, or no cloud. Cells out of the volume or given twice are
-            an error in the first layer that looks at them.
     """
 
     def __init__(
         self,
-        features: Tensor,
-        indices: Tensor,
+        features: Tensor,  # [N, C]
+        indices: Tensor,  # [N, 1 + d] int32 (batch, axes) with d from 1 to 3, each cell once
         spatial_shape: Sequence[int],
         batch_size: int,
         grid: Tensor | None = None,
@@ -226,12 +198,6 @@ class SparseConvTensor:
 
 
 def scatter_nd(indices: Tensor, updates: Tensor, shape: Sequence[int]) -> Tensor:
-    """Zeros of a shape with rows written at places.
-
-    Args:
-        indices: ``[N, d]`` int64, places along the first d axes, each once.
-        updates: ``[N, ...]``.
-        shape: of the result.
-    """
+    """Zeros of a shape with rows written at places."""
     volume = updates.new_zeros(*shape)
     return volume.index_put(tuple(indices.unbind(-1)), updates)

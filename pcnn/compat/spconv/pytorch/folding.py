@@ -36,10 +36,6 @@ def folded_steps(modules: Sequence[Any], kept: dict[int, FoldedNorm]) -> list[An
 
     A layer of a class of its own, a pointwise or a hooked one, and a norm that trains, is hooked or
     of another class, stay as they are.
-
-    Args:
-        modules: of a container.
-        kept: norms folded before, by their place.
     """
     steps, position = [], 0
     while position < len(modules):

@@ -15,12 +15,6 @@ def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
 
     Where one tensor has all the sites, its rows and its ``indice_dict`` are those of the result;
     otherwise rows are sorted by (batch, axes).
-
-    Args:
-        tens: ``[N_t, C]`` in volumes of one shape and of as many clouds.
-
-    Raises:
-        ValueError: no tensor, or tensors of other channels, volumes or batches.
     """
     require(len(tens) > 0, "needs at least one tensor")
     first = tens[0]

@@ -31,12 +31,7 @@ __all__ = [
 
 
 class SparseSequential(SparseModule):
-    """Modules one after another: sparse ones on the tensor, others on its features.
-
-    Args:
-        args: modules, or one ordered dictionary of them.
-        kwargs: modules by name.
-    """
+    """Modules one after another: sparse ones on the tensor, others on its features."""
 
     def __init__(self, *args: Any, **kwargs: nn.Module) -> None:
         super().__init__()

@@ -23,20 +23,7 @@ MOST_SLOTS = 128
 
 
 class SparsePool(SparseModule):
-    """Reduce the sites of every window; sites that are not there do not count.
-
-    Args:
-        ndim: number of axes, 1 to 3.
-        kernel_size: per axis, in the order of the indices.
-        stride: per axis; ``None``: the kernel size.
-        padding: per axis.
-        dilation: per axis.
-        indice_key: name under which the kernel map is kept, for an inverse convolution.
-        subm: windows around the input's sites, which stay.
-        algo: kept; the engine chooses.
-        record_voxel_count: keep the largest number of output sites in a buffer.
-        name: kept.
-    """
+    """Reduce the sites of every window; sites that are not there do not count."""
 
     def __init__(
         self,
@@ -83,11 +70,7 @@ class SparsePool(SparseModule):
     # as of convolutions: compiled code leaves the layer as it is
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, input: SparseConvTensor) -> SparseConvTensor:
-        """Pool ``[N_in, C]`` to ``[N_out, C]`` on the sites that the windows reach.
-
-        Raises:
-            ValueError: a key that is taken, other axes, or an output without sites.
-        """
+        """Pool ``[N_in, C]`` to ``[N_out, C]`` on the sites that the windows reach."""
         key, shape, source = self.indice_key, input.spatial_shape, input.sites
         require(key is None or key not in input.indice_dict, f"indice_key {key!r} is taken")
         require(len(shape) == self.ndim, f"the layer takes {self.ndim} axes, got {len(shape)}")
@@ -129,12 +112,7 @@ class SparseAvgPool(SparsePool):
 
 
 class SparseGlobalMaxOrAvgPool(SparseModule):
-    """Reduce every cloud to one row ``[B, C]``; an empty cloud gives zeros.
-
-    Args:
-        is_mean: the mean, not the maximum.
-        name: kept.
-    """
+    """Reduce every cloud to one row ``[B, C]``; an empty cloud gives zeros."""
 
     def __init__(self, is_mean: bool, name: str | None = None) -> None:
         super().__init__(name=name)

@@ -28,17 +28,11 @@ class Sites:
     Levels and maps belong to the voxel grid of the cells, whose rows are sorted. Where the rows of
     the tensor are not, maps between grids are written in the tensors' rows, so that features stay
     where they are.
-
-    Args:
-        indices: ``[N, 1 + d]`` int32 (batch, axes); ``None``: those of the grid.
-        spatial_shape: cells along the d axes.
-        batch_size: number of clouds.
-        grid: the cells sorted, whose rows are the tensor's; ``None``: found when it is asked for.
     """
 
     def __init__(
         self,
-        indices: Tensor | None,
+        indices: Tensor | None,  # [N, 1 + d] int32 (batch, axes); None: those of the grid
         spatial_shape: Sequence[int],
         batch_size: int,
         grid: VoxelGrid | None = None,
@@ -136,12 +130,7 @@ class Sites:
         )
 
     def reached(self, kernel: Kernel, spatial_shape: Sequence[int]) -> Sites:
-        """Cells of the dense output that some triplet reaches, sorted.
-
-        Args:
-            kernel: of a convolution or pooling, of any stride.
-            spatial_shape: of the output.
-        """
+        """Cells of the dense output that some triplet reaches, sorted."""
         grid = self.grid  # first: it drops what was found for other cells
         if kernel not in self._levels:
             derive = output_sites if kernel.is_strided else dilated_sites
@@ -150,15 +139,7 @@ class Sites:
         return self._levels[kernel]
 
     def generated(self, kernel: Kernel, spatial_shape: Sequence[int]) -> tuple[Sites, Sites]:
-        """These cells on a tensor stride that the kernel's divides, and those it generates.
-
-        Args:
-            kernel: of a transposed convolution.
-            spatial_shape: of the output.
-
-        Returns:
-            The input's sites, with rows as here, and the output's, sorted.
-        """
+        """These cells on a tensor stride that the kernel's divides, and those it generates."""
         grid = self.grid
         if any(t % s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)):
             grid = _spaced(grid, kernel.stride)

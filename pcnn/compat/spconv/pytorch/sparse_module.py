@@ -6,11 +6,7 @@ from torch import nn
 
 
 class SparseModule(nn.Module):
-    """A module that takes sparse tensors in a `SparseSequential`.
-
-    Args:
-        name: kept, and not read.
-    """
+    """A module that takes sparse tensors in a `SparseSequential`."""
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__()

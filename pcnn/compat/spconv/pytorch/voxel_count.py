@@ -13,12 +13,7 @@ NAME = "max_num_voxels_during_training"
 
 
 class VoxelCount:
-    """Keeps the buffer ``[1]`` int32 of a layer.
-
-    Args:
-        layer: whose buffer it is.
-        device: of the buffer.
-    """
+    """Keeps the buffer ``[1]`` int32 of a layer."""
 
     def __init__(self, layer: nn.Module, device: torch.device | str | None = None) -> None:
         layer.register_buffer(NAME, torch.zeros(1, dtype=torch.int32, device=device))
