@@ -13,17 +13,13 @@ import doctest
 import io
 import os
 import re
-import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from pcnn.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
@@ -78,56 +74,17 @@ def shown_commands() -> list[tuple[str, list[str]]]:
     ]
 
 
-class Runner:
-    """A folder, and the names that the Python blocks of a page have made so far."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.names: dict[str, Any] = {"__name__": "__main__"}
-
-    def run(self, block: Block) -> str:
-        """What a block prints."""
-        if block.file:
-            (self.folder / block.file).write_text(block.code)
-            return ""
-        printed = io.StringIO()
-        with moved(self.folder), contextlib.redirect_stdout(printed):
-            if block.language == "python":
-                exec(compile(block.code, block.name, "exec"), self.names)
-            elif block.mark == "ci":
-                for words in commands(block.code):
-                    command(words, block.name)
-            else:
-                print(shell(block.code, block.name))
-        return PASSING.sub("", printed.getvalue())
-
-
-@contextlib.contextmanager
-def moved(folder: Path) -> Iterator[None]:
-    """Work in a folder; `contextlib.chdir` is not in Python 3.10."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
-def command(words: list[str], name: str) -> None:
-    """Run one command in this process: torch is imported once for all pages."""
-    given, code = sys.argv, 0
-    try:
-        if words[0] == "pcnn":
-            sys.argv = words
-            main()
-        else:
-            sys.argv = words[1:]
-            runpy.run_path(words[1], run_name="__main__")
-    except SystemExit as stopped:
-        code = stopped.code if isinstance(stopped.code, int) else int(stopped.code is not None)
-    finally:
-        sys.argv = given
-    assert code == 0, f"{name}: {shlex.join(words)} ended with {code}"
+def run(block: Block, names: dict[str, Any]) -> str:
+    """What a block prints; ``names`` are those of the Python blocks before it."""
+    printed = io.StringIO()
+    if block.file:
+        Path(block.file).write_text(block.code)
+    elif block.language == "python":
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block.code, block.name, "exec"), names)
+    else:
+        printed.write(shell(block.code, block.name))
+    return PASSING.sub("", printed.getvalue())
 
 
 def shell(code: str, name: str) -> str:

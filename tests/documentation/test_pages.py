@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import runpy
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 import pytest
@@ -13,7 +15,7 @@ import yaml
 from typer.main import get_command
 
 from pcnn.cli.commands import app
-from tests.documentation.pages import ROOT, Runner, agrees, pages, shown_commands
+from tests.documentation.pages import ROOT, agrees, pages, run, shown_commands
 from tests.experiment.sweep import composed
 
 TEXTS = {page: (ROOT / page).read_text() for page in pages()}
@@ -28,47 +30,48 @@ def marked(*marks: str) -> list[str]:
     return [page for page, blocks in pages().items() if any(b.mark == marks[-1] for b in blocks)]
 
 
-def run(page: str, folder: Path, *marks: str) -> None:
-    """The blocks with these marks, in their order; an output belongs to the block before it."""
-    runner, printed = Runner(folder), ""
+def check(page: str, *marks: str) -> None:
+    """The blocks with these marks run in their order; an output belongs to the block before it."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    printed = ""
     for before, block in pairwise([None, *pages()[page]]):
         if block.mark in marks:
-            printed = runner.run(block)
+            printed = run(block, names)
         elif block.mark == "output" and before and before.mark in marks:
             assert agrees(block.code, printed), f"{block.name}: the block before prints\n{printed}"
 
 
 @pytest.fixture(autouse=True)
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 80 columns without colours, and no login of any service."""
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, 80 columns without colours, and no login of any service."""
+    monkeypatch.chdir(tmp_path)
     for variable, value in (("COLUMNS", "80"), ("TERM", "dumb"), ("WANDB_MODE", "offline")):
         monkeypatch.setenv(variable, value)
 
 
 @pytest.mark.parametrize("page", marked("ci"))
-def test_blocks_run(page: str, tmp_path: Path) -> None:
-    run(page, tmp_path, "ci")
+def test_blocks_run(page: str) -> None:
+    check(page, "ci")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", marked("nightly"))
-def test_long_blocks_run(page: str, tmp_path: Path) -> None:
-    run(page, tmp_path, "ci", "nightly")
+def test_long_blocks_run(page: str) -> None:
+    check(page, "ci", "nightly")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("page", marked("gpu"))
-def test_blocks_run_on_a_gpu(page: str, tmp_path: Path) -> None:
-    run(page, tmp_path, "ci", "gpu")
+def test_blocks_run_on_a_gpu(page: str) -> None:
+    check(page, "ci", "gpu")
 
 
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs/notebooks").glob("*.py")), ids=lambda p: p.stem
 )
-def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
-    monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path))
 
 
@@ -78,9 +81,20 @@ def test_every_output_belongs_to_a_block_that_runs() -> None:
             assert block.mark != "output" or before.mark in ("ci", "nightly", "gpu"), block.name
 
 
+def leaves(node: Any) -> list[Any]:
+    below = getattr(node, "commands", {}).values()
+    return [leaf for one in below for leaf in leaves(one)] or [node]
+
+
+def options_of(command: Any) -> set[str]:
+    return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+
+
 def test_commands_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     others = {"apt-get", "docker", "pip", "python3", "source", "srun", "torchrun", "uv", "wandb"}
+    known = {"--cfg", "--config-dir", "--help", "--install-completion", "--shm-size"}
+    known |= {name for command in leaves(get_command(app)) for name in options_of(command)}
     for name, words in shown_commands():
         if words[0] == "make":
             assert words[1] in targets, name
@@ -89,8 +103,7 @@ def test_commands_exist() -> None:
             while hasattr(node, "commands"):
                 assert words[0] in node.commands, name
                 node = node.commands[words.pop(0)]
-            options = {option for parameter in node.params for option in parameter.opts}
-            assert {word for word in words if word.startswith("--")} <= options, name
+            assert {word for word in words if word.startswith("--")} <= options_of(node), name
         elif words[0] == "pcnn" or words[1:2] in (["train.py"], ["eval.py"]):
             program = words[1].removesuffix(".py")
             of_file = program == "eval" and any(word.startswith("ckpt_path=") for word in words)
@@ -102,6 +115,8 @@ def test_commands_exist() -> None:
         assert set(re.findall(r"`make ([a-z-]+)`", text)) <= targets, page
         for name in re.findall(r"`pcnn ([a-z][a-z-]+)[ `]", text):
             assert name in get_command(app).commands, f"{page}: pcnn {name}"
+        for option in re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)[^`\n]*`", FENCED.sub("", text)):
+            assert option in known, f"{page}: {option}"
 
 
 def keys_of(node: object, above: str) -> set[str]:
@@ -144,7 +159,18 @@ def test_links_lead_to_files_and_to_headings(page: str) -> None:
         assert not anchor or anchor in anchors(to.read_text()), f"{target}#{anchor}"
 
 
-def test_named_results_exist() -> None:
+def test_named_files_exist() -> None:
+    named = re.compile(r"`((?:benchmarks|conf|csrc|docs|pcnn|tests)/[\w/.-]+)`")
     for page, text in TEXTS.items():
-        for name in re.findall(r"`((?:benchmarks|docs)/[\w/.-]+\.(?:json|png))`", text):
-            assert (ROOT / name).is_file(), f"{page}: {name}"
+        for name in named.findall(FENCED.sub("", text)):
+            assert (ROOT / name).exists(), f"{page}: {name}"
+
+
+def test_names_that_hide_behind_modules_stand_in_the_reference() -> None:
+    """Of a package the reference shows what ``__all__`` names, unless a module has that name."""
+    text = "".join((ROOT / page).read_text() for page in pages() if page.startswith("docs/api/"))
+    for package in re.findall(r"^::: (pcnn\.\w+)$", text, re.MULTILINE):
+        room = importlib.import_module(package)
+        for name in getattr(room, "__all__", ()) if hasattr(room, "__path__") else ():
+            if importlib.util.find_spec(f"{package}.{name}"):
+                assert f"::: {getattr(room, name).__module__}.{name}\n" in text, name
