@@ -163,7 +163,7 @@ def test_named_files_exist() -> None:
     named = re.compile(r"`((?:benchmarks|conf|csrc|docs|pcnn|tests)/[\w/.-]+)`")
     for page, text in TEXTS.items():
         for name in named.findall(FENCED.sub("", text)):
-            assert (ROOT / name).exists(), f"{page}: {name}"
+            assert "NAME" in name or (ROOT / name).exists(), f"{page}: {name}"
 
 
 def test_names_that_hide_behind_modules_stand_in_the_reference() -> None:
