@@ -164,7 +164,7 @@ def test_no_help_is_taken_for_markup() -> None:
 
 def test_the_command_answers_without_heavy_imports(tmp_path: Path) -> None:
     lines = list(subcommands(get_command(app)))
-    assert {"pcnn predict", "pcnn tune", "pcnn simulate rooms"} <= set(lines)
+    assert {"pcnn predict", "pcnn profile", "pcnn simulate rooms"} <= set(lines)
     narrow = {"COLUMNS": "80"}
     commands: list[tuple[str, dict[str, str]]] = [(f"{line} --help", narrow) for line in lines]
     commands += [

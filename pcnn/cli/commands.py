@@ -19,6 +19,7 @@ from pcnn.cli.doctor import doctor
 from pcnn.cli.export import export
 from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import preprocess
+from pcnn.cli.profile import profile
 from pcnn.cli.register import register
 from pcnn.cli.registration import app as registration_app
 from pcnn.cli.report import report
@@ -62,6 +63,7 @@ app.add(view, "pcnn view scan.bin --labels predictions/scan.label --open")
 app.add(report, "pcnn report logs/segmentation/RUN logs/segmentation/OTHER --out both.html")
 app.add(doctor, "pcnn doctor")
 app.add(tune, "pcnn tune model=minkunet dataset=kitti trainer.precision=16-mixed")
+app.add(profile, "pcnn profile streets_minkunet_quick --trace trace.json")
 app.add(export, f"pcnn export {LAST} net.safetensors")
 app.add(convert, "pcnn convert init.pt --from torchsparse --model minkunet")
 app.add(preprocess, "pcnn preprocess dataset=kitti dataset.root=data/kitti --workers 8")

@@ -78,7 +78,7 @@ def register(options: RegisterCommand) -> None:
             if options.graph:
                 placed = register_many(read, names, options, status.update)
             else:
-                found = register_two(*read, options, status.update, (names[0], names[1]))
+                found = register_two(read[0], read[1], options, status.update, (names[0], names[1]))
     except NoOverlapError as error:
         console.say(error, "" if options.graph else f"{names[0]} onto {names[1]}", "red")
         raise typer.Exit(1) from error

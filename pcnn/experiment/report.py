@@ -59,16 +59,18 @@ def write_metrics(
         "checkpoint": checkpoint,
         "revision": revision(),
         "config_sha256": run_folder.sha256(folder / run_folder.CONFIG),
-        "versions": {
-            "python": platform.python_version(),
-            "pcnn": pcnn.__version__,
-            **{name: version(name) for name in PACKAGES},
-        },
+        "versions": versions(),
         **(extra or {}),
     }
     path = folder / run_folder.METRICS
     run_folder.write_whole(path, json.dumps(content, indent=2) + "\n")
     return path
+
+
+def versions() -> dict[str, str]:
+    """Versions of what figures depend on."""
+    packages = {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), "pcnn": pcnn.__version__, **packages}
 
 
 def revision() -> str | None:

@@ -1,0 +1,383 @@
+"""Where a training step goes: loader, host, device by phase, layer and kernel, waits, memory."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.profilers import Profiler
+from torch import nn
+from torch.profiler import profile, record_function
+
+from pcnn.runtime.timing import (
+    CUDA_CALLS,
+    DEVICE_WORK,
+    Event,
+    activities,
+    events_of,
+    wait_for,
+    waits,
+)
+
+#: Before the name of a module, and of an action of Lightning, in a trace.
+MODULE, ACTION = "pcnn.module ", "pcnn.action "
+#: Phase by the last word of an action of Lightning; all actions of callbacks are theirs.
+PHASES = {
+    "training_step": "rest of the step",  # in no module: metrics
+    "backward": "backward",
+    "optimizer_step": "optimizer",
+    "optimizer_zero_grad": "optimizer",
+    "configure_gradient_clipping": "optimizer",
+    "lr_scheduler_step": "optimizer",
+    "transfer_batch_to_device": "plan and copy",
+    "batch_to_device": "plan and copy",
+    "on_before_batch_transfer": "plan and copy",
+    "on_after_batch_transfer": "plan and copy",
+}
+CALLBACKS, LOSS, FORWARD, BACKWARD, OTHER = "callbacks", "loss", "forward", "backward", "other"
+#: Functions of steps in graphs, by the end of their file and their name.
+GRAPHED = {("fixed_input.py", "take"): "plan and copy", ("step_graph.py", "forward"): FORWARD}
+#: A backward node, under the number of the operator that it is the gradient of.
+_NODE, _NUMBER = "autograd::engine::evaluate_function", "Sequence number"
+
+#: Milliseconds and number of one thing, of a step.
+Spent = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class StepTrace:
+    """The work of a step, means over the steps of a trace; every mapping has the longest first.
+
+    Args:
+        busy_ms: time in which the device, or on a CPU an operator, does something.
+        phases: that work by what it is for.
+        layers: by module; ``backward of ...`` its gradients.
+        kernels: by the name of the kernel, on a CPU of the operator.
+        host: time of the host in a function of Python itself, operators and launches included.
+        waits: of the host for the device, by the functions that wait.
+    """
+
+    busy_ms: float
+    phases: Mapping[str, Spent]
+    layers: Mapping[str, Spent]
+    kernels: Mapping[str, Spent]
+    host: Mapping[str, Spent]
+    waits: Mapping[str, Spent]
+
+
+def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
+    """Sum up a trace of so many steps."""
+    timed = [event for event in events if event.get("ph") == "X"]
+    calls = {_correlation(one): one for one in timed if one.get("cat") in CUDA_CALLS}
+    on_device = [event for event in timed if event.get("cat") in DEVICE_WORK]
+    sums = [_Sums(steps) for _ in range(5)]
+    phases, layers, kernels, host, waited = sums
+    around: dict[int, tuple[Event, ...]] = {}  # events in which one lies, by its identity
+    forward: dict[int, str] = {}  # module of an operator's number
+    operators: dict[int, tuple[Event, float]] = {}  # with their own time, by identity
+    threads = {one["tid"] for one in calls.values()} or {
+        one["tid"] for one in timed if one.get("cat") == "cpu_op"
+    }
+    for thread in threads:
+        for event, stack in nested([one for one in timed if one.get("tid") == thread]):
+            around[id(event)] = stack
+            name, took, category = str(event["name"]), float(event["dur"]), event.get("cat")
+            if category == "cpu_op":
+                module = _module_of(stack)
+                if module is not None and _number(event) >= 0:
+                    forward.setdefault(_number(event), module)
+                operators[id(event)] = event, took
+                for outer in reversed(stack):
+                    if id(outer) in operators:
+                        operators[id(outer)] = outer, operators[id(outer)][1] - took
+                        break
+            elif category in CUDA_CALLS and waits(name) and not _is_ours(stack):
+                waited.add(_who(stack), took)
+        functions = [one for one in timed if one.get("tid") == thread and is_function(one)]
+        for event, stack in nested(functions):
+            host.add(short(str(event["name"])), float(event["dur"]))
+            if stack:
+                host.add(short(str(stack[-1]["name"])), -float(event["dur"]), 0)
+    work = [
+        (one, float(one["dur"]), around.get(id(calls.get(_correlation(one))), ()))
+        for one in on_device
+    ] or [(one, own, around[id(one)]) for one, own in operators.values()]
+    for event, took, stack in work:
+        phase, layer = _place((*stack, event), forward)
+        phases.add(phase, took)
+        layers.add(layer, took)
+        kernels.add(str(event["name"]), took)
+    busy = busy_of(on_device or [one for one, _ in operators.values()])
+    return StepTrace(busy / 1e3 / steps, *(one.largest() for one in sums))
+
+
+class _Sums:
+    """Milliseconds and numbers by name."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._of: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+
+    def add(self, name: str, microseconds: float, count: int = 1) -> None:
+        entry = self._of[name]
+        entry[0] += microseconds / 1e3
+        entry[1] += count
+
+    def largest(self) -> dict[str, Spent]:
+        ordered = sorted(self._of.items(), key=lambda entry: -entry[1][0])
+        return {name: (ms / self._steps, n / self._steps) for name, (ms, n) in ordered}
+
+
+def busy_of(work: Sequence[Event]) -> float:
+    """Time in which at least one of the events is running [us]."""
+    busy, end = 0.0, float("-inf")
+    for begin, took in sorted((float(event["ts"]), float(event["dur"])) for event in work):
+        busy += max(0.0, begin + took - max(begin, end))
+        end = max(end, begin + took)
+    return busy
+
+
+def nested(events: Sequence[Event]) -> Iterator[tuple[Event, tuple[Event, ...]]]:
+    """Events of one thread in their order, each with those around it, the outermost first."""
+    stack: list[Event] = []
+    for event in sorted(events, key=lambda one: (float(one["ts"]), -float(one["dur"]))):
+        while stack and float(stack[-1]["ts"]) + float(stack[-1]["dur"]) <= float(event["ts"]):
+            stack.pop()
+        yield event, tuple(stack)
+        stack.append(event)
+
+
+def _correlation(event: Event) -> Any:
+    return event.get("args", {}).get("correlation")
+
+
+def _number(event: Event) -> int:
+    return int(event.get("args", {}).get(_NUMBER, -1))
+
+
+def _module_of(stack: Sequence[Event]) -> str | None:
+    names = (str(event["name"]) for event in reversed(stack))
+    return next((name[len(MODULE) :] for name in names if name.startswith(MODULE)), None)
+
+
+def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str]:
+    """Phase and layer of a launch, or of an operator."""
+    module = _module_of(stack)
+    if module is not None:
+        return LOSS if module.partition(".")[0] == LOSS else FORWARD, module
+    for event in stack:
+        if str(event["name"]).startswith(_NODE):
+            known = forward.get(_number(event))
+            return BACKWARD, f"backward of {known}" if known else BACKWARD
+    for event in reversed(stack):
+        name = str(event["name"])
+        if is_function(event):
+            file, _, function = name.partition("(")
+            for (end, own), phase in GRAPHED.items():
+                if function.endswith(f": {own}") and file.endswith(f"pcnn/runtime/{end}"):
+                    return phase, phase
+        if name.startswith(ACTION):
+            action = name[len(ACTION) :]
+            known = CALLBACKS if action.startswith("[Callback]") else None
+            known = known or PHASES.get(action.rpartition(".")[2])
+            if known is not None:
+                return known, known
+    return OTHER, OTHER
+
+
+def is_function(event: Event) -> bool:
+    """Whether an event is a function that is written in Python."""
+    return event.get("cat") == "python_function" and ".py(" in str(event["name"])
+
+
+def _is_ours(stack: Sequence[Event]) -> bool:
+    """Whether the measurement itself waits, as it does at its end."""
+    return any("pcnn/runtime/step_profile.py" in str(event["name"]) for event in stack)
+
+
+def _who(stack: Sequence[Event]) -> str:
+    """Who waits: the innermost function of all, and of this package."""
+    names = [short(str(one["name"])) for one in reversed(stack) if is_function(one)]
+    ours = next((name for name in names if name.startswith("pcnn/")), None)
+    return " in ".join(dict.fromkeys(name for name in (*names[:1], ours) if name)) or OTHER
+
+
+def short(name: str) -> str:
+    """A function's name with its file below the folder of packages."""
+    path, bracket, rest = name.partition("(")
+    parts = path.split("/")
+    if "pcnn" in parts:
+        parts = parts[len(parts) - 1 - parts[::-1].index("pcnn") :]
+    elif "site-packages" in parts:
+        parts = parts[parts.index("site-packages") + 1 :]
+    return "/".join(parts) + bracket + rest
+
+
+class ActionRanges(Profiler):
+    """Lightning's own actions (hooks of tasks and callbacks, backward, transfers) as ranges.
+
+    Attributes:
+        on: whether they are recorded. Ranges that are open when it changes end as they began.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on = False
+        self._open: list[tuple[str, Any]] = []
+
+    def start(self, action_name: str) -> None:
+        """Begin a range."""
+        found = record_function(ACTION + action_name) if self.on else None
+        if found is not None:
+            found.__enter__()
+        self._open.append((action_name, found))
+
+    def stop(self, action_name: str) -> None:
+        """End the last range of this name."""
+        names = [name for name, _ in self._open]
+        if action_name in names:
+            _, found = self._open.pop(len(names) - 1 - names[::-1].index(action_name))
+            if found is not None:
+                found.__exit__(None, None, None)
+
+
+@contextmanager
+def module_ranges(root: nn.Module) -> Iterator[None]:
+    """Calls of modules below a root as ranges: of the loss, and of modules made of several.
+
+    Layers are left alone: those that are hooked run one after another and not as one
+    (`pcnn.nn.fused`), which would be another step than the one that is measured.
+    """
+    with ExitStack() as handles:
+        for name, module in root.named_modules():
+            several = len(list(module.children())) > 1 and not list(
+                module.parameters(recurse=False)  # a norm in its wrapper is one
+            )
+            if name == LOSS or (name and several):
+                ranges: list[Any] = []
+
+                def begin(*_: Any, name: str = name, ranges: list[Any] = ranges) -> None:
+                    ranges.append(record_function(MODULE + name))
+                    ranges[-1].__enter__()
+
+                def end(*_: Any, ranges: list[Any] = ranges) -> None:
+                    ranges.pop().__exit__(None, None, None)
+
+                handles.callback(module.register_forward_pre_hook(begin).remove)
+                handles.callback(module.register_forward_hook(end).remove)
+        yield
+
+
+class StepProfile(L.Callback):
+    """Times steps as they are, then traces some more.
+
+    The device is waited for before the first timed step and after the last one, never between.
+
+    Args:
+        warm_up: steps that do not count.
+        steps: that are timed.
+        traced: that are traced after them.
+        path: file of the trace (``.json``); None keeps none.
+
+    Attributes:
+        total: steps of the training.
+        ranges: the profiler of the trainer.
+        summary: of the timed steps, when the training is over: milliseconds of a step, shares of
+            the time, MiB.
+        trace: what the traced steps did.
+    """
+
+    def __init__(self, warm_up: int, steps: int, traced: int, path: Path | None = None) -> None:
+        self.warm_up, self.steps, self.traced, self.path = warm_up, steps, traced, path
+        self.total = warm_up + steps + traced
+        self.ranges = ActionRanges()
+        self.summary: dict[str, float | int] = {}
+        self.device = torch.device("cpu")
+        self.trace: StepTrace | None = None
+        self._each: list[float] = []
+        self._done = self._rows = 0
+        self._began = self._end = self._loaded = 0.0
+        self._profiler: profile | None = None
+        self._tracing = ExitStack()
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the rows of a timed step."""
+        if self.warm_up <= self._done < self.warm_up + self.steps:
+            inputs: Any = pl_module.inputs(batch)  # type: ignore[operator]  # of every task here
+            self._rows += sum(int(one.features.shape[0]) for one in inputs)
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Begin and end what is measured."""
+        self._done, self.device = self._done + 1, pl_module.device
+        timed, device, now = self._done - self.warm_up, pl_module.device, time.perf_counter()
+        if 0 < timed <= self.steps:
+            self._each.append(now - self._end)
+            self._end = now
+        if timed == 0:
+            wait_for(device)
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+            self._loaded = _waited(trainer)
+            self._began = self._end = time.perf_counter()
+        elif timed == self.steps:
+            wait_for(device)
+            self._sum_up(trainer, pl_module, time.perf_counter() - self._began)
+            tools = profile(activities=activities(device), with_stack=True)
+            self._tracing.enter_context(module_ranges(pl_module))
+            self._profiler = self._tracing.enter_context(tools)
+            self.ranges.on = True
+        elif timed == self.steps + self.traced:
+            self.ranges.on = False
+            self._tracing.close()  # waits for the device
+            assert self._profiler is not None  # tracing has begun
+            self.trace = read_steps(events_of(self._profiler, self.path), self.traced)
+
+    def _sum_up(self, trainer: L.Trainer, task: L.LightningModule, seconds: float) -> None:
+        step = 1e3 * seconds / self.steps
+        weights = [one for one in task.parameters() if one.requires_grad]
+        states = [
+            value
+            for optimizer in trainer.optimizers
+            for state in optimizer.state.values()
+            for value in state.values()
+            if isinstance(value, torch.Tensor)
+        ]
+        self.summary = {
+            "step_ms": step,
+            "median_ms": 1e3 * statistics.median(self._each),
+            "loader_share": (_waited(trainer) - self._loaded) / seconds,
+            "rows": self._rows // self.steps,
+            "steps": self.steps,
+            "weights_mib": _mib(weights),
+            "gradients_mib": _mib([one.grad for one in weights if one.grad is not None]),
+            "optimizer_mib": _mib(states),
+        }
+        if task.device.type == "cuda":
+            self.summary["peak_mib"] = torch.cuda.max_memory_allocated(task.device) / 2**20
+
+
+def _mib(tensors: Iterable[torch.Tensor]) -> float:
+    return sum(one.numel() * one.element_size() for one in tensors) / 2**20
+
+
+def _waited(trainer: L.Trainer) -> float:
+    """Seconds that the training has waited for batches."""
+    loader: Any = trainer.train_dataloader
+    return float(loader.seconds_waited)
