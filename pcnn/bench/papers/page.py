@@ -23,7 +23,7 @@ _HEAD = """# Claims of the papers
 
 One row a figure or table: what the paper says, and what the rows of our result files say of the
 same comparison. The numbers are read from `benchmarks/results`, the claims and reasons are written
-by hand; `pcnn bench claims` writes the page, `pcnn bench papers` measures.
+by hand; `python -m benchmarks report` writes the page.
 
 - Every engine here is this package's, written from its paper: `torchsparse / minuet: 1.5×` compares
   two methods in our kernels, not two programs. Times of the authors' own code are in
