@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.points import SUFFIXES
+from pcnn.datasets.readers.clouds import SUFFIXES, read_points
 from pcnn.errors import UserError
 from pcnn.files.arrays import names_in, read_npz
 from pcnn.geometry import VoxelGrid, grid_of_cells, quantize

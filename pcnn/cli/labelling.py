@@ -15,10 +15,10 @@ from pcnn.cli.prediction_view import prediction_view
 from pcnn.console import Console
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.prediction_files import write_labelled
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.parts import PART, Part, PartedCloud, open_parts
+from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
+from pcnn.datasets.readers.columns import PART
 from pcnn.escaping import visible
-from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares, places_alone
+from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
 from pcnn.files.mapped import forget_pages
@@ -89,7 +89,7 @@ class Labelling:
         """
         predictor, cloud = self._opened(path)
         self._introduce(predictor)
-        plain = replace(cloud, reading=places_alone(cloud.reading))
+        plain = replace(cloud, reading=cloud.reading.places_alone)
         if self.crop is None and (self.tile is not None or cloud.points > WHOLE):
             target.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=target.parent, prefix=".tiles-") as folder:
@@ -146,7 +146,10 @@ class Labelling:
             plain = open_parts(path, self.reading(Reading(channels=())))
             predictor, why = self.segmenters.of(plain.sample(_DRAWN), path)
             self._say(f"{path}: {why}; --model names another", why.partition(":")[0])
-        return predictor, open_parts(path, self.reading(predictor.reading))
+        cloud, notes = predictor.fitted(open_parts(path, self.reading(predictor.reading)))
+        for note in notes:
+            self._say(f"{path}: {note}", note.split(" ")[0])
+        return predictor, cloud
 
     def _introduce(self, predictor: Predictor) -> None:
         if predictor.source == "simulated":
@@ -163,7 +166,7 @@ class Labelling:
             self.console.say(text)
 
     def _doubt(self, predictor: Predictor, path: Path, part: Part) -> None:
-        doubts = predictor.doubts(part, path, self.reading(predictor.reading).scale)
+        doubts = predictor.doubts(part)
         for doubt in doubts if not self._doubted else ():  # one cloud tells of all
             self.console.say(f"{path}: {doubt}", "note", "yellow")
         self._doubted += bool(doubts)
@@ -184,7 +187,7 @@ class Labelling:
         if self.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
-            scale = cloud.reading.scale
+            scale = cloud.scale
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
             fields = {"label": "<i4"} | ({"confidence": "<f4"} if self.confidence else {})
             write_coloured_ply_parts(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from omegaconf import DictConfig
 
-    from pcnn.datasets.readers.channels import Reading
+    from pcnn.datasets.readers.clouds import Reading
 
 Overrides = Annotated[
     list[str],
@@ -41,7 +41,8 @@ Strict = Annotated[
     "Refuse clouds with missing returns (NaN, zeros) in place of leaving these points out.",
 ]
 IntensityMax = Annotated[Positive | None, "The number in the files that is intensity 1."]
-Scale = Annotated[Length, "Metres in a unit of the files: 0.001 for millimetres, 0.3048 for feet."]
+Scale = Annotated[
+    Length | None, "Metres in a unit of the files: 0.001 for millimetres, 0.3048 for feet."]
 AllowTargets = Annotated[
     list[str] | None,
     "Package whose classes the checkpoint may name besides pcnn's: code of your own that you "
@@ -84,7 +85,7 @@ def chosen_reading(
     fill: Sequence[str] | None = None,
     strict: bool = False,
     intensity_max: float | None = None,
-    scale: float = 1.0,
+    scale: float | None = None,
 ) -> Reading:
     """A reading with what the options say.
 
@@ -93,7 +94,7 @@ def chosen_reading(
     """
     from dataclasses import replace
 
-    from pcnn.datasets.readers.channels import chosen_columns
+    from pcnn.datasets.readers.clouds import chosen_columns
 
     with refusing():
         return replace(
@@ -102,7 +103,7 @@ def chosen_reading(
             fill=reading.filled(filled(fill)),
             strict=reading.strict or strict,
             intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
-            scale=scale,
+            scale=reading.scale if scale is None else scale,
         )
 
 

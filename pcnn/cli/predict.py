@@ -27,7 +27,7 @@ from pcnn.ranges import Distance, Length
 if TYPE_CHECKING:
     from pcnn.cli.labelling import Labelling
     from pcnn.console import Console
-    from pcnn.datasets.readers.channels import Reading
+    from pcnn.datasets.readers.clouds import Reading
 
 
 #: Clouds up to which each has a page without being asked for: a page takes some MB.
@@ -78,7 +78,7 @@ class PredictOptions:
     columns: Columns = None
     fill: Fill = None
     intensity_max: IntensityMax = None
-    scale: Scale = 1.0
+    scale: Scale = None
     strict: Strict = False
     allow_targets: AllowTargets = None
 
@@ -161,7 +161,7 @@ def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Pa
         typer.BadParameter: a checkpoint without clouds, or beside --model.
     """
     from pcnn.checkpoints.exported_file import SUFFIX
-    from pcnn.datasets.readers.points import ALSO, SUFFIXES
+    from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
 
     first, *others = paths
     of_a_run = first.suffix.lower() in (".ckpt", ".pt", SUFFIX)
@@ -184,8 +184,8 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
     Raises:
         ValueError: two clouds would write the same result, or results would lie among the clouds.
     """
-    from pcnn.datasets.readers.label_files import without_label_files
-    from pcnn.datasets.readers.points import ALSO, SUFFIXES, is_cloud_file
+    from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
+    from pcnn.datasets.readers.label_files import is_cloud_file, without_label_files
 
     targets: dict[Path, Path] = {}
     missing: list[str] = []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pcnn.datasets.readers.parts import Part, PartedCloud
+from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.escaping import visible
 from pcnn.experiment.answer import Answer
 from pcnn.experiment.predictor import Predictor
@@ -34,7 +34,7 @@ def prediction_view(
     channels = part.channels.shape[1]  # intensity, then three colours, as far as the file has them
     shown = ViewedCloud(
         visible(cloud.path.name),
-        part.places / cloud.reading.scale,
+        part.places / cloud.scale,
         part.rows,
         part.channels[:, 0] if channels in (1, 4) else None,
         _bytes(part.channels[:, -3:]) if channels in (3, 4) else None,

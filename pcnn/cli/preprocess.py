@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,11 +17,8 @@ from pcnn.ranges import Workers
 if TYPE_CHECKING:
     from pcnn.console import Console
     from pcnn.datamodules import CloudDataModule
-    from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import Outcome, Preparation
 
-#: A shard is closed when it is larger [bytes].
-SHARD_BYTES = 512 << 20
 #: Words for a state, in the order of the report.
 WORDS = {
     "made": "made",
@@ -38,9 +34,6 @@ class PreprocessOptions:
 
     overrides: Overrides
     check: Annotated[bool, "Read the clouds of the validation too."] = True
-    shards: Annotated[
-        Path | None, "Write the training clouds into shards here, too: dataset.shards."
-    ] = None
     workers: Annotated[Workers | None, "Processes; every core unless given; 0: this alone."] = None
     progress: Progress = True
     conf: Conf = None
@@ -70,8 +63,6 @@ def preprocess(options: PreprocessOptions) -> None:
     console = Console()
     if not do_all(work, options, console):
         raise typer.Exit(1)
-    if options.shards is not None and isinstance(train, CloudDataset):
-        fill_shards(train, options.shards, options.progress, console)
 
 
 def clouds_of(options: PreprocessOptions) -> CloudDataModule:
@@ -86,22 +77,6 @@ def clouds_of(options: PreprocessOptions) -> CloudDataModule:
     if not isinstance(data, CloudDataModule):
         raise typer.BadParameter(f"dataset={cfg.dataset.name} task={cfg.task.name} has no cache")
     return data
-
-
-def fill_shards(train: CloudDataset, folder: Path, progress: bool, console: Console) -> None:
-    """Write the training clouds of a set, which lie in its cache, into shards."""
-    from rich.progress import track
-
-    from pcnn.datasets.shards import write_shards
-
-    with refusing():
-        written = write_shards(train, folder, SHARD_BYTES)
-        for _ in track(written, "shards", len(train), console=console, disable=not progress):
-            pass
-    files = len(list(folder.glob("*.tar")))
-    console.say(
-        f"{counted(len(train), 'cloud')} in {counted(files, 'shard')}: dataset.shards={folder}"
-    )
 
 
 def do_all(work: Sequence[Preparation], options: PreprocessOptions, console: Console) -> bool:

@@ -58,7 +58,7 @@ def register(options: RegisterCommand) -> None:
     dropped (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
     """
     from pcnn.console import Console
-    from pcnn.datasets.readers.channels import Reading
+    from pcnn.datasets.readers.clouds import Reading
     from pcnn.experiment.multiway import register_many
     from pcnn.experiment.register import points_of, register_two
     from pcnn.registration.register import NoOverlapError

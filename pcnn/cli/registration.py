@@ -40,7 +40,7 @@ def describe(options: DescribeOptions) -> None:
     """
     import numpy as np
 
-    from pcnn.datasets.readers.channels import Reading
+    from pcnn.datasets.readers.clouds import Reading
     from pcnn.experiment.register import described_cloud, points_of
     from pcnn.files.whole_file import whole_file
 

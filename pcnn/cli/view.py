@@ -53,7 +53,7 @@ def view(options: ViewOptions) -> None:
     layers, clouds and classes are switched on and off, and a click on a point shows its values as
     its file has them. Labels and confidence that lie in a cloud or beside it are found.
     """
-    from pcnn.datasets.readers.channels import Reading
+    from pcnn.datasets.readers.clouds import Reading
     from pcnn.visualize.view import View
     from pcnn.visualize.view.classes import with_classes
     from pcnn.visualize.view.of_files import posed_pair, read_pose, viewed_file

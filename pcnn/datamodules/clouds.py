@@ -12,21 +12,14 @@ from torch.utils.data import Dataset
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.batches import CollateClassification, CollateSegmentation, CollateTraining
-from pcnn.datasets.cloud_dataset import PIECES, ClassifiedClouds, CloudDataset
+from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
-from pcnn.datasets.domain import Domain
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.readers.table import colours_first
-from pcnn.datasets.sampler import evenly_spaced
-from pcnn.datasets.shards import ShardedClouds
-from pcnn.datasets.transforms.augment import Augmentation, sample_generator
-from pcnn.datasets.transforms.crops import crop as cropped
-from pcnn.errors import FileError, UserError
+from pcnn.datasets.readers.columns import colours_first
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.errors import UserError
 from pcnn.ranges import Count, Length, Natural, Seed, Workers
-
-#: Clouds that are measured for `CloudDataModule.domain`.
-_MEASURED = 8
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +49,6 @@ class CloudDataModule(ExactLoading):
         geometry: ...
         on_error: ...
         balance_steps: ...
-        shards: folder or address of shards (`pcnn.datasets.shards`) that hold the training clouds,
-            cropped and reduced as here; None reads their files.
     """
 
     advice = (
@@ -83,7 +74,6 @@ class CloudDataModule(ExactLoading):
         geometry: Placement | None = None,
         on_error: str = "raise",
         balance_steps: Natural = 1,
-        shards: str | None = None,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -103,7 +93,6 @@ class CloudDataModule(ExactLoading):
         self.cache = Path(data_dir) / "cache" if cache else None
         self.limit_train = limit_train
         self.limit_val = limit_val
-        self.shards = shards
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -131,28 +120,6 @@ class CloudDataModule(ExactLoading):
         names = ("word_labels", "always_centred", "on_floor", "unit_intensity")
         classes = {key: value for key, value in self.classes.items() if key != "colors"}
         return {"classes": classes, **{name: getattr(self.sets, name) for name in names}}
-
-    def domain(self) -> dict[str, Any] | None:
-        """Statistics of eight clouds of the training, cropped; None where there are none.
-
-        Where it sees pieces of rooms, a piece of each counts too.
-        """
-        dataset = self.dataset("train")
-        if not isinstance(dataset, CloudDataset):  # of clouds whose class is asked for
-            return None
-        clouds = []
-        for row in evenly_spaced(range(len(dataset)), _MEASURED):
-            try:
-                cloud = cropped(dataset.read(row), self.crop)
-            except FileError:  # the training names it, or skips it
-                continue
-            seen = [cloud]
-            if self.augment is not None and self.augment.pieces is not None:
-                generator = sample_generator(self.seed, 0, row, PIECES)
-                seen.append(self.augment.pieces(cloud, generator))
-            clouds += [(one.points.numpy(), one.features.numpy()) for one in seen]
-        found = Domain.of(clouds, self.channels, self.voxel_size)
-        return None if found is None else found.as_config()
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -206,8 +173,6 @@ class CloudDataModule(ExactLoading):
             if self.sets.note_on_test:
                 log.warning("%s", self.sets.note_on_test)
             return self._built("val")
-        if split == "train" and self.shards is not None:
-            return self._sharded(self.shards)
         clouds, train = self.sets.find(split), split == "train"
         if clouds is None:
             return None
@@ -236,22 +201,6 @@ class CloudDataModule(ExactLoading):
                 f"{', '.join(names[:3])}.\n"
                 "possible: dataset.channels=[red,green,blue,...], or augment.chromatic=null"
             )
-
-    def _sharded(self, place: str) -> CloudDataset:
-        """The training clouds in shards, which are cropped and reduced already."""
-        geometry = self.geometry
-        clouds = ShardedClouds(place, {**geometry.recipe(self.voxel_size), "crop": self.crop})
-        made = CloudDataset(
-            clouds,
-            voxel_size=self.voxel_size,
-            point_max=self.point_max,
-            augment=self.augment,
-            seed=self.seed,
-            geometry=geometry,
-            limit=self.limit_train,
-        )
-        self._check_colours(made)
-        return made
 
     def dataset(self, split: Split) -> CloudDataset | None:
         """Return the data set of a split, set up on the first call."""

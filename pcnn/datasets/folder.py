@@ -23,18 +23,21 @@ from pcnn.datasets.cloud_sets import (
     without_figures,
 )
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
-from pcnn.datasets.readers.channels import Reading, chosen_columns
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.label_files import without_label_files
-from pcnn.datasets.readers.points import (
+from pcnn.datasets.readers.clouds import (
+    ALSO,
     SUFFIXES,
+    Reading,
+    chosen_columns,
+    read_columns,
+    read_points,
+)
+from pcnn.datasets.readers.label_files import (
     is_cloud_file,
     label_source,
     read_labels,
-    read_table,
+    without_label_files,
 )
 from pcnn.errors import UNREADABLE, FileError
-from pcnn.files.bounded import LIMIT
 from pcnn.files.simulated import kind_of
 from pcnn.hints import check_fields
 from pcnn.ranges import Label, PartialShare, Positive
@@ -62,6 +65,7 @@ class FolderSplit:
         root: the folder.
         val_fraction: share of the clouds that validates, in [0, 1).
         test_fraction: share that tests, in [0, 1); both together below 1.
+        columns: names of the columns of files of bare numbers, ``label`` among them or not.
 
     Raises:
         FileNotFoundError: no such folder.
@@ -71,6 +75,7 @@ class FolderSplit:
     root: Path
     val_fraction: PartialShare = 0.2
     test_fraction: PartialShare = 0.0
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -138,13 +143,16 @@ class FolderSplit:
             return clouds
         raise FileNotFoundError(
             f"no labelled cloud for {split} under {self.root}: "
-            f"looked for {', '.join(f'*{s}' for s in SUFFIXES)} with labels in NAME.label or "
-            f"NAME_label.npy, beside the cloud or in a folder labels/ beside its own, a PLY "
-            f"property 'label' or 'class', or LAS classification"
+            f"looked for {', '.join(f'*{s}' for s in (*SUFFIXES, *ALSO))} with labels in "
+            "NAME.label or NAME_label.npy, beside the cloud or in a folder labels/ beside its own, "
+            "a property or column 'label' or 'class' (dataset.columns=[x,y,z,...,label]), or LAS "
+            "classes"
         )
 
     def _below(self, folder: Path) -> list[Path]:
-        found = without_label_files(path for path in folder.rglob("*") if is_cloud_file(path))
+        found = without_label_files(
+            path for path in folder.rglob("*") if is_cloud_file(path, also=True)
+        )
         by_name: dict[str, Path] = {}
         for path in sorted(found):
             other = by_name.setdefault(self.name(path), path)
@@ -153,12 +161,20 @@ class FolderSplit:
         return list(by_name.values())
 
     def _labelled(self, clouds: list[Path], says: bool) -> list[Path]:
-        with_labels = [path for path in clouds if _may_be_labelled(path)]
+        with_labels = [path for path in clouds if self._may_be_labelled(path)]
         kept = set(with_labels)
+        # texts and archives may be anything else
+        clouds = [path for path in clouds if path in kept or is_cloud_file(path)]
         without = [self.name(path) for path in clouds if path not in kept]
         if with_labels and without and says:
             warn_left_out(self.root, without, len(clouds), "clouds have no labels")
         return with_labels
+
+    def _may_be_labelled(self, path: Path) -> bool:
+        try:
+            return label_source(path, self.columns) is not None
+        except FileError:
+            return is_cloud_file(path)  # it is named when it is read
 
 
 def held_out(n: int, val_fraction: float, test_fraction: float) -> tuple[int, int]:
@@ -166,13 +182,6 @@ def held_out(n: int, val_fraction: float, test_fraction: float) -> tuple[int, in
     val = min(max(1, round(n * val_fraction)), n - 1) if val_fraction else 0
     test = min(max(1, round(n * test_fraction)), n - 1 - val) if test_fraction else 0
     return val, test
-
-
-def _may_be_labelled(path: Path) -> bool:
-    try:
-        return label_source(path) is not None
-    except FileError:
-        return True  # it is named when it is read
 
 
 class FolderClouds:
@@ -213,7 +222,8 @@ class FolderClouds:
         reading: Reading | None = None,
     ) -> None:
         self.root = Path(root)
-        self.split = FolderSplit(self.root, val_fraction, test_fraction)
+        columns = None if reading is None else reading.columns
+        self.split = FolderSplit(self.root, val_fraction, test_fraction, columns)
         self.label_map = (
             labels if isinstance(labels, LabelMap) else read_classes({"names": list(labels)})
         )
@@ -231,7 +241,7 @@ class FolderClouds:
     def sources(self, index: int) -> Sequence[Path]:
         """Return the cloud and the file that labels it."""
         path = self._clouds[index]
-        labels = label_source(path)
+        labels = label_source(path, self.reading.columns)
         return [path] if labels in (None, path) else [path, labels]  # type: ignore[list-item]
 
     def recipe(self) -> Mapping[str, object]:
@@ -259,7 +269,7 @@ class FolderClouds:
         refusals = []
         for path in self._clouds:
             try:
-                table = read_table(path, self.reading)
+                table = read_columns(path, self.reading)
                 self.reading.values(table)
                 return self.reading.names(table)
             except UNREADABLE as error:
@@ -276,7 +286,7 @@ class FolderClouds:
         path = self._clouds[index]
         reading = replace(self.reading, channels=self.channels)
         cloud = read_points(path, self.name(index), reading)
-        source, labels = label_source(path), cloud.labels
+        source, labels = label_source(path, self.reading.columns), cloud.labels
         if source is None:
             raise FileError(path, "its labels are gone")
         if source != path:
@@ -301,12 +311,11 @@ class FolderSets(CloudSets):
         channels: names of the properties that become channels besides x, y, z; None: intensity and
             colours, as far as the files have them.
         intensity_max: the number in the files that becomes intensity 1; None: as
-            `pcnn.datasets.readers.channels.Reading`.
+            `pcnn.datasets.readers.clouds.Reading`.
         columns: names of the columns of ``.bin`` and ``.npy`` files, or the name of a layout
             (kitti, nuscenes, scannet, sunrgbd); None: as `pcnn.datasets.read_points`.
         fill: numbers for channels that a file lacks, by name.
         strict: refuse clouds with missing returns, in place of leaving these out.
-        max_gib: largest size of a file, and of what it unpacks to in memory [GiB].
         val_fraction: share of the clouds that validates where there are no train and val folders.
         test_fraction: share that tests there; 0: the test reads the clouds of validation.
 
@@ -325,7 +334,6 @@ class FolderSets(CloudSets):
     columns: str | Sequence[str] | None = None
     fill: Mapping[str, float] | None = None
     strict: bool = False
-    max_gib: Positive = LIMIT
     val_fraction: PartialShare = 0.2
     test_fraction: PartialShare = 0.0
     always_centred = True
@@ -362,7 +370,6 @@ class FolderSets(CloudSets):
             columns=chosen_columns(self.columns),
             fill=dict(self.fill or {}),
             strict=self.strict,
-            max_gib=self.max_gib,
         )
 
     @cached_property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from torch.utils.data import DataLoader, Dataset
@@ -14,7 +13,6 @@ from pcnn.cores import available_cores
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.units import declared_unit
 from pcnn.errors import UNREADABLE, FileError
 
 State = Literal["made", "kept", "checked", "failed"]
@@ -136,9 +134,6 @@ def _notes(cloud: Cloud) -> tuple[str, ...]:
     notes = []
     if cloud.labels is None or bool((cloud.labels == IGNORE).all()):
         notes.append(f"{cloud.path}: no labelled point")
-    declared = declared_unit(Path(cloud.path))
-    if declared is not None:
-        notes.append(f"{cloud.path}: {declared}, not in metres; voxels and crops are taken in it")
     return tuple(notes)
 
 

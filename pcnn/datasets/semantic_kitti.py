@@ -21,12 +21,10 @@ from pcnn.datasets.cloud_sets import (
     warn_left_out,
 )
 from pcnn.datasets.labels import LabelMap
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
+from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.semantic_kitti_labels import label_map
-from pcnn.files.bounded import LIMIT
-from pcnn.ranges import ArgumentsOf, Natural, Positive
+from pcnn.ranges import ArgumentsOf, Natural
 
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
 VAL_SEQUENCES = (8,)
@@ -60,7 +58,6 @@ class SemanticKITTI:
         labels: ``official`` or ``spvnas_compat``; see `label_map`.
         labelled_only: leave out scans without a label file, and name them; False reads them with
             ``labels=None``.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: a sequence, a scan or all labels are missing.
@@ -74,12 +71,11 @@ class SemanticKITTI:
         sequences: Sequence[int],
         labels: str = "official",
         labelled_only: bool = True,
-        max_gib: float = LIMIT,
     ) -> None:
         self.root = Path(root)
         self.label_map = label_map(labels)
         self._labels = labels
-        self._reading = Reading(self.channels, max_gib=max_gib)
+        self._reading = Reading(self.channels, columns=("kitti",))
         self._scans = _find(self.root, sequences, labelled_only)
 
     def __len__(self) -> int:
@@ -131,7 +127,6 @@ class SemanticKITTISets(CloudSets):
         allow_missing: use the sequences that are there where some are missing.
         simulate: arguments of `pcnn.simulate.streets.kitti.simulate_kitti`: seed, train_scans,
             val_scans, ...
-        max_gib: largest size of a file [GiB].
     """
 
     root: str | None = None
@@ -143,7 +138,6 @@ class SemanticKITTISets(CloudSets):
     labels: str = "official"
     allow_missing: bool = False
     simulate: _Drives | None = None
-    max_gib: Positive = LIMIT
     unit = "scan"
     word_labels = True
     unit_intensity = True
@@ -199,7 +193,7 @@ class SemanticKITTISets(CloudSets):
             return None
         # there is no truth to wait for where it is not public: predictions are all that is made
         hidden = split == "test" and set(sequences) <= set(TEST_SEQUENCES)
-        return SemanticKITTI(root, sequences, self.labels, not hidden, self.max_gib)
+        return SemanticKITTI(root, sequences, self.labels, not hidden)
 
     def prediction_path(self, name: str) -> Path:
         """Return the official place of a prediction: ``sequences/08/predictions/000123.label``."""

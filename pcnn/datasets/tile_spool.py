@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.ahead import ahead, in_order
-from pcnn.datasets.readers.parts import Part
+from pcnn.datasets.readers.clouds import Part
 
 #: Threads that sort parts into squares: reading and writing, which one thread each does, take about
 #: a quarter of the time.

@@ -14,8 +14,8 @@ from torch import Tensor
 from pcnn.ahead import in_order
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.parts import PART, Part, PartedCloud
+from pcnn.datasets.readers.clouds import Part, PartedCloud
+from pcnn.datasets.readers.columns import PART
 from pcnn.datasets.tile_spool import Square, TileSpool, square_size
 from pcnn.experiment.predictor import Predictor, Scored
 from pcnn.experiment.square_votes import FULL, SquareVotes, best_classes
@@ -142,7 +142,7 @@ def answer_in_squares(
         largest = max(_LARGEST * voxel, 4 * margin)
         if predictor.trained_crop is not None:
             largest = min(largest, max(2 * predictor.trained_crop, 2 * margin))
-        plain = replace(cloud, reading=places_alone(cloud.reading))
+        plain = replace(cloud, reading=cloud.reading.places_alone)
         size = square_size(
             _telling(plain, say, 0.0, _SIZED),
             margin,
@@ -184,11 +184,6 @@ def square_points(device: torch.device) -> int:
         return _SQUARE
     free, _ = torch.cuda.mem_get_info(device)
     return min(max(_SQUARE, free // _POINT_BYTES), _SQUARE_ON_DEVICE)
-
-
-def places_alone(reading: Reading) -> Reading:
-    """The same without channels."""
-    return replace(reading, channels=(), fill={}, by_place=False)
 
 
 def _telling(

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.parts import PartedCloud, open_parts, parted
-from pcnn.datasets.readers.table import COLORS, PointTable
+from pcnn.datasets.readers.clouds import PartedCloud, Reading, held_points, open_parts
+from pcnn.datasets.readers.columns import COLORS, Columns
 from pcnn.experiment.answer import WHOLE, answer, answer_in_squares
 from pcnn.experiment.segmenters import Segmenters
 from pcnn.registration.cloud_measures import LOOKED_AT
@@ -88,12 +87,12 @@ def predict(
         cloud = open_parts(Path(points), reading)  # whose columns the network may name
     else:
         cloud = replace(cloud, reading=reading)
+    cloud, doubts = predictor.fitted(cloud)
     if tile is None and cloud.points <= WHOLE:
         found, part = answer(predictor, cloud)
-        doubts = predictor.doubts(part, cloud.path)
+        doubts += predictor.doubts(part)
         classes, confidence = found.classes, found.confidence
     else:
-        doubts = []
         with TemporaryDirectory(prefix="pcnn-") as folder:
             found = answer_in_squares(
                 predictor,
@@ -101,7 +100,7 @@ def predict(
                 Path(folder),
                 tile,
                 margin,
-                look=lambda part: doubts.extend(predictor.doubts(part, cloud.path)),
+                look=lambda part: doubts.extend(predictor.doubts(part)),
             )
             classes, confidence = np.array(found.classes), np.array(found.confidence)
     for doubt in doubts:
@@ -147,8 +146,7 @@ def opened(
             columns[name] = column
         else:
             raise ValueError(f"channel {name} must be [P], got {list(column.shape)}")
-    table = PointTable(Path("points"), places, tuple(columns), columns.__getitem__)
-    return parted(table, reading)
+    return PartedCloud(held_points(Columns(Path("points"), places, columns)), reading)
 
 
 def _numbers(values: np.ndarray | Tensor) -> np.ndarray:

@@ -14,13 +14,17 @@ from torch import Tensor, nn
 
 from pcnn.datasets.batches import CollateSegmentation
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.domain import Domain
 from pcnn.datasets.labels import IGNORE, LabelMap, contents, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
-from pcnn.datasets.readers.channels import Reading, chosen_columns
-from pcnn.datasets.readers.parts import Part
-from pcnn.datasets.readers.table import COLORS, meant, rounded_points
-from pcnn.datasets.readers.units import declared_unit, unit_doubt
+from pcnn.datasets.readers.clouds import (
+    Part,
+    PartedCloud,
+    Reading,
+    chosen_columns,
+    intensity_top,
+)
+from pcnn.datasets.readers.columns import COLORS, meant, rounded_points
+from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doubt
 from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
@@ -33,6 +37,9 @@ from pcnn.tensor import SparseTensor
 
 #: Channels of networks whose checkpoints do not name them, by their number.
 _UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}
+
+#: Intensities up to this are taken for those of 0 to 1.
+_UNIT = 1.5
 
 #: Colour of points without a class.
 GREY = (128, 128, 128)
@@ -58,7 +65,6 @@ class Predictor:
         placement: puts clouds on the geometry the network was trained on.
         unit_intensity: whether the intensity that it was trained on is known to lie in 0..1.
         temperature: that logits are divided by, so that probabilities are calibrated.
-        domain: statistics of the clouds that it was trained on; None where the checkpoint has none.
     """
 
     net: nn.Module
@@ -75,7 +81,6 @@ class Predictor:
     placement: Placement
     unit_intensity: bool = False
     temperature: float = 1.0
-    domain: Domain | None = None
 
     @classmethod
     def load(
@@ -118,7 +123,6 @@ class Predictor:
             networks.placement(cfg),
             files["unit_intensity"],
             float(cfg.data.get("temperature") or 1.0),
-            Domain.of_config(cfg.data.get("domain")),
         )
 
     @torch.inference_mode()
@@ -210,30 +214,43 @@ class Predictor:
             origin=(x, y, z),
         )
 
-    def doubts(self, part: Part, path: Path, scale: float = 1.0) -> list[str]:
-        """Say why the numbers of a cloud look unlike those that the network was trained on.
+    def fitted(self, cloud: PartedCloud) -> tuple[PartedCloud, list[str]]:
+        """A cloud with its intensity in 0..1, as this network was trained, and what is to be said.
 
-        Args:
-            part: its points.
-            path: its file.
-            scale: metres in a unit of the file, as it was given.
+        Intensities are scaled where their range leaves no doubt and no option says their largest.
         """
-        found = []
-        doubt = doubt_of(path, part.places, self.voxel_size, scale)
-        if doubt is not None:
-            found.append(doubt)
-        names = [meant(name) for name in self.reading.channels or ()]
-        named = len(part) > 0 and part.channels.shape[1] == len(names)
-        if self.unit_intensity and named and "intensity" in names:
-            top = float(part.channels[:, names.index("intensity")].max())
-            if top > 1.5:
-                likely = 255 if top <= 255 else 65535
-                found.append(
-                    f"intensity goes up to {top:.4g}, the network was trained on 0 to 1 "
-                    f"(--intensity-max {likely}): without it labels are wrong"
-                )
-        if self.domain is not None and not found:
-            found += self.domain.doubts(part.places, part.channels, self.voxel_size)
+        notes = []
+        if cloud.reading.scale is None and cloud.scale != 1.0:
+            notes.append(
+                f"its header gives coordinates in units of {cloud.scale:.6g} m, which become "
+                "metres (--scale 1 leaves them)"
+            )
+        channels = map(meant, self.reading.channels or ())
+        if not self.unit_intensity or cloud.reading.intensity_max or "intensity" not in channels:
+            return cloud, notes
+        top = intensity_top(cloud)
+        full = full_intensity(top)
+        if full is not None:
+            reading = replace(cloud.reading, intensity_max=full)
+            notes.append(f"intensity goes up to {top:.4g} and is divided by {full:.0f}")
+            return replace(cloud, reading=reading), notes
+        if top > _UNIT:
+            notes.append(
+                f"intensity goes up to {top:.4g}, the network was trained on 0 to 1: labels are "
+                "wrong unless --intensity-max says which number is 1"
+            )
+        return cloud, notes
+
+    def doubts(self, part: Part) -> list[str]:
+        """Say why the points of a cloud look unlike those that the network was trained on."""
+        doubt = unit_doubt(part.places, self.voxel_size)
+        found = [] if doubt is None else [doubt]
+        ground = self.reading.at_sensor or self.reading.on_floor  # no user's own clouds
+        if ground and from_the_air(part.places, len(part)):
+            found.append(
+                "it seems to have been seen from the air; this network knows what sensors on the "
+                "ground see, and its labels mean little here"
+            )
         return found
 
     def rgb(self, classes: Tensor) -> np.ndarray:
@@ -307,21 +324,3 @@ def _forgotten(cfg: DictConfig) -> dict[str, float]:
     """Colours for clouds that have none, where the network has seen such clouds in its training."""
     forget = OmegaConf.select(cfg, "augment.chromatic.forget")
     return dict.fromkeys(COLORS, FORGOTTEN) if forget else {}
-
-
-def doubt_of(
-    path: Path, places: np.ndarray, voxel_size: VoxelSize | None, scale: float
-) -> str | None:
-    """Why the unit of a file looks wrong, by its header or numbers, and the option that helps.
-
-    Args:
-        path: the file.
-        places: [P, 3] what was read from it [m].
-        voxel_size: of the network [m].
-        scale: what was given as --scale; 1 asks the header too.
-    """
-    declared = declared_unit(path) if scale == 1.0 and path.is_file() else None
-    doubt = declared or unit_doubt(places, voxel_size)
-    if doubt is None:
-        return None
-    return str(doubt) + ("" if doubt.scale is None else f" (--scale {doubt.scale:.12g})")

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from pcnn.datasets.readers.clouds import declared_unit
+from pcnn.datasets.readers.doubts import unit_doubt
 from pcnn.datasets.readers.fragments import local_points, read_local
-from pcnn.datasets.readers.units import declared_unit, unit_doubt
 from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
 from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
 from pcnn.plural import counted
@@ -226,7 +227,7 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
     Args:
         cloud: file or points.
         name: what the points are called in messages; a file is called by its path.
-        columns: of files, as of `pcnn.datasets.readers.channels.Reading`.
+        columns: of files, as of `pcnn.datasets.readers.clouds.Reading`.
 
     Raises:
         FileError: a file that cannot be read.
@@ -237,8 +238,8 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
     if isinstance(cloud, str | Path):
         read, name = read_local(Path(cloud), columns), str(cloud)
         declared = declared_unit(Path(cloud))
-        if declared is not None:
-            log.warning("%s: %s; voxels and distances are taken in it", name, declared)
+        if declared != 1.0:
+            log.warning("%s: its header gives coordinates in units of %.6g m", name, declared)
     else:
         read = local_points(cloud, name)
     if read.missing:
@@ -257,7 +258,7 @@ def warn_of_units(clouds: Sequence[LocalCloud], measures: CloudMeasures, voxel_s
     for cloud in clouds:
         doubt = unit_doubt((cloud.points.double() + cloud.origin).numpy(), voxel_size)
         if doubt is not None:
-            log.warning("The unit of the coordinates may not be the metre: %s.", doubt)
+            log.warning("%s", doubt)
             return
 
 

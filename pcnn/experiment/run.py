@@ -304,8 +304,6 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
         facts["class_names"] = list(datamodule.class_names)
         facts["colors"] = [list(map(int, color)) for color in datamodule.colors]
         facts["files"] = datamodule.files
-        if cfg.train and cfg.task.name == "segmentation" and hasattr(datamodule, "domain"):
-            facts["domain"] = datamodule.domain()  # by which a prediction knows what is strange
     cfg.data = facts
     if isinstance(cfg.dataset.get("classes"), str):
         # a checkpoint stays whole when the class file is changed or gone

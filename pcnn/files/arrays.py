@@ -1,38 +1,84 @@
-"""Arrays in NumPy's own formats, ``.npy`` and ``.npz``, checked before anything is allocated.
+"""Arrays in NumPy's own formats and as records in files, checked before anything is allocated.
 
-`numpy.load` allocates what a header claims, and lets errors of Python's own parser through. Here
-the header is checked against the bytes of the file before anything is allocated.
-
-Source: NumPy's format specification (numpy.lib.format), versions 1.0 to 3.0.
+`numpy.load` allocates what a header claims; here the claim is held against the bytes of the file.
 """
 
 from __future__ import annotations
 
-import ast
 import io
+import os
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 
 from pcnn.errors import FileError
 from pcnn.files.bounded import LIMIT, check_size, named
-from pcnn.files.rows import HeldRows, Rows, StoredRows, stamp_of
 
-_MAGIC = b"\x93NUMPY"
 _HEADER = 1 << 14  # bytes; NumPy itself writes 128 for an array without fields
-_DIMENSIONS = 32
 
 
-def read_npy(path: Path, limit: float = LIMIT) -> np.ndarray:
-    """The array of an ``.npy`` file.
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows of one size that lie one after another in a file of any size; slices read them.
+
+    They are read, not mapped: a file that is cut off while it is read gives an error, where a
+    mapped one would end the process.
 
     Args:
         path: the file.
-        limit: largest size of the array [GiB].
+        start: bytes in front of the first row.
+        stored: type of the numbers in the file, which holds no Python objects.
+        count: number of rows P.
+        row: shape of a row; () for one number or one structure.
+        stamp: size and time of the file; one that changed is refused.
+    """
+
+    path: Path
+    start: int
+    stored: np.dtype
+    count: int
+    row: tuple[int, ...]
+    stamp: tuple[int, int]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the numbers, in the byte order of the machine."""
+        return self.stored.newbyteorder("=")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, then the shape of a row."""
+        return (self.count, *self.row)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        first, last, _ = rows.indices(self.count)
+        each = prod(self.row)
+        with self.path.open("rb") as file:
+            if stamp_of(file.fileno()) != self.stamp:
+                raise FileError(self.path, "it changed while it was read")
+            file.seek(self.start + first * each * self.stored.itemsize)
+            found = np.fromfile(file, self.stored, max(last - first, 0) * each)
+        if len(found) < (last - first) * each:
+            raise FileError(self.path, "it was cut off while it was read")
+        return found.astype(self.dtype, copy=False).reshape(-1, *self.row)
+
+
+def stamp_of(file: int | Path) -> tuple[int, int]:
+    """Size and time of a file, or of an open one."""
+    found = os.stat(file)
+    return found.st_size, found.st_mtime_ns
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an ``.npy`` file.
 
     Raises:
         MissingFileError: no such file.
@@ -40,169 +86,82 @@ def read_npy(path: Path, limit: float = LIMIT) -> np.ndarray:
             bytes than the header announces.
     """
     with named(path, ".npy file"), path.open("rb") as file:
-        return read_array(file, path.stat().st_size, path, limit)
+        size = path.stat().st_size
+        check_size(path, size)
+        dtype, shape, fortran, start = _announced(file, size, path)
+        values = np.fromfile(path, dtype, prod(shape), offset=start)
+        return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
 
 
-def read_array(file: BinaryIO, size: int, path: Path, limit: float = LIMIT) -> np.ndarray:
-    """An array in NumPy's format from an open file.
-
-    Args:
-        file: at the start of the array.
-        size: bytes of header and numbers that the file holds.
-        path: the file, for errors.
-        limit: largest size of the array [GiB].
+def open_npy(path: Path) -> np.ndarray | Records:
+    """The array of an ``.npy`` file of any size; in Fortran's order it is held whole.
 
     Raises:
         FileError: as `read_npy`.
     """
-    kind, shape, fortran, begin = _announced(file, size, path)
-    held = size - begin
-    count = prod(shape)
-    check_size(path, held, limit, "its array")
-    values = np.empty(count, kind)
-    target = values.view(np.uint8) if count else np.empty(0, np.uint8)
-    at = 0
-    while at < held:
-        block = file.read(min(held - at, 1 << 24))
-        if not block:
-            raise FileError(path, f"not a whole .npy file: {held - at} bytes are missing")
-        target[at : at + len(block)] = np.frombuffer(block, np.uint8)
-        at += len(block)
-    if file.read(1):  # a member of an archive that is longer than the archive says
-        raise FileError(path, "there is more behind its array")
-    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
-
-
-def open_npy(path: Path, limit: float = LIMIT) -> Rows:
-    """The array of an ``.npy`` file by its rows, read in ranges where they lie one after another.
-
-    Args:
-        path: the file.
-        limit: largest size of an array in Fortran's order, which is held whole [GiB].
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: as `read_npy`.
-    """
-    with named(path, ".npy file"), path.open("rb") as file:
-        stamp = stamp_of(file.fileno())
-        kind, shape, fortran, begin = _announced(file, stamp[0], path)
-    if fortran or not shape:
-        return HeldRows(np.atleast_1d(read_npy(path, limit)))
-    return StoredRows(path, begin, kind, shape[0], shape[1:], stamp)
+    with named(path, ".npy file"):
+        with path.open("rb") as file:
+            stamp = stamp_of(file.fileno())
+            dtype, shape, fortran, start = _announced(file, stamp[0], path)
+        if fortran or not shape:
+            return np.atleast_1d(read_npy(path))
+        return Records(path, start, dtype, shape[0], shape[1:], stamp)
 
 
 def _announced(
     file: BinaryIO, size: int, path: Path
 ) -> tuple[np.dtype, tuple[int, ...], bool, int]:
     """Type, shape and order of an array, and the bytes in front of its numbers, by its header."""
-    start = file.read(8)
-    if start[:4] == b"PK\x03\x04":
-        raise FileError(path, "an .npy file holds one array; this is an archive")
-    if len(start) < 8 or start[:6] != _MAGIC or start[6] not in (1, 2, 3):
-        raise FileError(path, "not a whole .npy file: it does not start as one")
-    width = 2 if start[6] == 1 else 4
-    length = int.from_bytes(file.read(width), "little")
-    if length > _HEADER:
-        raise FileError(path, f"the .npy header has {length} bytes, {_HEADER} at most are taken")
-    text = file.read(length)
-    if len(text) < length:
-        raise FileError(path, "not a whole .npy file: its header is cut off")
-    kind, shape, fortran = _parsed(text.decode("utf-8" if start[6] == 3 else "latin-1"), path)
-    held = size - len(start) - width - length
-    count = prod(shape)
-    if count * kind.itemsize != held:
+    start = io.BytesIO(file.read(_HEADER))
+    try:
+        # version 3 differs from 2 in the encoding of names alone
+        read = [np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0]
+        major, _ = np.lib.format.read_magic(start)
+        shape, fortran, dtype = read[major > 1](start)
+    except Exception as error:  # of Python's parser, too: SyntaxError, MemoryError, ...
+        words = f"{type(error).__name__}: {str(error)[:80]}"
+        raise FileError(path, f"not a whole .npy file ({words})") from error
+    if dtype.hasobject or not dtype.itemsize or any(type(n) is bool or n < 0 for n in shape):
+        raise FileError(path, f"no array of numbers: {str(dtype)[:80]} {list(shape)}")
+    needed = prod(shape) * dtype.itemsize
+    if needed != size - start.tell():
         raise FileError(
             path,
-            f"not a whole .npy file: {kind} {list(shape)} needs {count * kind.itemsize} bytes "
-            f"behind the header, the file has {held}",
+            f"not a whole .npy file: {str(dtype)[:80]} {list(shape)} needs {needed} bytes behind "
+            f"the header, the file has {size - start.tell()}",
         )
-    return kind, shape, fortran, size - held
+    return dtype, shape, fortran, start.tell()
 
 
-def _parsed(text: str, path: Path) -> tuple[np.dtype, tuple[int, ...], bool]:
-    """Type, shape and order of an array by its header."""
-    try:
-        header = ast.literal_eval(text.strip())
-        ordered = isinstance(header, dict) and set(header) == {"descr", "fortran_order", "shape"}
-    except Exception as error:  # Python's parser has many: SyntaxError, MemoryError, ...
-        raise FileError(path, f"unusable .npy header ({type(error).__name__})") from error
-    if not ordered:
-        raise FileError(path, "the .npy header must hold descr, fortran_order and shape")
-    shape: Any = header["shape"]
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _DIMENSIONS
-        or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape)
-    ):
-        raise FileError(path, f"the .npy header has no shape: {str(shape)[:80]}")
-    if type(header["fortran_order"]) is not bool:
-        raise FileError(path, "fortran_order of the .npy header must be True or False")
-    try:
-        kind = np.lib.format.descr_to_dtype(header["descr"])
-    except Exception as error:
-        raise FileError(path, f"unknown type {str(header['descr'])[:80]!r}") from error
-    if kind.hasobject:
-        raise FileError(path, "it holds Python objects, which are never read")
-    if kind.itemsize == 0:
-        raise FileError(path, f"its type {kind} has no bytes")
-    return kind, shape, header["fortran_order"]
+def _array(content: bytes, path: Path) -> np.ndarray:
+    dtype, shape, fortran, start = _announced(io.BytesIO(content), len(content), path)
+    values = np.frombuffer(bytearray(content), dtype, prod(shape), start)
+    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
 
 
 #: Deflate packs 258 bytes into 2 bits at best.
-_RATIO = 1032
-_SLACK = 1 << 10
-_STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_RATIO, _SLACK = 1032, 1 << 10
 _ENCRYPTED = 1
 
 
-def read_npz(
-    path: Path, names: Sequence[str] | None = None, limit: float = LIMIT
-) -> dict[str, np.ndarray]:
+def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Arrays of an ``.npz`` file by name.
 
     Args:
         path: the file.
         names: which are read, of those that are there; None reads all.
-        limit: largest size of all of them [GiB].
 
     Raises:
         MissingFileError: no such file.
-        FileError: no whole archive, a member with an unsafe name, of Python objects, or that claims
-            to unpack to more than its bytes can hold; or as `pcnn.files.arrays.read_array`.
+        FileError: no whole archive, a member that is no array or claims to unpack to more than its
+            bytes can hold, or more than 8 GiB in all.
     """
     with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
-        return _arrays(archive, path, path.stat().st_size, names, limit)
-
-
-def read_npz_bytes(content: bytes, path: Path, limit: float = LIMIT) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz`` file that was read already; as `read_npz`.
-
-    Args:
-        content: the file's bytes.
-        path: where it comes from, for errors.
-        limit: largest size of all arrays [GiB].
-    """
-    with named(path, ".npz file"), zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return _arrays(archive, path, len(content), None, limit)
-
-
-def _arrays(
-    archive: zipfile.ZipFile, path: Path, size: int, names: Sequence[str] | None, limit: float
-) -> dict[str, np.ndarray]:
-    members = _members(archive, path, size)
-    wanted = [name for name in (members if names is None else names) if name in members]
-    check_size(path, sum(members[n].file_size for n in wanted), limit, "what it unpacks to")
-    found = {}
-    for name in wanted:
-        with archive.open(members[name]) as file:
-            found[name] = read_array(
-                cast(BinaryIO, file),
-                members[name].file_size,
-                path,
-                limit,
-            )
-    return found
+        members = _members(archive, path)
+        wanted = [name for name in (members if names is None else names) if name in members]
+        total = sum(members[name].file_size for name in wanted)
+        check_size(path, total, LIMIT, "what it unpacks to")
+        return {name: _array(archive.read(members[name]), path) for name in wanted}
 
 
 def names_in(path: Path) -> list[str]:
@@ -212,25 +171,25 @@ def names_in(path: Path) -> list[str]:
         FileError: as `read_npz`.
     """
     with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
-        return list(_members(archive, path, path.stat().st_size))
+        return list(_members(archive, path))
 
 
-def _members(archive: zipfile.ZipFile, path: Path, size: int) -> dict[str, zipfile.ZipInfo]:
+def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
     found: dict[str, zipfile.ZipInfo] = {}
+    size = path.stat().st_size
     for member in archive.infolist():
         name = member.filename.removesuffix(".npy")
-        if not member.filename.endswith(".npy") or "/" in name or "\\" in name or "\0" in name:
-            raise FileError(path, f"member {member.filename[:80]!r} is no array")
-        if name in found:
-            raise FileError(path, f"array {name[:80]!r} is there twice")
-        if member.compress_type not in _STORED_OR_DEFLATED or member.flag_bits & _ENCRYPTED:
-            raise FileError(path, f"array {name[:80]!r} must be stored or deflated, not encrypted")
-        ratio = 1 if member.compress_type == zipfile.ZIP_STORED else _RATIO
-        if member.compress_size > size or member.file_size > ratio * member.compress_size + _SLACK:
+        if not member.filename.endswith(".npy") or {"/", "\\", "\0"} & set(name) or name in found:
+            raise FileError(path, f"member {member.filename[:80]!r} is no array, or there twice")
+        packed = member.compress_type == zipfile.ZIP_DEFLATED
+        if not (packed or member.compress_type == zipfile.ZIP_STORED):
+            raise FileError(path, f"array {name[:80]!r} must be stored or deflated")
+        most = (_RATIO if packed else 1) * min(member.compress_size, size) + _SLACK
+        if member.flag_bits & _ENCRYPTED or member.file_size > most:
             raise FileError(
                 path,
-                f"array {name[:80]!r} claims {member.file_size} bytes out of "
-                f"{member.compress_size}, more than they can hold",
+                f"array {name[:80]!r} is encrypted, or claims {member.file_size} bytes out of "
+                f"{member.compress_size}",
             )
         found[name] = member
     return found

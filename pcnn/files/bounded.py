@@ -36,8 +36,7 @@ def check_size(path: Path, size: int, limit: float = LIMIT, what: str = "the fil
     if size > limit * GIB:
         raise FileError(
             path,
-            f"{what} takes {size / GIB:,.1f} GiB, the limit is {limit:g} GiB "
-            "(raise it with --max-gib or dataset.max_gib)",
+            f"{what} takes {size / GIB:,.1f} GiB, the limit is {limit:g} GiB",
         )
 
 

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.files.whole_file import whole_file
-
-TYPE_NAMES = {"<f4": "float", "<f8": "double", "|u1": "uchar", "<i4": "int"}
+from pcnn.files.ply import write_ply
 
 
 def write_coloured_ply(
@@ -62,7 +60,7 @@ def write_coloured_ply_parts(
         path: file to write; its folder is created.
         parts: points and colours, as those of `write_coloured_ply`, and values [P] of further
             properties by name.
-        fields: types of these properties, of `TYPE_NAMES`.
+        fields: types of these properties, as ``<f4``.
         comment: one line for the header.
         origin: added to the points [m].
         wide: store coordinates as float64; so they are where the origin is not zero.
@@ -74,41 +72,23 @@ def write_coloured_ply_parts(
         ValueError: as `write_coloured_ply`.
     """
     path = Path(path)
-    if "\n" in comment or not comment.isascii():
-        raise ValueError(f"a ply comment is one line of ASCII text, got {comment!r}")
     own = [(name, "<f8" if wide or any(origin) else "<f4") for name in "xyz"]
     own += [(name, "u1") for name in ("red", "green", "blue")]
     dtype = np.dtype([*own, *fields.items()])
 
-    def header(count: int) -> bytes:
-        lines = ["ply", "format binary_little_endian 1.0"]
-        if comment:
-            lines.append(f"comment {comment}")
-        # the number is known at the end: the header is as long for every number
-        lines += [f"comment {'-' * (_DIGITS - len(str(count)))}", f"element vertex {count}"]
-        lines += [f"property {TYPE_NAMES[dtype[name].str]} {name}" for name in dtype.names or ()]
-        return ("\n".join([*lines, "end_header"]) + "\n").encode("ascii")
+    def vertices(part: Part) -> NDArray[Any]:
+        points, rgb, values = _checked(*part)
+        found = np.empty(len(points), dtype)
+        for axis, name in enumerate("xyz"):
+            found[name] = points[:, axis].astype(dtype[name]) + origin[axis]
+        for channel, name in enumerate(("red", "green", "blue")):
+            found[name] = rgb[:, channel]
+        for name in fields:
+            found[name] = values[name]
+        return found
 
-    count = 0
-    with whole_file(path) as file:
-        file.write(header(0))
-        for points, rgb, values in parts:
-            points, rgb, values = _checked(points, rgb, values)
-            vertices = np.empty(len(points), dtype)
-            for axis, name in enumerate("xyz"):
-                vertices[name] = points[:, axis].astype(dtype[name]) + origin[axis]
-            for channel, name in enumerate(("red", "green", "blue")):
-                vertices[name] = rgb[:, channel]
-            for name in fields:
-                vertices[name] = values[name]
-            file.write(vertices.tobytes())
-            count += len(points)
-        file.seek(0)
-        file.write(header(count))
+    write_ply(path, map(vertices, parts), dtype, comment)
     return path
-
-
-_DIGITS = 20
 
 
 def _checked(points: Any, rgb: Any, values: Mapping[str, Any]) -> Part:

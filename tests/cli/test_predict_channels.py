@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pcnn.datasets.readers.ply import read_ply, write_ply
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from tests.cli.test_predict import cloud, run, saved

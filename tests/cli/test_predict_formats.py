@@ -8,15 +8,14 @@ import laspy
 import numpy as np
 import pytest
 import torch
+from pcnn.datasets.readers.pcd import read_pcd
+from pcnn.datasets.readers.ply import read_ply, write_ply
 
 import pcnn
 from pcnn.checkpoints.exported_file import write_exported
 from pcnn.cli.prediction_view import prediction_view
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.parts import open_parts
-from pcnn.datasets.readers.pcd import read_pcd
-from pcnn.datasets.readers.ply import read_ply, write_ply
+from pcnn.datasets.readers.clouds import Reading, open_parts
 from pcnn.datasets.tile_spool import TileSpool, square_size
 from pcnn.experiment import answer as answers
 from pcnn.experiment import segmenters

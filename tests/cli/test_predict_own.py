@@ -7,8 +7,8 @@ from pathlib import Path
 import laspy
 import numpy as np
 import pytest
-
 from pcnn.datasets.readers.ply import read_ply, write_ply
+
 from tests.cli.test_predict import run, saved
 from tests.datasets.las_files import CORNER, places, write_las
 

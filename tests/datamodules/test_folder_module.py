@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pcnn.datasets.readers.ply import write_ply
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets.batches import CollateTraining
-from pcnn.datasets.readers.ply import write_ply
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.features import Chromatic
 from pcnn.errors import UserError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.readers.ply import write_ply
+from pcnn.files.ply import write_ply
 from tests.datasets.las_files import CODES, write_las
 
 CLASSES = {
@@ -187,5 +187,5 @@ def _write(path: Path, seed: int) -> None:
         path.write_bytes(PCD.format(POINTS).encode() + points.tobytes())
     else:
         names = [(name, "<f4") for name in ("x", "y", "z", "intensity")]
-        write_ply(path, points.reshape(-1).view(names))
+        write_ply(path, [points.reshape(-1).view(names)], np.dtype(names))
     np.save(path.with_name(f"{path.stem}_label.npy"), np.resize(CODES, POINTS))

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.column_count import COUNTS, is_contradicted, likely_columns
+
+from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.columns import read_bin
 from pcnn.errors import FileError
 

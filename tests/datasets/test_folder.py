@@ -8,7 +8,7 @@ import pytest
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.folder import FolderClouds
 from pcnn.datasets.labels import IGNORE, read_classes
-from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import Reading
 from tests.datasets.clouds import scan
 
 CLASSES = ("ground", "tree", "house")

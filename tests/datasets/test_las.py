@@ -6,11 +6,10 @@ from pathlib import Path
 import laspy
 import numpy as np
 import pytest
-
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.las import read_las, write_las_labels
 from pcnn.decoder import las_program
+
+from pcnn.datasets.readers.clouds import Reading, read_points
+from pcnn.datasets.readers.las import read_las, write_las_labels
 from tests.datasets.las_files import CODES, CORNER, places, write_las
 
 CENTRED = Reading(centred=True)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pcnn.datasets.readers.las_process import Limits, las_process
 
 from pcnn.datasets.readers import las_process as process_module
-from pcnn.datasets.readers.channels import Reading
+from pcnn.datasets.readers.clouds import Reading
 from pcnn.datasets.readers.las import read_las, write_las_labels
-from pcnn.datasets.readers.las_process import Limits, las_process
 from pcnn.errors import FileError
 from tests.datasets.las_files import write_las
 from tests.forking import require_fork

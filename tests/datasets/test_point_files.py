@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import trimesh
-
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.label_files import read_label_file, write_label_file
 from pcnn.datasets.readers.pcd import read_pcd
 from pcnn.datasets.readers.ply import read_ply, write_ply
 from pcnn.datasets.readers.points import label_source, read_labels
-from pcnn.datasets.readers.table import find_name, meant
+
+from pcnn.datasets.readers.clouds import Reading, read_points
+from pcnn.datasets.readers.columns import find_name, meant
+from pcnn.datasets.readers.label_files import read_label_file, write_label_file
 from pcnn.errors import FileError
 from pcnn.files.whole_file import whole_file
 from tests.datasets.clouds import scan

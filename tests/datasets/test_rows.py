@@ -12,9 +12,7 @@ import pytest
 import trimesh
 
 from pcnn.datasets.prediction_files import write_labelled
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.parts import open_parts
+from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from pcnn.errors import FileError
 from pcnn.files.mapped import forget_pages
 from pcnn.visualize.view.of_files import viewed_file

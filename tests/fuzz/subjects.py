@@ -14,6 +14,8 @@ import numpy as np
 import safetensors.torch
 import torch
 import yaml
+from pcnn.datasets.readers.points import label_source, read_labels
+from pcnn.datasets.statistics.of_set import read_statistics
 
 from pcnn.checkpoints import load_config, load_weights
 from pcnn.checkpoints.eight_bits import packed
@@ -23,7 +25,6 @@ from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
-from pcnn.datasets.readers.points import label_source, read_labels
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
 from pcnn.datasets.registration.kitti_ground_truth import IcpCache
 from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses
@@ -32,7 +33,6 @@ from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_l
 from pcnn.datasets.registration.threedmatch import FCGFPairs
 from pcnn.datasets.s3dis.convert import alignment_angle
 from pcnn.datasets.s3dis.files import STEMS, read_annotation, read_array_room, write_array_room
-from pcnn.datasets.statistics.of_set import read_statistics
 from pcnn.experiment import run_folder
 from pcnn.experiment.counts_file import read_counts
 from pcnn.experiment.resume import is_finished

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from pcnn.bench.clouds import SIMULATED, Cloud
 from pcnn.bench.scenes import load_scene
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.points import SUFFIXES
+from pcnn.datasets.readers.clouds import SUFFIXES, read_points
 from pcnn.errors import UserError
 from pcnn.files.arrays import read_npz
 from pcnn.files.simulated import is_simulated

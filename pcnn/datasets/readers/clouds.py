@@ -1,38 +1,254 @@
-"""Point clouds of tensors from files of all formats."""
+"""Point clouds from files of all formats: which columns become channels, whole or part by part."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.points import MISSING, read_table, strict_rule
-from pcnn.datasets.readers.table import rounded_points, valid_returns
-from pcnn.errors import FileError
+from pcnn.datasets.readers import formats, las
+from pcnn.datasets.readers.columns import (
+    COLORS,
+    PART,
+    Columns,
+    find_name,
+    layout_of,
+    meant,
+    rounded_points,
+    valid_returns,
+)
+from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.plural import counted
 
+SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
+#: Of clouds that are taken where they are named; in a folder such files may be anything else.
+ALSO = (".npz", *formats.TEXTS)
+
+#: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
+_FAR = 1e4
+#: Half of the points of a scan lie within this distance of its sensor along x and y [m].
+_ABOUT_SENSOR = 30.0
+#: Their median height above it: most are ground [m].
+_GROUND = (-4.0, 0.5)
+_MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The part of a file that is read, and how.
+
+    Args:
+        channels: names of the properties that become channels, in order and in any case;
+            ``intensity`` stands for whatever a format calls it. None: intensity, then red, green
+            and blue, as far as the file has them; all columns of an array without names.
+        intensity_max: the number in the files that becomes intensity 1; None: 65535 in LAS files,
+            255 in those of nuScenes, 1 in others.
+        centred: put the origin of LAS and LAZ clouds, and of others whose coordinates lie farther
+            than 10 km from zero, into the middle of the cloud; False keeps the file's.
+        columns: names of the columns of files of bare numbers, or one name of
+            `pcnn.datasets.readers.columns.LAYOUTS`; None: as `read_points` says.
+        fill: numbers for channels that a file lacks, by name.
+        strict: refuse clouds with missing returns (NaN, or zeros) in place of leaving these out.
+        scale: metres in a unit of the files' coordinates; None: 1, or as a LAS file declares it.
+        at_sensor: with ``centred``, of any file: the origin is put into the median along every
+            axis, about which points are as dense as about a sensor. Along x and y it stays where
+            half of the points lie within 30 m of it, along z where their median is at -4 to 0.5 m.
+        on_floor: put the origin of every cloud into the middle of its box along x and y, and to the
+            height below which a thousandth of its points lies, as stray echoes do.
+        by_place: take the columns of an array without names for the channels, in their order.
+
+    Raises:
+        ValueError: a name that occurs twice, an ``intensity_max`` or ``scale`` that is not
+            positive, or columns without x, y, z.
+    """
+
+    channels: tuple[str, ...] | None = None
+    intensity_max: float | None = None
+    centred: bool = False
+    columns: tuple[str, ...] | None = None
+    fill: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = False
+    scale: float | None = None
+    at_sensor: bool = False
+    on_floor: bool = False
+    by_place: bool = False
+
+    def __post_init__(self) -> None:
+        names = [name.lower() for name in self.channels or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"channels must differ, got {', '.join(self.channels or ())}")
+        for name in ("intensity_max", "scale"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a positive number, got {value}")
+        for name, value in self.fill.items():
+            if not np.isfinite(value):
+                raise ValueError(f"fill: {name} must be a finite number, got {value}")
+        if self.columns is not None:
+            layout_of(self.columns)
+
+    @property
+    def places_alone(self) -> Reading:
+        """The same without channels."""
+        return replace(self, channels=(), fill={}, by_place=False)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Columns that a file is asked for."""
+        return ("intensity", *COLORS) if self.channels is None else self.channels
+
+    def names(self, table: Columns) -> tuple[str, ...]:
+        """Names of the channels that are read of a file, such as ``intensity``.
+
+        Without a choice these are what the file has and ``fill`` adds.
+        """
+        if table.unnamed and (self.by_place or self.channels is None):
+            return tuple(table.values)
+        if self.channels is not None:
+            return self.channels
+        there = {n for n in ("intensity", *COLORS) if n in self.fill or table.find(n) is not None}
+        colors = COLORS if set(COLORS) <= there else ()
+        return (*(("intensity",) if "intensity" in there else ()), *colors)
+
+    def values(self, table: Columns) -> np.ndarray:
+        """Channels [P, F] float32; integer colours are divided by their type's largest value.
+
+        Raises:
+            FileError: a channel that the file does not have, and no number to fill it with.
+        """
+        columns = [np.empty((len(table), 0), dtype=np.float32)]
+        columns += [self._channel(table, name)[:, None] for name in self.names(table)]
+        return np.concatenate(columns, axis=1)
+
+    def filled(self, fill: Mapping[str, float]) -> dict[str, float]:
+        """The numbers of `fill` with others before them, which count for all names of a channel."""
+        given = {meant(name) for name in fill}
+        kept = {name: value for name, value in self.fill.items() if meant(name) not in given}
+        return {**kept, **fill}
+
+    def origin(self, points: np.ndarray, in_map: bool, piece: bool = False) -> np.ndarray:
+        """Where the origin of a cloud is put, in the coordinates of its file.
+
+        Args:
+            points: [P, 3] finite numbers [m].
+            in_map: the format's coordinates are those of a map.
+            piece: a part of a larger cloud, whose own origin says nothing.
+
+        Returns:
+            [3] float64, whole metres: the middle of the box along x and y, the median of z; zero
+            where the origin stays. With ``on_floor``, whole millimetres.
+        """
+        if self.on_floor and len(points):
+            middle = (points.min(axis=0) + points.max(axis=0)) / 2
+            middle[2] = np.quantile(points[:, 2], 0.001)
+            return np.round(middle.astype(np.float64), 3)
+        if not self.centred or not len(points):
+            return np.zeros(3)
+        if self.at_sensor:
+            return np.round(_sensor(points, piece))
+        if not (in_map or piece) and max(-points.min(), points.max()) <= _FAR:
+            return np.zeros(3)
+        middle = (points.min(axis=0) + points.max(axis=0)) / 2
+        middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights
+        return np.round(middle)
+
+    def _channel(self, table: Columns, name: str) -> np.ndarray:
+        values = table.find(name)
+        if values is None:
+            filled = find_name(name, self.fill)
+            if filled is None:
+                raise FileError(
+                    table.path,
+                    f"no channel {name!r}; the file has {', '.join(table.values) or 'none'} "
+                    f"(one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}})",
+                )
+            return np.full(len(table), self.fill[filled], dtype=np.float32)
+        if values.ndim != 1:
+            raise FileError(table.path, f"{name} holds several numbers a point")
+        if meant(name) in COLORS and np.issubdtype(values.dtype, np.integer):
+            return values.astype(np.float32) / np.iinfo(values.dtype).max
+        with np.errstate(over="ignore"):  # an infinite channel is a missing return
+            values = values.astype(np.float32)
+        if meant(name) != "intensity":
+            return values
+        top = self.intensity_max or table.intensity_max
+        return values / (np.float32(top) if top != 1.0 else 1)
+
+
+def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names of columns from a configuration: a list, or text with commas."""
+    if columns is None:
+        return None
+    return tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)
+
+
+def _sensor(points: np.ndarray, piece: bool) -> np.ndarray:
+    """Where a sensor would stand [3]: the origin, as far as the points [P, 3] lie about it."""
+    middle = np.median(points, axis=0)
+    if piece:
+        return middle
+    if float(np.median(np.hypot(points[:, 0], points[:, 1]))) <= _ABOUT_SENSOR:
+        middle[:2] = 0
+    if _GROUND[0] <= middle[2] <= _GROUND[1]:
+        middle[2] = 0
+    return middle
+
+
 _PLAIN = Reading()
+
+
+def open_points(path: Path, reading: Reading = _PLAIN) -> formats.PointFile | las.LasFile:
+    """Open a cloud of any format and size; text, packed data and archives are held whole.
+
+    Raises:
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: another suffix, or a file that breaks its format.
+    """
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise MissingFileError(path, "no such file")
+    with named(path, f"{suffix} file"):
+        if suffix in las.SUFFIXES:
+            return las.open_las(path)
+        if suffix not in formats.READERS:
+            raise FileError(path, f"a cloud ends in {', '.join((*SUFFIXES, *ALSO))}")
+        layout = None if reading.columns is None else layout_of(reading.columns)
+        return formats.READERS[suffix](path, layout)
+
+
+def read_columns(path: Path, reading: Reading = _PLAIN, *further: str) -> Columns:
+    """All rows of a file, missing returns among them; of LAS files the wanted columns alone.
+
+    Raises:
+        FileError: as `open_points`.
+    """
+    file = open_points(path, reading)
+    with named(path, f"{path.suffix} file"):
+        return file.whole((*reading.wanted, "classification", *further))
 
 
 def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:
     """Read a cloud: positions [m], further channels, and labels where the file itself holds them.
 
     * ``.bin``: float32 x, y, z, intensity (KITTI), in ``.pcd.bin`` also ring (nuScenes); a file
-      whose numbers do not look like them is refused unless ``reading.columns`` names its columns.
+      whose numbers are not like them is refused unless ``reading.columns`` names its columns.
     * ``.npy``: [N, 3 + F] numbers: x, y, z and F further columns without names, or one that is
       the intensity; or [N] with named fields.
-    * ``.ply``: float x, y, z; ``intensity`` (or ``remission``, ``reflectance``) and ``red``,
-      ``green``, ``blue`` (integers are divided by their largest value) become the channels, in
-      this order; an integer ``label`` or ``class`` (also with CloudCompare's ``scalar_``) the
-      labels, as they are.
-    * ``.pcd``: float x, y, z; intensity and colours, also packed into ``rgb`` or ``rgba``; labels
-      as in ``.ply``.
-    * ``.txt`` (also called ``.xyz``, ``.csv``, ``.asc``), ``.npz``: see
-      `pcnn.datasets.readers.plain_files`.
+    * ``.ply``, ``.pcd``: float x, y, z; ``intensity`` (or ``remission``, ``reflectance``) and
+      ``red``, ``green``, ``blue``, also packed into ``rgb`` or ``rgba`` (integers are divided by
+      their largest value), become the channels; an integer ``label`` or ``class`` (also with
+      CloudCompare's ``scalar_``) the labels, as they are.
+    * ``.txt``, ``.xyz``, ``.csv``, ``.asc``: a line a point, names of the columns in a first line,
+      behind ``#`` or not. Without names four columns are x, y, z, intensity, and six x, y, z, red,
+      green, blue.
+    * ``.npz``: ``points`` [P, 3 or more] (or ``xyz``, ``coords``), or ``x``, ``y``, ``z``; other
+      arrays [P] are columns by their names, ``colors`` [P, 3] colours, ``labels`` labels.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
       them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
 
@@ -45,9 +261,6 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
         name: name of the cloud; the file's stem unless given.
         reading: other channels, names of columns, and where the origin lies.
 
-    Returns:
-        A cloud of the points of the file.
-
     Raises:
         MissingFileError: no such file.
         MissingPackageError: a package that the format needs is not installed.
@@ -56,35 +269,182 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
             coordinates too large for float32; the message names the file and the rule.
     """
     path = Path(path)
+    table = read_columns(path, reading)
     with named(path, f"{path.suffix} file"):
-        return _cloud(path, name, reading)
+        part = _part(table, reading, 0)
+        if len(table) and not len(part):
+            raise FileError(path, f"all {counted(len(table), 'point')} are {_MISSING}")
+        places, labels = part.places, table.labels
+        origin = reading.origin(places, table.in_map)
+        x, y, z = origin.tolist()
+        if labels is not None and len(part) < len(table):
+            labels = labels[part.rows]
+        return Cloud(
+            torch.from_numpy(rounded_points(places - origin if origin.any() else places, path)),
+            torch.from_numpy(part.channels),
+            None if labels is None else torch.from_numpy(labels),
+            path.stem if name is None else name,
+            str(path),
+            torch.from_numpy(part.rows),
+            n_points_total=len(table),
+            origin=(x, y, z),
+        )
 
 
-def _cloud(path: Path, name: str | None, reading: Reading) -> Cloud:
-    table = read_table(path, reading)
-    channels = reading.values(table)
-    valid = valid_returns(table.places) & np.isfinite(channels).all(axis=1)
-    places, labels = table.places, table.labels
-    rows = np.arange(len(table))
-    if not valid.all():
-        if not valid.any():
-            raise FileError(path, f"all {counted(len(valid), 'point')} are {MISSING}")
-        if reading.strict:
-            raise FileError(path, strict_rule(valid))
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Points of a part of a cloud, missing returns left out.
+
+    Args:
+        rows: [M] int64 numbers of the points in the file, rising.
+        places: [M, 3] coordinates of the file times its scale [m].
+        channels: [M, F] float32.
+    """
+
+    rows: np.ndarray
+    places: np.ndarray
+    channels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def select(self, chosen: np.ndarray | slice) -> Part:
+        """The points of a mask, of positions in the part, or of a slice."""
+        return Part(self.rows[chosen], self.places[chosen], self.channels[chosen])
+
+
+def _part(table: Columns, reading: Reading, first: int) -> Part:
+    """The returns among rows of a file, of which the first has this number."""
+    places, channels = table.places, reading.values(table)
+    valid = valid_returns(places) & np.isfinite(channels).all(axis=1)
+    if valid.all():
+        rows = np.arange(len(valid))
+    elif reading.strict:
+        raise FileError(
+            table.path,
+            f"{int((~valid).sum())} of {len(valid)} points are {_MISSING}, the first is point "
+            f"{first + int((~valid).argmax())}; they are left out unless --strict or "
+            "dataset.strict=true refuses them",
+        )
+    else:
         rows = np.flatnonzero(valid)
         places, channels = places[rows], channels[rows]
-        labels = None if labels is None else labels[rows]
-    if reading.scale != 1.0:
-        places = places.astype(np.float64) * reading.scale
-    origin = reading.origin(places, table.in_map)
-    x, y, z = origin.tolist()
-    return Cloud(
-        torch.from_numpy(rounded_points(places - origin if origin.any() else places, path)),
-        torch.from_numpy(channels),
-        None if labels is None else torch.from_numpy(labels),
-        path.stem if name is None else name,
-        str(path),
-        torch.from_numpy(rows),
-        n_points_total=len(table),
-        origin=(x, y, z),
-    )
+    scale = table.unit if reading.scale is None else reading.scale
+    if scale != 1.0:
+        places = places.astype(np.float64) * scale
+    return Part(rows + first, places, channels)
+
+
+@dataclass(frozen=True, eq=False)
+class PartedCloud:
+    """A cloud that is read part by part, as often as is asked for; its file stays on the disk.
+
+    Args:
+        file: of a format, or points in memory.
+        reading: which channels are read.
+    """
+
+    file: formats.PointFile | las.LasFile
+    reading: Reading
+
+    @property
+    def path(self) -> Path:
+        """The file, or what the points are called in messages."""
+        return self.file.path
+
+    @property
+    def points(self) -> int:
+        """Rows of the file, missing returns among them."""
+        return len(self.file)
+
+    @property
+    def scale(self) -> float:
+        """Metres in a unit of the file's coordinates."""
+        return self.file.unit if self.reading.scale is None else self.reading.scale
+
+    @property
+    def in_map(self) -> bool:
+        """Whether the format's coordinates are those of a map."""
+        return self.file.in_map
+
+    def __iter__(self) -> Iterator[Part]:
+        first = 0
+        with named(self.path, f"{self.path.suffix} file"):
+            for table in self.file.parts(self.reading.wanted):
+                part = _part(table, self.reading, first)
+                yield replace(part, places=part.places.astype(np.float64, copy=False))
+                first += PART
+
+    def whole(self) -> Part:
+        """All points.
+
+        Raises:
+            FileError: all of them are missing returns.
+        """
+        parts = list(self)
+        if self.points and not any(map(len, parts)):
+            raise FileError(self.path, f"all {counted(self.points, 'point')} are {_MISSING}")
+        return Part(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate([part.places for part in parts]),
+            np.concatenate([part.channels for part in parts]),
+        )
+
+    def sample(self, most: int) -> np.ndarray:
+        """Places [M, 3] float64 of some points, spread over the file, M about ``most``."""
+        step = max(1, self.points // max(most, 1))
+        plain = replace(self, reading=self.reading.places_alone)
+        return np.concatenate([np.empty((0, 3)), *(part.places[::step] for part in plain)])
+
+
+def open_parts(path: Path, reading: Reading) -> PartedCloud:
+    """Open a cloud of any format.
+
+    Raises:
+        MissingFileError: no such file.
+        MissingPackageError: a package that the format needs is not installed.
+        FileError: as `read_points`.
+    """
+    return PartedCloud(open_points(path, reading), reading)
+
+
+def held_points(table: Columns) -> formats.PointFile:
+    """Points in memory as those of a file."""
+
+    def columns(rows: np.ndarray) -> Columns:
+        values = {name: column[rows] for name, column in table.values.items()}
+        return replace(table, places=table.places[rows], values=values)
+
+    return formats.PointFile(table.path, np.arange(len(table)), columns)
+
+
+def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
+    """Whether a cloud's file holds labels: a property, a column, or the classes of LAS."""
+    if path.suffix.lower() in las.SUFFIXES:
+        return True
+    with named(path, f"{path.suffix} file"):
+        return formats.has_labels(path, columns)
+
+
+def declared_unit(path: Path) -> float:
+    """Metres in the unit of a file's coordinates, as its header says; 1 where it says nothing."""
+    return las.open_las(path).unit if path.suffix.lower() in las.SUFFIXES else 1.0
+
+
+#: Parts of a cloud that are looked at for its largest intensity.
+_LOOKS = 16
+
+
+def intensity_top(cloud: PartedCloud) -> float:
+    """The largest intensity of a cloud whose format does not say which number is 1; else 0."""
+    file, top = cloud.file, 0.0
+    if isinstance(file, las.LasFile):
+        return top
+    for first in np.unique(np.linspace(0, max(len(file) - PART, 0), _LOOKS).astype(int)).tolist():
+        table = file.columns(file.rows[first : first + PART])
+        values = table.find("intensity")
+        if values is None or values.ndim != 1 or table.intensity_max != 1.0:
+            return 0.0
+        values = values[valid_returns(table.places) & np.isfinite(values)]
+        top = max(top, float(values.max(initial=0)))
+    return top

@@ -11,13 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.points import SUFFIXES
-from pcnn.datasets.readers.table import rounded_points, valid_returns
+from pcnn.datasets.readers.clouds import SUFFIXES, Reading, read_points
+from pcnn.datasets.readers.columns import rounded_points, valid_returns
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.arrays import names_in, read_npz
-from pcnn.files.bounded import LIMIT, named
+from pcnn.files.bounded import named
 from pcnn.files.pickles import read_arrays
 from pcnn.plural import counted
 from pcnn.registration.local_frame import LocalCloud
@@ -28,7 +26,7 @@ FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
 _POSITIONS = Reading(channels=())
 
 
-def read_fragment(path: Path, max_gib: float = LIMIT) -> Tensor:
+def read_fragment(path: Path) -> Tensor:
     """Points [P, 3] float32 of a file.
 
     * ``.pth``: an array [P, 3] saved by torch (Predator), float32 or float64, or a tensor.
@@ -37,10 +35,6 @@ def read_fragment(path: Path, max_gib: float = LIMIT) -> Tensor:
 
     Nothing in a ``.pth`` is run: it may hold arrays, tensors and plain values alone.
 
-    Args:
-        path: the file.
-        max_gib: as of `pcnn.datasets.readers.channels.Reading`.
-
     Raises:
         MissingFileError: no such file.
         MissingPackageError: a package that the format needs is not installed.
@@ -48,24 +42,17 @@ def read_fragment(path: Path, max_gib: float = LIMIT) -> Tensor:
     """
     path = Path(path)
     with named(path, f"{path.suffix} file"):
-        values = _plain_content(path, max_gib)
+        values = _plain_content(path)
         if values is not None:
             return checked_points(values, path)
-        return read_points(path, reading=replace(_POSITIONS, max_gib=max_gib)).points
+        return read_points(path, reading=_POSITIONS).points
 
 
-def read_local(
-    path: Path, columns: tuple[str, ...] | None = None, max_gib: float = LIMIT
-) -> LocalCloud:
+def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud:
     """A cloud of a file as `read_fragment`, moved near zero where it lies on a map.
 
-    Rows without a return (`pcnn.datasets.readers.table`) are left out and counted. The origin is
-    that of `pcnn.datasets.readers.channels.Reading.origin`.
-
-    Args:
-        path: the file.
-        columns: as of `pcnn.datasets.readers.channels.Reading`.
-        max_gib: likewise.
+    Rows without a return are left out and counted. Origin and `columns` are those of
+    `pcnn.datasets.readers.clouds.Reading`.
 
     Raises:
         MissingFileError: no such file.
@@ -73,9 +60,10 @@ def read_local(
         FileError: another content, or no point in it.
     """
     path = Path(path)
-    reading = replace(_POSITIONS, centred=True, columns=columns, max_gib=max_gib)
+    # transforms hold for the coordinates of the file, whatever their unit
+    reading = replace(_POSITIONS, centred=True, columns=columns, scale=1.0)
     with named(path, f"{path.suffix} file"):
-        values = _plain_content(path, max_gib)
+        values = _plain_content(path)
         if values is not None:
             return local_points(values, path)
         cloud = read_points(path, reading=reading)
@@ -109,14 +97,14 @@ def _with_points(points: Tensor, origin: Tensor, rows: int, name: object) -> Loc
     raise ValueError(f"{name}: the cloud is empty")
 
 
-def _plain_content(path: Path, limit: float) -> Any:
+def _plain_content(path: Path) -> Any:
     """Content of a file of arrays; None where `read_points` reads the format."""
     if not path.is_file():
         raise MissingFileError(path, "no such file")
     if path.suffix == ".pth":
-        return read_arrays(path, limit)
+        return read_arrays(path)
     if path.suffix == ".npz":
-        return _read_npz(path, limit)
+        return _read_npz(path)
     if path.suffix.lower() not in SUFFIXES:
         raise FileError(
             path, f"a cloud ends in {', '.join(FRAGMENT_SUFFIXES)}, not {path.suffix!r}"
@@ -186,9 +174,9 @@ def numbered_fragments(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _read_npz(path: Path, limit: float) -> np.ndarray:
+def _read_npz(path: Path) -> np.ndarray:
     for name in ("pcd", "points", "xyz"):
-        found = read_npz(path, (name,), limit)
+        found = read_npz(path, (name,))
         if found:
             return found[name]
     held = ", ".join(names_in(path))

@@ -1,15 +1,17 @@
-"""Files of labels: where those of a cloud may lie, and SemanticKITTI's ``.label`` words."""
+"""Labels of clouds in files: where they may lie, `.npy` and SemanticKITTI's ``.label`` words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from pcnn.datasets.readers.clouds import ALSO, SUFFIXES, has_own_labels
+from pcnn.datasets.readers.columns import PART
 from pcnn.errors import FileError
+from pcnn.files.arrays import read_npy
 from pcnn.files.bounded import named
-from pcnn.files.rows import HeldRows, Rows, ranges
 from pcnn.files.whole_file import whole_file
 
 #: Names of folders that hold labels, beside a folder of clouds.
@@ -27,11 +29,28 @@ def label_files(path: Path) -> list[Path]:
       beside the cloud: ``velodyne/NAME.bin`` with ``labels/NAME.label``, ``points/a/NAME.ply`` with
       ``labels/a/NAME.npy``, ``NAME.bin`` with ``labels/NAME.label``. There ``NAME.npy`` is a name
       of labels, too.
+    """
+    return [place for place in _places(path) if place != path and place.is_file()]
+
+
+def label_source(path: Path, columns: Sequence[str] | None = None) -> Path | None:
+    """The file that labels a cloud, which may be the cloud itself; None if there is none.
+
+    The files of `label_files` win over labels in the cloud's own file.
 
     Args:
         path: the cloud.
+        columns: names of its columns, where the file has none.
+
+    Raises:
+        FileError: several files label it, or its header breaks the format.
     """
-    return [place for place in _places(path) if place != path and place.is_file()]
+    files = label_files(path)
+    if len(files) > 1:
+        raise FileError(path, f"both {files[0]} and {files[1]} label it; keep one")
+    if files:
+        return files[0]
+    return path if has_own_labels(path, columns) else None
 
 
 def without_label_files(paths: Iterable[Path]) -> list[Path]:
@@ -42,6 +61,13 @@ def without_label_files(paths: Iterable[Path]) -> list[Path]:
         return paths
     labels = {place for path in paths for place in _places(path) if place != path}
     return [path for path in paths if path not in labels]
+
+
+def is_cloud_file(path: Path, also: bool = False) -> bool:
+    """True where the name of a file is that of a cloud; `also`: or of numbers that may be one."""
+    # .npy files of labels, or of their confidence
+    beside = path.suffix == ".npy" and path.stem.endswith(("_label", "_confidence"))
+    return path.suffix.lower() in (*SUFFIXES, *(ALSO if also else ())) and not beside
 
 
 def _places(path: Path) -> Iterator[Path]:
@@ -64,15 +90,30 @@ def _in_label_folder(path: Path) -> bool:
     return any(part in FOLDERS for part in path.parts[:-1])
 
 
-def read_label_file(path: Path, n_points: int) -> np.ndarray:
-    """Read the words of a label file.
+def read_labels(path: Path, n_points: int) -> np.ndarray:
+    """Labels [P] int64 beside a cloud.
 
     Args:
-        path: little-endian uint32, one word a point.
-        n_points: number of points of the scan the labels belong to.
+        path: ``.label`` (one 4-byte word a point: class below, instance above; all ones is -1) or
+            ``.npy`` ([P] integers).
+        n_points: points of the cloud's file, missing returns among them.
 
-    Returns:
-        [P] uint32; the class is ``word & 0xFFFF``, the instance ``word >> 16``.
+    Raises:
+        FileError: another count than the cloud's, or another kind of array.
+    """
+    if path.suffix == ".label":
+        words = read_label_file(path, n_points)
+        return np.where(words == 0xFFFFFFFF, -1, (words & 0xFFFF).astype(np.int64))
+    labels = read_npy(path)
+    if not np.issubdtype(labels.dtype, np.integer) or labels.shape != (n_points,):
+        raise FileError(
+            path, f"labels must be {n_points} integers, found {labels.dtype} {list(labels.shape)}"
+        )
+    return labels.astype(np.int64)
+
+
+def read_label_file(path: Path, n_points: int) -> np.ndarray:
+    """The words [P] uint32 of a label file: the class is ``word & 0xFFFF``, the instance above.
 
     Raises:
         MissingFileError: no such file.
@@ -80,10 +121,8 @@ def read_label_file(path: Path, n_points: int) -> np.ndarray:
     """
     with named(path, ".label file"):
         size = path.stat().st_size
-        if size % 4:
-            raise FileError(path, f"{size} bytes are no whole number of 4-byte labels; truncated?")
-        if size // 4 != n_points:
-            raise FileError(path, f"{size // 4} labels for a scan of {n_points} points")
+        if size != 4 * n_points:
+            raise FileError(path, f"{size} bytes for a scan of {n_points} points, 4 bytes each")
         return np.fromfile(path, dtype="<u4")
 
 
@@ -101,27 +140,8 @@ def write_label_file(path: Path, raw: np.ndarray) -> None:
     if raw.size and (raw.min() < 0 or raw.max() > 0xFFFF):
         raise ValueError(f"{path}: class ids must fit 16 bits, got {raw.min()}..{raw.max()}")
     with whole_file(path) as file:
-        for part in ranges(HeldRows(raw)):
-            file.write(part.astype("<u4").tobytes())
-
-
-def completed_ranges(
-    rows: Rows, dtype: np.dtype, added: Mapping[str, Rows]
-) -> Iterator[np.ndarray]:
-    """Records with further fields, range by range.
-
-    Args:
-        rows: [P] structured records.
-        dtype: of the results: fields of the records, and those that are added.
-        added: [P] values of a field, by its name.
-    """
-    at = 0
-    for part in ranges(rows):
-        found = np.empty(len(part), dtype)
-        for name in dtype.names or ():
-            found[name] = added[name].read(at, len(part)) if name in added else part[name]
-        at += len(part)
-        yield found
+        for first in range(0, len(raw), PART):
+            file.write(raw[first : first + PART].astype("<u4").tobytes())
 
 
 def confidence_file(path: Path) -> Path:

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.clouds import read_points
+from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.registration.kitti_ground_truth import (
     LEGACY_CALIBRATION,
     IcpCache,
@@ -26,7 +25,7 @@ from pcnn.datasets.registration.kitti_ground_truth import (
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
-from pcnn.files.bounded import LIMIT, named
+from pcnn.files.bounded import named
 from pcnn.files.simulated import kind_of
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.registration.transforms import not_rigid, rigid
@@ -118,7 +117,6 @@ class KITTIOdometry:
         distances: take all pairs of scans that are so far apart, lowest and highest [m], in place
             of the published ones: many more to train on. For ``odometry`` alone, whose transforms
             need no cache.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: poses, or cached transforms, are missing; the message names the command.
@@ -137,7 +135,6 @@ class KITTIOdometry:
         sequences: Sequence[int] | None = None,
         make_missing: bool = False,
         distances: Sequence[float] | None = None,
-        max_gib: float = LIMIT,
     ) -> None:
         if split not in SPLITS:
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
@@ -166,7 +163,7 @@ class KITTIOdometry:
         self.source_kind: str = kind_of(self.root)
         self.poses = poses
         self.cache = IcpCache(self.root, ground_truth, poses)
-        self._reading = Reading(max_gib=max_gib)
+        self._reading = Reading(columns=("kitti",))
         self._read = lru_cache(maxsize=_KEPT)(self._read_cloud)
         self._camera: dict[int, Tensor] = {}
         if metadata is not None:

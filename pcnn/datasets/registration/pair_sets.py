@@ -22,8 +22,7 @@ from pcnn.datasets.registration.threedmatch import (
     IndoorPairs,
     ThreeDMatch,
 )
-from pcnn.files.bounded import LIMIT
-from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare, Positive
+from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +85,6 @@ class ThreeDMatchSets:
             test takes those that are there in any case.
         simulate: arguments of `simulate_fragments` for test pairs.
         simulate_train: the same for training and validation pairs.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         ValueError: other ``train_pairs``.
@@ -103,7 +101,6 @@ class ThreeDMatchSets:
     allow_missing: bool = False
     simulate: _Fragments | None = None
     simulate_train: _Fragments | None = None
-    max_gib: Positive = LIMIT
 
     def __post_init__(self) -> None:
         if self.train_pairs not in get_args(TrainPairs):
@@ -120,8 +117,8 @@ class ThreeDMatchSets:
     def find(self, split: Split) -> PairDataset:
         """Find the pairs of a split; see `PairSets`."""
         if split == "test":
-            root, gib = self._tested.root, self.max_gib
-            return ThreeDMatch(root, self.pair_list, self.scenes, self.benchmarks, max_gib=gib)
+            root = self._tested.root
+            return ThreeDMatch(root, self.pair_list, self.scenes, self.benchmarks)
         pairs = self._listed(self._trained.root, split)
         if self.allow_missing:
             for note in pairs.notes():
@@ -139,16 +136,16 @@ class ThreeDMatchSets:
 
     def _listed(self, root: Path, split: Split) -> IndoorPairs | FCGFPairs:
         """The pairs of the lists that are asked for, or there."""
-        missing, gib = self.allow_missing, self.max_gib
+        missing = self.allow_missing
         lists = next(root.glob(f"*{LISTED}.txt"), None)
         if self.train_pairs == "predator" or (self.train_pairs == "auto" and lists is None):
-            return IndoorPairs(root, split, self.overlap, missing, gib)
+            return IndoorPairs(root, split, self.overlap, missing)
         if split == "train":
-            return FCGFPairs(root, without=VAL_SCENES, allow_missing=missing, max_gib=gib)
+            return FCGFPairs(root, without=VAL_SCENES, allow_missing=missing)
         there = [scene for scene in VAL_SCENES if any(root.glob(f"{scene}*{LISTED}.txt"))]
         if 0 < len(there) < len(VAL_SCENES):
             log.warning("%s: %d of FCGF's %d validation scenes", root, len(there), len(VAL_SCENES))
-        return FCGFPairs(root, there or VAL_SCENES, allow_missing=missing, max_gib=gib)
+        return FCGFPairs(root, there or VAL_SCENES, allow_missing=missing)
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,6 @@ class KITTISets:
         allow_missing: use the sequences that are there where some are missing.
         simulate: arguments of `simulate_kitti` for test pairs.
         simulate_train: the same for training and validation pairs.
-        max_gib: largest size of a file [GiB].
     """
 
     root: str | None = None
@@ -191,7 +187,6 @@ class KITTISets:
     allow_missing: bool = False
     simulate: _Drives | None = None
     simulate_train: _Drives | None = None
-    max_gib: Positive = LIMIT
 
     @property
     def benchmark(self) -> str:
@@ -230,7 +225,6 @@ class KITTISets:
             metadata,
             chosen,
             distances=None if tested else self.distances,
-            max_gib=self.max_gib,
         )
 
     # each is found once: the log tells it once

@@ -18,7 +18,6 @@ from pcnn.datasets.registration.gt_files import checked_overlap, read_scene
 from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
-from pcnn.files.bounded import LIMIT
 from pcnn.files.simulated import kind_of
 from pcnn.files.text import finite_numbers, numbered_lines
 
@@ -69,19 +68,18 @@ class _Fragments:
     benchmark = "threedmatch"
     ground_truth = "gt.log"
 
-    def __init__(self, root: str | Path, steps: str, max_gib: float) -> None:
+    def __init__(self, root: str | Path, steps: str) -> None:
         self.root = Path(root)
         if not self.root.is_dir():
             raise FileNotFoundError(f"3DMatch: {self.root} is not a folder. {steps}")
         self.source_kind: str = kind_of(self.root)
         self.pairs: Sequence[RegistrationPair] = []
         self.folders: dict[str, Path] = {}
-        self._max_gib = max_gib
 
     def cloud(self, scene: str, index: int) -> Tensor:
         """Points [P, 3] float32 of a fragment, in its own frame [m]."""
         path = find_fragment(self.folders[scene], f"cloud_bin_{index}")
-        return read_fragment(path, self._max_gib)
+        return read_fragment(path)
 
 
 class ThreeDMatch(_Fragments):
@@ -96,7 +94,6 @@ class ThreeDMatch(_Fragments):
         pair_list: ``3DMatch`` or ``3DLoMatch``.
         scenes: names; None takes every scene that is there, and `notes` says which are missing.
         benchmarks: folder that holds LIST/SCENE/gt.log; None looks below ``root``.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: a folder or file is missing; the message says what belongs where.
@@ -109,11 +106,10 @@ class ThreeDMatch(_Fragments):
         pair_list: str = "3DMatch",
         scenes: Sequence[str] | None = None,
         benchmarks: str | Path | None = None,
-        max_gib: float = LIMIT,
     ) -> None:
         if pair_list not in LISTS:
             raise ValueError(f"pair_list must be one of {', '.join(LISTS)}, got {pair_list!r}")
-        super().__init__(root, _TEST_STEPS, max_gib)
+        super().__init__(root, _TEST_STEPS)
         self.name = pair_list
         self.folders = self._scene_folders(scenes)
         given = None if benchmarks is None else Path(benchmarks)
@@ -181,7 +177,6 @@ class IndoorPairs(_Fragments):
         split: ``train`` or ``val``.
         overlap: pairs that overlap by no more are left out; pairs without a figure stay.
         allow_missing: leave out pairs of scenes whose fragments are not there.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: no list, or no fragments of a scene; the message says what belongs where.
@@ -196,13 +191,12 @@ class IndoorPairs(_Fragments):
         split: str,
         overlap: float = OVERLAP,
         allow_missing: bool = False,
-        max_gib: float = LIMIT,
     ) -> None:
         if split not in ("train", "val"):
             raise ValueError(f"split must be train or val, got {split!r}")
         if not 0.0 <= overlap < 1.0:
             raise ValueError(f"overlap must be a share in [0, 1), got {overlap}")
-        super().__init__(root, _TRAINING_STEPS, max_gib)
+        super().__init__(root, _TRAINING_STEPS)
         self.name = f"3DMatch {split} pairs"
         self.path = self._list(split)
         listed = read_indoor_list(self.path)
@@ -279,7 +273,6 @@ class FCGFPairs:
         scenes: names, of which a list's name begins with one; None takes every list.
         without: names, of which no list's name may begin with one.
         allow_missing: leave out pairs of clouds that are not there.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: no folder, or no list of a scene.
@@ -296,10 +289,8 @@ class FCGFPairs:
         scenes: Sequence[str] | None = None,
         without: Sequence[str] = (),
         allow_missing: bool = False,
-        max_gib: float = LIMIT,
     ) -> None:
         self.root = Path(root)
-        self._max_gib = max_gib
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root} is not a folder of FCGF's training pairs")
         self.source_kind: str = kind_of(self.root)
@@ -327,7 +318,7 @@ class FCGFPairs:
 
     def cloud(self, scene: str, index: int) -> Tensor:
         """Points [P, 3] float32 of a cloud, in its scene's frame [m]."""
-        return read_fragment(self.root / self.files[index], self._max_gib)
+        return read_fragment(self.root / self.files[index])
 
     def notes(self) -> list[str]:
         """How many pairs were left out."""

@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.table import rounded_points
+from pcnn.datasets.readers.columns import rounded_points
 from pcnn.datasets.s3dis.classes import CLASS_NAMES, CLUTTER
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.arrays import read_npy
-from pcnn.files.bounded import LIMIT, named, read_whole
+from pcnn.files.bounded import named, read_whole
 from pcnn.files.whole_file import whole_file
 
 # written in this order, so that a room that holds coordinates holds everything
@@ -55,7 +55,7 @@ def is_array_room(folder: str | Path) -> bool:
     return all((Path(folder) / f"{stem}.npy").is_file() for stem in STEMS)
 
 
-def read_array_room(folder: Path, max_gib: float = LIMIT) -> RoomArrays:
+def read_array_room(folder: Path) -> RoomArrays:
     """Read `coord`, `color`, `segment` and, where it exists, `instance` from a room's folder.
 
     Written by `write_array_room` or by Pointcept; its `normal.npy` is not read.
@@ -64,7 +64,7 @@ def read_array_room(folder: Path, max_gib: float = LIMIT) -> RoomArrays:
         FileError: an array that is not whole, of another length, or with numbers that make no
             sense; with its file.
     """
-    coord = _load(folder, max_gib, "coord", 3)
+    coord = _load(folder, "coord", 3)
     n = len(coord)
     bad = ~np.isfinite(coord).all(1)
     if bad.any():
@@ -73,12 +73,12 @@ def read_array_room(folder: Path, max_gib: float = LIMIT) -> RoomArrays:
             f"{int(bad.sum())} of {n} points are NaN or infinite, the first is point "
             f"{int(bad.argmax())}",
         )
-    color = _load(folder, max_gib, "color", 3, n)
+    color = _load(folder, "color", 3, n)
     if color.dtype != np.uint8:
         if len(color) and not (color.min() >= 0 and color.max() <= 255):  # NaN fails too
             raise FileError(folder / "color.npy", "colours must lie in 0..255")
         color = np.rint(color).astype(np.uint8)
-    segment = _load(folder, max_gib, "segment", 1, n)[:, 0]
+    segment = _load(folder, "segment", 1, n)[:, 0]
     if n and not (segment.min() >= -1 and segment.max() < len(CLASS_NAMES)):
         raise FileError(
             folder / "segment.npy",
@@ -87,7 +87,7 @@ def read_array_room(folder: Path, max_gib: float = LIMIT) -> RoomArrays:
         )
     instance = np.full(n, -1, np.int16)
     if (folder / "instance.npy").is_file():
-        instance = _load(folder, max_gib, "instance", 1, n)[:, 0]
+        instance = _load(folder, "instance", 1, n)[:, 0]
         if n and not (instance.min() >= -1 and instance.max() < 1 << 15):
             raise FileError(folder / "instance.npy", "objects are numbered from 0, -1 for none")
     return RoomArrays(
@@ -116,11 +116,9 @@ def train_ids(segment: np.ndarray) -> np.ndarray:
     return np.where(wide < 0, IGNORE, wide)
 
 
-def _load(
-    folder: Path, max_gib: float, stem: str, columns: int, rows: int | None = None
-) -> np.ndarray:
+def _load(folder: Path, stem: str, columns: int, rows: int | None = None) -> np.ndarray:
     path = folder / f"{stem}.npy"
-    array = read_npy(path, max_gib)
+    array = read_npy(path)
     if array.ndim == 1 and columns == 1:
         array = array[:, None]
     kinds = "iu" if columns == 1 else "fiu"
@@ -142,7 +140,7 @@ _FOREIGN = re.compile(rb"[^\x09\x0a\x0d\x20-\x7e]")
 _FOREIGN_AND_SPACE = re.compile(rb"[^\x09\x0a\x0d\x20-\x7e]\s*")
 
 
-def read_annotation(path: Path, max_gib: float = LIMIT) -> tuple[np.ndarray, list[str]]:
+def read_annotation(path: Path) -> tuple[np.ndarray, list[str]]:
     r"""Read the points of one object.
 
     Lines of the published set that hold a control character are repaired: without it, with a space
@@ -151,7 +149,6 @@ def read_annotation(path: Path, max_gib: float = LIMIT) -> tuple[np.ndarray, lis
 
     Args:
         path: `CLASS_n.txt`; may be empty.
-        max_gib: largest size of a file [GiB].
 
     Returns:
         [P, 6] float64: x, y, z [m], red, green, blue in 0..255; and a note on every repaired line.
@@ -162,11 +159,11 @@ def read_annotation(path: Path, max_gib: float = LIMIT) -> tuple[np.ndarray, lis
             and line.
     """
     with named(path, "annotation"):
-        return _read(path, max_gib)
+        return _read(path)
 
 
-def _read(path: Path, max_gib: float) -> tuple[np.ndarray, list[str]]:
-    text = read_whole(path, max_gib)
+def _read(path: Path) -> tuple[np.ndarray, list[str]]:
+    text = read_whole(path)
     if not text.strip():
         return np.empty((0, _COLUMNS)), []
     notes: list[str] = []
@@ -240,14 +237,13 @@ def annotation_files(folder: Path) -> list[Path]:
     )
 
 
-def read_text_room(folder: Path, max_gib: float = LIMIT) -> tuple[RoomArrays, list[str]]:
+def read_text_room(folder: Path) -> tuple[RoomArrays, list[str]]:
     """Read all objects of a room; they are numbered in the order of their files' names.
 
     A file whose class is none of the 13 (the published set has stairs) is clutter, as everywhere.
 
     Args:
         folder: of the room, which holds `Annotations`.
-        max_gib: largest size of a file [GiB].
 
     Returns:
         The room, and notes on what was repaired, renamed or empty, each with its file.
@@ -261,7 +257,7 @@ def read_text_room(folder: Path, max_gib: float = LIMIT) -> tuple[RoomArrays, li
         raise MissingFileError(folder / "Annotations", "it holds no CLASS_n.txt")
     parts, labels, notes = [], [], []
     for path in files:
-        values, repaired = read_annotation(path, max_gib)
+        values, repaired = read_annotation(path)
         notes += repaired
         name = path.stem.rpartition("_")[0] or path.stem
         if name not in CLASS_NAMES:
@@ -317,11 +313,11 @@ class Room:
             array_files(self.folder) if self.layout == "arrays" else annotation_files(self.folder)
         )
 
-    def read(self, max_gib: float = LIMIT) -> tuple[RoomArrays, list[str]]:
+    def read(self) -> tuple[RoomArrays, list[str]]:
         """Read all points; also what was repaired on the way, each with file and line."""
         if self.layout == "arrays":
-            return read_array_room(self.folder, max_gib), []
-        return read_text_room(self.folder, max_gib)
+            return read_array_room(self.folder), []
+        return read_text_room(self.folder)
 
 
 def find_rooms(root: str | Path, areas: Sequence[int] | None = None) -> list[Room]:

@@ -16,7 +16,7 @@ from annotated_types import Interval, MinLen
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split, parts_there
 from pcnn.datasets.labels import IGNORE, LabelMap
-from pcnn.datasets.readers.table import COLORS
+from pcnn.datasets.readers.columns import COLORS
 from pcnn.datasets.s3dis.classes import (
     AREAS,
     CLASS_COLORS,
@@ -28,9 +28,8 @@ from pcnn.datasets.s3dis.classes import (
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
 from pcnn.datasets.transforms.pieces import on_floor
-from pcnn.files.bounded import LIMIT
 from pcnn.plural import counted
-from pcnn.ranges import ArgumentsOf, Positive
+from pcnn.ranges import ArgumentsOf
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,6 @@ class S3DISRooms:
     Args:
         root: folder that holds `Area_1` and so on, in either layout.
         areas: their numbers.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         FileNotFoundError: an area, or the files of a room, are missing.
@@ -56,9 +54,8 @@ class S3DISRooms:
 
     channels = COLORS
 
-    def __init__(self, root: str | Path, areas: Sequence[int], max_gib: float = LIMIT) -> None:
+    def __init__(self, root: str | Path, areas: Sequence[int]) -> None:
         self.root = Path(root)
-        self.max_gib = max_gib
         self.rooms = find_rooms(self.root, areas)
         self._named: set[int] = set()  # rooms of which the log has told what is odd
         text = sum(room.layout == "text" for room in self.rooms)
@@ -91,7 +88,7 @@ class S3DISRooms:
         Repairs, and a room without points, are named in the log, once in every process.
         """
         room = self.rooms[index]
-        arrays, notes = room.read(self.max_gib)
+        arrays, notes = room.read()
         if not arrays.n_points:
             notes = [*notes, f"{room.folder}: the room {room.name} holds no points"]
         if notes and index not in self._named:
@@ -125,7 +122,6 @@ class S3DISSets(CloudSets):
         allow_missing: use the areas that are there where some are missing.
         simulate: arguments of `pcnn.simulate.rooms.s3dis.simulate_rooms`: seed, rooms, spacing,
             layout, workers, progress.
-        max_gib: largest size of a file [GiB].
 
     Raises:
         ValueError: an area that does not exist, or that both trains and judges.
@@ -139,7 +135,6 @@ class S3DISSets(CloudSets):
     train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None
     allow_missing: bool = False
     simulate: _Rooms | None = None
-    max_gib: Positive = LIMIT
     unit = "room"
     on_floor = True
 
@@ -201,7 +196,7 @@ class S3DISSets(CloudSets):
             "areas",
             self.allow_missing,
         )
-        return S3DISRooms(root, areas, self.max_gib) if areas else None
+        return S3DISRooms(root, areas) if areas else None
 
 
 @dataclass(frozen=True)

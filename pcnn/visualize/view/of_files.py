@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.readers.channels import Reading
-from pcnn.datasets.readers.label_files import confidence_file, label_files
-from pcnn.datasets.readers.points import read_labels, read_table
-from pcnn.datasets.readers.table import COLORS, PointTable, valid_returns
+from pcnn.datasets.readers.clouds import Reading, read_columns
+from pcnn.datasets.readers.columns import COLORS, Columns, valid_returns
+from pcnn.datasets.readers.label_files import confidence_file, label_files, read_labels
 from pcnn.errors import FileError
 from pcnn.files.arrays import read_npy
 from pcnn.files.bounded import named
@@ -55,7 +54,7 @@ def viewed_file(
             at all.
     """
     with named(path, f"{path.suffix} file"):
-        table = read_table(path, reading)
+        table = read_columns(path, reading, "confidence")
         rows = np.flatnonzero(valid_returns(table.places))
         if not len(rows):
             raise FileError(path, f"no return among {counted(len(table), 'point')}")
@@ -74,7 +73,7 @@ def viewed_file(
 
 
 def _layers(
-    path: Path, table: PointTable, labels: Path | None, truth: Path | None, reading: Reading
+    path: Path, table: Columns, labels: Path | None, truth: Path | None, reading: Reading
 ) -> dict[str, NDArray[np.int64]]:
     found = {}
     if labels is not None:
@@ -91,7 +90,7 @@ def _layers(
     return found
 
 
-def _labels_beside(path: Path, beside: Path, table: PointTable) -> NDArray[np.int64]:
+def _labels_beside(path: Path, beside: Path, table: Columns) -> NDArray[np.int64]:
     try:
         return read_labels(beside, len(table))
     except FileError as error:
@@ -118,7 +117,7 @@ def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[n
     """
     if path.suffix == ".label" or (path.suffix == ".npy" and read_npy(path).ndim == 1):
         return read_labels(path, n_points)
-    found = read_table(path, reading).labels
+    found = read_columns(path, reading, "confidence").labels
     if found is None:
         raise FileError(path, "holds no labels (a property label or class, or classification)")
     if len(found) != n_points:
@@ -127,12 +126,12 @@ def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[n
 
 
 def _confidence(
-    path: Path, table: PointTable, labels: Path | None, given: Path | None, reading: Reading
+    path: Path, table: Columns, labels: Path | None, given: Path | None, reading: Reading
 ) -> NDArray[np.floating] | None:
     if given is not None:
         if given.suffix == ".npy" and read_npy(given).ndim == 1:
             return _confidence_file(given, len(table))
-        held = _held_confidence(read_table(given, reading))
+        held = _held_confidence(read_columns(given, reading, "confidence"))
         if held is None:
             raise FileError(given, "holds no confidence (a property of that name, in 0..1)")
         if len(held) != len(table):
@@ -142,7 +141,9 @@ def _confidence(
         if place is None:
             continue
         if place == path or place.suffix.lower() not in (".label", ".npy"):
-            held = _held_confidence(table if place == path else read_table(place, reading))
+            held = _held_confidence(
+                table if place == path else read_columns(place, reading, "confidence")
+            )
             if held is not None:
                 return held
         beside = confidence_file(place)
@@ -151,10 +152,9 @@ def _confidence(
     return None
 
 
-def _held_confidence(table: PointTable) -> NDArray[np.floating] | None:
+def _held_confidence(table: Columns) -> NDArray[np.floating] | None:
     """What a cloud holds under this name; None where it means something else than 0..1."""
-    name = table.find("confidence")
-    values = None if name is None else np.asarray(table.column(name))
+    values = table.find("confidence")
     if values is None or values.ndim != 1 or values.dtype.kind != "f":
         return None
     return values if ((values >= 0) & (values <= 1)).all() else None
@@ -170,17 +170,18 @@ def _confidence_file(path: Path, n_points: int) -> NDArray[np.floating]:
     return values
 
 
-def _intensity(table: PointTable, rows: NDArray[np.integer]) -> NDArray[np.float32] | None:
+def _intensity(table: Columns, rows: NDArray[np.integer]) -> NDArray[np.float32] | None:
     """Intensity as the file has it; None where it has none or it is no finite number."""
-    name = table.find("intensity")
-    values = None if name is None else np.asarray(table.column(name))
-    if values is None or values.ndim != 1 or not np.isfinite(values[rows]).all():
+    values = table.find("intensity")
+    if values is None or values.ndim != 1:
         return None
-    return values[rows].astype(np.float32)
+    with np.errstate(over="ignore"):
+        shown = values[rows].astype(np.float32)
+    return shown if np.isfinite(shown).all() else None
 
 
 def _colours(
-    table: PointTable, reading: Reading, rows: NDArray[np.integer]
+    table: Columns, reading: Reading, rows: NDArray[np.integer]
 ) -> NDArray[np.uint8] | None:
     """Colours in 0..255; numbers that are no integers lie in 0..1 unless one is above."""
     if any(table.find(name) is None for name in COLORS):

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.datasets.density import nearest_distances, neighbours_per_voxel
+from pcnn.datasets.readers.doubts import nearest_distances
 from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
 from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
 from pcnn.simulate.rooms.threedmatch import simulate_fragments
+from tests.simulate.densities import neighbours_per_voxel
 
 REAL = Path(__file__).parent / "hotel3.json"
 SCENE = "threedmatch/sun3d-hotel_umd-maryland_hotel3"

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.density import nearest_distances, neighbours_per_voxel
+from pcnn.datasets.readers.doubts import nearest_distances
 from pcnn.datasets.registration.gt_files import read_gt_overlap, read_scene
 from pcnn.datasets.registration.pair_lists import read_indoor_list
 from pcnn.files.simulated import is_simulated
 from pcnn.simulate.rooms import threedmatch
 from pcnn.simulate.rooms.threedmatch import THREEDMATCH, Job, Scene, do_job, simulate_fragments
+from tests.simulate.densities import neighbours_per_voxel
 
 
 def scene(root: Path) -> Path:

@@ -1,12 +1,9 @@
-"""How densely points lie: neighbours of a voxel, and distances to the nearest other point."""
+"""How densely points lie: neighbours of a voxel."""
 
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-
-QUERIES = 500  # points of a cloud whose nearest neighbour is looked for
 
 
 def neighbours_per_voxel(points: NDArray[np.float32], voxel_size: float) -> float:
@@ -48,28 +45,3 @@ def neighbours_per_voxel(points: NDArray[np.float32], voxel_size: float) -> floa
             ).sum()
         )
     return total / len(keys)
-
-
-def nearest_distances(points: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return distances [m] from evenly chosen points to the nearest other point.
-
-    Args:
-        points: [P, 3] finite [m].
-
-    Returns:
-        [min(P, QUERIES)], empty for fewer than two points. Points that coincide are at 0.
-    """
-    if len(points) < 2:
-        return np.zeros(0)
-    chosen = np.unique(np.linspace(0, len(points) - 1, QUERIES).astype(np.int64))
-    everything = torch.from_numpy(np.ascontiguousarray(points, np.float32))
-    found = []
-    for part in np.array_split(chosen, max(len(chosen) // 100, 1)):
-        rows = torch.from_numpy(part)
-        # differences, not the product form, whose rounding is centimetres at 80 m
-        distance = torch.cdist(
-            everything[rows], everything, compute_mode="donot_use_mm_for_euclid_dist"
-        )
-        distance[torch.arange(len(rows)), rows] = torch.inf
-        found.append(distance.amin(1).double().numpy())
-    return np.concatenate(found)
