@@ -7,9 +7,9 @@ from pathlib import Path
 import laspy
 import numpy as np
 import pytest
-from pcnn.datasets.readers.ply import read_ply, write_ply
 
 from tests.cli.test_predict import run, saved
+from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import CORNER, places, write_las
 
 CLASSES = {
@@ -41,7 +41,7 @@ def test_las_files_come_back_with_classes(checkpoint: Path, tmp_path: Path) -> N
     near = np.hypot(*(places(40) - CORNER - 20)[:, :2].T) < 9
     assert 0 < near.sum() < 40
     assert not (found[near] == 1).any()  # points beyond the crop alone have no class
-    coloured = read_ply(out / "north" / "a.ply")
+    coloured = records_of(out / "north" / "a.ply")
     for axis, name in enumerate("xyz"):
         np.testing.assert_allclose(coloured[name], places(40)[:, axis], atol=1e-5)
     written = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
@@ -56,13 +56,13 @@ def test_ply_files_come_back_with_their_properties(checkpoint: Path, tmp_path: P
         vertices[name] = places(30)[:, axis]
     vertices["scan"] = np.arange(30) + 1000
     vertices["red"] = 77
-    write_ply(tmp_path / "in" / "a.ply", vertices)
+    write_vertices(tmp_path / "in" / "a.ply", vertices)
     run(checkpoint, tmp_path / "in" / "a.ply", "--out", tmp_path / "out")
-    found = read_ply(tmp_path / "out" / "a.ply")
+    found = records_of(tmp_path / "out" / "a.ply")
     for name, _ in kinds:
         np.testing.assert_array_equal(found[name], vertices[name])
     assert set(found["label"]) <= {2, 5, 6}
-    coloured = read_ply(tmp_path / "out" / "a_classes.ply")
+    coloured = records_of(tmp_path / "out" / "a_classes.ply")
     np.testing.assert_allclose(coloured["x"], vertices["x"], atol=1e-5)
     assert not (coloured["red"] == 77).any()
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pcnn.datasets.readers.ply import write_ply
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets.batches import CollateTraining
@@ -14,7 +13,7 @@ from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.features import Chromatic
 from pcnn.errors import UserError
 from tests.datamodules.modules import folder_module
-from tests.datasets.clouds import scan
+from tests.datasets.clouds import scan, write_vertices
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_colours_that_are_not_the_first_channels_are_not_augmented(tmp_path: Pat
     kinds = [(name, "f4") for name in "xyz"] + [("intensity", "f4")]
     kinds += [(name, "u1") for name in ("red", "green", "blue")]
     for i in range(3):
-        write_ply(tmp_path / f"{i}.ply", np.ones(20, kinds))
+        write_vertices(tmp_path / f"{i}.ply", np.ones(20, kinds))
         np.save(tmp_path / f"{i}_label.npy", np.arange(20) % 2)
     augment = Augmentation(chromatic=Chromatic())
     with pytest.raises(UserError, match=r"intensity, red, green\.\npossible: dataset\.channels"):

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.readers.clouds import open_points
+from pcnn.files.ply import write_ply
 
 
 def scan(n: int, seed: int = 0) -> np.ndarray:
@@ -43,3 +45,13 @@ def write_scan(root: Path, sequence: int, frame: int, n: int, labelled: bool = T
         words = ids[np.arange(n) % len(ids)] | (np.arange(n, dtype=np.uint32) % 5 << 16)
         words.tofile(folder / "labels" / f"{frame:06d}.label")
     return path
+
+
+def records_of(path: Path) -> np.ndarray:
+    """Records of a PLY or PCD file."""
+    return np.asarray(open_points(path).rows[:])  # type: ignore[union-attr]  # no LAS file
+
+
+def write_vertices(path: Path, vertices: np.ndarray) -> None:
+    """Write a PLY file of records."""
+    write_ply(path, [vertices], vertices.dtype)

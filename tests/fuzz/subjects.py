@@ -14,8 +14,6 @@ import numpy as np
 import safetensors.torch
 import torch
 import yaml
-from pcnn.datasets.readers.points import label_source, read_labels
-from pcnn.datasets.statistics.of_set import read_statistics
 
 from pcnn.checkpoints import load_config, load_weights
 from pcnn.checkpoints.eight_bits import packed
@@ -25,6 +23,7 @@ from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
+from pcnn.datasets.readers.label_files import label_source, read_labels
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
 from pcnn.datasets.registration.kitti_ground_truth import IcpCache
 from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses
@@ -94,6 +93,8 @@ def _clouds(folder: Path) -> list[Subject]:
             "a.ply", (_ply("ascii"), _ply("binary_little_endian"), _ply("binary_big_endian")), _read
         ),
         Subject("a.pcd", tuple(map(_pcd, ("ascii", "binary", "binary_compressed"))), _read),
+        Subject("a.txt", (_lines(" "), b"x,y,z,r\n" + _lines(",")), _read),
+        Subject("a_cloud.npz", (_npz_of(points),), _read),
         Subject("a.label", (np.arange(P, dtype="<u4").tobytes(),), lambda p: read_labels(p, P)),
         Subject("a_label.npy", (_npy(np.arange(P)),), lambda p: read_labels(p, P)),
     ]
@@ -107,6 +108,16 @@ def _clouds(folder: Path) -> list[Subject]:
                 samples.append((folder / name).read_bytes())
             found.append(Subject(name, tuple(samples), read_points))
     return found
+
+
+def _lines(between: str) -> bytes:
+    return "".join(between.join(map(str, row)) + "\n" for row in _points().tolist()).encode()
+
+
+def _npz_of(points: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, points=points, labels=np.arange(P))
+    return file.getvalue()
 
 
 def _read(path: Path) -> None:
@@ -233,22 +244,9 @@ def _plain() -> list[Subject]:
         "map": {2: "ground", 5: "tree", 1_000_000_000: "tree"},
         "ignore": [0],
     }
-    histogram = {"low": 0.0, "high": 1.0, "counts": [1.0, 2.0], "under": 0.0, "over": 0.0}
-    statistics = {
-        "format": "pcnn statistics 1",
-        "name": "a",
-        "source": "real",
-        "points": [3],
-        "neighbours": {"0.05": [3.0]},
-        "rings": None,
-        "missing": None,
-        "classes": None,
-        "histograms": {"range": histogram},
-    }
     table = ",".join(COLUMNS) + "\nall,0,s,0,1,0,1.5,0.1,0.05,0.4,100,40,1,1,0.2\n"
     return [
         Subject("classes.yaml", (yaml.safe_dump(classes).encode(),), _encode),
-        Subject("statistics.json", (json.dumps(statistics).encode(),), read_statistics),
         Subject("pairs.csv", (table.encode(),), read_pair_table),
         Subject(
             "SIMULATED.json", (b'{"seed": 0, "version": "4"}',), lambda p: read_marker(p.parent)

@@ -189,7 +189,7 @@ def is_mixed(numbers: np.ndarray, width: int) -> bool:
         return float(rows.mean(0).var() / max(rows.var(), 1e-9))
 
     others = {len(layout.names) for layout in LAYOUTS.values()} - {width}
-    return len(numbers) > 256 and apart(width) < 0.01 < 0.05 < max(map(apart, others))
+    return len(numbers) > 256 and max(map(apart, others)) > 2 * apart(width) + 0.05
 
 
 def columns_of(path: Path, values: np.ndarray, layout: Layout, found: Any) -> Columns:
@@ -198,7 +198,7 @@ def columns_of(path: Path, values: np.ndarray, layout: Layout, found: Any) -> Co
     labels = None
     for number, name in enumerate(layout.names):
         column = values[:, number]
-        if name == LABEL:  # -1 where a missing return has none
+        if meant(name) == LABEL:  # -1 where a missing return has none
             usable = np.abs(column) <= _LARGEST[LABEL]
             labels = np.where(usable, column, -1).astype(np.int64)
         elif name not in ("x", "y", "z", IGNORED):

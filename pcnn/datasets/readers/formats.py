@@ -485,6 +485,8 @@ def has_labels(path: Path, columns: Sequence[str] | None) -> bool:
     names: Sequence[str] = ()
     if suffix in (".bin", ".npy", *TEXTS) and columns:
         names = layout_of(columns).names
+    elif suffix == ".npy":
+        names = open_npy(path).dtype.names or ()
     elif suffix == ".ply":
         names = [
             name

@@ -46,11 +46,13 @@ class LasFile:
         path: the file.
         points: their number, as the header announces it.
         unit: metres in the unit of the coordinates, as the file declares it.
+        stamp: size and time of the file; one that changed is refused.
     """
 
     path: Path
     points: int
     unit: float
+    stamp: tuple[int, int]
     in_map = True
 
     def __len__(self) -> int:
@@ -62,6 +64,8 @@ class LasFile:
         Colours are in 0..1; where none of a file exceeds 255 they are taken for 8 bits, which many
         programs write.
         """
+        if stamp_of(self.path) != self.stamp:
+            raise FileError(self.path, "it changed while it was read")
         request = {"wanted": [also_called(name) for name in wanted], "points": True}
         with _child(self.path, request) as read:
             about, kind = _about(self.path, read)
@@ -106,7 +110,7 @@ def open_las(path: Path) -> LasFile:
 def _opened(path: Path, stamp: tuple[int, int]) -> LasFile:
     with _child(path, {"wanted": [], "points": False}) as read:
         about, _ = _about(path, read)
-    return LasFile(path, about["points"], about["unit"])
+    return LasFile(path, about["points"], about["unit"], stamp)
 
 
 def _about(path: Path, read: Callable[[int], bytearray]) -> tuple[dict[str, Any], np.dtype]:

@@ -89,7 +89,7 @@ def _read(reader: Any, request: dict[str, Any], out: BinaryIO) -> None:
         names = [*"xyz", *names]
     kinds = [(n, "<f8" if n in ("x", "y", "z") else _kind(header, n)) for n in names]
     full = 255
-    if set(_COLORS) & set(names):
+    if set(_COLORS) & set(names) and header.point_count:
         for points in reader.chunk_iterator(_PART):
             if max(int(points[n].max(initial=0)) for n in _COLORS if n in lower) > full:
                 full = 65535

@@ -1,0 +1,703 @@
+"""Every format gives the same points, whole and in parts, and refuses its damages by name."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import laspy
+import numpy as np
+import open3d
+import pytest
+import trimesh
+
+from pcnn.datasets.prediction_files import write_labelled
+from pcnn.datasets.readers import las
+from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
+from pcnn.datasets.readers.columns import find_name, is_mixed, meant
+from pcnn.datasets.readers.label_files import label_source, read_labels
+from pcnn.errors import FileError
+from pcnn.files.ply import write_ply
+from pcnn.visualize.view.of_files import viewed_file
+from tests.datasets.las_files import CODES, CORNER, places, write_las
+
+N = 301
+COLORS = ("red", "green", "blue")
+
+
+def rotating(n: int = N, seed: int = 0) -> np.ndarray:
+    """[n, 4] float32 of a rotating scanner: x, y, z and remission in 0..1."""
+    rng = np.random.default_rng(seed)
+    angle, far = np.linspace(0, 2 * np.pi, n), rng.gamma(2, 6, n) + 2
+    z = np.maximum(-1.7, far * np.tan(rng.uniform(-0.4, 0.05, n)))
+    i = rng.beta(2, 5, n)
+    return np.column_stack([far * np.cos(angle), far * np.sin(angle), z, i]).astype(np.float32)
+
+
+def room(n: int = N) -> np.ndarray:
+    """[n, 6] float32: a corner of a room from (0, 0, 0) on, and colour in 0..255."""
+    rng = np.random.default_rng(0)
+    xyz = rng.uniform(0, [5, 4, 2.8], (n, 3))
+    colours = np.round(np.clip(rng.normal(150, 40, (n, 3)), 0, 255))
+    return np.column_stack([xyz, colours]).astype(np.float32)
+
+
+def nuscenes(n: int = N) -> np.ndarray:
+    """[n, 5] float32: intensity in 0..255, and the ring."""
+    points = np.column_stack([rotating(n), np.arange(n) % 32]).astype(np.float32)
+    points[:, 3] = np.round(points[:, 3] * 255)
+    return points
+
+
+def table(kind: str = "<f4", rows: np.ndarray | None = None) -> np.ndarray:
+    """Records x, y, z, Intensity and an integer label."""
+    rows = rotating() if rows is None else rows
+    names = [*((name, kind) for name in ("x", "y", "z", "Intensity")), ("label", kind[0] + "i4")]
+    found = np.zeros(len(rows), names)
+    for name, column in zip(("x", "y", "z", "Intensity"), rows.T, strict=True):
+        found[name] = column
+    found["label"] = np.arange(len(rows)) % 7 - 1
+    return found
+
+
+def ply_bytes(kind: str, rows: np.ndarray) -> bytes:
+    """With elements in front of the vertices and behind them."""
+    order = ">" if "big" in kind else "<"
+    words = {"f4": "float", "f8": "double", "i4": "int", "u1": "uchar"}
+    lines = ["ply", f"format {kind} 1.0", "comment by hand", "element camera 1"]
+    lines += ["property float focal", f"element vertex {len(rows)}"]
+    lines += [f"property {words[rows.dtype[n].str[1:]]} {n}" for n in rows.dtype.names or ()]
+    lines += ["element face 1", "property list uchar int vertex_indices", "end_header", ""]
+    head = "\n".join(lines).encode()
+    if kind == "ascii":
+        body = "\n".join(" ".join(map(repr, row)) for row in rows.tolist())
+        return head + f"35.0\n{body}\n3 0 1 1\n".encode()
+    data = rows.astype(rows.dtype.newbyteorder(order)).tobytes()
+    return head + struct.pack(f"{order}f", 35) + data + struct.pack(f"{order}Biii", 3, 0, 1, 1)
+
+
+def pcd_bytes(kind: str, rows: np.ndarray, head: str = "") -> bytes:
+    names = rows.dtype.names or ()
+    kinds = [rows.dtype[name] for name in names]
+    head = head or (
+        f"# .PCD v0.7\nVERSION 0.7\nFIELDS {' '.join(names)}\n"
+        f"SIZE {' '.join(str(k.itemsize) for k in kinds)}\n"
+        f"TYPE {' '.join(k.kind.upper() for k in kinds)}\nWIDTH {len(rows)}\nHEIGHT 1\n"
+        f"VIEWPOINT 0 0 0 1 0 0 0\nPOINTS {len(rows)}\nDATA {kind}\n"
+    )
+    if kind == "ascii":
+        body = "\n".join(" ".join(map(repr, row)) for row in rows.tolist()).encode()
+    elif kind == "binary":
+        body = rows.tobytes()
+    else:  # LZF without any compression: runs of at most 32 bytes as they are
+        planes = b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in names)
+        runs = [planes[at : at + 32] for at in range(0, len(planes), 32)]
+        packed = b"".join(bytes([len(run) - 1]) + run for run in runs)
+        body = struct.pack("<II", len(packed), len(planes)) + packed
+    return head.encode() + body
+
+
+def lines_of(rows: np.ndarray, head: str = "", between: str = " ") -> bytes:
+    body = "\n".join(between.join(map(repr, row)) for row in rows.astype(float).tolist())
+    return (head + body).encode()
+
+
+def saved(path: Path, write: Any) -> Path:
+    """A file of bytes, of an array, or of what a function writes."""
+    if isinstance(write, bytes):
+        path.write_bytes(write)
+    elif isinstance(write, np.ndarray):
+        write.astype("<f4").tofile(path) if path.suffix == ".bin" else np.save(path, write)
+    else:
+        write(path)
+    return path
+
+
+LABELLED = np.column_stack([rotating(), np.arange(N) % 7]).astype(np.float32)
+NAMES = ("x", "y", "z", "intensity", "label")
+PLAIN, GREEN = Reading(), Reading(columns=("x", "y", "z", *COLORS))
+#: File, what writes it, and how it is read; all hold the points of `rotating`.
+SCANS: dict[str, tuple[str, Any, Reading]] = {
+    "bin": ("a.bin", rotating(), PLAIN),
+    "bin with labels": ("a.bin", LABELLED, Reading(columns=NAMES)),
+    "npy": ("a.npy", rotating(), PLAIN),
+    "npy of big doubles": ("a.npy", rotating().astype(">f8"), PLAIN),
+    "npy with labels": ("a.npy", LABELLED, Reading(columns=NAMES)),
+    "npy of fields": ("a.npy", table(), PLAIN),
+    "npy of Fortran": ("a.npy", np.asfortranarray(rotating()), PLAIN),
+    "npz": ("a.npz", lambda p: np.savez(p, points=rotating(), labels=np.arange(N)), PLAIN),
+    "npz of columns": (
+        "a.npz",
+        lambda p: np.savez_compressed(
+            p, **dict(zip(("x", "y", "z", "r"), rotating().T, strict=True))
+        ),
+        Reading(("r",)),
+    ),
+    **{
+        f"ply {kind}": ("a.ply", ply_bytes(kind, table()), PLAIN)
+        for kind in ("ascii", "binary_little_endian", "binary_big_endian")
+    },
+    **{
+        f"pcd {kind}": ("a.PCD", pcd_bytes(kind, table()), PLAIN)
+        for kind in ("ascii", "binary", "binary_compressed")
+    },
+    "txt": ("a.txt", lines_of(rotating(), "// by hand\n"), PLAIN),
+    "csv": ("a.csv", lines_of(LABELLED, "X,Y,Z,Reflectance,Class\n", ","), PLAIN),
+    "xyz": (
+        "a.xyz",
+        lines_of(LABELLED[:, [4, 0, 1, 2, 3]], "# label;x;y;z;i\n", ";"),
+        Reading(("i",)),
+    ),
+}
+LABELS_OF = ("bin with", "npy with", "npy of fields", "npz", "ply", "pcd", "csv", "xyz")
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_formats_hold_the_same_points_whole_and_in_parts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, write, reading = SCANS[name]
+    path = saved(tmp_path / file, write)
+    cloud = read_points(path, reading=reading)
+    np.testing.assert_array_equal(cloud.points, rotating()[:, :3])
+    np.testing.assert_array_equal(cloud.features, rotating()[:, 3:])
+    labelled = name.startswith(LABELS_OF) and name != "npz of columns"
+    assert (cloud.labels is not None) == labelled
+    assert label_source(path, reading.columns) == (path if labelled else None)
+    for module in ("clouds", "columns", "formats"):
+        monkeypatch.setattr(f"pcnn.datasets.readers.{module}.PART", 64)
+    parted = open_parts(path, reading)
+    assert [len(part) for part in parted] == [64, 64, 64, 64, N - 256]
+    part = parted.whole()
+    np.testing.assert_array_equal(part.rows, cloud.point_index)
+    np.testing.assert_array_equal(part.places.astype(np.float32), cloud.points)
+    np.testing.assert_array_equal(part.channels, cloud.features)
+
+
+def test_missing_returns_are_left_out(tmp_path: Path) -> None:
+    for value, column in ((np.nan, 0), (np.inf, 2), (-np.inf, 3)):
+        for suffix in ("bin", "npy"):
+            points = rotating(9)
+            points[4, column], points[7, :3] = value, 0
+            path = saved(tmp_path / f"a.{suffix}", points)
+            cloud = read_points(path)
+            assert cloud.point_index.tolist() == [0, 1, 2, 3, 5, 6, 8]
+            assert (cloud.n_points, cloud.n_points_total) == (7, 9)
+            np.testing.assert_array_equal(cloud.features, points[cloud.point_index.numpy(), 3:])
+            refused(path, Reading(strict=True))
+            refused(saved(path, np.full((5, 4), np.nan, np.float32)))
+    huge = rotating(9).astype(float)
+    huge[:, 3] = 3e38
+    np.save(tmp_path / "a.npy", huge * [1, 1, 1, 1e3])
+    refused(tmp_path / "a.npy")
+
+
+def test_scale_and_origin(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.npy", np.array([[5e9, 1000, 2000], [5e9 + 1500, 0, 0]]))
+    cloud = read_points(path, reading=Reading(scale=0.001, centred=True))
+    np.testing.assert_allclose((cloud.points[1] - cloud.points[0]).tolist(), [1.5, -1, -2])
+    np.testing.assert_allclose(cloud.points[0].numpy() + cloud.origin, [5e6, 1, 2])
+    near, far = (saved(tmp_path / f"{n}.npy", places(9) - n * CORNER) for n in (1, 0))
+    assert read_points(near, reading=Reading(centred=True)).origin == (0.0, 0.0, 0.0)
+    found = read_points(far, reading=Reading(centred=True))
+    np.testing.assert_allclose(found.points.double().numpy() + found.origin, places(9), atol=5e-6)
+    refused(far)  # float32 would move the points
+
+
+def test_channels_by_name(tmp_path: Path) -> None:
+    names = ("x", "Reflectivity", "intensity", "R", "NIR")
+    for asked, expected in {
+        "intensity": "intensity",
+        "reflectivity": "Reflectivity",
+        "remission": "intensity",
+        "red": "R",
+        "nir": "NIR",
+        "green": None,
+    }.items():
+        assert find_name(asked, names) == expected, asked
+    assert (meant("Remission"), meant("Diffuse_Red"), meant("NIR")) == ("intensity", "red", "nir")
+    write_las(tmp_path / "a.las", 4, point_format=6)
+    named = Reading(("intensity", *COLORS), centred=True)
+    refused(tmp_path / "a.las", named)
+    fill = {"Red": 0.5, "green": 0, "b": 1, "intensity": 9}
+    filled = Reading(named.channels, centred=True, fill=fill)
+    cloud = read_points(tmp_path / "a.las", reading=filled)
+    np.testing.assert_allclose(cloud.features[2], [2 * 655 / 65535, 0.5, 0, 1], rtol=1e-6)
+    known = Reading(fill={"red": 0.5, "Blue": 0.5})  # a number that is given counts for all names
+    assert known.filled({"R": 0.0, "intensity": 1.0}) == {"Blue": 0.5, "R": 0.0, "intensity": 1.0}
+    wrong: tuple[dict[str, Any], ...] = (
+        {"fill": {"red": float("nan")}},
+        {"scale": 0},
+        {"channels": ("red", "red")},
+        {"intensity_max": 0.0},
+        *({"columns": names.split(",")} for names in ("livox", "x,y,i", "x,y,z,r,red", "x,y,z,")),
+    )
+    for arguments in wrong:
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            Reading(**arguments)
+
+
+# -- bare numbers
+
+
+def test_odd_scans_of_kitti_are_read_without_options(tmp_path: Path) -> None:
+    scan, rng = rotating(4000), np.random.default_rng(1)
+    some = rng.random(len(scan)) < 0.6
+    two = scan[np.argsort(scan[:, 2])].reshape(2, -1, 4)[::-1].swapaxes(0, 1).reshape(-1, 4)
+    for name, values in {
+        "whole": scan,
+        "shuffled": scan[rng.permutation(len(scan))],
+        "few": scan[:70],
+        "one": scan[:1],
+        "without remission": scan * [1, 1, 1, 0],
+        "remission in bytes": scan * [1, 1, 1, 255],
+        "zeros": np.where(some[:, None], 0, scan),
+        "nan": np.where(some[:, None], np.nan, scan),
+        "firings of two lasers": two,
+        "a room": room(4000)[:, :4] / [1, 1, 1, 255],
+        "unit cube": rng.random((500, 4)),
+        "all the same": np.ones((300, 4)),
+        "flat": scan * [1, 1, 0, 1],
+    }.items():
+        points = values.astype(np.float32)
+        cloud = read_points(saved(tmp_path / "a.bin", points))
+        kept = points[cloud.point_index.numpy()]
+        np.testing.assert_array_equal(cloud.points, kept[:, :3], err_msg=name)
+        np.testing.assert_array_equal(cloud.features, kept[:, 3:], err_msg=name)
+        assert cloud.n_points_total == len(points), name
+
+
+def test_five_numbers_are_never_read_as_four(tmp_path: Path) -> None:
+    high = nuscenes(4000) + np.array([100, 100, 100, 0, 0])  # no number is below zero
+    six = np.column_stack([room(4000)[:, :3] + 1, room(4000)[:, 3:]])
+    for rows in (400, 3996, 4000):
+        for points, width in ((nuscenes(4000), 5), (high, 5), (six, 6)):
+            cloud = read_points(saved(tmp_path / f"{rows}.bin", points[:rows]))
+            assert cloud.n_points == rows
+            np.testing.assert_array_equal(cloud.points, points[:rows, :3].astype(np.float32))
+            assert float(cloud.features.max()) <= 1.0, width
+        more = np.column_stack([nuscenes(4000), np.linspace(0.01, 0.1, 4000)])[:rows]
+        for points in (rotating(4000)[:rows, :3], np.column_stack([more, more[:, :1]])):
+            refused(saved(tmp_path / "a.bin", points))
+    rng = np.random.default_rng(0)
+    for width in (4, 5, 6):
+        numbers = rng.normal(np.arange(width) * 2.0, 1, (3000, width)).reshape(-1)
+        assert [is_mixed(numbers, other) for other in (4, 5, 6)] == [w != width for w in (4, 5, 6)]
+
+
+def test_columns_by_name(tmp_path: Path) -> None:
+    points = nuscenes()
+    by_suffix = read_points(saved(tmp_path / "a.pcd.bin", points))
+    np.testing.assert_allclose(by_suffix.features[:, 0], points[:, 3] / 255, rtol=1e-6)
+    ringed = Reading(("ring", "intensity"), columns=("nuscenes",))
+    cloud = read_points(saved(tmp_path / "a.bin", points), reading=ringed)
+    np.testing.assert_allclose(cloud.features, points[:, [4, 3]] / [1, 255], rtol=1e-6)
+    seven = np.column_stack([points, points[:, 4] * 0.001, points[:, 4] % 3])
+    names = ("X", "Y", "Z", "Reflectance", "_", "Time", "label")
+    cloud = read_points(saved(tmp_path / "b.bin", seven), reading=Reading(columns=names))
+    np.testing.assert_array_equal(cloud.features[:, 0], points[:, 3])
+    assert cloud.labels is not None
+    assert cloud.labels.tolist() == (points[:, 4] % 3).tolist()
+    late = room()  # numbers of colours tell in the last part alone that they are bytes
+    late[:-5, 3:] = late[:-5, 3:] > 100
+    coloured = read_points(saved(tmp_path / "c.npy", late), reading=GREEN)
+    np.testing.assert_allclose(coloured.features, late[:, 3:] / 255, rtol=1e-6)
+    for columns, numbers in (
+        ("kitti", nuscenes()),
+        ("x,y,z,intensity,ring", rotating()[:, [0, 1, 2, 3, 0]]),
+        ("x,y,z,red,green,blue", room() * 300),
+        ("x,y,z,label", rotating()),
+        ("x,y,z,intensity", rotating() * [1e9, 1, 1, 1]),
+        ("x,y,z,a,b", rotating()[:299]),
+    ):
+        path = saved(tmp_path / "a.bin", numbers)
+        refused(path, Reading(columns=tuple(columns.split(","))))
+
+
+# -- damages
+
+
+def refused(path: Path, reading: Reading = PLAIN) -> None:
+    with pytest.raises(FileError) as error:
+        read_points(path, reading=reading)
+    assert error.value.path == path
+    assert error.value.rule
+
+
+PLY = ply_bytes("ascii", table()[:2]).decode()
+PCD = pcd_bytes("binary", table()[:3])
+HEAD = PCD[: PCD.index(b"DATA binary\n")].decode()
+PLY_DAMAGES = {
+    "ply\n": "plx\n",
+    "end_header": "end-header",
+    "format ascii 1.0\n": "",
+    "ascii": "utf8",
+    "ascii 1.0": "ascii 2.0",
+    "vertex 2": "vertex -2",
+    "element vertex": "element point",
+    "float z": "quad z",
+    "float y": "float x",
+    "float Int": "list uchar int Int",
+    "float z\n": "float w\n",
+    "float x": "int x",
+    "comment by hand": "by hand",
+    "-1\n": "-1 7\n",
+    "-1\n1": "1.5\n1",
+    "comment by": "comment bÿ",
+}
+BROKEN: dict[str, list[bytes]] = {
+    "a.bin": [b"", rotating(5).tobytes()[:-3], b"<html>not found</html>\n", b"\xff" * 64],
+    "a.txt": [b"", b"\n\n", b"# x y z\n", b"1 2\n3 4", b"1 2 3\n1 2 a", b"1 2 3\n1 2", b"\xff\xfe"],
+    "a.npy": [b"", b"\x93NUMPY\1\0", b"PK\3\4", b"\x93NUMPY\1\0\xff\xff" + b"[" * 9999],
+    "a.npz": [b"", b"PK\5\6" + bytes(18)],
+    "a.ply": [
+        *(PLY.replace(old, new, 1).encode() for old, new in PLY_DAMAGES.items()),
+        PLY[: PLY.index("35.0")].encode(),
+        ply_bytes("binary_little_endian", table())[:-30],
+    ],
+    "a.pcd": [
+        b"no pcd at all",
+        PCD[:-1],
+        PCD + b"1",
+        *(
+            PCD.replace(old, new, 1)
+            for old, new in (
+                (b"FIELDS x", b"FIELDS w"),
+                (b"SIZE 4", b"SIZE 3"),
+                (b"DATA binary", b"DATA zip"),
+                (b"WIDTH 3", b"WIDTH 4"),
+                (b"POINTS 3", b"POINTS 1000000000000"),
+                (b"TYPE F", b"TYPE U"),
+                (b"DATA binary\n", b"DATA binary_compressed\n"),
+            )
+        ),
+        HEAD.encode() + b"DATA ascii\n1 2 3\n",
+        HEAD.encode() + b"DATA ascii\n1 2 3 4 a\n1 2 3 4 5\n1 2 3 4 5\n",
+        HEAD.encode() + b"DATA binary_compressed\n" + struct.pack("<II", 2, 60) + b"\xff\x00",
+    ],
+    "a.e57": [b"", b"anything"],
+}
+
+
+@pytest.mark.parametrize("file", BROKEN)
+def test_damaged_files_are_refused_by_name(file: str, tmp_path: Path) -> None:
+    for data in BROKEN[file]:
+        refused(saved(tmp_path / file, data))
+
+
+def test_arrays_that_are_no_points(tmp_path: Path) -> None:
+    for values in (np.zeros((3, 2)), np.zeros(3), np.zeros((3, 3), "U1"), np.array([{}], object)):
+        np.save(tmp_path / "a.npy", values, allow_pickle=True)
+        refused(tmp_path / "a.npy")
+    whole = saved(tmp_path / "a.npy", rotating()).read_bytes()
+    for data in (whole[:-3], whole + b"1"):
+        refused(saved(tmp_path / "a.npy", data))
+    with pytest.raises(FileNotFoundError, match=r"none\.bin"):
+        read_points(tmp_path / "none.bin")
+    (tmp_path / "loop.ply").symlink_to(tmp_path / "loop.ply")
+    refused(tmp_path / "loop.ply")
+
+
+def test_clouds_without_points(tmp_path: Path) -> None:
+    saved(tmp_path / "a.npy", np.empty((0, 4), np.float32))
+    for kind in ("ascii", "binary_little_endian"):
+        axes = "".join(f"property float {axis}\n" for axis in "xyz")
+        head = f"ply\nformat {kind} 1.0\nelement vertex 0\n{axes}end_header\n"
+        (tmp_path / f"{kind}.ply").write_text(head)
+    write_las(tmp_path / "a.laz", 0)
+    for path in tmp_path.iterdir():
+        assert read_points(path).points.shape == (0, 3), path
+        assert len(open_parts(path, PLAIN).whole()) == 0, path
+
+
+def test_files_that_change_are_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.ply", ply_bytes("binary_little_endian", table()))
+    write_las(tmp_path / "a.las", 40)
+    clouds = [open_parts(path, PLAIN), open_parts(tmp_path / "a.las", PLAIN)]
+    saved(path, ply_bytes("binary_little_endian", table()[:-1]))
+    write_las(tmp_path / "a.las", 41)
+    for cloud in clouds:
+        with pytest.raises(FileError):
+            cloud.whole()
+
+
+# -- PCD and PLY of others
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "number", "alpha"),
+    [("binary", "rgb", "f4", 0), ("ascii", "RGBA", "u4", 128), ("binary", "rgba", "u4", 128)],
+)
+def test_packed_colours(tmp_path: Path, kind: str, field: str, number: str, alpha: int) -> None:
+    rgb = np.array([[255, 51, 0], [1, 2, 3], [0, 0, 0]])
+    words = alpha << 24 | rgb[:, 0] << 16 | rgb[:, 1] << 8 | rgb[:, 2]
+    names = [("x", "f4"), ("y", "f4"), ("z", "f4"), (field, number), ("Intensity", "f4")]
+    rows = np.zeros(3, names)
+    rows["x"], rows["Intensity"] = [1, 2, 3], [0.5, 0.25, 0.0]
+    rows[field] = words.astype("<u4").view(f"<{number}")
+    cloud = read_points(saved(tmp_path / "a.pcd", pcd_bytes(kind, rows)))
+    np.testing.assert_array_equal(cloud.features[:, 0], rows["Intensity"])
+    np.testing.assert_allclose(cloud.features[:, 1:], rgb / 255, rtol=1e-6)
+
+
+def test_back_references_and_padding_of_pcd_files(tmp_path: Path) -> None:
+    # 60 zero bytes: one as it is, then a reference of 59 to the byte before
+    body = struct.pack("<II", 5, 60) + bytes([0, 0, 7 << 5, 59 - 9, 0])
+    head = HEAD + "DATA binary_compressed\n"
+    with pytest.raises(FileError, match="missing returns"):  # read: all are at (0, 0, 0)
+        read_points(saved(tmp_path / "a.pcd", head.encode() + body))
+    padded = HEAD.replace("Intensity label", "_").replace("SIZE 4 4 4 4 4", "SIZE 4 4 4 1")
+    padded = padded.replace("F F F F I", "F F F U\nCOUNT 1 1 1 8") + "DATA binary\n"
+    cloud = read_points(saved(tmp_path / "a.pcd", padded.encode() + table()[:3].tobytes()))
+    np.testing.assert_array_equal(cloud.points, rotating()[:3, :3])
+    assert cloud.features.shape == (3, 0)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "binary"])
+def test_a_ply_file_of_another_program(tmp_path: Path, encoding: str) -> None:
+    points = np.random.default_rng(0).normal(size=(57, 3)).astype(np.float32)
+    mesh = trimesh.Trimesh(points, np.arange(57).reshape(19, 3), process=False)
+    path = saved(tmp_path / "a.ply", trimesh.exchange.ply.export_ply(mesh, encoding=encoding))
+    np.testing.assert_allclose(read_points(path).points, points, atol=1e-5)
+
+
+# -- LAS
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 2), ("A.LAS", 6), ("a.laz", 7)])
+def test_las_files_keep_their_millimetres(tmp_path: Path, name: str, kind: int) -> None:
+    path, centred = tmp_path / name, Reading(centred=True)
+    written = write_las(path, 40, kind)
+    cloud = read_points(path, reading=centred)
+    np.testing.assert_array_equal(np.array(cloud.origin) % 1, 0)
+    np.testing.assert_allclose(cloud.points.double().numpy() + cloud.origin, places(40), atol=5e-6)
+    assert cloud.labels is not None
+    assert cloud.labels.tolist() == np.resize(CODES, 40).tolist()
+    colours = [1.0, 0.2, 0.0] if kind in (2, 7) else []
+    np.testing.assert_allclose(cloud.features[3], [3 * 655 / 65535, *colours], rtol=1e-6)
+    part = open_parts(path, Reading(("return_number", "Intensity"), intensity_max=6550.0)).whole()
+    np.testing.assert_array_equal(part.places, np.asarray(written.xyz))
+    np.testing.assert_allclose(part.channels[10], [1.0, 1.0], rtol=1e-6)
+    if colours:  # of eight bits, as many programs write them
+        written.red, written.green, written.blue = (np.full(40, v, "u2") for v in (255, 51, 0))
+        written.write(path)
+        cloud = read_points(path, reading=centred)
+        np.testing.assert_allclose(cloud.features[0, 1:], [1.0, 0.2, 0.0], rtol=1e-6)
+
+
+def put(data: bytearray, place: int, kind: str, value: float) -> None:
+    struct.pack_into(f"<{kind}", data, place, value)
+
+
+def start(data: bytearray, chunks: bool = False) -> int:
+    """Where the points begin, or the table of their chunks."""
+    points = struct.unpack_from("<I", data, 96)[0]
+    return int(struct.unpack_from("<q", data, points)[0] if chunks else points)
+
+
+LAS_DAMAGES: Mapping[str, list[Callable[[bytearray], None]]] = {
+    "laz": [
+        lambda d: put(d, start(d, chunks=True) + 4, "I", 0xFFFFFFFF),
+        lambda d: put(d, start(d), "q", 1 << 60),
+        lambda d: put(d, 247, "Q", 0xFFFFFFFF),
+        lambda d: put(d, d.index(b"laszip") + 88, "H", 9999),
+        lambda d: put(d, d.index(b"laszip"), "B", 0),
+        lambda d: d.__delitem__(slice(-3, None)),
+    ],
+    "las": [
+        lambda d: put(d, 247, "Q", (1 << 64) - 1),
+        lambda d: put(d, 105, "H", 0),
+        lambda d: put(d, 104, "B", 11),
+        lambda d: put(d, 96, "I", 0xFFFFFFF0),
+        lambda d: put(d, 100, "I", 0xFFFFFFFF),
+        lambda d: put(d, 243, "I", 0xFFFFFFFF),
+        lambda d: put(d, 131, "d", float("nan")),
+        lambda d: put(d, 139, "d", 0.0),
+        lambda d: put(d, 0, "I", 0),
+        lambda d: d.__delitem__(slice(-36, None)),
+        lambda d: d.clear(),
+    ],
+}
+
+
+@pytest.mark.parametrize("suffix", LAS_DAMAGES)
+def test_damaged_las_files_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+    for number, damage in enumerate(LAS_DAMAGES[suffix]):
+        path = tmp_path / f"{number}.{suffix}"
+        write_las(path)
+        data = bytearray(path.read_bytes())
+        damage(data)
+        path.write_bytes(data)
+        refused(path, Reading(centred=True))
+
+
+@pytest.mark.parametrize("program", ["import os; os.abort()", "while True: pass", "print('{')"])
+def test_a_library_that_breaks_costs_one_file(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_las(tmp_path / "a.las")
+    with monkeypatch.context() as patched:
+        patched.setattr(las, "_CHILD", tmp_path / "child.py")
+        patched.setattr(las, "_SILENCE", 1)
+        (tmp_path / "child.py").write_text(program)
+        refused(tmp_path / "a.las")
+    assert read_points(tmp_path / "a.las", reading=Reading(centred=True)).n_points == 40
+
+
+def test_units_of_a_header_become_metres(tmp_path: Path) -> None:
+    for code, unit in ((9002, 0.3048), (9003, 1200 / 3937), (9001, 1.0)):
+        written = write_las(tmp_path / "a.las")
+        keys = np.array([1, 1, 0, 1, 3076, 0, 1, code], "<u2").tobytes()
+        written.header.vlrs.append(laspy.VLR("LASF_Projection", 34735, "", keys))
+        written.write(tmp_path / "a.las")
+        os.utime(tmp_path / "a.las", (code, code))
+        cloud = open_parts(tmp_path / "a.las", PLAIN)
+        assert cloud.scale == pytest.approx(unit)
+        np.testing.assert_allclose(cloud.whole().places, places(40) * unit, rtol=1e-12)
+        plain = open_parts(tmp_path / "a.las", Reading(scale=1.0))
+        np.testing.assert_allclose(plain.whole().places, places(40), rtol=1e-12)
+
+
+# -- labels
+
+
+LABELS = np.random.default_rng(0).integers(0, 30, N)
+CONFIDENCE = np.random.default_rng(1).integers(0, 256, N).astype(np.uint8)
+Labelled = tuple[Any, Any]
+
+
+def with_trimesh(path: Path) -> Labelled:
+    with path.open("rb") as file:
+        raw = trimesh.exchange.ply.load_ply(file)["metadata"]["_ply_raw"]
+    return raw["vertex"]["data"]["label"], raw["vertex"]["data"]["confidence"]
+
+
+def with_open3d(path: Path) -> Labelled:
+    point = open3d.t.io.read_point_cloud(path).point
+    return point["label"].numpy()[:, 0], point["confidence"].numpy()[:, 0]
+
+
+def with_laspy(path: Path) -> Labelled:
+    found = laspy.read(path)
+    return found.classification, found.confidence
+
+
+def with_numpy(path: Path) -> Labelled:
+    labels = np.load(path) if path.suffix == ".npy" else np.fromfile(path, np.uint32)
+    return labels, np.load(path.with_name("a_confidence.npy"))
+
+
+READ_BACK: dict[str, tuple[str, list[Callable[[Path], Labelled]]]] = {
+    "a.bin": (".label", [with_numpy]),
+    "a.npy": ("_label.npy", [with_numpy]),
+    "a.ply": (".ply", [with_trimesh, with_open3d]),
+    "a.pcd": (".pcd", [with_open3d]),
+    "a.las": (".las", [with_laspy]),
+    "a.laz": (".laz", [with_laspy]),
+}
+
+
+@pytest.mark.parametrize("file", READ_BACK)
+def test_other_readers_read_the_same_labels(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, (ending, readers) = tmp_path / file, READ_BACK[file]
+    monkeypatch.setattr("pcnn.datasets.prediction_files.PART", 50)
+    if source.suffix in (".las", ".laz"):
+        write_las(source, N)
+    else:
+        contents = {".bin": rotating(), ".npy": rotating(), ".pcd": pcd_bytes("binary", table())}
+        saved(source, contents.get(source.suffix, ply_bytes("binary_little_endian", table())))
+    files = write_labelled(tmp_path / "out" / "a", source, LABELS, confidence=CONFIDENCE)
+    written, trust = files["labels"], files.get("confidence")
+    assert written == tmp_path / "out" / f"a{ending}"
+    assert sorted((tmp_path / "out").iterdir()) == sorted(files.values())
+    for read in readers:
+        labels, confidence = read(written)
+        np.testing.assert_array_equal(np.asarray(labels), LABELS)
+        np.testing.assert_allclose(np.asarray(confidence), CONFIDENCE / 255, rtol=1e-7)
+    # a page finds it beside the labels or in their file, and takes a file of it
+    for shown in (
+        viewed_file(source, labels=written),
+        viewed_file(source, confidence=trust or written),
+    ):
+        assert shown.rows is not None
+        assert shown.confidence is not None
+        np.testing.assert_allclose(shown.confidence, CONFIDENCE[shown.rows] / 255, rtol=1e-6)
+    if trust is None:  # again: it replaces the property
+        again = write_labelled(tmp_path / "again", written, LABELS, confidence=255 - CONFIDENCE)
+        np.testing.assert_allclose(readers[-1](again["labels"])[1], 1 - CONFIDENCE / 255, atol=1e-6)
+        bare = write_labelled(tmp_path / "bare", source, LABELS)
+        assert viewed_file(bare["labels"]).confidence is None
+    if source.suffix in (".ply", ".pcd"):  # all else is as it was
+        before, after = read_points(source), read_points(written)
+        np.testing.assert_array_equal(after.points, before.points)
+        np.testing.assert_array_equal(after.features, before.features)
+        # what breaks off leaves nothing
+        monkeypatch.setattr("pcnn.files.arrays.Records.__getitem__", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            write_labelled(tmp_path / "none" / "a", source, LABELS)
+        assert not list((tmp_path / "none").iterdir())
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 3), ("a.laz", 7)])
+def test_a_labelled_copy_keeps_all_else(tmp_path: Path, name: str, kind: int) -> None:
+    written = write_las(tmp_path / name, 40, kind)
+    before = laspy.read(tmp_path / name)
+    before.header.vlrs.append(laspy.VLR("copc", 1, "an octree that a copy has not", bytes(160)))
+    before.write(tmp_path / name)
+    for top in (31, 200):  # classes of 5 bits, and of 8
+        labels = np.arange(40) % 5 * (top // 4)
+        las.write_las_labels(tmp_path / "out" / name, tmp_path / name, labels)
+        after = laspy.read(tmp_path / "out" / name)
+        assert not [record for record in after.header.vlrs if record.user_id == "copc"]
+        np.testing.assert_array_equal(after.classification, labels)
+        for dimension in written.point_format.dimension_names:
+            if dimension in ("classification", "raw_classification"):
+                continue
+            if dimension == "scan_angle_rank" and after.point_format.id >= 6:
+                degrees = np.asarray(after["scan_angle"]) * 0.006
+                np.testing.assert_allclose(degrees, written[dimension], atol=0.003)
+                continue
+            np.testing.assert_array_equal(after[dimension], written[dimension])
+        np.testing.assert_array_equal(after.header.offsets, written.header.offsets)
+        extended = {1: 6, 3: 7}.get(kind, kind)
+        assert after.point_format.id == (kind if labels.max() <= 31 else extended)
+        assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    for wrong in (np.zeros(39), np.full(40, 256), np.full(40, -1)):
+        with pytest.raises(ValueError, match=r"b\.la"):
+            las.write_las_labels(tmp_path / "b.las", tmp_path / name, wrong.astype(np.int64))
+        assert not (tmp_path / "b.las").exists()
+
+
+def test_labels_beside_a_cloud(tmp_path: Path) -> None:
+    words = np.array([40, 10 | 7 << 16, 0xFFFFFFFF], dtype=np.uint32)
+    words.tofile(tmp_path / "a.label")
+    assert read_labels(tmp_path / "a.label", 3).tolist() == [40, 10, -1]
+    path = tmp_path / "a_label.npy"
+    np.save(path, np.array([1, -1, 3], dtype=np.int16))
+    assert read_labels(path, 3).tolist() == [1, -1, 3]
+    for wrong in (path, tmp_path / "a.label"):
+        with pytest.raises(FileError) as error:
+            read_labels(wrong, 4)
+        assert error.value.path == wrong
+    np.save(path, np.array([1.0, 2.0]))
+    (tmp_path / "a.label").write_bytes(b"12345")
+    for wrong, count in ((path, 2), (tmp_path / "a.label", 1)):
+        with pytest.raises(FileError):
+            read_labels(wrong, count)
+    cloud = saved(tmp_path / "a.b.npy", rotating())
+    assert label_source(cloud) is None
+    (tmp_path / "a.b.label").touch()
+    assert label_source(cloud) == tmp_path / "a.b.label"
+    (tmp_path / "a.b_label.npy").touch()
+    with pytest.raises(FileError):
+        label_source(cloud)
+
+
+def test_types_that_ply_does_not_have(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no type of PLY"):
+        write_ply(tmp_path / "a.ply", [], np.dtype([("x", "i8")]))
