@@ -42,7 +42,8 @@ Strict = Annotated[
 ]
 IntensityMax = Annotated[Positive | None, "The number in the files that is intensity 1."]
 Scale = Annotated[
-    Length | None, "Metres in a unit of the files: 0.001 for millimetres, 0.3048 for feet."]
+    Length | None, "Metres in a unit of the files: 0.001 for millimetres, 0.3048 for feet."
+]
 AllowTargets = Annotated[
     list[str] | None,
     "Package whose classes the checkpoint may name besides pcnn's: code of your own that you "

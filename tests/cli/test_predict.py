@@ -176,9 +176,12 @@ def test_predictions_are_those_of_the_network_that_was_saved(
 
 
 def test_an_empty_cloud_has_an_empty_result(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty.bin").touch()
-    run(checkpoint, tmp_path / "empty.bin", "--out", tmp_path / "out", "--view", code=0)
+    np.save(tmp_path / "empty.npy", np.empty((0, 4), np.float32))
+    run(checkpoint, tmp_path / "empty.npy", "--out", tmp_path / "out", "--view", code=0)
     assert labels(tmp_path / "out", "empty").shape == (0,)
+    (tmp_path / "empty.bin").touch()
+    text = run(checkpoint, tmp_path / "empty.bin", "--out", tmp_path / "out", code=1)
+    assert f"not labelled: {tmp_path / 'empty.bin'}: " in text
 
 
 def test_what_cannot_start_says_why(checkpoint: Path, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ def node_of(cfg: DictConfig) -> dict[str, Any]:
 
 
 def test_every_key_reaches_the_parameter_of_its_name() -> None:
-    cfg = checked(composed("dataset.crop=7", "dataset.max_gib=2", "seed=5"))
+    cfg = checked(composed("dataset.crop=7", "dataset.allow_missing=true", "seed=5"))
     node = node_of(cfg)
     assert (node["crop"], node["seed"], node["geometry"]["name"]) == (7, 5, "voxel")
     assert node["augment"]["sector"] == 160.0
-    assert (node["sets"]["max_gib"], node["sets"]["test_sequences"]) == (2, [8])
+    assert (node["sets"]["allow_missing"], node["sets"]["test_sequences"]) == (True, [8])
     assert "point_max" not in node  # no key of this set
 
 
@@ -40,7 +40,6 @@ def test_a_parameter_that_is_called_otherwise_is_written_out() -> None:
     ("override", "said"),
     [
         ("dataset.voxel_size=-1", "dataset.voxel_size=-1 is not valid"),
-        ("dataset.max_gib=0", "dataset.max_gib=0 is not valid"),
         ("+dataset.simulate.trains=1", "dataset.simulate.trains does not exist"),
         ("+dataset.vocel_size=1", "dataset=kitti has no key vocel_size"),
     ],

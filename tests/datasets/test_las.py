@@ -1,0 +1,141 @@
+"""LAS and LAZ files: values, damages that cost one file, and labelled copies."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import laspy
+import numpy as np
+import pytest
+
+from pcnn.datasets.readers import las
+from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
+from tests.datasets.las_files import CODES, places, write_las
+from tests.datasets.test_io import PLAIN, refused
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 2), ("A.LAS", 6), ("a.laz", 7)])
+def test_las_files_keep_their_millimetres(tmp_path: Path, name: str, kind: int) -> None:
+    path, centred = tmp_path / name, Reading(centred=True)
+    written = write_las(path, 40, kind)
+    cloud = read_points(path, reading=centred)
+    np.testing.assert_array_equal(np.array(cloud.origin) % 1, 0)
+    np.testing.assert_allclose(cloud.points.double().numpy() + cloud.origin, places(40), atol=5e-6)
+    assert cloud.labels is not None
+    assert cloud.labels.tolist() == np.resize(CODES, 40).tolist()
+    colours = [1.0, 0.2, 0.0] if kind in (2, 7) else []
+    np.testing.assert_allclose(cloud.features[3], [3 * 655 / 65535, *colours], rtol=1e-6)
+    part = open_parts(path, Reading(("return_number", "Intensity"), intensity_max=6550.0)).whole()
+    np.testing.assert_array_equal(part.places, np.asarray(written.xyz))
+    np.testing.assert_allclose(part.channels[10], [1.0, 1.0], rtol=1e-6)
+    if colours:  # of eight bits, as many programs write them
+        written.red, written.green, written.blue = (np.full(40, v, "u2") for v in (255, 51, 0))
+        written.write(path)
+        cloud = read_points(path, reading=centred)
+        np.testing.assert_allclose(cloud.features[0, 1:], [1.0, 0.2, 0.0], rtol=1e-6)
+
+
+def put(data: bytearray, place: int, kind: str, value: float) -> None:
+    struct.pack_into(f"<{kind}", data, place, value)
+
+
+def start(data: bytearray, chunks: bool = False) -> int:
+    """Where the points begin, or the table of their chunks."""
+    points = struct.unpack_from("<I", data, 96)[0]
+    return int(struct.unpack_from("<q", data, points)[0] if chunks else points)
+
+
+LAS_DAMAGES: Mapping[str, list[Callable[[bytearray], None]]] = {
+    "laz": [
+        lambda d: put(d, start(d, chunks=True) + 4, "I", 0xFFFFFFFF),
+        lambda d: put(d, start(d), "q", 1 << 60),
+        lambda d: put(d, 247, "Q", 0xFFFFFFFF),
+        lambda d: put(d, d.index(b"laszip") + 88, "H", 9999),
+        lambda d: put(d, d.index(b"laszip"), "B", 0),
+        lambda d: d.__delitem__(slice(-3, None)),
+    ],
+    "las": [
+        lambda d: put(d, 247, "Q", (1 << 64) - 1),
+        lambda d: put(d, 105, "H", 0),
+        lambda d: put(d, 104, "B", 11),
+        lambda d: put(d, 96, "I", 0xFFFFFFF0),
+        lambda d: put(d, 100, "I", 0xFFFFFFFF),
+        lambda d: put(d, 243, "I", 0xFFFFFFFF),
+        lambda d: put(d, 131, "d", float("nan")),
+        lambda d: put(d, 139, "d", 0.0),
+        lambda d: put(d, 0, "I", 0),
+        lambda d: d.__delitem__(slice(-36, None)),
+        lambda d: d.clear(),
+    ],
+}
+
+
+@pytest.mark.parametrize("suffix", LAS_DAMAGES)
+def test_damaged_las_files_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+    for number, damage in enumerate(LAS_DAMAGES[suffix]):
+        path = tmp_path / f"{number}.{suffix}"
+        write_las(path)
+        data = bytearray(path.read_bytes())
+        damage(data)
+        path.write_bytes(data)
+        refused(path, Reading(centred=True))
+
+
+@pytest.mark.parametrize("program", ["import os; os.abort()", "while True: pass", "print('{')"])
+def test_a_library_that_breaks_costs_one_file(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_las(tmp_path / "a.las")
+    with monkeypatch.context() as patched:
+        patched.setattr(las, "_CHILD", tmp_path / "child.py")
+        patched.setattr(las, "_SILENCE", 1)
+        (tmp_path / "child.py").write_text(program)
+        refused(tmp_path / "a.las")
+    assert read_points(tmp_path / "a.las", reading=Reading(centred=True)).n_points == 40
+
+
+def test_units_of_a_header_become_metres(tmp_path: Path) -> None:
+    for code, unit in ((9002, 0.3048), (9003, 1200 / 3937), (9001, 1.0)):
+        written = write_las(tmp_path / "a.las")
+        keys = np.array([1, 1, 0, 1, 3076, 0, 1, code], "<u2").tobytes()
+        written.header.vlrs.append(laspy.VLR("LASF_Projection", 34735, "", keys))
+        written.write(tmp_path / "a.las")
+        os.utime(tmp_path / "a.las", (code, code))
+        cloud = open_parts(tmp_path / "a.las", PLAIN)
+        assert cloud.scale == pytest.approx(unit)
+        np.testing.assert_allclose(cloud.whole().places, places(40) * unit, rtol=1e-12)
+        plain = open_parts(tmp_path / "a.las", Reading(scale=1.0))
+        np.testing.assert_allclose(plain.whole().places, places(40), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 3), ("a.laz", 7)])
+def test_a_labelled_copy_keeps_all_else(tmp_path: Path, name: str, kind: int) -> None:
+    written = write_las(tmp_path / name, 40, kind)
+    before = laspy.read(tmp_path / name)
+    before.header.vlrs.append(laspy.VLR("copc", 1, "an octree that a copy has not", bytes(160)))
+    before.write(tmp_path / name)
+    for top in (31, 200):  # classes of 5 bits, and of 8
+        labels = np.arange(40) % 5 * (top // 4)
+        las.write_las_labels(tmp_path / "out" / name, tmp_path / name, labels)
+        after = laspy.read(tmp_path / "out" / name)
+        assert not [record for record in after.header.vlrs if record.user_id == "copc"]
+        np.testing.assert_array_equal(after.classification, labels)
+        for dimension in written.point_format.dimension_names:
+            if dimension in ("classification", "raw_classification"):
+                continue
+            if dimension == "scan_angle_rank" and after.point_format.id >= 6:
+                degrees = np.asarray(after["scan_angle"]) * 0.006
+                np.testing.assert_allclose(degrees, written[dimension], atol=0.003)
+                continue
+            np.testing.assert_array_equal(after[dimension], written[dimension])
+        np.testing.assert_array_equal(after.header.offsets, written.header.offsets)
+        extended = {1: 6, 3: 7}.get(kind, kind)
+        assert after.point_format.id == (kind if labels.max() <= 31 else extended)
+        assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    for wrong in (np.zeros(39), np.full(40, 256), np.full(40, -1)):
+        with pytest.raises(ValueError, match=r"b\.la"):
+            las.write_las_labels(tmp_path / "b.las", tmp_path / name, wrong.astype(np.int64))
+        assert not (tmp_path / "b.las").exists()
