@@ -99,23 +99,13 @@ class Batch:
 
 
 class PointBatch(Batch):
-    """Clouds whose points may be placed again.
-
-    Args:
-        tensor: network input.
-        points: [P, 3] float32 [m], cloud after cloud.
-        point_offsets: [B + 1] int64: cloud b has the points ``offsets[b]..offsets[b + 1]``.
-        names: B names.
-        paths: B files or folders.
-        raw: the points' own features, which evaluation loaders give; None where the points cannot
-            be placed again.
-    """
+    """Clouds whose points may be placed again."""
 
     def __init__(
         self,
         tensor: SparseTensor,
-        points: Tensor,
-        point_offsets: Tensor,
+        points: Tensor,  # [P, 3] float32 [m], cloud after cloud
+        point_offsets: Tensor,  # [B + 1] int64: cloud b has the points offsets[b]..offsets[b + 1]
         names: tuple[str, ...],
         paths: tuple[str, ...],
         raw: RawPoints | None,
@@ -137,20 +127,7 @@ class PointBatch(Batch):
     def placed(
         self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
     ) -> SparseTensor:
-        """Put points of this batch on its geometry again, moved or only some of them.
-
-        Args:
-            points: [M, 3] float32 [m], where the chosen points lie now.
-            rows: [M] int64, the chosen points, 0..P-1; None means all, M = P.
-            planner: of the network that the tensor will enter, which saves it the work.
-
-        Returns:
-            Input of as many clouds as there are in the batch, on the device of the points, with
-            (x, y, z, features) as in training; ``geometry.inverse`` [M] is the row of every point.
-
-        Raises:
-            ValueError: a batch of training, which does not hold what this needs.
-        """
+        """Put points of this batch on its geometry again, moved or only some of them."""
         size = max(1, self.batch_size)
         tensor = self._raw().placed(points, rows, self.point_batch, size, planner)
         return tensor.replace(tensor.features.to(self.tensor.features.dtype))
@@ -159,9 +136,6 @@ class PointBatch(Batch):
         """Yield rows of points of which no two share a row of the input, until all had their turn.
 
         See `RawPoints.fragments`.
-
-        Args:
-            points: [P, 3] float32 [m], where the batch's points lie now.
         """
         return self._raw().fragments(points, self.point_batch, max(1, self.batch_size))
 
@@ -180,38 +154,18 @@ class PointBatch(Batch):
 
 
 class SegmentationBatch(PointBatch):
-    """Clouds of a step with a label a point.
-
-    Args:
-        tensor: network input; ``tensor.geometry.inverse`` [P] gives the row of every point.
-        labels: [N] int64 labels of the rows.
-        points: as in `PointBatch`, with ``point_offsets``, ``names``, ``paths`` and ``raw``.
-        point_labels: [P] int64, or None when no scan of the batch is labelled.
-        point_offsets: ...
-        names: ...
-        paths: ...
-        point_index: [P] int64, position of each point in its file, or None (see `Cloud`).
-        n_points_total: B counts of points in the files.
-        raw: ...
-        n_points: of all clouds; None: as many as there are in ``points``.
-
-    A batch of training holds rows alone: no points (P = 0, no labels of points, no inverse), which
-    are most of its bytes and which no loss reads. ``n_points`` says how many there were.
-
-    A batch without scans (B = 0, no points, an input of zero rows) occurs in evaluation on
-    several ranks; see `pcnn.datasets.sampler.EvaluationSampler`.
-    """
+    """Clouds of a step with a label a point."""
 
     def __init__(
         self,
         tensor: SparseTensor,
-        labels: Tensor,
+        labels: Tensor,  # [N] int64 labels of the rows
         points: Tensor,
-        point_labels: Tensor | None,
+        point_labels: Tensor | None,  # [P] int64, or None when no scan of the batch is labelled
         point_offsets: Tensor,
         names: tuple[str, ...],
         paths: tuple[str, ...],
-        point_index: Tensor | None = None,
+        point_index: Tensor | None = None,  # [P] int64
         n_points_total: tuple[int, ...] = (),
         raw: RawPoints | None = None,
         n_points: int | None = None,
@@ -226,11 +180,7 @@ class SegmentationBatch(PointBatch):
 
     @property
     def inverse(self) -> Tensor:
-        """[P] int64: the row of every point.
-
-        Raises:
-            ValueError: a batch of training, which does not know it.
-        """
+        """[P] int64: the row of every point."""
         if self.tensor.geometry.inverse is None:
             raise ValueError(f"{self.names}: {_TRAINS}")
         return self.tensor.geometry.inverse
@@ -241,19 +191,7 @@ class SegmentationBatch(PointBatch):
         return slice(first, last)
 
     def full_scan(self, b: int, values: Tensor, fill: int) -> Tensor:
-        """Spread values of this batch's points over all points of scan b's file.
-
-        Args:
-            b: scan, 0..B-1.
-            values: [P] over the points of the batch.
-            fill: value of the file's points that are not in the batch (outside the crop).
-
-        Returns:
-            [n_points_total[b]] in the order of the file, dtype and device of ``values``.
-
-        Raises:
-            ValueError: a batch of training, or one from a cache, which knows no places in a file.
-        """
+        """Spread values of this batch's points over all points of scan b's file."""
         if self.point_index is None:
             raise ValueError(f"{self.names[b]}: {_TRAINS}")
         part = self.scan(b)
@@ -263,24 +201,12 @@ class SegmentationBatch(PointBatch):
 
 
 class ClassificationBatch(PointBatch):
-    """Clouds of a step with a label each.
-
-    Args:
-        tensor: network input, of one cloud a sample; a single empty one where there is no sample,
-            as happens in evaluation on several ranks.
-        labels: [B] int64 classes of the clouds.
-        names: as in `PointBatch`, with ``paths``, ``points``, ``point_offsets`` and ``raw``; a
-            batch of training holds no points.
-        paths: ...
-        points: ...
-        point_offsets: ...
-        raw: ...
-    """
+    """Clouds of a step with a label each."""
 
     def __init__(
         self,
         tensor: SparseTensor,
-        labels: Tensor,
+        labels: Tensor,  # [B] int64 classes of the clouds
         names: tuple[str, ...],
         paths: tuple[str, ...],
         points: Tensor,
@@ -292,12 +218,7 @@ class ClassificationBatch(PointBatch):
 
 
 class CollateClouds:
-    """Joins samples into one sparse tensor. A class, so that workers can receive it.
-
-    Args:
-        in_channels: channels of the network input, which an empty list cannot tell.
-        placement: of the samples; an empty list cannot tell it either. None means voxels.
-    """
+    """Joins samples into one sparse tensor. A class, so that workers can receive it."""
 
     def __init__(self, in_channels: int, placement: Placement | None = None) -> None:
         self.in_channels = in_channels
@@ -311,12 +232,7 @@ class CollateClouds:
         return self.placement.sample(cloud, 1.0)
 
     def joined(self, parts: Sequence[SegmentationSample | ClassificationSample]) -> SparseTensor:
-        """Join the inputs of one or more samples, in their order.
-
-        Raises:
-            ValueError: a sample with another number of input channels, naming its file, or
-                samples on different geometries.
-        """
+        """Join the inputs of one or more samples, in their order."""
         for part in parts:
             if part.features.shape[1] != self.in_channels:
                 raise ValueError(
@@ -400,11 +316,7 @@ def without_points(geometry: Geometry) -> Geometry:
 
 
 def joined_geometry(geometries: Sequence[Geometry]) -> Geometry:
-    """One geometry of several single clouds, at least one, in their order.
-
-    Raises:
-        ValueError: some lie on voxels, others on native points.
-    """
+    """One geometry of several single clouds, at least one, in their order."""
     points = [g for g in geometries if isinstance(g, PointSet)]
     voxels = [g for g in geometries if isinstance(g, VoxelGrid)]
     if points and voxels:

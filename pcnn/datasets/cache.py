@@ -28,10 +28,6 @@ class CloudCache:
     Entries of one recipe share a folder named by the recipe's hash; each entry carries the size
     and the modification time of its source files and is rebuilt when they changed or when it
     cannot be read. Entries are written whole and renamed, so processes may share the folder.
-
-    Args:
-        folder: parent of the recipes' folders.
-        recipe: everything besides the source files that an entry depends on; plain values.
     """
 
     def __init__(self, folder: Path, recipe: Mapping[str, object]) -> None:
@@ -39,13 +35,7 @@ class CloudCache:
         self.folder = Path(folder) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def get(self, name: str, sources: Sequence[Path], build: Callable[[], Cloud]) -> Cloud:
-        """Return the entry ``name``, built when it is absent, stale or corrupt.
-
-        Args:
-            name: path of the entry below the folder, without suffix.
-            sources: files that the entry is made from.
-            build: makes the cloud; what it returns is what a later call will read.
-        """
+        """Return the entry ``name``, built when it is absent, stale or corrupt."""
         found = self.find(name, sources)
         if found is not None:
             return found
@@ -90,15 +80,7 @@ def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
 
 
 def cloud_of(data: Mapping[str, np.ndarray], path: Path) -> Cloud:
-    """The cloud of arrays that `arrays_of` made.
-
-    Args:
-        data: the arrays by name.
-        path: where they come from, for errors.
-
-    Raises:
-        FileError: an array is missing, or of another shape or dtype.
-    """
+    """The cloud of arrays that `arrays_of` made."""
     with named(path, "cloud"):
         points, features, labels = data["points"], data["features"], data.get("labels")
         rows = len(points)

@@ -13,31 +13,15 @@ from pcnn.datasets.labels import IGNORE
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points of one scan, as a file holds them or after a crop or an augmentation.
+    """Points of one scan, as a file holds them or after a crop or an augmentation."""
 
-    Args:
-        points: [P, 3] float32 [m].
-        features: [P, F] float32: remission, or colour in 0..1; F may be 0.
-        labels: [P] int64 train ids, or None where nothing is labelled.
-        name: identifies the scan within its set, as in ``08/000123``.
-        path: the file the points come from.
-        point_index: [P] int64, each point's position in the file; None when the points are not
-            those of a file (means of cells).
-        n_points_total: points in the file; -1 means P.
-        origin: where the cloud's origin lies in the coordinates of the file [m]; those are
-            ``points + origin``.
-
-    Raises:
-        ValueError: shapes that do not fit together.
-    """
-
-    points: Tensor
-    features: Tensor
-    labels: Tensor | None
-    name: str
-    path: str
-    point_index: Tensor | None = None
-    n_points_total: int = -1
+    points: Tensor  # [P, 3] float32 [m]
+    features: Tensor  # [P, F] float32: remission, or colour in 0..1; F may be 0
+    labels: Tensor | None  # [P] int64 train ids, or None where nothing is labelled
+    name: str  # identifies the scan within its set, as in 08/000123
+    path: str  # the file the points come from
+    point_index: Tensor | None = None  # [P] int64, each point's position in the file
+    n_points_total: int = -1  # points in the file; -1 means P
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
@@ -85,9 +69,6 @@ def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
 
     The result knows no places in a file, since there are two files; where one of the clouds is not
     labelled, its points are ``IGNORE``.
-
-    Raises:
-        ValueError: clouds with different numbers of features.
     """
     if first.features.shape[1] != second.features.shape[1]:
         raise ValueError(
@@ -112,13 +93,7 @@ def labels_or_ignore(labels: Tensor | None, n: int) -> Tensor:
 
 
 def turned(cloud: Cloud, angle: float, axis: int = 2) -> Cloud:
-    """Turn a cloud about a coordinate axis.
-
-    Args:
-        cloud: any number of points.
-        angle: [rad], counter-clockwise seen from the axis' positive end.
-        axis: 0, 1, 2 for x, y, z.
-    """
+    """Turn a cloud about a coordinate axis."""
     cos, sin = math.cos(angle), math.sin(angle)
     parts = list(cloud.points.unbind(1))
     u, v = parts[(axis + 1) % 3], parts[(axis + 2) % 3]

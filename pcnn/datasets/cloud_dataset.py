@@ -62,21 +62,6 @@ class CloudDataset(Dataset[SegmentationSample]):
     With one, on voxels, it holds one mean point per voxel, as a faster training does; augmentation
     then acts on the means, which are voxelised again. On native points the cache holds the cropped
     clouds, and samples are the same with it and without.
-
-    Args:
-        clouds: the set.
-        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
-        crop: horizontal radius about the origin [m], or None.
-        point_max: largest number of rows of a sample: those nearest to a random point, for
-            training; None keeps whole clouds.
-        augment: random changes, or None.
-        cache: folder for reduced clouds, or None.
-        seed: selects augmentations and crops.
-        geometry: where the rows of a sample lie; None means voxels.
-        limit: use that many clouds, spread evenly over the set; None uses all.
-
-    Raises:
-        ValueError: a limit or `point_max` below 1.
     """
 
     def __init__(
@@ -111,11 +96,7 @@ class CloudDataset(Dataset[SegmentationSample]):
         return len(self._chosen)
 
     def read(self, index: int) -> Cloud:
-        """Return all points of a cloud as its file holds them, checked.
-
-        Raises:
-            ValueError: a file that breaks its format, naming file and rule.
-        """
+        """Return all points of a cloud as its file holds them, checked."""
         return self.clouds.read(self._chosen[index])
 
     def sources(self, index: int) -> Sequence[Path]:
@@ -123,11 +104,7 @@ class CloudDataset(Dataset[SegmentationSample]):
         return self.clouds.sources(self._chosen[index])
 
     def size(self, index: int) -> int:
-        """Return the bytes of a cloud's files.
-
-        Raises:
-            OSError: a file is gone.
-        """
+        """Return the bytes of a cloud's files."""
         own = getattr(self.clouds, "size", None)
         if own is not None:
             return int(own(self._chosen[index]))
@@ -181,15 +158,7 @@ class CloudDataset(Dataset[SegmentationSample]):
         )
 
     def keep(self, index: int) -> tuple[Cloud, bool]:
-        """Put a cloud into the cache ahead of time, unless it is there.
-
-        Returns:
-            The content of the cache, and True where it was there.
-
-        Raises:
-            RuntimeError: this set has no cache.
-            ValueError: as `read`.
-        """
+        """Put a cloud into the cache ahead of time, unless it is there."""
         if self._cache is None:
             raise RuntimeError("this set was made without a cache")
         found = self._cache.find(self.name(index), self.sources(index))
@@ -210,16 +179,7 @@ class CloudDataset(Dataset[SegmentationSample]):
 
 
 class ClassifiedClouds(Dataset[ClassificationSample]):
-    """Clouds with one class each, which their names tell.
-
-    Args:
-        clouds: read, augmented, cropped and placed as for a segmentation.
-        class_of: class of a cloud by its name, 0..C-1.
-
-    Raises:
-        ValueError: a name that tells no class, or an augmentation that adds one cloud to another,
-            which would have two classes.
-    """
+    """Clouds with one class each, which their names tell."""
 
     def __init__(self, clouds: CloudDataset, class_of: Callable[[str], int]) -> None:
         if clouds.augment is not None and (clouds.augment.mix3d or clouds.augment.mix is not None):

@@ -29,33 +29,20 @@ SOURCES = ("auto", "real", "simulated")
 
 @dataclass(frozen=True)
 class DataSource:
-    """A folder that holds a data set, and what it holds.
+    """A folder that holds a data set, and what it holds."""
 
-    Args:
-        root: the folder.
-        kind: ``simulated`` when the folder, or one above it, holds a ``SIMULATED.json``.
-    """
-
-    root: Path
-    kind: Kind
+    root: Path  # the folder
+    kind: Kind  # simulated when the folder, or one above it, holds a SIMULATED.json
 
 
 @dataclass(frozen=True)
 class Published:
-    """A published data set, which is simulated where it is absent.
+    """A published data set, which is simulated where it is absent."""
 
-    Args:
-        name: the set, for messages.
-        folder: where it is expected below ``data_dir``.
-        simulator: dotted name of its `pcnn.simulate.simulator.Simulator`, which is imported when it
-            is needed: simulators write with this package.
-        steps: how to get the real set, for errors.
-    """
-
-    name: str
-    folder: str
-    simulator: str
-    steps: str
+    name: str  # the set, for messages
+    folder: str  # where it is expected below data_dir
+    simulator: str  # dotted name of its pcnn.simulate.simulator.Simulator
+    steps: str  # how to get the real set, for errors
 
     def found(
         self,
@@ -65,15 +52,7 @@ class Published:
         arguments: Mapping[str, Any] | None,
         required: Sequence[str] = (),
     ) -> DataSource:
-        """Find the set, or simulate it; see `resolve_source`.
-
-        Args:
-            root: folder given by the user, or None.
-            source: ``auto``, ``real`` or ``simulated``.
-            data_dir: folder for the default root and for simulated sets.
-            arguments: of the simulator.
-            required: paths below the root that must exist.
-        """
+        """Find the set, or simulate it; see `resolve_source`."""
         simulator, data = pkgutil.resolve_name(self.simulator), Path(data_dir)
         given = dict(arguments or {})
         return resolve_source(
@@ -106,21 +85,6 @@ def resolve_source(
 
     A root that lacks something is never replaced by simulated data. Simulated data is announced
     in the log at level WARNING.
-
-    Args:
-        name: the set, for messages.
-        root: folder given by the user, or None.
-        source: ``auto``, ``real`` or ``simulated``.
-        default_root: where the set is expected when no root is given.
-        simulated_root: where simulated data is written.
-        simulate: writes a simulated set to the folder it is given and returns the folder; does
-            nothing when the folder holds that set already.
-        required: paths below the root that must exist.
-        steps: how to get the real set, for errors.
-
-    Raises:
-        FileNotFoundError: a folder that lacks something.
-        ValueError: an unknown source, or a folder of the other kind.
     """
     if source not in SOURCES:
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
@@ -187,11 +151,8 @@ class CloudSets(ABC):
     @property
     @abstractmethod
     def found(self) -> DataSource:
-        """The folder of the files, and their kind; where there is no folder, it is simulated once.
-
-        Raises:
-            FileNotFoundError: a folder that lacks something.
-            ValueError: an unknown source, or a folder of the other kind.
+        """The folder of the files, and their kind; where there is no folder,
+        it is simulated once.
         """
 
     @property
@@ -201,19 +162,10 @@ class CloudSets(ABC):
 
     @abstractmethod
     def find(self, split: Split) -> LabelledClouds | None:
-        """Find the clouds of a split; None where it has none.
-
-        Raises:
-            FileNotFoundError: files are missing.
-            ValueError: an unknown option, or data of the other kind.
-        """
+        """Find the clouds of a split; None where it has none."""
 
     def class_of(self, name: str) -> int:
-        """Class of a whole cloud by its name, 0..C-1, for a classification.
-
-        Raises:
-            ValueError: the name tells none.
-        """
+        """Class of a whole cloud by its name, 0..C-1, for a classification."""
         raise ValueError(f"{name}: clouds of this set have no class as a whole")
 
     def to_raw(self, labels: np.ndarray) -> np.ndarray:
@@ -233,19 +185,7 @@ def parts_there(
     kind: str,
     allow_missing: bool,
 ) -> tuple[int, ...]:
-    """The wanted parts of a split that the root holds; all, where none may be missing.
-
-    Args:
-        root: folder of the set.
-        split: train, val or test.
-        wanted: numbers of the parts.
-        is_there: tells of a part that the root holds it.
-        kind: what parts are called, ``sequences`` or ``areas``.
-        allow_missing: use the other parts where some are missing.
-
-    Raises:
-        FileNotFoundError: parts may be missing, and no part to train on is there.
-    """
+    """The wanted parts of a split that the root holds; all, where none may be missing."""
     found = tuple(part for part in wanted if is_there(part))
     missing = ", ".join(str(part) for part in wanted if part not in found)
     if not missing or not allow_missing:

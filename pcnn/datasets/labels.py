@@ -34,21 +34,13 @@ _LONG = 1 << 16
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Translation between the raw ids of a data set and train ids 0..C-1.
+    """Translation between the raw ids of a data set and train ids 0..C-1."""
 
-    Args:
-        class_names: names in the order of the train ids.
-        colors: RGB in 0..255, one for each class.
-        raw_to_train: train id, or ``IGNORE``, of every raw id that may occur.
-        train_to_raw: raw id written for each class in a prediction.
-        ignored_raw: raw id written where there is no class.
-    """
-
-    class_names: tuple[str, ...]
-    colors: tuple[Rgb, ...]
-    raw_to_train: Mapping[int, int]
-    train_to_raw: tuple[int, ...]
-    ignored_raw: int = 0
+    class_names: tuple[str, ...]  # names in the order of the train ids
+    colors: tuple[Rgb, ...]  # RGB in 0..255, one for each class
+    raw_to_train: Mapping[int, int]  # train id, or IGNORE, of every raw id that may occur
+    train_to_raw: tuple[int, ...]  # raw id written for each class in a prediction
+    ignored_raw: int = 0  # raw id written where there is no class
 
     @property
     def num_classes(self) -> int:
@@ -81,18 +73,7 @@ class LabelMap:
         return np.where(ids[rows] == wide, classes[rows], -1)
 
     def encode(self, raw: np.ndarray, origin: str) -> np.ndarray:
-        """Translate raw ids into train ids.
-
-        Args:
-            raw: [P] integers.
-            origin: where the ids come from (a file), for the error.
-
-        Returns:
-            [P] int64, 0..C-1 or ``IGNORE``.
-
-        Raises:
-            FileError: an id that the map does not know.
-        """
+        """Translate raw ids into train ids."""
         found = self._encoded(raw.astype(np.int64))
         strange = found < 0
         if strange.any():
@@ -107,16 +88,8 @@ class LabelMap:
         return found
 
     def decode(self, train: np.ndarray) -> np.ndarray:
-        """Translate train ids into the raw ids of a prediction file, ``IGNORE`` into `ignored_raw`.
-
-        Args:
-            train: [P] integers, 0..C-1 or ``IGNORE``.
-
-        Returns:
-            [P] uint32, or int64 where a raw id does not fit.
-
-        Raises:
-            ValueError: an id that is neither a class nor ``IGNORE``.
+        """Translate train ids into the raw ids of a prediction file,
+        ``IGNORE`` into `ignored_raw`.
         """
         train = np.asarray(train)
         known = (train >= 0) & (train < self.num_classes)
@@ -131,11 +104,7 @@ class LabelMap:
 
 
 def check_labels(labels: Tensor) -> None:
-    """Refuse labels ([P] int64) that are neither train ids nor ``IGNORE``.
-
-    Raises:
-        ValueError: a label out of 0..255.
-    """
+    """Refuse labels ([P] int64) that are neither train ids nor ``IGNORE``."""
     if not labels.numel():
         return
     low, high = map(int, labels.aminmax())
@@ -155,13 +124,6 @@ def read_classes(source: str | Path | Mapping[str, Any]) -> LabelMap:
       first label of its class. Left out, the labels are 0, 1, 2, ... in the order of the names.
     * ``ignore``: labels that count nowhere; the first is written where a prediction has no class.
       Left out, that is 255.
-
-    Args:
-        source: a YAML file, or a mapping with these keys.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no YAML, or entries that do not fit together; names file and entry.
     """
     content, origin = (source, "classes") if isinstance(source, Mapping) else _load(Path(source))
     with named(origin, "class file"):
@@ -205,11 +167,7 @@ def contents(labels: LabelMap) -> dict[str, Any]:
 
 
 def colors_of(colors: Sequence[Sequence[float]] | None, n: int, origin: str) -> tuple[Rgb, ...]:
-    """Check the colours of n classes; None gives evenly spread hues.
-
-    Raises:
-        ValueError: another number of colours, or one that is no RGB in 0..255.
-    """
+    """Check the colours of n classes; None gives evenly spread hues."""
     if colors is None:
         hues = [colorsys.hsv_to_rgb(i / n, 0.8, 0.9) for i in range(n)]
         colors = [[255 * part for part in hue] for hue in hues]

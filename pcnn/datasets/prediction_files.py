@@ -27,9 +27,9 @@ _FULL = np.float32(255)
 def write_labelled(
     target: Path,
     source: Path,
-    labels: np.ndarray,
+    labels: np.ndarray,  # [P] integers, for all points of the file in their order
     as_words: bool = False,
-    confidence: np.ndarray | None = None,
+    confidence: np.ndarray | None = None,  # [P] uint8, 255 times the probability of the label
 ) -> dict[str, Path]:
     """Write the labels of a cloud of any size, and their confidence, whole or not at all.
 
@@ -40,20 +40,6 @@ def write_labelled(
     * others: labels alone, beside the target's stem: ``NAME_label.npy``, or ``NAME.label``.
 
     Beside labels alone the confidence is ``NAME_confidence.npy``, float32.
-
-    Args:
-        target: place of the result, without suffix.
-        source: the cloud's file.
-        labels: [P] integers, for all points of the file in their order.
-        as_words: write ``NAME.label`` instead of ``NAME_label.npy``, whatever the format.
-        confidence: [P] uint8, 255 times the probability of the label; written in 0..1. None leaves
-            it out.
-
-    Returns:
-        The file of the ``labels``, and that of the ``confidence`` where it has one of its own.
-
-    Raises:
-        ValueError: labels that the format cannot hold.
     """
     suffix = source.suffix.lower()
     if suffix in las.SUFFIXES:
@@ -153,18 +139,6 @@ def write_submission(folder: Path, expected: Mapping[str, int], target: Path) ->
     """Zip label files after checking that every scan has its own, whole and in official ids.
 
     Inside lie ``sequences/XX/predictions/NNNNNN.label`` and nothing else, in sorted order.
-
-    Args:
-        folder: holds ``sequences``, as evaluation wrote it.
-        expected: number of points of every scan of the set, by names such as ``11/000000``.
-        target: the zip, written whole or not at all.
-
-    Returns:
-        Number of files in it.
-
-    Raises:
-        ValueError: a file is missing, has another number of labels than its scan has points, holds
-            an id that no class is written as, or a zip of no scans.
     """
     if not expected:
         raise ValueError(f"{target}: a submission of no scans")

@@ -20,20 +20,12 @@ State = Literal["made", "kept", "checked", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a sample.
+    """The result of a sample."""
 
-    Args:
-        name: of the sample.
-        state: ``made``; ``kept``, it was there; ``checked``, it was read and nothing else;
-            ``failed``.
-        problem: why it failed, with the name of the file.
-        notes: what was odd about it.
-    """
-
-    name: str
-    state: State
-    problem: str = ""
-    notes: tuple[str, ...] = ()
+    name: str  # of the sample
+    state: State  # made; kept, it was there; checked, it was read and nothing else; failed
+    problem: str = ""  # why it failed, with the name of the file
+    notes: tuple[str, ...] = ()  # what was odd about it
 
 
 class Preparation(ABC):
@@ -49,27 +41,14 @@ class Preparation(ABC):
 
     @abstractmethod
     def do(self, index: int) -> tuple[State, tuple[str, ...]]:
-        """Do the work of a sample, unless it was done.
-
-        Returns:
-            Its state, and notes.
-
-        Raises:
-            FileError: a file cannot be read, breaks its format, or holds nothing.
-            MissingPackageError: a package that a format needs is not installed.
-            OSError: a file cannot be written.
-        """
+        """Do the work of a sample, unless it was done."""
 
 
 @dataclass(frozen=True)
 class OfClouds(Preparation):
-    """Work on the clouds of a set.
+    """Work on the clouds of a set."""
 
-    Args:
-        dataset: the set.
-    """
-
-    dataset: CloudDataset
+    dataset: CloudDataset  # the set
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -97,21 +76,7 @@ class ReadAll(OfClouds):
 
 
 def prepared(work: Sequence[Preparation], workers: int | None = None) -> Iterator[Outcome]:
-    """Do all work, one sample after the other in every process.
-
-    Args:
-        work: done in this order.
-        workers: processes; None takes every core, 0 this process.
-
-    Yields:
-        The outcome of each sample, in order. One that fails stops nothing.
-
-    Raises:
-        OSError: a file cannot be written, as the disk is full. Files written before are whole, and
-            stays.
-        RuntimeError: a process died, mostly as memory was short; the same holds.
-        ValueError: a negative number of workers.
-    """
+    """Do all work, one sample after the other in every process."""
     if workers is not None and workers < 0:
         raise ValueError(f"workers must be at least 0, got {workers}")
     tasks = _Tasks(work)

@@ -28,34 +28,17 @@ class EpochSampler:
     Every rank has the same number of batches. The last samples of an epoch that do not fill a step
     (fewer than ``world * batch_size``) are left out of that epoch; another epoch's order brings
     them back.
-
-    Args:
-        n: number of samples in the set.
-        batch_size: samples in a batch, on each rank.
-        seed: at least 0; selects all orders.
-        rank: this process, in [0, world).
-        world: number of processes.
-        shuffle: False visits 0, 1, 2, ... in every epoch.
-        costs: [n] of the samples, as the sizes of their files; with them ranks get equal shares of
-            a step. None takes samples as they come.
-        within: steps among which samples may change places for that. With 1 the samples of a step
-            stay the same, and change ranks alone; so they are those of one process. With more,
-            samples of like cost meet in a step.
-
-    Raises:
-        ValueError: a number is out of range, costs are of another set, or n cannot fill a batch on
-            every rank.
     """
 
-    n: int
-    batch_size: int = 1
+    n: int  # number of samples in the set
+    batch_size: int = 1  # samples in a batch, on each rank
     _: KW_ONLY
-    seed: int = 0
-    rank: int = 0
-    world: int = 1
-    shuffle: bool = True
-    costs: np.ndarray | None = field(default=None, compare=False, repr=False)
-    within: int = 1
+    seed: int = 0  # at least 0; selects all orders
+    rank: int = 0  # this process, in [0, world)
+    world: int = 1  # number of processes
+    shuffle: bool = True  # False visits 0, 1, 2, ... in every epoch
+    costs: np.ndarray | None = field(default=None, compare=False, repr=False)  # [n] of the samples
+    within: int = 1  # steps among which samples may change places for that
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.world)
@@ -108,11 +91,7 @@ class EpochSampler:
         return samples
 
     def batches(self, position: int = 0) -> Iterator[list[Key]]:
-        """Yield this rank's batches of keys from the given batch count on, without end.
-
-        Args:
-            position: number of batches already consumed since the start of training, >= 0.
-        """
+        """Yield this rank's batches of keys from the given batch count on, without end."""
         if position < 0:
             raise ValueError(f"position must be at least 0, got {position}")
         epoch, offset = divmod(position, self.batches_per_epoch)
@@ -137,19 +116,7 @@ class EpochSampler:
 def balanced(
     part: np.ndarray, costs: np.ndarray, world: int, size: int, words: np.random.PCG64
 ) -> np.ndarray:
-    """Samples of some steps, dealt so that the ranks of a step have like costs.
-
-    Args:
-        part: [steps * size] samples.
-        costs: [n] by sample.
-        world: number of ranks.
-        size: samples of a step.
-        words: random words that decide which step comes first.
-
-    Returns:
-        [steps, size]: the same samples, those of a rank side by side. Several steps hold samples of
-        like cost each; of a single step the samples stay the same.
-    """
+    """Samples of some steps, dealt so that the ranks of a step have like costs."""
     steps = part.reshape(-1, size)
     if len(steps) > 1:
         steps = part[np.argsort(-costs[part], kind="stable")].reshape(-1, size)
@@ -175,19 +142,13 @@ class EvaluationSampler:
     Batch ``b`` of the set goes to rank ``b % world``. Every rank gets the same number of batches,
     because collective operations inside a step would wait for ever otherwise: a rank that has
     none left gets an empty batch (no keys), which a task must accept and which counts for nothing.
-
-    Args:
-        n: number of samples in the set.
-        batch_size: samples in a batch, on each rank.
-        rank: this process, in [0, world).
-        world: number of processes.
     """
 
-    n: int
-    batch_size: int = 1
+    n: int  # number of samples in the set
+    batch_size: int = 1  # samples in a batch, on each rank
     _: KW_ONLY
-    rank: int = 0
-    world: int = 1
+    rank: int = 0  # this process, in [0, world)
+    world: int = 1  # number of processes
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.world)
@@ -213,11 +174,7 @@ def check_split(batch_size: int, rank: int, world: int) -> None:
 
 
 def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
-    """Return `limit` items, the first and the last among them; all where None or enough.
-
-    Raises:
-        ValueError: a limit below 1.
-    """
+    """Return `limit` items, the first and the last among them; all where None or enough."""
     if limit is None or limit >= len(items):
         return list(items)
     if limit < 1:

@@ -50,18 +50,7 @@ class _Scan:
 
 
 class SemanticKITTI:
-    """Labelled scans of some sequences.
-
-    Args:
-        root: folder that holds ``sequences``.
-        sequences: numbers 0..21.
-        labels: ``official`` or ``spvnas_compat``; see `label_map`.
-        labelled_only: leave out scans without a label file, and name them; False reads them with
-            ``labels=None``.
-
-    Raises:
-        FileNotFoundError: a sequence, a scan or all labels are missing.
-    """
+    """Labelled scans of some sequences."""
 
     channels = ("intensity",)  # what other formats call the remission
 
@@ -96,11 +85,7 @@ class SemanticKITTI:
         return {"set": "semantic_kitti", "root": str(self.root.resolve()), "labels": self._labels}
 
     def read(self, index: int) -> Cloud:
-        """Return the points of a scan: x, y, z [m], remission, train ids; no missing returns.
-
-        Raises:
-            ValueError: a truncated or mis-sized file, numbers of other columns, an unknown raw id.
-        """
+        """Return the points of a scan: x, y, z [m], remission, train ids; no missing returns."""
         scan = self._scans[index]
         cloud = read_points(scan.points, scan.name, self._reading)
         if scan.labels is None:
@@ -112,32 +97,17 @@ class SemanticKITTI:
 
 @dataclass(frozen=True)
 class SemanticKITTISets(CloudSets):
-    """The splits of SemanticKITTI, or simulated streets in their place.
+    """The splits of SemanticKITTI, or simulated streets in their place."""
 
-    Args:
-        root: folder that holds ``sequences``; None stands for ``data_dir/kitti`` where it exists,
-            else for simulated streets (see ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
-        data_dir: folder for the default root and for simulated sets.
-        train_sequences: sequences to train on.
-        val_sequences: sequences to validate on; may be empty.
-        test_sequences: sequences to test on: labelled ones, or some of 11 to 21, whose labels are
-            not public; these are predicted without figures.
-        labels: ``official`` or ``spvnas_compat``.
-        allow_missing: use the sequences that are there where some are missing.
-        simulate: arguments of `pcnn.simulate.streets.kitti.simulate_kitti`: seed, train_scans,
-            val_scans, ...
-    """
-
-    root: str | None = None
-    source: str = "auto"
-    data_dir: str = "data"
+    root: str | None = None  # folder that holds sequences
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.resolve_source
+    data_dir: str = "data"  # folder for the default root and for simulated sets
     train_sequences: Annotated[Sequence[Natural], MinLen(1)] = TRAIN_SEQUENCES
-    val_sequences: Sequence[Natural] = VAL_SEQUENCES
-    test_sequences: Sequence[Natural] = VAL_SEQUENCES
-    labels: str = "official"
-    allow_missing: bool = False
-    simulate: _Drives | None = None
+    val_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to validate on; may be empty
+    test_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to test on: labelled ones
+    labels: str = "official"  # official or spvnas_compat
+    allow_missing: bool = False  # use the sequences that are there where some are missing
+    simulate: _Drives | None = None  # arguments of pcnn.simulate.streets.kitti.simulate_kitti: seed
     unit = "scan"
     word_labels = True
     unit_intensity = True

@@ -57,9 +57,6 @@ def label_map(name: str) -> LabelMap:
     ``official`` is the data set's own. ``spvnas_compat`` ignores bus, on-rails, lane-marking and
     their moving counterparts instead of merging them, as the spvnas code does; its numbers are not
     comparable with official ones.
-
-    Raises:
-        ValueError: an unknown name.
     """
     if name not in LABEL_MAPS:
         raise ValueError(f"labels must be one of {', '.join(LABEL_MAPS)}, got {name!r}")

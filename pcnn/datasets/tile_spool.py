@@ -23,15 +23,7 @@ Square = tuple[int, int]
 def square_size(
     cloud: Iterable[Part], margin: float, most: int, least: float, largest: float
 ) -> float:
-    """Edge of squares of which none, with its margin, holds many more points than allowed.
-
-    Args:
-        cloud: its parts, read once.
-        margin: how far around a square is seen too [m].
-        most: points of a square with its margin.
-        least: smallest edge [m].
-        largest: largest edge [m]; the edge is this, or a half, a quarter, ... of it.
-    """
+    """Edge of squares of which none, with its margin, holds many more points than allowed."""
     halvings = max(0, math.ceil(math.log2(largest / least)))
     fine = largest / 2**halvings
     counts: Counter[Square] = Counter()
@@ -57,22 +49,14 @@ def square_size(
 
 @dataclass(frozen=True)
 class TileSpool:
-    """Squares ``floor(x / size), floor(y / size)`` of a cloud with what lies around each, in files.
-
-    Args:
-        folder: for the files; they are removed as squares are read.
-        size: edge of a square [m].
-        margin: how far around a square its file reaches [m], at most the edge.
-        channels: F of a point.
-
-    Raises:
-        ValueError: a size or a margin out of range.
+    """Squares ``floor(x / size), floor(y / size)`` of a cloud with what lies around each,
+    in files.
     """
 
-    folder: Path
-    size: float
-    margin: float
-    channels: int
+    folder: Path  # for the files; they are removed as squares are read
+    size: float  # edge of a square [m]
+    margin: float  # how far around a square its file reaches [m], at most the edge
+    channels: int  # F of a point
 
     def __post_init__(self) -> None:
         if not 0 < self.size < float("inf"):
@@ -133,12 +117,7 @@ class TileSpool:
         return np.asarray((x <= self.margin) | (y <= self.margin))
 
     def by_owner(self, places: np.ndarray) -> tuple[np.ndarray, dict[Square, tuple[int, int]]]:
-        """Points [M, 3] by the square that owns them.
-
-        Returns:
-            Their positions [M], square by square and rising in each; and where the positions of
-            every square begin and end.
-        """
+        """Points [M, 3] by the square that owns them."""
         numbers, corner, width = _numbers(_cells(places, self.size))
         order, found = _grouped(numbers)
         squares = _squares(np.array([number for number, _ in found], np.int64), corner, width)

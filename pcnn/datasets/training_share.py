@@ -15,14 +15,10 @@ class TrainingShare:
 
     A pure function of the key and of what fixes the order: worker processes, devices and
     interruptions change nothing. All samples of a step have the same share.
-
-    Args:
-        sampler: the order of the samples, each in the step that the order puts it in.
-        batches: of the whole training, on each rank; 1 or more.
     """
 
-    sampler: EpochSampler
-    batches: int
+    sampler: EpochSampler  # the order of the samples, each in the step that the order puts it in
+    batches: int  # of the whole training, on each rank; 1 or more
 
     def __post_init__(self) -> None:
         self._epoch = -1

@@ -28,22 +28,14 @@ class Records:
 
     They are read, not mapped: a file that is cut off while it is read gives an error, where a
     mapped one would end the process.
-
-    Args:
-        path: the file.
-        start: bytes in front of the first row.
-        stored: type of the numbers in the file, which holds no Python objects.
-        count: number of rows P.
-        row: shape of a row; () for one number or one structure.
-        stamp: size and time of the file; one that changed is refused.
     """
 
-    path: Path
-    start: int
-    stored: np.dtype
-    count: int
-    row: tuple[int, ...]
-    stamp: tuple[int, int]
+    path: Path  # the file
+    start: int  # bytes in front of the first row
+    stored: np.dtype  # type of the numbers in the file, which holds no Python objects
+    count: int  # number of rows P
+    row: tuple[int, ...]  # shape of a row; () for one number or one structure
+    stamp: tuple[int, int]  # size and time of the file; one that changed is refused
 
     @property
     def dtype(self) -> np.dtype:
@@ -78,13 +70,7 @@ def stamp_of(file: int | Path) -> tuple[int, int]:
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The array of an ``.npy`` file.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a header that breaks the format, an array of Python objects, or another number of
-            bytes than the header announces.
-    """
+    """The array of an ``.npy`` file."""
     with named(path, ".npy file"), path.open("rb") as file:
         size = path.stat().st_size
         check_size(path, size)
@@ -94,11 +80,7 @@ def read_npy(path: Path) -> np.ndarray:
 
 
 def open_npy(path: Path) -> np.ndarray | Records:
-    """The array of an ``.npy`` file of any size; in Fortran's order it is held whole.
-
-    Raises:
-        FileError: as `read_npy`.
-    """
+    """The array of an ``.npy`` file of any size; in Fortran's order it is held whole."""
     with named(path, ".npy file"):
         with path.open("rb") as file:
             stamp = stamp_of(file.fileno())
@@ -145,17 +127,7 @@ _ENCRYPTED = 1
 
 
 def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz`` file by name.
-
-    Args:
-        path: the file.
-        names: which are read, of those that are there; None reads all.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no whole archive, a member that is no array or claims to unpack to more than its
-            bytes can hold, or more than 8 GiB in all.
-    """
+    """Arrays of an ``.npz`` file by name."""
     with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
         members = _members(archive, path)
         wanted = [name for name in (members if names is None else names) if name in members]
@@ -165,11 +137,7 @@ def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.nda
 
 
 def names_in(path: Path) -> list[str]:
-    """Names of the arrays of an ``.npz`` file.
-
-    Raises:
-        FileError: as `read_npz`.
-    """
+    """Names of the arrays of an ``.npz`` file."""
     with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
         return list(_members(archive, path))
 

@@ -22,17 +22,7 @@ YAML = 1 << 20
 
 
 def check_size(path: Path, size: int, limit: float = LIMIT, what: str = "the file") -> None:
-    """Refuse what would take more memory than the limit.
-
-    Args:
-        path: the file.
-        size: bytes it takes.
-        limit: most of them [GiB].
-        what: takes them, for the message.
-
-    Raises:
-        FileError: it is larger.
-    """
+    """Refuse what would take more memory than the limit."""
     if size > limit * GIB:
         raise FileError(
             path,
@@ -41,11 +31,7 @@ def check_size(path: Path, size: int, limit: float = LIMIT, what: str = "the fil
 
 
 def read_whole(path: Path, limit: float = LIMIT) -> bytes:
-    """All bytes of a file.
-
-    Raises:
-        FileError: the file is larger than the limit [GiB].
-    """
+    """All bytes of a file."""
     check_size(path, path.stat().st_size, limit)
     return path.read_bytes()
 
@@ -58,16 +44,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def named(path: object, kind: str) -> Iterator[None]:
-    """Let every error of the block name the file.
-
-    Args:
-        path: the file that is read in the block.
-        kind: of file, as in ``.npy file``.
-
-    Raises:
-        FileError: in place of any error of the block, except a `MissingPackageError` and a disk
-            that is full.
-    """
+    """Let every error of the block name the file."""
     try:
         yield
     except (FileError, MissingPackageError):

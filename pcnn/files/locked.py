@@ -13,9 +13,6 @@ def locked(path: Path) -> Iterator[None]:
     """Hold a lock file, made with its folder where it is missing; others that name it wait.
 
     It is given back when the process ends, however it does.
-
-    Raises:
-        OSError: it cannot be made.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

@@ -43,11 +43,7 @@ class PickledKind:
 
 
 class PickledArray:
-    """Stands in for `numpy.ndarray`.
-
-    Args:
-        values: the array, once its bytes were read.
-    """
+    """Stands in for `numpy.ndarray`."""
 
     def __init__(self) -> None:
         self.values = np.empty(0)
@@ -104,12 +100,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> Any:
-    """Content of a pickle of plain values and NumPy arrays.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: another pickle, or none; nothing of it was run.
-    """
+    """Content of a pickle of plain values and NumPy arrays."""
     with named(path, "pickle of plain values"):
         size = path.stat().st_size
         if size > TEXT:
@@ -127,15 +118,7 @@ def _is_memo(content: bytes, place: int) -> bool:
 
 
 def with_arrays(value: Any, most: int) -> Any:
-    """The same with arrays in place of what stood in for them.
-
-    Args:
-        value: lists, tuples and mappings of values.
-        most: so many values at most, each counted wherever it occurs.
-
-    Raises:
-        ValueError: there are more, as lists that hold themselves have.
-    """
+    """The same with arrays in place of what stood in for them."""
     left = most
 
     def plain(value: Any) -> Any:
@@ -166,9 +149,6 @@ def check_names(path: Path) -> None:
 
     `torch.load` searches the name that it refuses in its own message, which takes time that grows
     with the square of its length: hours for a megabyte.
-
-    Raises:
-        FileError: such a name, or no pickle.
     """
     with named(path, "file of torch"):
         if not zipfile.is_zipfile(path):
@@ -201,16 +181,7 @@ def _check_names(path: Path, file: Any) -> None:
 
 
 def read_arrays(path: Path, limit: float = LIMIT) -> Any:
-    """Content of a ``.pth`` file of tensors, arrays and plain values; nothing of it is run.
-
-    Args:
-        path: the file.
-        limit: its largest size [GiB].
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no file of torch, a torn one, or one that holds more than this.
-    """
+    """Content of a ``.pth`` file of tensors, arrays and plain values; nothing of it is run."""
     with named(path, ".pth file"):
         check_size(path, path.stat().st_size, limit)
         check_names(path)

@@ -15,17 +15,7 @@ _DIGITS = 20
 
 
 def write_ply(path: Path, parts: Iterable[np.ndarray], dtype: np.dtype, comment: str = "") -> None:
-    """Write vertices, whole or not at all; a part is in memory at a time.
-
-    Args:
-        path: the file.
-        parts: structured arrays of vertices, in order.
-        dtype: of each: floats of 4 or 8 bytes, integers of up to 4.
-        comment: one line for the header.
-
-    Raises:
-        ValueError: a field of another type, or a comment of several lines.
-    """
+    """Write vertices, whole or not at all; a part is in memory at a time."""
     kinds = {name: dtype[name].str[1:] for name in dtype.names or ()}
     other = [name for name, kind in kinds.items() if kind not in _TYPES]
     if other:

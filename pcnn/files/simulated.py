@@ -18,12 +18,7 @@ def write_marker(folder: Path, record: dict[str, Any]) -> None:
 
 
 def read_marker(folder: Path) -> dict[str, Any]:
-    """Read the record of a simulated set.
-
-    Raises:
-        MissingFileError: the folder holds no simulated set.
-        FileError: the record cannot be read.
-    """
+    """Read the record of a simulated set."""
     path = folder / MARKER
     record = read_json(path)
     if not isinstance(record, dict):

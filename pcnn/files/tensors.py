@@ -20,16 +20,7 @@ _HEADER = 1 << 26  # bytes
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str, str]) -> None:
-    """Write tensors and words, with the SHA-256 of both among the words, whole or not at all.
-
-    Args:
-        path: the file.
-        tensors: by name.
-        words: text by name, for the header.
-
-    Raises:
-        StorageError: the disk is full.
-    """
+    """Write tensors and words, with the SHA-256 of both among the words, whole or not at all."""
     kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     header = {"format": "pt", **words}
     content = safetensors.torch.save(kept, {**header, SUM: _sum(kept, header)})
@@ -38,16 +29,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str,
 
 
 def read_tensors(path: Path, limit: float = LIMIT) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and words of a file, their sum compared where the file has one.
-
-    Args:
-        path: the file.
-        limit: its largest size [GiB].
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: another kind of file, or one that is cut short or changed.
-    """
+    """Tensors and words of a file, their sum compared where the file has one."""
     with named(path, "safetensors file"):
         content = read_whole(path, limit)
         tensors = safetensors.torch.load(content)

@@ -19,16 +19,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infin
 
 
 def read_text(path: Path, most: int = TEXT) -> str:
-    """A text file in UTF-8.
-
-    Args:
-        path: the file.
-        most: bytes that it may have.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: it is no text, or too large for one.
-    """
+    """A text file in UTF-8."""
     with named(path, "text file"):
         size = path.stat().st_size
         if size > most:
@@ -42,12 +33,7 @@ def read_text(path: Path, most: int = TEXT) -> str:
 
 
 def numbered_lines(path: Path) -> list[tuple[int, str]]:
-    """Lines that are not blank, with their numbers in the file, from 1.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: it is no text, too large for one, or has a line that is too long.
-    """
+    """Lines that are not blank, with their numbers in the file, from 1."""
     found = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if len(line) > _LINE:
@@ -58,11 +44,7 @@ def numbered_lines(path: Path) -> list[tuple[int, str]]:
 
 
 def whole_number(path: Path, line: int, word: str, what: str, least: int = 0) -> int:
-    """A whole number from `least` on.
-
-    Raises:
-        FileError: another word, as ``1.7``, or a smaller number; names the line.
-    """
+    """A whole number from `least` on."""
     if not _WHOLE.fullmatch(word) or int(word) < least:
         raise FileError(
             path, f"line {line}: {what} must be a whole number from {least} on, found {word[:40]!r}"
@@ -71,11 +53,7 @@ def whole_number(path: Path, line: int, word: str, what: str, least: int = 0) ->
 
 
 def finite_numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[float]:
-    """So many numbers, none of them NaN or infinite.
-
-    Raises:
-        FileError: another number of words, or one that is no finite number; names the line.
-    """
+    """So many numbers, none of them NaN or infinite."""
     if len(words) != count:
         raise FileError(path, f"line {line}: want {count} numbers, found {len(words)}")
     values = []
@@ -88,12 +66,7 @@ def finite_numbers(path: Path, line: int, words: Sequence[str], count: int) -> l
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no JSON.
-    """
+    """Content of a JSON file."""
     with named(path, "JSON file"):
         return json.loads(read_text(path))
 
@@ -103,24 +76,12 @@ def read_yaml(path: Path) -> Any:
 
     A key given twice is refused, of which PyYAML would silently keep the last, and so are
     aliases (``*name``), by which a small file describes a huge value.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no YAML of this kind.
     """
     return parsed_yaml(read_text(path, YAML), path)
 
 
 def parsed_yaml(text: str, path: Path) -> Any:
-    """Plain values of YAML text, as `read_yaml`.
-
-    Args:
-        text: in YAML.
-        path: the file that it comes from, for errors.
-
-    Raises:
-        FileError: no YAML of this kind.
-    """
+    """Plain values of YAML text, as `read_yaml`."""
     with named(path, "YAML file"):
         try:
             return yaml.load(text, _Plain)

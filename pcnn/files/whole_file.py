@@ -21,14 +21,6 @@ def whole_file(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
     Missing folders are made. When the block raises, nothing is left behind. A rename inside a
     folder is atomic, so at every instant ``path`` is the previous file or the new one, also when
     the process is killed.
-
-    Args:
-        path: file to write.
-        durable: force the bytes to the disk before the rename, and the rename after it, so that
-            the same is true when the power fails.
-
-    Raises:
-        StorageError: the disk is full, a quota is used up, or the file system is read-only.
     """
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
     try:
@@ -48,11 +40,7 @@ def whole_file(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
 
 @contextmanager
 def told_storage(path: Path) -> Iterator[None]:
-    """Tell a full disk as a full disk, whatever a library made of it.
-
-    Raises:
-        StorageError: in place of the system's error, or of one that a library raised behind it.
-    """
+    """Tell a full disk as a full disk, whatever a library made of it."""
     try:
         yield
     except Exception as error:

@@ -40,43 +40,18 @@ _MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
 
 @dataclass(frozen=True)
 class Reading:
-    """The part of a file that is read, and how.
+    """The part of a file that is read, and how."""
 
-    Args:
-        channels: names of the properties that become channels, in order and in any case;
-            ``intensity`` stands for whatever a format calls it. None: intensity, then red, green
-            and blue, as far as the file has them; all columns of an array without names.
-        intensity_max: the number in the files that becomes intensity 1; None: 65535 in LAS files,
-            255 in those of nuScenes, 1 in others.
-        centred: put the origin of LAS and LAZ clouds, and of others whose coordinates lie farther
-            than 10 km from zero, into the middle of the cloud; False keeps the file's.
-        columns: names of the columns of files of bare numbers, or one name of
-            `pcnn.datasets.readers.columns.LAYOUTS`; None: as `read_points` says.
-        fill: numbers for channels that a file lacks, by name.
-        strict: refuse clouds with missing returns (NaN, or zeros) in place of leaving these out.
-        scale: metres in a unit of the files' coordinates; None: 1, or as a LAS file declares it.
-        at_sensor: with ``centred``, of any file: the origin is put into the median along every
-            axis, about which points are as dense as about a sensor. Along x and y it stays where
-            half of the points lie within 30 m of it, along z where their median is at -4 to 0.5 m.
-        on_floor: put the origin of every cloud into the middle of its box along x and y, and to the
-            height below which a thousandth of its points lies, as stray echoes do.
-        by_place: take the columns of an array without names for the channels, in their order.
-
-    Raises:
-        ValueError: a name that occurs twice, an ``intensity_max`` or ``scale`` that is not
-            positive, or columns without x, y, z.
-    """
-
-    channels: tuple[str, ...] | None = None
-    intensity_max: float | None = None
-    centred: bool = False
-    columns: tuple[str, ...] | None = None
+    channels: tuple[str, ...] | None = None  # names of the properties that become channels
+    intensity_max: float | None = None  # the number in the files that becomes intensity 1
+    centred: bool = False  # put the origin of LAS and LAZ clouds
+    columns: tuple[str, ...] | None = None  # names of the columns of files of bare numbers
     fill: Mapping[str, float] = field(default_factory=dict)
-    strict: bool = False
-    scale: float | None = None
-    at_sensor: bool = False
-    on_floor: bool = False
-    by_place: bool = False
+    strict: bool = False  # refuse clouds with missing returns (NaN
+    scale: float | None = None  # metres in a unit of the files' coordinates
+    at_sensor: bool = False  # with centred
+    on_floor: bool = False  # put the origin of every cloud into the middle of its box along x and y
+    by_place: bool = False  # take the columns of an array without names for the channels
 
     def __post_init__(self) -> None:
         names = [name.lower() for name in self.channels or ()]
@@ -116,11 +91,7 @@ class Reading:
         return (*(("intensity",) if "intensity" in there else ()), *colors)
 
     def values(self, table: Columns) -> np.ndarray:
-        """Channels [P, F] float32; integer colours are divided by their type's largest value.
-
-        Raises:
-            FileError: a channel that the file does not have, and no number to fill it with.
-        """
+        """Channels [P, F] float32; integer colours are divided by their type's largest value."""
         columns = [np.empty((len(table), 0), dtype=np.float32)]
         columns += [self._channel(table, name)[:, None] for name in self.names(table)]
         return np.concatenate(columns, axis=1)
@@ -132,17 +103,7 @@ class Reading:
         return {**kept, **fill}
 
     def origin(self, points: np.ndarray, in_map: bool, piece: bool = False) -> np.ndarray:
-        """Where the origin of a cloud is put, in the coordinates of its file.
-
-        Args:
-            points: [P, 3] finite numbers [m].
-            in_map: the format's coordinates are those of a map.
-            piece: a part of a larger cloud, whose own origin says nothing.
-
-        Returns:
-            [3] float64, whole metres: the middle of the box along x and y, the median of z; zero
-            where the origin stays. With ``on_floor``, whole millimetres.
-        """
+        """Where the origin of a cloud is put, in the coordinates of its file."""
         if self.on_floor and len(points):
             middle = (points.min(axis=0) + points.max(axis=0)) / 2
             middle[2] = np.quantile(points[:, 2], 0.001)
@@ -203,13 +164,7 @@ _PLAIN = Reading()
 
 
 def open_points(path: Path, reading: Reading = _PLAIN) -> formats.PointFile | las.LasFile:
-    """Open a cloud of any format and size; text, packed data and archives are held whole.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that the format needs is not installed.
-        FileError: another suffix, or a file that breaks its format.
-    """
+    """Open a cloud of any format and size; text, packed data and archives are held whole."""
     suffix = path.suffix.lower()
     if not path.is_file():
         raise MissingFileError(path, "no such file")
@@ -223,11 +178,7 @@ def open_points(path: Path, reading: Reading = _PLAIN) -> formats.PointFile | la
 
 
 def read_columns(path: Path, reading: Reading = _PLAIN, *further: str) -> Columns:
-    """All rows of a file, missing returns among them; of LAS files the wanted columns alone.
-
-    Raises:
-        FileError: as `open_points`.
-    """
+    """All rows of a file, missing returns among them; of LAS files the wanted columns alone."""
     file = open_points(path, reading)
     with named(path, f"{path.suffix} file"):
         return file.whole((*reading.wanted, "classification", *further))
@@ -255,18 +206,6 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     Names of fields count in any case. Missing returns, and points with a channel that is NaN or
     infinite, are left out: ``point_index`` says where the others lie, and ``n_points_total`` counts
     all.
-
-    Args:
-        path: the file; its suffix, in any case, says the format.
-        name: name of the cloud; the file's stem unless given.
-        reading: other channels, names of columns, and where the origin lies.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that the format needs is not installed.
-        FileError: another suffix, a file that breaks its format, a channel that it lacks,
-            nothing but missing returns, or some where ``reading.strict`` refuses them, or
-            coordinates too large for float32; the message names the file and the rule.
     """
     path = Path(path)
     table = read_columns(path, reading)
@@ -293,17 +232,11 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Points of a part of a cloud, missing returns left out.
+    """Points of a part of a cloud, missing returns left out."""
 
-    Args:
-        rows: [M] int64 numbers of the points in the file, rising.
-        places: [M, 3] coordinates of the file times its scale [m].
-        channels: [M, F] float32.
-    """
-
-    rows: np.ndarray
-    places: np.ndarray
-    channels: np.ndarray
+    rows: np.ndarray  # [M] int64 numbers of the points in the file, rising
+    places: np.ndarray  # [M, 3] coordinates of the file times its scale [m]
+    channels: np.ndarray  # [M, F] float32
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -337,15 +270,10 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
 
 @dataclass(frozen=True, eq=False)
 class PartedCloud:
-    """A cloud that is read part by part, as often as is asked for; its file stays on the disk.
+    """A cloud that is read part by part, as often as is asked for; its file stays on the disk."""
 
-    Args:
-        file: of a format, or points in memory.
-        reading: which channels are read.
-    """
-
-    file: formats.PointFile | las.LasFile
-    reading: Reading
+    file: formats.PointFile | las.LasFile  # of a format, or points in memory
+    reading: Reading  # which channels are read
 
     @property
     def path(self) -> Path:
@@ -376,11 +304,7 @@ class PartedCloud:
                 first += PART
 
     def whole(self) -> Part:
-        """All points.
-
-        Raises:
-            FileError: all of them are missing returns.
-        """
+        """All points."""
         parts = list(self)
         if self.points and not any(map(len, parts)):
             raise FileError(self.path, f"all {counted(self.points, 'point')} are {_MISSING}")
@@ -398,13 +322,7 @@ class PartedCloud:
 
 
 def open_parts(path: Path, reading: Reading) -> PartedCloud:
-    """Open a cloud of any format.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that the format needs is not installed.
-        FileError: as `read_points`.
-    """
+    """Open a cloud of any format."""
     return PartedCloud(open_points(path, reading), reading)
 
 

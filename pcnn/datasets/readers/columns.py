@@ -57,27 +57,16 @@ def colours_first(names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Some or all points of a file, their columns by name.
+    """Some or all points of a file, their columns by name."""
 
-    Args:
-        path: the file.
-        places: [P, 3] numbers in the unit of the file, missing returns among them.
-        values: further columns [P], as the file calls them.
-        labels: [P] int64 as the file itself holds them, or None.
-        intensity_max: the number that is intensity 1 in this format.
-        in_map: the format's coordinates are those of a map.
-        unnamed: the file has no names; these number its columns.
-        unit: metres in the unit of the places, as the file declares it.
-    """
-
-    path: Path
-    places: np.ndarray
-    values: Mapping[str, np.ndarray] = field(default_factory=dict)
-    labels: np.ndarray | None = None
-    intensity_max: float = 1.0
-    in_map: bool = False
-    unnamed: bool = False
-    unit: float = 1.0
+    path: Path  # the file
+    places: np.ndarray  # [P, 3] numbers in the unit of the file, missing returns among them
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)  # further columns [P]
+    labels: np.ndarray | None = None  # [P] int64 as the file itself holds them, or None
+    intensity_max: float = 1.0  # the number that is intensity 1 in this format
+    in_map: bool = False  # the format's coordinates are those of a map
+    unnamed: bool = False  # the file has no names; these number its columns
+    unit: float = 1.0  # metres in the unit of the places, as the file declares it
 
     def __len__(self) -> int:
         return len(self.places)
@@ -90,15 +79,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of the columns of a file of bare numbers.
+    """Names of the columns of a file of bare numbers."""
 
-    Args:
-        names: x, y and z among them; ``label`` holds labels, ``_`` is passed over.
-        intensity_max: the number that is intensity 1.
-    """
-
-    names: tuple[str, ...]
-    intensity_max: float = 1.0
+    names: tuple[str, ...]  # x, y and z among them; label holds labels, _ is passed over
+    intensity_max: float = 1.0  # the number that is intensity 1
 
     def __str__(self) -> str:
         return ",".join(self.names)
@@ -114,11 +98,7 @@ LAYOUTS: Mapping[str, Layout] = {
 
 
 def layout_of(names: Sequence[str]) -> Layout:
-    """A layout of `LAYOUTS` by its one name, or of the columns in order.
-
-    Raises:
-        ValueError: no layout of that name, a column that occurs twice, or no x, y, z.
-    """
+    """A layout of `LAYOUTS` by its one name, or of the columns in order."""
     lower = tuple(name.strip().lower() for name in names)
     if len(lower) == 1:
         if lower[0] not in LAYOUTS:
@@ -144,15 +124,7 @@ _WHOLE = ("ring", LABEL)
 
 
 def ranges(rows: Any, layout: Layout) -> dict[str, tuple[float, float]]:
-    """Smallest and largest finite number of every column, missing returns left out.
-
-    Args:
-        rows: [P, K] numbers, an array or `pcnn.files.arrays.Records`.
-        layout: of the K columns.
-
-    Raises:
-        ValueError: a column whose numbers are not what its name says.
-    """
+    """Smallest and largest finite number of every column, missing returns left out."""
     found: dict[str, tuple[float, float]] = {}
     for first in range(0, len(rows), PART):
         part = rows[first : first + PART]
@@ -210,11 +182,7 @@ def columns_of(path: Path, values: np.ndarray, layout: Layout, found: Any) -> Co
 
 
 def valid_returns(points: np.ndarray) -> np.ndarray:
-    """Rows [P] that are points: no coordinate is NaN or infinite, and not all are exactly zero.
-
-    Args:
-        points: [P, 3 or more] numbers; the first three columns are x, y, z.
-    """
+    """Rows [P] that are points: no coordinate is NaN or infinite, and not all are exactly zero."""
     x, y, z = points[:, 0], points[:, 1], points[:, 2]  # along rows of three numpy is slow
     valid = (x != 0) | (y != 0) | (z != 0)
     if points.dtype.kind == "f":
@@ -232,13 +200,6 @@ def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
 
     Coordinates of a map, millions of metres from its origin, would be rounded to steps of half a
     metre: clouds would silently lose their shape.
-
-    Args:
-        points: [P, 3] numbers [m].
-        origin: the file, or what the points are called in messages.
-
-    Raises:
-        FileError: rounding would move a coordinate by more than `ALLOWED`.
     """
     if points.dtype.kind == "f" and points.dtype.itemsize <= 4:
         return points.astype(np.float32)  # nothing to round

@@ -37,12 +37,7 @@ def nearest_distances(points: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def unit_doubt(places: np.ndarray, voxel_size: VoxelSize) -> str | None:
-    """Why coordinates may be no metres: hardly any voxels, or points far more than voxels apart.
-
-    Args:
-        places: [P, 3] finite [m].
-        voxel_size: that a network was trained with [m].
-    """
+    """Why coordinates may be no metres: hardly any voxels, or points far more than voxels apart."""
     if len(places) < _ENOUGH:
         return None
     edge = float(np.max(voxel_size))
@@ -71,12 +66,7 @@ _WIDE, _CELL, _DENSE, _UNEVEN = 100.0, 4.0, 100.0, 4.0
 
 
 def from_the_air(places: np.ndarray, points: int) -> bool:
-    """Whether a cloud seems to have been seen from the air.
-
-    Args:
-        places: [M, 3] some of its points, spread over all of it [m].
-        points: how many it has.
-    """
+    """Whether a cloud seems to have been seen from the air."""
     width = np.ptp(places[:, :2], axis=0) if len(places) else np.zeros(2)
     # of a few points each, or what is uneven is chance
     cell = max(_CELL, float(np.sqrt(width.prod() * 16 / max(len(places), 1))))

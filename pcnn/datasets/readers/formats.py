@@ -44,19 +44,12 @@ _COUNT = re.compile(r"\d{1,18}", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class PointFile:
-    """The points of a file, read whole or part by part.
+    """The points of a file, read whole or part by part."""
 
-    Args:
-        path: the file.
-        rows: [P, ...] an array, or `Records` of a file of any size.
-        columns: some of the rows as columns.
-        names: of the columns beside x, y, z; those of an array without names are left out.
-    """
-
-    path: Path
-    rows: Any
-    columns: Callable[[np.ndarray], Columns]
-    names: tuple[str, ...] = ()
+    path: Path  # the file
+    rows: Any  # [P, ...] an array, or Records of a file of any size
+    columns: Callable[[np.ndarray], Columns]  # some of the rows as columns
+    names: tuple[str, ...] = ()  # of the columns beside x, y, z
     in_map = False
     unit = 1.0
 

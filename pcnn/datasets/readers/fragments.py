@@ -34,11 +34,6 @@ def read_fragment(path: Path) -> Tensor:
     * others as `pcnn.datasets.readers.clouds.read_points`.
 
     Nothing in a ``.pth`` is run: it may hold arrays, tensors and plain values alone.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that the format needs is not installed.
-        FileError: another content, NaN or infinite numbers.
     """
     path = Path(path)
     with named(path, f"{path.suffix} file"):
@@ -53,11 +48,6 @@ def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud
 
     Rows without a return are left out and counted. Origin and `columns` are those of
     `pcnn.datasets.readers.clouds.Reading`.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that the format needs is not installed.
-        FileError: another content, or no point in it.
     """
     path = Path(path)
     # transforms hold for the coordinates of the file, whatever their unit
@@ -74,11 +64,7 @@ def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud
 
 
 def local_points(values: Any, name: object) -> LocalCloud:
-    """An array or tensor [P, 3] as `read_local` has a file.
-
-    Raises:
-        ValueError: not numbers [P, 3], or no point among them; the message starts with `name`.
-    """
+    """An array or tensor [P, 3] as `read_local` has a file."""
     array = _numbers(values, name)
     array = array[valid_returns(array)]
     origin = Reading(centred=True).origin(array, in_map=False)
@@ -113,15 +99,7 @@ def _plain_content(path: Path) -> Any:
 
 
 def checked_points(values: Any, origin: object) -> Tensor:
-    """Points as [P, 3] float32.
-
-    Args:
-        values: an array or tensor.
-        origin: the file, or what the points are called in messages.
-
-    Raises:
-        ValueError: not numbers [P, 3], NaN or infinite ones, or as `rounded_points`.
-    """
+    """Points as [P, 3] float32."""
     array = _numbers(values, origin)
     bad = ~np.isfinite(array).all(axis=1)
     if bad.any():
@@ -153,12 +131,7 @@ def find_fragment(folder: Path, stem: str) -> Path:
 
 
 def numbered_fragments(folder: Path) -> dict[int, Path]:
-    """Clouds of a folder by the last number in their names, in rising order.
-
-    Raises:
-        FileNotFoundError: no cloud.
-        ValueError: a cloud without a number, or two with the same.
-    """
+    """Clouds of a folder by the last number in their names, in rising order."""
     found: dict[int, Path] = {}
     for path in sorted(folder.glob("*")):
         if path.suffix not in FRAGMENT_SUFFIXES or not path.is_file():

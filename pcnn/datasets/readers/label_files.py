@@ -37,13 +37,6 @@ def label_source(path: Path, columns: Sequence[str] | None = None) -> Path | Non
     """The file that labels a cloud, which may be the cloud itself; None if there is none.
 
     The files of `label_files` win over labels in the cloud's own file.
-
-    Args:
-        path: the cloud.
-        columns: names of its columns, where the file has none.
-
-    Raises:
-        FileError: several files label it, or its header breaks the format.
     """
     files = label_files(path)
     if len(files) > 1:
@@ -91,16 +84,7 @@ def _in_label_folder(path: Path) -> bool:
 
 
 def read_labels(path: Path, n_points: int) -> np.ndarray:
-    """Labels [P] int64 beside a cloud.
-
-    Args:
-        path: ``.label`` (one 4-byte word a point: class below, instance above; all ones is -1) or
-            ``.npy`` ([P] integers).
-        n_points: points of the cloud's file, missing returns among them.
-
-    Raises:
-        FileError: another count than the cloud's, or another kind of array.
-    """
+    """Labels [P] int64 beside a cloud."""
     if path.suffix == ".label":
         words = read_label_file(path, n_points)
         return np.where(words == 0xFFFFFFFF, -1, (words & 0xFFFF).astype(np.int64))
@@ -113,12 +97,7 @@ def read_labels(path: Path, n_points: int) -> np.ndarray:
 
 
 def read_label_file(path: Path, n_points: int) -> np.ndarray:
-    """The words [P] uint32 of a label file: the class is ``word & 0xFFFF``, the instance above.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a size that is no multiple of 4, or another count than the scan's.
-    """
+    """The words [P] uint32 of a label file: the class is ``word & 0xFFFF``, the instance above."""
     with named(path, ".label file"):
         size = path.stat().st_size
         if size != 4 * n_points:
@@ -127,15 +106,7 @@ def read_label_file(path: Path, n_points: int) -> np.ndarray:
 
 
 def write_label_file(path: Path, raw: np.ndarray) -> None:
-    """Write class ids as an official prediction file, whole or not at all.
-
-    Args:
-        path: the file, in the official layout ``sequences/XX/predictions/NNNNNN.label``.
-        raw: [P] raw ids in 0..65535, for every point of the scan, in its order.
-
-    Raises:
-        ValueError: ids out of range.
-    """
+    """Write class ids as an official prediction file, whole or not at all."""
     raw = np.asarray(raw)
     if raw.size and (raw.min() < 0 or raw.max() > 0xFFFF):
         raise ValueError(f"{path}: class ids must fit 16 bits, got {raw.min()}..{raw.max()}")

@@ -40,19 +40,12 @@ _CHILD = Path(__file__).with_name("las_child.py")
 
 @dataclass(frozen=True, eq=False)
 class LasFile:
-    """The points of a file of any size, streamed by a process of their own.
+    """The points of a file of any size, streamed by a process of their own."""
 
-    Args:
-        path: the file.
-        points: their number, as the header announces it.
-        unit: metres in the unit of the coordinates, as the file declares it.
-        stamp: size and time of the file; one that changed is refused.
-    """
-
-    path: Path
-    points: int
-    unit: float
-    stamp: tuple[int, int]
+    path: Path  # the file
+    points: int  # their number, as the header announces it
+    unit: float  # metres in the unit of the coordinates, as the file declares it
+    stamp: tuple[int, int]  # size and time of the file; one that changed is refused
     in_map = True
 
     def __len__(self) -> int:
@@ -92,12 +85,7 @@ class LasFile:
 
 
 def open_las(path: Path) -> LasFile:
-    """Read the header of a file.
-
-    Raises:
-        MissingPackageError: laspy, or for LAZ lazrs, is not installed.
-        FileError: no LAS file, or a truncated or damaged one.
-    """
+    """Read the header of a file."""
     if find_spec("laspy") is None:
         raise MissingPackageError(f"{path}: LAS files need laspy: {install('las')}")
     packed = path.suffix.lower() == ".laz"
@@ -133,11 +121,7 @@ def _columns(path: Path, part: np.ndarray, full: float, unit: float) -> Columns:
 
 @contextmanager
 def _child(path: Path, request: dict[str, Any]) -> Iterator[Callable[[int], bytearray]]:
-    """Start the process; what it writes is read by numbers of bytes, 0 waits for its end.
-
-    Raises:
-        FileError: while reading, a file that the process refused, or in which it broke or hung.
-    """
+    """Start the process; what it writes is read by numbers of bytes, 0 waits for its end."""
     asked = json.dumps({"path": os.path.abspath(path), **request})
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "RUST_BACKTRACE": "0"}
     with (
@@ -189,18 +173,6 @@ def write_las_labels(
     """Write a copy of a file of any size with other classes, whole or not at all.
 
     Everything else of the points and of the header stays; of COPC files the octree goes.
-
-    Args:
-        path: the file; its suffix says whether it is compressed.
-        source: the file to copy.
-        labels: [P] integers in 0..255; where they need more than the 5 bits of point formats 0-5,
-            the format with 8 bits takes their place.
-        confidence: [P] uint8, 255 times the probability of the class; written as a property
-            ``confidence`` in 0..1, a byte a point.
-
-    Raises:
-        MissingPackageError: as `open_las`.
-        ValueError: as `open_las`, or labels that do not fit.
     """
     points = len(open_las(source))
     if labels.shape != (points,):

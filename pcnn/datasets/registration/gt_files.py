@@ -29,13 +29,7 @@ SCENE_FILES = ("gt.log", "gt.info", "gt_overlap.log")
 
 
 def read_gt_log(path: Path) -> dict[Key, Tensor]:
-    """Transforms [4, 4] float64 by pair (i, j), in the order of the file.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a file that breaks the format, NaN, infinite numbers, or numbers of fragments
-            that are none; names the line.
-    """
+    """Transforms [4, 4] float64 by pair (i, j), in the order of the file."""
     with named(path, "gt.log"):
         return {
             key: rigid(matrix, f"{path}: transform of pair {key[0]} {key[1]}")
@@ -47,23 +41,12 @@ def read_gt_info(path: Path) -> dict[Key, Tensor]:
     """Information matrices [6, 6] float64 by pair (i, j), in the order of the file.
 
     An all-zero matrix is kept: a published file has one, and its pair cannot be judged.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a file that breaks the format, NaN, infinite numbers, or numbers of fragments
-            that are none; names the line.
     """
     return _blocks(path, 6)
 
 
 def read_gt_overlap(path: Path) -> dict[Key, float]:
-    """Overlap by pair (i, j).
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a line that is not ``i,j,overlap`` with an overlap in 0..1, or a pair that occurs
-            twice.
-    """
+    """Overlap by pair (i, j)."""
     found: dict[Key, float] = {}
     for number, line in numbered_lines(path):
         words = [word.strip() for word in line.split(",")]
@@ -78,28 +61,14 @@ def read_gt_overlap(path: Path) -> dict[Key, float]:
 
 
 def checked_overlap(path: Path, place: str, share: float) -> float:
-    """Return the overlap of a pair.
-
-    Raises:
-        FileError: it does not lie in 0..1; names the place.
-    """
+    """Return the overlap of a pair."""
     if not 0.0 <= share <= 1.0:
         raise FileError(path, f"{place}: an overlap lies in 0..1, found {share:g}")
     return share
 
 
 def read_scene(folder: Path, scene: str, with_info: bool = True) -> list[RegistrationPair]:
-    """Pairs of a scene from the files in a folder, in the order of gt.log.
-
-    Args:
-        folder: holds gt.log, by default gt.info, and maybe gt_overlap.log.
-        scene: name the pairs carry.
-        with_info: require gt.info.
-
-    Raises:
-        MissingFileError: a file is missing.
-        FileError: a file breaks its format, or gt.info has other pairs than gt.log.
-    """
+    """Pairs of a scene from the files in a folder, in the order of gt.log."""
     transforms = read_gt_log(folder / "gt.log")
     information: dict[Key, Tensor] = {}
     if with_info or (folder / "gt.info").is_file():
@@ -123,17 +92,7 @@ def write_scene(
     fragments: int,
     overlaps: Mapping[Key, float] | None = None,
 ) -> None:
-    """Write gt.log, gt.info and, where overlaps are given, gt_overlap.log; each whole.
-
-    Args:
-        folder: to write to.
-        pairs: of one scene, each with an information matrix.
-        fragments: number of fragments of the scene, the third number of a header.
-        overlaps: of every pair of fragments.
-
-    Raises:
-        ValueError: a pair without information matrix.
-    """
+    """Write gt.log, gt.info and, where overlaps are given, gt_overlap.log; each whole."""
     pairs = list(pairs)
     missing = [pair for pair in pairs if pair.information is None]
     if missing:

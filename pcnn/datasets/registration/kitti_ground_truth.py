@@ -47,34 +47,14 @@ LEGACY_CALIBRATION = torch.tensor(
 
 
 def odometry_transform(calibration: Tensor, target: Tensor, source: Tensor) -> Tensor:
-    """Transform between velodyne frames by camera poses: ``V⁻¹ P_target⁻¹ P_source V``.
-
-    Args:
-        calibration: [4, 4] V, velodyne to camera 0.
-        target: [4, 4] pose of camera 0 at the target scan.
-        source: [4, 4] at the source scan.
-    """
+    """Transform between velodyne frames by camera poses: ``V⁻¹ P_target⁻¹ P_source V``."""
     return inverse(calibration) @ inverse(target) @ source @ calibration
 
 
 def refined(
     source: Tensor, target: Tensor, odometry: Tensor, ground_truth: str, solver: str = "auto"
 ) -> tuple[Tensor, Alignment]:
-    """Refine an odometry transform by ICP and compose the two as the ground truth has it.
-
-    Args:
-        source: [P, 3] scan [m].
-        target: [Q, 3] scan [m].
-        odometry: [4, 4] M.
-        ground_truth: ``legacy``, M R; ``fixed``, R M.
-        solver: ``torch``, ``open3d``, or ``auto``: Open3D where it is installed (it is quicker).
-
-    Returns:
-        [4, 4] float64 and what ICP says of it.
-
-    Raises:
-        ValueError: an unknown ground truth or solver.
-    """
+    """Refine an odometry transform by ICP and compose the two as the ground truth has it."""
     check_ground_truth(ground_truth)
     if solver not in ("auto", "torch", "open3d"):
         raise ValueError(f"ICP's solver is auto, torch or open3d, got {solver!r}")
@@ -111,16 +91,11 @@ class IcpCache:
 
     ``legacy`` entries are FCGF's own files, ``icp/8_0_14.npy``, so a cache made elsewhere serves;
     ``fixed`` ones carry ICP's fitness and whose ICP it was, ``icp_fixed/8_0_14.npz``.
-
-    Args:
-        root: folder of the data set.
-        ground_truth: ``legacy`` or ``fixed``.
-        poses: ``odometry`` or ``semantic``; the latter has a folder of its own.
     """
 
-    root: Path
-    ground_truth: str
-    poses: str = "odometry"
+    root: Path  # folder of the data set
+    ground_truth: str  # legacy or fixed
+    poses: str = "odometry"  # odometry or semantic; the latter has a folder of its own
 
     def path(self, sequence: int, source: int, target: int) -> Path:
         """File of a pair."""

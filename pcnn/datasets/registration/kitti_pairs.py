@@ -53,14 +53,6 @@ def pairs_of(
     behind the partner. Where the window ends first, t moves by one.
 
     Source: FCGF, lib/data_loaders.py, KITTINMPairDataset, after 3DFeat-Net.
-
-    Args:
-        positions: [F, 3] translations of the camera's poses [m].
-        distance: [m].
-        window: frames looked at.
-
-    Returns:
-        (first frame, second frame) in rising order.
     """
     pairs = []
     frame, frames = 0, len(positions)
@@ -80,17 +72,7 @@ def pairs_of(
 def pairs_between(
     positions: NDArray[np.floating], low: float, high: float, window: int = WINDOW
 ) -> list[tuple[int, int]]:
-    """All pairs of frames of a sequence that lie a certain distance apart, for training.
-
-    Args:
-        positions: [F, 3] translations of the camera's poses [m].
-        low: smallest distance [m].
-        high: largest distance [m].
-        window: frames looked at, the first one included.
-
-    Returns:
-        (first frame, second frame) in rising order.
-    """
+    """All pairs of frames of a sequence that lie a certain distance apart, for training."""
     pairs = []
     for frame in range(len(positions)):
         apart = np.linalg.norm(positions[frame + 1 : frame + window] - positions[frame], axis=1)
@@ -100,28 +82,7 @@ def pairs_between(
 
 
 class KITTIOdometry:
-    """Pairs of a split, with refined ground truth.
-
-    Args:
-        root: holds ``sequences/XX/velodyne``, ``calib.txt`` there, and ``poses/XX.txt``.
-        split: ``train``, ``val`` or ``test``.
-        ground_truth: ``legacy`` (published), ``fixed``, or ``odometry`` (no ICP, no cache); see
-            `kitti_ground_truth`.
-        poses: ``odometry`` (``poses/XX.txt``) or ``semantic`` (``sequences/XX/poses.txt`` of
-            SemanticKITTI, closed loops).
-        metadata: GeoTransformer's pickle of the split, or the folder of its ``train.pkl``,
-            ``val.pkl`` and ``test.pkl``: its pairs and its ``legacy`` transforms, so that no cache
-            is needed.
-        sequences: some of the split's; None takes all of them. Those that are absent raise.
-        make_missing: let in pairs without a cached transform, for `fill_cache`.
-        distances: take all pairs of scans that are so far apart, lowest and highest [m], in place
-            of the published ones: many more to train on. For ``odometry`` alone, whose transforms
-            need no cache.
-
-    Raises:
-        FileNotFoundError: poses, or cached transforms, are missing; the message names the command.
-        ValueError: an unknown option, or a broken file.
-    """
+    """Pairs of a split, with refined ground truth."""
 
     benchmark = "kitti"
 
@@ -196,10 +157,6 @@ class KITTIOdometry:
         """Refine every pair that the cache lacks; returns how many there were.
 
         An interrupted call has kept what it finished: the next one goes on there.
-
-        Args:
-            solver: of ICP: ``auto``, ``torch`` or ``open3d``.
-            track: wraps the pairs to do, e.g. to show progress.
         """
         if self.cache.ground_truth == "odometry":
             raise ValueError("ground_truth=odometry is not refined; choose legacy or fixed")
@@ -289,13 +246,7 @@ def poses_file(root: Path, sequence: int, poses: str = "odometry") -> Path:
 
 
 def read_poses(path: Path) -> Tensor:
-    """Poses [F, 4, 4] float64 of a file with 12 numbers a line, one line a scan.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a line of another kind, such as a comment or an empty one, by which all later
-            poses would belong to other scans; or a pose that is no rigid transform.
-    """
+    """Poses [F, 4, 4] float64 of a file with 12 numbers a line, one line a scan."""
     lines = numbered_lines(path)
     rows = [finite_numbers(path, number, line.split(), 12) for number, line in lines]
     for place, (number, _) in enumerate(lines, 1):
@@ -312,12 +263,7 @@ def read_poses(path: Path) -> Tensor:
 
 
 def read_calibration(path: Path) -> Tensor:
-    """``Tr`` [4, 4] float64, velodyne to camera 0, of a sequence's calib.txt.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: no line Tr of 12 numbers, several of them, or one that is no rigid transform.
-    """
+    """``Tr`` [4, 4] float64, velodyne to camera 0, of a sequence's calib.txt."""
     found: Tensor | None = None
     for number, line in numbered_lines(path):
         words = line.split()

@@ -30,12 +30,6 @@ def information_matrix(points: Tensor) -> Tensor:
     ``G = [I, -[p]ₓ]`` at the points of the target's frame; the first entry is their number.
 
     Source: Choi, Zhou, Koltun 2015, Eq. 10.
-
-    Args:
-        points: [M, 3] [m]; of more than 5000, evenly spaced ones are taken.
-
-    Returns:
-        [6, 6] float64; zero without points.
     """
     points = points.double()
     if len(points) > MOST_CORRESPONDENCES:
@@ -50,29 +44,13 @@ def information_matrix(points: Tensor) -> Tensor:
 
 def scene_pairs(
     clouds: Mapping[int, Tensor],
-    poses: Mapping[int, Tensor],
+    poses: Mapping[int, Tensor],  # [4, 4] of every cloud, to a common frame
     scene: str = "scene",
     voxel: float = VOXEL,
     overlaps: tuple[float, float] = (0.3, 1.0),
     track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
 ) -> tuple[list[RegistrationPair], dict[tuple[int, int], float]]:
-    """Pairs (i, j), i < j, of clouds that share enough, with transform and information matrix.
-
-    Args:
-        clouds: points [P, 3] of every cloud in its own frame [m], by number.
-        poses: [4, 4] of every cloud, to a common frame.
-        scene: name the pairs carry.
-        voxel: clouds are thinned to it; 1.5 voxels apart is the same place [m].
-        overlaps: smallest (not included) and largest overlap of a pair.
-        track: wraps the pairs, e.g. to show progress.
-
-    Returns:
-        The pairs, and the overlap of all pairs (i, j): the share of the smaller cloud's points
-        that the other one has too.
-
-    Raises:
-        ValueError: a cloud without pose or without points.
-    """
+    """Pairs (i, j), i < j, of clouds that share enough, with transform and information matrix."""
     for number, cloud in clouds.items():
         if number not in poses:
             raise ValueError(f"cloud {number} has no pose")
@@ -123,7 +101,7 @@ def _in_box(points: Tensor, other: Tensor, reach: float) -> Tensor:
 def make_ground_truth(
     folder: Path,
     out: Path | None = None,
-    voxel: float = VOXEL,
+    voxel: float = VOXEL,  # [m]
     overlaps: tuple[float, float] = (0.3, 1.0),
     track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
     replace: bool = False,
@@ -132,22 +110,6 @@ def make_ground_truth(
 
     Poses are ``NAME.info.txt`` or ``NAME.pose.txt`` beside every cloud: the last four lines of
     four numbers, the cloud's frame to the common one (the form of 3DMatch).
-
-    Args:
-        folder: holds clouds whose names end in their number, and poses.
-        out: where to write; the folder itself unless given.
-        voxel: [m].
-        overlaps: smallest (not included) and largest overlap of a pair.
-        track: wraps the pairs, e.g. to show progress.
-        replace: replace files of these names; published ones cannot be made again.
-
-    Returns:
-        Number of pairs written.
-
-    Raises:
-        FileExistsError: a file is there, and `replace` was not asked for.
-        FileNotFoundError: no clouds, or no pose of one.
-        ValueError: a broken file, or no pair with such an overlap.
     """
     target = out or folder
     there = [name for name in SCENE_FILES if (target / name).exists()]
@@ -170,12 +132,7 @@ def make_ground_truth(
 
 
 def read_pose(cloud: Path) -> Tensor:
-    """Pose [4, 4] float64 in the file beside a cloud.
-
-    Raises:
-        MissingFileError: none.
-        FileError: not four lines of four numbers at its end, or no rigid transform.
-    """
+    """Pose [4, 4] float64 in the file beside a cloud."""
     places = [cloud.with_name(f"{cloud.stem}.{kind}.txt") for kind in ("info", "pose")]
     for path in places:
         if path.is_file():

@@ -17,19 +17,10 @@ class MixedPairs(Dataset[PlacedPair]):
     """Samples of several sources; which one is a function of the key (epoch, index) alone.
 
     Names of pairs begin with that of their source (`PairId.source_set`).
-
-    Args:
-        parts: samples by the name of their source, each of them with a unit of its own.
-        alternate: sources take turns, so that all have the same share: an epoch is as long as the
-            longest source makes it, and of a shorter one pairs come again, each time with random
-            changes of their own. Otherwise every pair comes once, source after source.
-
-    Raises:
-        ValueError: no sources.
     """
 
-    parts: Mapping[str, PlacedPairs]
-    alternate: bool
+    parts: Mapping[str, PlacedPairs]  # samples by the name of their source
+    alternate: bool  # sources take turns
 
     def __post_init__(self) -> None:
         if not self.parts:

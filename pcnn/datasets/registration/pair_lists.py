@@ -21,11 +21,6 @@ def read_indoor_list(path: Path) -> list[RegistrationPair]:
 
     The stored overlap is another estimate than the one the lists were made by: never filter the
     official pairs by it again.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: another content, a number of a fragment that is none, a transform that is not
-            rigid, or an overlap out of 0..1; names the entry.
     """
     content = read_pickle(path)
     with named(path, "list of indoor pairs"):
@@ -49,10 +44,6 @@ def read_kitti_list(path: Path) -> list[RegistrationPair]:
     """Pairs of KITTI odometry as GeoTransformer ships them, their ground truth ``legacy``.
 
     There frame 0 is the later one, the target; the transform maps frame 1 into it.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: another content; as `read_indoor_list`.
     """
     content = read_pickle(path)
     with named(path, "list of KITTI pairs"):

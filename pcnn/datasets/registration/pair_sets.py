@@ -65,42 +65,19 @@ class PairSets(Protocol):
 
 @dataclass(frozen=True)
 class ThreeDMatchSets:
-    """Pairs of indoor fragments, or of simulated rooms in their formats.
+    """Pairs of indoor fragments, or of simulated rooms in their formats."""
 
-    Args:
-        root: folder of the set; None stands for ``data_dir/threedmatch`` where it exists, else for
-            simulated rooms (see ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
-        data_dir: folder for the default root and for simulated sets.
-        pair_list: test pairs, ``3DMatch`` or ``3DLoMatch``.
-        scenes: of the test pairs; None takes those that are there.
-        benchmarks: folder with LIST/SCENE/gt.log; None looks below the root.
-        train_pairs: lists of training and validation: ``predator`` (fragments in frames of their
-            own, also GeoTransformer's lists and simulated ones), ``fcgf`` (text lists of .npz
-            clouds in one frame a scene; its validation scenes are FCGF's), or ``auto``: ``fcgf``
-            where such lists lie in the root.
-        overlap: of ``predator``: pairs that overlap by no more are neither trained nor validated
-            on.
-        allow_missing: train and validate on the scenes that are there where some are missing; the
-            test takes those that are there in any case.
-        simulate: arguments of `simulate_fragments` for test pairs.
-        simulate_train: the same for training and validation pairs.
-
-    Raises:
-        ValueError: other ``train_pairs``.
-    """
-
-    root: str | None = None
-    source: str = "auto"
-    data_dir: str = "data"
-    pair_list: str = "3DMatch"
-    scenes: Sequence[str] | None = None
-    benchmarks: str | None = None
-    train_pairs: TrainPairs = "auto"
+    root: str | None = None  # folder of the set
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.resolve_source
+    data_dir: str = "data"  # folder for the default root and for simulated sets
+    pair_list: str = "3DMatch"  # test pairs, 3DMatch or 3DLoMatch
+    scenes: Sequence[str] | None = None  # of the test pairs; None takes those that are there
+    benchmarks: str | None = None  # folder with LIST/SCENE/gt.log; None looks below the root
+    train_pairs: TrainPairs = "auto"  # lists of training and validation: predator
     overlap: PartialShare = OVERLAP
     allow_missing: bool = False
-    simulate: _Fragments | None = None
-    simulate_train: _Fragments | None = None
+    simulate: _Fragments | None = None  # arguments of simulate_fragments for test pairs
+    simulate_train: _Fragments | None = None  # the same for training and validation pairs
 
     def __post_init__(self) -> None:
         if self.train_pairs not in get_args(TrainPairs):
@@ -150,43 +127,22 @@ class ThreeDMatchSets:
 
 @dataclass(frozen=True)
 class KITTISets:
-    """Pairs of KITTI odometry, or of simulated drives in its formats.
+    """Pairs of KITTI odometry, or of simulated drives in its formats."""
 
-    Args:
-        root: folder of the set; None stands for ``data_dir/kitti`` where it exists, else for
-            simulated drives (see ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
-        data_dir: folder for the default root and for simulated sets.
-        split: whose pairs are tested: ``train``, ``val`` or ``test``.
-        ground_truth: ``legacy``, ``fixed`` or ``odometry``, of all splits; simulated drives have
-            exact poses, so theirs is always ``odometry``.
-        poses: ``odometry`` or ``semantic``.
-        metadata: GeoTransformer's pickle of the tested split, or the folder of its pickles, which
-            serves training and validation as well.
-        sequences: of the tested split; None takes all, of simulated drives those that are there.
-        train_sequences: of 0 to 5; None takes all.
-        val_sequences: of 6 and 7; None takes both.
-        distances: train and validate on all pairs of scans that are so far apart, lowest and
-            highest [m], in place of the published ones; see `KITTIOdometry`.
-        allow_missing: use the sequences that are there where some are missing.
-        simulate: arguments of `simulate_kitti` for test pairs.
-        simulate_train: the same for training and validation pairs.
-    """
-
-    root: str | None = None
-    source: str = "auto"
-    data_dir: str = "data"
-    split: Split = "test"
-    ground_truth: str = "legacy"
-    poses: str = "odometry"
-    metadata: str | None = None
-    sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None
-    train_sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None
-    val_sequences: Sequence[Natural] | None = None
+    root: str | None = None  # folder of the set
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.resolve_source
+    data_dir: str = "data"  # folder for the default root and for simulated sets
+    split: Split = "test"  # whose pairs are tested: train, val or test
+    ground_truth: str = "legacy"  # legacy, fixed or odometry, of all splits
+    poses: str = "odometry"  # odometry or semantic
+    metadata: str | None = None  # GeoTransformer's pickle of the tested split
+    sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None  # of the tested split
+    train_sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None  # of 0 to 5
+    val_sequences: Sequence[Natural] | None = None  # of 6 and 7; None takes both
     distances: Annotated[Sequence[Distance], Len(2, 2)] | None = None
-    allow_missing: bool = False
-    simulate: _Drives | None = None
-    simulate_train: _Drives | None = None
+    allow_missing: bool = False  # use the sequences that are there where some are missing
+    simulate: _Drives | None = None  # arguments of simulate_kitti for test pairs
+    simulate_train: _Drives | None = None  # the same for training and validation pairs
 
     @property
     def benchmark(self) -> str:

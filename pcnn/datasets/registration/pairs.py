@@ -14,25 +14,15 @@ from pcnn.metrics.registration.pair_results import PairId
 
 @dataclass(frozen=True, eq=False)
 class RegistrationPair:
-    """Two clouds of a scene with their true transform.
+    """Two clouds of a scene with their true transform."""
 
-    Args:
-        scene: scene or sequence.
-        target: index of the target cloud, ``i`` of gt.log.
-        source: index of the source cloud, ``j``.
-        transform: [4, 4] float64, maps the source into the target's frame.
-        information: [6, 6] float64 of gt.info; None where the set has none.
-        overlap: share of the source that the target sees; None where it was not measured.
-        index: place in the scene's ground truth, from 0.
-    """
-
-    scene: str
-    target: int
-    source: int
-    transform: Tensor
-    information: Tensor | None = None
-    overlap: float | None = None
-    index: int = 0
+    scene: str  # scene or sequence
+    target: int  # index of the target cloud, i of gt.log
+    source: int  # index of the source cloud, j
+    transform: Tensor  # [4, 4] float64, maps the source into the target's frame
+    information: Tensor | None = None  # [6, 6] float64 of gt.info; None where the set has none
+    overlap: float | None = None  # share of the source that the target sees
+    index: int = 0  # place in the scene's ground truth, from 0
 
     @property
     def id(self) -> PairId:

@@ -35,34 +35,21 @@ JITTERED = 0.95
 
 @dataclass(frozen=True, eq=False)
 class PlacedCloud:
-    """One cloud on a geometry.
+    """One cloud on a geometry."""
 
-    Args:
-        geometry: N rows, voxels or native points.
-        places: [N, 3] float32 [m]: native points, or means of voxels.
-        features: [N, 1] float32, ones or nearly.
-    """
-
-    geometry: Geometry
-    places: Tensor
-    features: Tensor
+    geometry: Geometry  # N rows, voxels or native points
+    places: Tensor  # [N, 3] float32 [m]: native points, or means of voxels
+    features: Tensor  # [N, 1] float32, ones or nearly
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedPair:
-    """Both clouds of a pair on geometries.
+    """Both clouds of a pair on geometries."""
 
-    Args:
-        source: ...
-        target: ...
-        transform: [4, 4] float64, source to target, after augmentation.
-        name: identifies the pair.
-    """
-
-    source: PlacedCloud
-    target: PlacedCloud
-    transform: Tensor
-    name: PairId
+    source: PlacedCloud  #
+    target: PlacedCloud  #
+    transform: Tensor  # [4, 4] float64, source to target, after augmentation
+    name: PairId  # identifies the pair
 
 
 @dataclass(eq=False)
@@ -71,38 +58,19 @@ class PlacedPairs(Dataset[PlacedPair]):
 
     A pair without overlap stays, and so does one with an empty cloud, which a warning names: they
     have no positives and contribute nothing.
-
-    Args:
-        pairs: the set.
-        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
-        geometry: where the rows of a cloud lie.
-        augment: random changes, or None.
-        feature_noise: standard deviation of the noise on the input of ones, in 95 of 100 clouds;
-            FCGF trains with 0.01.
-        max_points: rows of a cloud at most, a random subset; None keeps all.
-        limit: number of pairs, evenly spread over the list; None takes all.
-        seed: selects all random numbers.
-        kept_bytes: of clouds that a process keeps after reading them; the first ones that come.
-        share: of the training that is done at a key, for an augmentation that changes with it;
-            None stands for all of it.
-        unit: length [m] that coordinates and translations are divided by after the augmentation;
-            with the cell of a set they are in cells, and `voxel_size` is 1.
-
-    Raises:
-        ValueError: a number out of range, or a set without pairs.
     """
 
-    pairs: PairDataset
+    pairs: PairDataset  # the set
     _: KW_ONLY
-    voxel_size: float
-    geometry: Placement
-    augment: PairAugmentation | None = None
-    feature_noise: float = 0.0
-    max_points: int | None = None
-    limit: int | None = None
-    seed: int = 0
-    kept_bytes: int = KEPT_BYTES
-    share: Callable[[Key], float] | None = None
+    voxel_size: float  # edge of a voxel [m]; on native points of a cell, the unit of kernels
+    geometry: Placement  # where the rows of a cloud lie
+    augment: PairAugmentation | None = None  # random changes, or None
+    feature_noise: float = 0.0  # standard deviation of the noise on the input of ones
+    max_points: int | None = None  # rows of a cloud at most, a random subset; None keeps all
+    limit: int | None = None  # number of pairs, evenly spread over the list; None takes all
+    seed: int = 0  # selects all random numbers
+    kept_bytes: int = KEPT_BYTES  # of clouds that a process keeps after reading them
+    share: Callable[[Key], float] | None = None  # of the training that is done at a key
     unit: float = 1.0
 
     def __post_init__(self) -> None:
@@ -124,12 +92,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         return len(self.chosen)
 
     def clouds(self, index: int) -> PairClouds:
-        """Return the clouds of a pair as their files hold them.
-
-        Raises:
-            FileNotFoundError: a missing file.
-            ValueError: a file that breaks its format; both name it.
-        """
+        """Return the clouds of a pair as their files hold them."""
         pair = self.chosen[index]
         source, target = (self._read(pair.scene, one) for one in (pair.source, pair.target))
         return PairClouds(source, target, pair.transform)
@@ -192,11 +155,7 @@ def in_units(pair: PairClouds, unit: float) -> PairClouds:
 
 
 def placed(points: Tensor, size: float, geometry: Placement, name: str) -> PlacedCloud:
-    """Put points [P, 3] on a geometry, on their device, with an input of ones.
-
-    Raises:
-        ValueError: coordinates that do not serve, with the name.
-    """
+    """Put points [P, 3] on a geometry, on their device, with an input of ones."""
     cloud = Cloud(points, points[:, :0], None, name, name)
     sample = geometry.sample(cloud, size)
     # the features of a sample without features of its own are its coordinates
@@ -208,34 +167,16 @@ class PairBatch(Batch):
     """Pairs of a step.
 
     The two sides go through the network one after the other, or in one pass as 2 B clouds.
-
-    Args:
-        inputs: of the network, one channel, on voxels or native points: source and target of B
-            clouds each, or one tensor of 2 B clouds, first all sources.
-        source_places: [N, 3] float32, where each row lies in its cloud's frame, after augmentation
-            [m]: a native point, or the mean of a voxel's points.
-        target_places: [M, 3] float32.
-        source_offsets: [B + 1] int64: cloud b has the rows ``offsets[b]..offsets[b + 1]``.
-        target_offsets: [B + 1] int64.
-        transforms: [B, 4, 4] float64, source to target, after augmentation.
-        positives: [T, 2] int64, rows of source and target that are the same place, sorted by pair
-            and source row; None until they are found (`with_positives`).
-        positive_offsets: [B + 1] int64: pair b has the positives ``offsets[b]..offsets[b + 1]``.
-        names: of the B pairs.
-        voxel_size: edge of a voxel, on native points of a cell [m].
-
-    A batch without pairs (B = 0, each side one empty cloud) occurs in evaluation on several ranks;
-    see `pcnn.datasets.sampler.EvaluationSampler`.
     """
 
     def __init__(
         self,
         inputs: tuple[SparseTensor, ...],
         source_places: Tensor,
-        target_places: Tensor,
-        source_offsets: Tensor,
-        target_offsets: Tensor,
-        transforms: Tensor,
+        target_places: Tensor,  # [M, 3] float32
+        source_offsets: Tensor,  # [B + 1] int64: cloud b has the rows offsets[b]..offsets[b + 1]
+        target_offsets: Tensor,  # [B + 1] int64
+        transforms: Tensor,  # [B, 4, 4] float64, source to target, after augmentation
         positives: Tensor | None = None,
         positive_offsets: Tensor | None = None,
         names: tuple[PairId, ...] = (),
@@ -261,24 +202,14 @@ class PairBatch(Batch):
 
 @dataclass(frozen=True)
 class CollatePairs:
-    """Joins pairs into a batch. A class, so that workers can receive it.
+    """Joins pairs into a batch. A class, so that workers can receive it."""
 
-    Args:
-        placement: of the clouds, which an empty list cannot tell.
-        voxel_size: edge of a voxel, on native points of a cell [m].
-        one_pass: both sides are one tensor.
-    """
-
-    placement: Placement
-    voxel_size: float
-    one_pass: bool = False
+    placement: Placement  # of the clouds, which an empty list cannot tell
+    voxel_size: float  # edge of a voxel, on native points of a cell [m]
+    one_pass: bool = False  # both sides are one tensor
 
     def __call__(self, pairs: Sequence[PlacedPair]) -> PairBatch:
-        """Return the batch of the pairs, in their order; no pairs give a batch of none.
-
-        Raises:
-            ValueError: pairs on different geometries.
-        """
+        """Return the batch of the pairs, in their order; no pairs give a batch of none."""
         nothing = (
             [] if pairs else [placed(torch.empty(0, 3), self.voxel_size, self.placement, "nothing")]
         )

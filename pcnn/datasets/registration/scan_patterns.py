@@ -23,16 +23,11 @@ class Beams(Sensor):
 
     Beams are spread evenly over the elevations that hold 98 % of the points. Where they are closer
     than `thickness`, all points stay.
-
-    Args:
-        number: fewest and most beams, drawn evenly on a log scale.
-        thickness: of a beam [deg]: the spacing of the beams of the scan that is thinned.
-        height: the sensor is moved up or down by up to so much [m], for its angles alone.
     """
 
-    number: tuple[Count, Count] = (16, 128)
+    number: tuple[Count, Count] = (16, 128)  # fewest and most beams, drawn evenly on a log scale
     thickness: Degrees = 0.42
-    height: Distance = 0.0
+    height: Distance = 0.0  # the sensor is moved up or down by up to so much [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -55,14 +50,10 @@ class SurveyScan(Sensor):
     """A survey scanner: one return of every step of azimuth and elevation, the nearest.
 
     So points are dense near the scanner and sparse far from it.
-
-    Args:
-        step: of both angles, drawn evenly on a log scale between the two [deg].
-        height: the scanner is moved up or down by up to so much [m], for its angles alone.
     """
 
-    step: tuple[Positive, Positive] = (0.2, 2.0)
-    height: Distance = 0.0
+    step: tuple[Positive, Positive] = (0.2, 2.0)  # of both angles
+    height: Distance = 0.0  # the scanner is moved up or down by up to so much [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -89,20 +80,13 @@ class SolidState(Sensor):
 
     Two prisms that turn at different rates bend the ray twice by the same angle, so that its
     direction is the sum of two circles: dense in the middle, sparse at the edge.
-
-    Args:
-        field: angle of the whole cone, uniform between the two [deg].
-        resolution: width of the ray's trace, uniform between the two [deg].
-        turns: of the prisms in a scan, uniform between the two: with more the trace is closer.
-        ahead: the sensor looks along x, as on a vehicle; otherwise to the mean of the points.
-        wander: largest turn of that direction in azimuth [deg].
     """
 
-    field: tuple[Positive, Positive] = (60.0, 120.0)
-    resolution: tuple[Positive, Positive] = (0.3, 0.8)
-    turns: tuple[Positive, Positive] = (15.0, 60.0)
-    ahead: bool = False
-    wander: Degrees = 10.0
+    field: tuple[Positive, Positive] = (60.0, 120.0)  # angle of the whole cone
+    resolution: tuple[Positive, Positive] = (0.3, 0.8)  # width of the ray's trace
+    turns: tuple[Positive, Positive] = (15.0, 60.0)  # of the prisms in a scan
+    ahead: bool = False  # the sensor looks along x, as on a vehicle
+    wander: Degrees = 10.0  # largest turn of that direction in azimuth [deg]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -157,14 +141,7 @@ def about(points: Tensor, azimuth: float, elevation: float) -> tuple[Tensor, Ten
 
 
 def rosette(cells: int, turns: float, ratio: float, phase: float) -> Tensor:
-    """The cells [cells * cells] bool of a square that the sum of two circles passes through.
-
-    Args:
-        cells: along each side; the curve fills the circle in the square.
-        turns: of the first circle.
-        ratio: rate of the second circle over that of the first; they turn against each other.
-        phase: of the second circle [rad].
-    """
+    """The cells [cells * cells] bool of a square that the sum of two circles passes through."""
     radius = cells / 4
     step = 1.0 / (radius * (1.0 + ratio))  # the curve moves by a cell at most
     first = torch.arange(int(turns * 2.0 * math.pi / step), dtype=torch.float32) * step

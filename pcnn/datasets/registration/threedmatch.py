@@ -88,16 +88,6 @@ class ThreeDMatch(_Fragments):
     Fragments are looked for below ``root`` as Predator's archive has them, or one folder a scene;
     ground truth in ``benchmarks/LIST/SCENE/``, in ``SCENE-evaluation/`` (the original download) or
     in ``SCENE/`` itself (`pcnn registration make-gt`).
-
-    Args:
-        root: the folder.
-        pair_list: ``3DMatch`` or ``3DLoMatch``.
-        scenes: names; None takes every scene that is there, and `notes` says which are missing.
-        benchmarks: folder that holds LIST/SCENE/gt.log; None looks below ``root``.
-
-    Raises:
-        FileNotFoundError: a folder or file is missing; the message says what belongs where.
-        ValueError: an unknown list, or a file that breaks its format.
     """
 
     def __init__(
@@ -170,18 +160,7 @@ class ThreeDMatch(_Fragments):
 
 
 class IndoorPairs(_Fragments):
-    """Pairs of fragments in frames of their own, for training or validation.
-
-    Args:
-        root: the folder, laid out as Predator's or GeoTransformer's archive.
-        split: ``train`` or ``val``.
-        overlap: pairs that overlap by no more are left out; pairs without a figure stay.
-        allow_missing: leave out pairs of scenes whose fragments are not there.
-
-    Raises:
-        FileNotFoundError: no list, or no fragments of a scene; the message says what belongs where.
-        ValueError: another split, or a list that breaks its format.
-    """
+    """Pairs of fragments in frames of their own, for training or validation."""
 
     ground_truth = "pair list"
 
@@ -267,16 +246,6 @@ class FCGFPairs:
 
     Clouds are stored in one frame a scene, so the true transform is the identity: training turns
     both at random.
-
-    Args:
-        root: folder of the lists and of the clouds.
-        scenes: names, of which a list's name begins with one; None takes every list.
-        without: names, of which no list's name may begin with one.
-        allow_missing: leave out pairs of clouds that are not there.
-
-    Raises:
-        FileNotFoundError: no folder, or no list of a scene.
-        FileError: a line without two files, or with an overlap that is none.
     """
 
     name = "3DMatch training pairs"

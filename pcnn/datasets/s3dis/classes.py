@@ -52,11 +52,7 @@ TYPE_COLORS = tuple(color for _, color in _TYPES)
 
 
 def room_type(name: str) -> int:
-    """Return the type, 0..10, of a room by its name: `Area_1/conferenceRoom_2`, `office_11`.
-
-    Raises:
-        ValueError: a name that is no TYPE_n of the 11 types.
-    """
+    """Return the type, 0..10, of a room by its name: `Area_1/conferenceRoom_2`, `office_11`."""
     stem = name.rpartition("/")[2].rpartition("_")[0]
     if stem not in ROOM_TYPES:
         raise ValueError(

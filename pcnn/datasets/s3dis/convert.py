@@ -25,32 +25,15 @@ from pcnn.files.whole_file import whole_file
 
 @dataclass(frozen=True)
 class ConvertedRoom:
-    """The result of a conversion.
+    """The result of a conversion."""
 
-    Args:
-        points: written.
-        objects: with at least one point.
-        notes: what was repaired, renamed or empty, each with its file.
-    """
-
-    points: int
-    objects: int
-    notes: tuple[str, ...]
+    points: int  # written
+    objects: int  # with at least one point
+    notes: tuple[str, ...]  # what was repaired, renamed or empty, each with its file
 
 
 def convert_room(source: str | Path, target: str | Path, *, align: bool = False) -> ConvertedRoom:
-    """Write a room in Pointcept's layout; see `write_array_room`.
-
-    Args:
-        source: folder of a room in either layout.
-        target: folder to write; a room that is there already is replaced.
-        align: turn the room about its middle by the angle that `Area_k_alignmentAngle.txt` beside
-            the source gives, so that its walls follow the axes, as Pointcept's `align_angle` does.
-
-    Raises:
-        FileNotFoundError: no room there, or no angle for it.
-        FileError: a file that breaks its format, with file and line.
-    """
+    """Write a room in Pointcept's layout; see `write_array_room`."""
     source, target = Path(source), Path(target)
     notes: list[str] = []
     if layout_of(source) == "arrays":
@@ -66,12 +49,7 @@ def convert_room(source: str | Path, target: str | Path, *, align: bool = False)
 
 
 def alignment_angle(folder: Path) -> float:
-    """Return by how many degrees a room is turned in its building.
-
-    Raises:
-        MissingFileError: no `Area_k_alignmentAngle.txt` beside the room, or no line for it.
-        FileError: the line holds no number.
-    """
+    """Return by how many degrees a room is turned in its building."""
     path = folder.parent / f"{folder.parent.name}_alignmentAngle.txt"
     if not path.is_file():
         raise MissingFileError(path, "no such file; rooms cannot be aligned without it")
@@ -94,17 +72,11 @@ def _turned(room: RoomArrays, degrees: float) -> RoomArrays:
 
 @dataclass(frozen=True)
 class ConvertRooms(Preparation):
-    """Write rooms in Pointcept's layout of arrays.
+    """Write rooms in Pointcept's layout of arrays."""
 
-    Args:
-        rooms: to convert.
-        target: folder to write ``Area_k/ROOM`` into; see `keep_alignment`.
-        align: as `pcnn.datasets.s3dis.convert_room`.
-    """
-
-    rooms: tuple[Room, ...]
-    target: Path
-    align: bool = False
+    rooms: tuple[Room, ...]  # to convert
+    target: Path  # folder to write Area_k/ROOM into; see keep_alignment
+    align: bool = False  # as pcnn.datasets.s3dis.convert_room
 
     def __len__(self) -> int:
         return len(self.rooms)
@@ -127,12 +99,7 @@ ALIGNED = ".aligned"
 
 
 def keep_alignment(work: ConvertRooms) -> None:
-    """Mark a folder of turned rooms, before the first is written.
-
-    Raises:
-        ValueError: the folder holds rooms that were turned, and these are not to be, or the other
-            way round: rooms that are there would stay as they are.
-    """
+    """Mark a folder of turned rooms, before the first is written."""
     path = work.target / ALIGNED
     there = sum(is_array_room(work.target / room.name) for room in work.rooms)
     if there and path.is_file() != work.align:

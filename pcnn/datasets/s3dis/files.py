@@ -25,19 +25,12 @@ _TYPES = {"instance": "<i2", "segment": "<i2", "color": "|u1", "coord": "<f4"}
 
 @dataclass(frozen=True, eq=False)
 class RoomArrays:
-    """All points of a room.
+    """All points of a room."""
 
-    Args:
-        coord: [P, 3] float32 [m], in the building's frame.
-        color: [P, 3] uint8 red, green, blue.
-        segment: [P] int16 classes 0..12; -1 where Pointcept's files say "none".
-        instance: [P] int16 objects of the room, from 0; -1 where there is none.
-    """
-
-    coord: np.ndarray
-    color: np.ndarray
-    segment: np.ndarray
-    instance: np.ndarray
+    coord: np.ndarray  # [P, 3] float32 [m], in the building's frame
+    color: np.ndarray  # [P, 3] uint8 red, green, blue
+    segment: np.ndarray  # [P] int16 classes 0..12; -1 where Pointcept's files say "none"
+    instance: np.ndarray  # [P] int16 objects of the room, from 0; -1 where there is none
 
     @property
     def n_points(self) -> int:
@@ -59,10 +52,6 @@ def read_array_room(folder: Path) -> RoomArrays:
     """Read `coord`, `color`, `segment` and, where it exists, `instance` from a room's folder.
 
     Written by `write_array_room` or by Pointcept; its `normal.npy` is not read.
-
-    Raises:
-        FileError: an array that is not whole, of another length, or with numbers that make no
-            sense; with its file.
     """
     coord = _load(folder, "coord", 3)
     n = len(coord)
@@ -146,17 +135,6 @@ def read_annotation(path: Path) -> tuple[np.ndarray, list[str]]:
     Lines of the published set that hold a control character are repaired: without it, with a space
     in its place, or without it and the space after it, whichever first gives six numbers. Known
     are Area_5/hallway_6 (`185\x10187` for `185 187`) and Area_5/office_19 (`103.0\x100000`).
-
-    Args:
-        path: `CLASS_n.txt`; may be empty.
-
-    Returns:
-        [P, 6] float64: x, y, z [m], red, green, blue in 0..255; and a note on every repaired line.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a line that holds no six finite numbers, or a colour out of 0..255; with file
-            and line.
     """
     with named(path, "annotation"):
         return _read(path)
@@ -241,16 +219,6 @@ def read_text_room(folder: Path) -> tuple[RoomArrays, list[str]]:
     """Read all objects of a room; they are numbered in the order of their files' names.
 
     A file whose class is none of the 13 (the published set has stairs) is clutter, as everywhere.
-
-    Args:
-        folder: of the room, which holds `Annotations`.
-
-    Returns:
-        The room, and notes on what was repaired, renamed or empty, each with its file.
-
-    Raises:
-        MissingFileError: no annotation.
-        FileError: a line that cannot be read, with file and line.
     """
     files = annotation_files(folder)
     if not files:
@@ -290,17 +258,11 @@ DOWNLOAD = (
 
 @dataclass(frozen=True)
 class Room:
-    """One room of the set.
+    """One room of the set."""
 
-    Args:
-        name: as in `Area_1/office_3`.
-        folder: where its files lie.
-        layout: `text` as published, or `arrays` as Pointcept preprocesses it.
-    """
-
-    name: str
-    folder: Path
-    layout: Layout
+    name: str  # as in Area_1/office_3
+    folder: Path  # where its files lie
+    layout: Layout  # text as published, or arrays as Pointcept preprocesses it
 
     @property
     def area(self) -> int:
@@ -321,16 +283,7 @@ class Room:
 
 
 def find_rooms(root: str | Path, areas: Sequence[int] | None = None) -> list[Room]:
-    """Find the rooms of some areas, sorted by area, type and number.
-
-    Args:
-        root: holds `Area_1` and so on.
-        areas: their numbers; None takes those that are there.
-
-    Raises:
-        FileNotFoundError: an area is missing or empty, or a room lacks its files; all such rooms
-            are named.
-    """
+    """Find the rooms of some areas, sorted by area, type and number."""
     root = Path(root)
     if areas is None:
         areas = sorted(

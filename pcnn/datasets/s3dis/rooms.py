@@ -43,13 +43,6 @@ class S3DISRooms:
 
     Colours are in 0..1. The origin of a room is the middle of its bounding box along x and y and
     its lowest point along z (Pointcept's CenterShift).
-
-    Args:
-        root: folder that holds `Area_1` and so on, in either layout.
-        areas: their numbers.
-
-    Raises:
-        FileNotFoundError: an area, or the files of a room, are missing.
     """
 
     channels = COLORS
@@ -108,33 +101,16 @@ class S3DISRooms:
 
 @dataclass(frozen=True)
 class S3DISSets(CloudSets):
-    """The splits of S3DIS, or simulated rooms in their place.
+    """The splits of S3DIS, or simulated rooms in their place."""
 
-    Args:
-        root: folder that holds `Area_1` and so on, as published or in Pointcept's arrays; None
-            stands for ``data_dir/s3dis`` where it exists, else for simulated rooms (see
-            ``source``).
-        source: ``auto``, ``real`` or ``simulated``; see `pcnn.datasets.cloud_sets.resolve_source`.
-        data_dir: folder for the default root and for simulated sets.
-        test_areas: areas to test on.
-        val_areas: areas to validate on; None means those of the test, may be empty.
-        train_areas: areas to train on; None means all others.
-        allow_missing: use the areas that are there where some are missing.
-        simulate: arguments of `pcnn.simulate.rooms.s3dis.simulate_rooms`: seed, rooms, spacing,
-            layout, workers, progress.
-
-    Raises:
-        ValueError: an area that does not exist, or that both trains and judges.
-    """
-
-    root: str | None = None
-    source: str = "auto"
-    data_dir: str = "data"
-    test_areas: Sequence[_Area] = TEST_AREAS
-    val_areas: Sequence[_Area] | None = None
-    train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None
-    allow_missing: bool = False
-    simulate: _Rooms | None = None
+    root: str | None = None  # folder that holds Area_1 and so on
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.resolve_source
+    data_dir: str = "data"  # folder for the default root and for simulated sets
+    test_areas: Sequence[_Area] = TEST_AREAS  # areas to test on
+    val_areas: Sequence[_Area] | None = None  # areas to validate on
+    train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None  # areas to train on
+    allow_missing: bool = False  # use the areas that are there where some are missing
+    simulate: _Rooms | None = None  # arguments of pcnn.simulate.rooms.s3dis.simulate_rooms: seed
     unit = "room"
     on_floor = True
 
@@ -153,11 +129,7 @@ class S3DISSets(CloudSets):
 
     @cached_property
     def areas(self) -> dict[Split, tuple[int, ...]]:
-        """Areas by split.
-
-        Raises:
-            ValueError: an area that is none of 1..6, or that both trains and judges.
-        """
+        """Areas by split."""
         test = self.test_areas
         val = test if self.val_areas is None else self.val_areas
         train = self.train_areas

@@ -20,13 +20,6 @@ def crop(cloud: Cloud, radius: float | None) -> Cloud:
     """Keep the points within a vertical cylinder about the origin: x^2 + y^2 <= radius^2.
 
     The cylinder is the same after any rotation about the vertical axis and any mirroring.
-
-    Args:
-        cloud: origin at the sensor.
-        radius: [m]; None keeps everything.
-
-    Raises:
-        ValueError: a radius that is not positive.
     """
     if radius is None:
         return cloud
@@ -43,17 +36,6 @@ def sphere_crop(
 
     A cell's distance is that of its centre. The random point moves to x = y = 0. Clouds of at most
     so many cells come back as they are; one that has no more after it was moved keeps all points.
-
-    Args:
-        cloud: any number of points.
-        generator: draws the middle, always one number.
-        rows: at least 1.
-        cell: edge of a cell [m] that becomes one row of the network's input; None where every
-            point is a row.
-
-    Raises:
-        ValueError: fewer than one row, or coordinates that `pcnn.geometry.quantize` refuses, with
-            the name of the file.
     """
     if rows < 1:
         raise ValueError(f"point_max must be at least 1 row or none, got {rows}")
@@ -94,12 +76,7 @@ def _grid(cloud: Cloud, cell: VoxelSize) -> VoxelGrid:
 
 
 def smallest(values: NDArray[Any], number: int) -> NDArray[np.intp]:
-    """Ascending places of so many of the smallest values; among equal ones the first.
-
-    Args:
-        values: [P].
-        number: 0 to P. A tenth of the time of sorting them all.
-    """
+    """Ascending places of so many of the smallest values; among equal ones the first."""
     if number == 0:
         return np.empty(0, np.intp)
     last = np.partition(values, number - 1)[number - 1]
