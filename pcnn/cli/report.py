@@ -19,21 +19,20 @@ class ReportOptions:
 
     runs: Annotated[list[Path], ARGUMENT, "Folders of pcnn train or eval, or of a sweep."]
     out: Annotated[Path, "The page."] = Path("report.html")
-    views: Annotated[bool, "Hold the interactive views of the runs, a few MB each."] = True
     show: Open = False
 
 
 def report(options: ReportOptions) -> None:
-    """Write runs as one page: configuration, curves, figures, confusion, pictures and views.
+    """Write runs as one page: what they are, figures, curves, confusion, pictures, configuration.
 
-    Several runs stand side by side, and what differs between their configurations is marked. Curves
-    are those of logger=csv. The page is one file, which needs no network.
+    Several runs stand side by side, with what differs between their configurations. Curves are
+    those of logger=csv. The page is one file, which needs no network.
     """
     from pcnn.experiment.run_report import runs_of, write_report
 
     with refusing():
         found = runs_of(options.runs)
-        write_report(options.out, found, options.views)
+        write_report(options.out, found)
     for run in found:
         if not run.series and run.config.get("train"):
             say(f"{run.folder}: no curves: the run was without logger=csv")
