@@ -177,7 +177,7 @@ def test_settings_of_an_engine_reach_its_layers() -> None:
     ("engine", "setting", "said"),
     [
         ("minuet", "+engine.epsilon=0.5", "no setting epsilon; it has padding, threshold, gather"),
-        ("auto", "+engine.t=2", "engine 'auto' has no setting t; it has none"),
+        ("auto", "+engine.t=2", "engine 'auto' has no setting t; it has blocks"),
         ("torchsparse", "engine.epsilon=2", "epsilon must be a number from 0 to 1, got 2"),
         ("spira", "engine.key_bits=48", "key_bits must be auto, 32, 64, got 48"),
     ],

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.bench.layer_products import RELATIVE_RMS, disagreement
 from pcnn.bench.oracle import Pair
 from pcnn.bench.rows import Row, described
 from pcnn.geometry import KernelMap
-from pcnn.runtime.candidates import RELATIVE_RMS, disagreement
 
 #: Name of float32 operands that are rounded to ten bits, as half precision has.
 TF32 = "tf32"

@@ -36,17 +36,13 @@ class TuneOptions:
     """Options of `pcnn tune`."""
 
     overrides: Overrides
-    samples: Annotated[Count, "Batches to measure."] = 5
-    backward: Annotated[bool, "Choose dataflows for gradients, too."] = False
+    samples: Annotated[Count, "Batches to measure."] = 3
+    backward: Annotated[bool, "Measure gradients, too."] = False
     precision: Annotated[
         str | None, "32-true, 16-mixed, bf16-mixed, ...; trainer.precision unless given."
     ] = None
     device: Device = "auto"
-    cache: Annotated[Path | None, "File that keeps the decisions; the user's own unless given."] = (
-        None
-    )
-    fresh: Annotated[bool, "--fresh", "Measure again what the file already has."] = False
-    out: Annotated[Path | None, "File for a paper's engine: what engine.layers=FILE takes."] = None
+    out: Annotated[Path | None, "File of what was chosen: what engine.layers=FILE takes."] = None
     compile_only: Annotated[
         bool, "--compile-only", "Choose nothing: compile the kernels of the training."
     ] = False
@@ -57,11 +53,11 @@ class TuneOptions:
 
 
 def tune(options: TuneOptions) -> None:
-    """Find the quickest dataflow for every layer of a network, on samples of a data set.
+    """Find the quickest settings for every layer of a network, on samples of a data set.
 
-    The decisions are kept in a file, which networks on this device read from then on. Give the
-    options of the training, because dtype and batch size matter. An engine that follows a paper
-    (engine=minuet) keeps to that paper's settings, and --out keeps them for engine.layers=FILE.
+    The time of the whole network decides, and --out keeps what was chosen for engine.layers=FILE.
+    Give the options of the training, because dtype and batch size matter. An engine that follows a
+    paper (engine=minuet) keeps to that paper's settings.
 
     With --compile-only the kernels of a training and its evaluation are compiled ahead for the GPU
     of this machine, on all cores and without data: the network runs on made-up surfaces.
@@ -85,7 +81,7 @@ def tune(options: TuneOptions) -> None:
             check_out(cfg)
         layers = tuned(cfg, where, precision, options)
         if options.out is not None:
-            write_settings(cfg, layers, options.out)
+            write_settings(layers, options.out)
 
 
 def tuned(
@@ -95,7 +91,6 @@ def tuned(
     import torch
 
     from pcnn.console import Console
-    from pcnn.dataflows.tuning_file import user_path
     from pcnn.experiment import build, networks
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.layer_calls import sparse_of
@@ -110,45 +105,26 @@ def tuned(
     net = networks.network(cfg, int(data.in_channels), len(data.class_names))
     net = net.to(device, dtype_of(precision))
     with autocast(precision, device):
-        layers = tune(
-            net,
-            batches,
-            options.samples,
-            backward=backward,
-            cache=options.cache,
-            fresh=options.fresh,
-        )
+        layers = tune(net, batches, options.samples, backward)
         for layer in layers:
             console.say(layer)
         console.print(str(explain(net, sparse_of(batches[0]))), soft_wrap=True)
-    known = sum(layer.known for layer in layers)
-    chosen = sum(bool(layer.ms) for layer in layers)
-    if not chosen:
-        console.print(f"{device}: one dataflow serves all layers; there is nothing to choose")
-        return layers
-    told = f"{known} of them by decisions on disk: {options.cache or user_path()}"
-    if any(layer.settings is not None for layer in layers):
-        told = "within the settings of its paper"
-    console.say(f"{counted(chosen, 'layer')} tuned, {told}")
+    told = counted(len(layers), "layer") if layers else "no layer"
+    console.say(f"{device}: {told} quicker with settings of its own")
     if data.source_kind != "real":
         console.print("measured on SIMULATED data", style="bold yellow")
     return layers
 
 
-def write_settings(cfg: DictConfig, layers: Sequence[TunedLayer], out: Path) -> None:
+def write_settings(layers: Sequence[TunedLayer], out: Path) -> None:
     """Write settings of the layers that differ from the engine's, for ``engine.layers``."""
     from omegaconf import OmegaConf
 
     from pcnn.console import Console
-    from pcnn.experiment.engine_choice import engine_of
     from pcnn.files.whole_file import whole_file
     from pcnn.ops.engine_settings import changed_settings
 
-    usual = engine_of(cfg).settings
-    assert usual is not None
-    found = {one.name: one.settings for one in layers if one.settings is not None}
-    changed = {name: changed_settings(settings, usual) for name, settings in found.items()}
-    kept = {name: values for name, values in changed.items() if values}
+    kept = {one.name: changed_settings(one.settings, one.before) for one in layers}
     with whole_file(out) as file:
         file.write(OmegaConf.to_yaml(OmegaConf.create(kept)).encode())
     count = counted(len(kept), "layer")
@@ -161,8 +137,7 @@ def check_out(cfg: DictConfig) -> None:
 
     if engine_of(cfg).settings is None:
         raise typer.BadParameter(
-            f"--out keeps settings of a paper's engine, and engine={cfg.engine.name} has none: its "
-            "decisions are in the file that --cache names"
+            f"--out keeps settings of layers, and engine={cfg.engine.name} has none"
         )
 
 

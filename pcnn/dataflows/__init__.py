@@ -4,7 +4,6 @@ from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked, SummedBlocks
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.output_stationary import OutputStationary
-from pcnn.dataflows.products import PerProduct
 from pcnn.dataflows.reference import Reference
 from pcnn.kernels.conv_spec import ConvSpec, Epilogue
 
@@ -15,7 +14,6 @@ __all__ = [
     "Epilogue",
     "GatherScatter",
     "OutputStationary",
-    "PerProduct",
     "Reference",
     "SummedBlocks",
 ]

@@ -1,4 +1,4 @@
-"""The usual dataflow of every device and map, as long as nothing was tuned."""
+"""The usual dataflow of every device and map."""
 
 from __future__ import annotations
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 
 import torch
 
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.kernels.product_tiles import power_of_two
 
 #: Multiprocessors of a large GPU: fewer programs leave some of them idle.
@@ -31,6 +33,37 @@ class GemmBlocks:
     split: int = 1  # programs that share the steps of a tile; their sums are added afterwards
     warps: int = 4  # warps of a program
     stages: int = 5  # depth of the software pipeline: lists of rows, rows, products
+
+    def __post_init__(self) -> None:
+        powers = self.rows, self.channels_in, self.split, self.warps
+        if not all(one > 0 and one & (one - 1) == 0 for one in powers):
+            raise ValueError(f"rows, channels_in, split and warps must be powers of two: {self}")
+        if not (16 <= self.rows <= TILE_ROWS and self.channels_in >= 16 and self.stages > 0):
+            raise ValueError(
+                f"rows must be 16 to {TILE_ROWS}, channels_in 16 or more, stages 1 or more: {self}"
+            )
+        parts_of(self.channels_out)
+
+    @classmethod
+    def of(cls, values: Mapping[str, int]) -> GemmBlocks:
+        """Blocks of plain numbers, as a file holds them; a ValueError names what is wrong."""
+        known = {field.name for field in fields(cls)}
+        wrong = [f"{k}: {v!r}" for k, v in values.items() if k not in known or type(v) is not int]
+        if wrong:
+            raise ValueError(
+                f"blocks has {', '.join(sorted(known))}, whole numbers, got {', '.join(wrong)}"
+            )
+        return cls(**values)
+
+    def neighbours(self) -> Iterator[GemmBlocks]:
+        """Blocks that differ in one number; a kernel has to be compiled for each."""
+        yield replace(self, rows=64 if self.rows > 64 else 128)
+        if self.channels_out > 32:
+            yield replace(self, channels_out=self.channels_out // 2)
+        if self.channels_in > 32:
+            yield replace(self, channels_in=self.channels_in // 2)
+        yield replace(self, split=self.split // 2 if self.split > 1 else 2)
+        yield replace(self, warps=8 if self.warps < 8 else 4)
 
     @property
     def name(self) -> str:

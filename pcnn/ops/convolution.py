@@ -56,22 +56,21 @@ def convolution(
     # a symmetric map is read from one side only, whichever is asked for
     mirrored = kernel_map.flipped and edges.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
-    sizes = dtype, shape[1] * groups, shape[2], groups
-    forward, _, outer = chosen(engine, side, x.device, sizes)
+    flow = chosen(engine, side, x.device)
     # without gradients nothing but a leaf requires them: a dry run marks its input so
-    layouts = side.read(forward.needs, outer.needs_weight_grad, not graded and x.requires_grad)
+    layouts = side.read(flow.needs, flow.needs_weight_grad, not graded and x.requires_grad)
     n_out, count = edges.rows[int(not side.flipped)], edges.counts[int(not side.flipped)]
     if not extra:
         spec = spec_of(groups, False, mirrored, dtype, dtype)
         spec = spec if count is None else spec._replace(rows=count)
-        out = forward.forward(x, weight, layouts, n_out, spec)
+        out = flow.forward(x, weight, layouts, n_out, spec)
         return out if bias is None else out + bias.to(out.dtype)  # whose gradient alone follows
     spec = ConvSpec(groups, False, mirrored, dtype, dtype, epilogue, skip, count)
-    if forward.fuses:
-        return forward.forward(x, weight, layouts, n_out, spec)
+    if flow.fuses:
+        return flow.forward(x, weight, layouts, n_out, spec)
     # rounded once, after the epilogue
     wide = spec_of(groups, False, mirrored, dtype, accumulator(dtype))
-    return finish(forward.forward(join(x, skip), weight, layouts, n_out, wide), spec)
+    return finish(flow.forward(join(x, skip), weight, layouts, n_out, wide), spec)
 
 
 def _check_inference(

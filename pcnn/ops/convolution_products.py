@@ -16,7 +16,7 @@ from pcnn.ops.map_products import MapOperands, MapProducts, mvmr, spec_of, vvor
 class ConvolutionProducts(NamedTuple):
     """A convolution without its operands, as `pcnn.ops.products.Products`."""
 
-    flows: MapProducts  # what computes the output and both gradients
+    flow: Dataflow  # computes the output and both gradients
     operands: MapOperands  # layouts of the map
     n_out: int  # rows of the output
     spec: ConvSpec  # of the output
@@ -28,7 +28,7 @@ class ConvolutionProducts(NamedTuple):
 
     def output(self, x: Tensor, rounded: Tensor) -> Tensor:
         """See `Products.output`."""
-        return self.flows.forward.forward(x, rounded, self.operands.layouts, self.n_out, self.spec)
+        return self.flow.forward(x, rounded, self.operands.layouts, self.n_out, self.spec)
 
     def gradients(
         self,
@@ -47,22 +47,24 @@ class ConvolutionProducts(NamedTuple):
             assert rounded is not None
             layouts, _, _, _, turned = self.operands.transposed()
             spec = spec_of(groups, True, turned, dtype, x.dtype)
-            grad_x = self.flows.transposed.forward(grad, rounded, layouts, x.shape[0], spec)
+            grad_x = self.flow.forward(grad, rounded, layouts, x.shape[0], spec)
         if needs[1]:
             spec = spec_of(groups, False, mirrored, dtype, weight.dtype)
-            grad_weight = self.flows.outer.weight_grad(x, grad, self.operands.layouts_vvor, spec)
+            grad_weight = self.flow.weight_grad(x, grad, self.operands.layouts_vvor, spec)
         return grad_x, grad_weight
 
     def _differentiable(
         self, x: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...]
     ) -> tuple[Tensor | None, Tensor | None]:
         """Both gradients as functions that have derivatives of their own."""
-        flows, side, n_in = self.flows, self.operands, x.shape[0]
+        side, spec = self.operands, self.spec
+        products = MapProducts(self.flow, spec.groups, spec.compute_dtype)
         grad_x = grad_weight = None
         if needs[0]:
-            grad_x = mvmr(grad, weight, flows, side.transposed(), n_in, True, x.dtype)
+            turned = side.transposed()
+            grad_x = mvmr(grad, weight, products, turned, x.shape[0], True, x.dtype)
         if needs[1]:
-            grad_weight = vvor(x, grad, flows, side, weight.dtype)
+            grad_weight = vvor(x, grad, products, side, weight.dtype)
         return grad_x, grad_weight
 
 
@@ -85,29 +87,20 @@ def convolution_products(
     side = kernel_map.transpose() if mirrored else kernel_map
     graded = torch.is_grad_enabled()
     x_grad, w_grad = graded and x.requires_grad, graded and weight.requires_grad
-    sizes = dtype, shape[1] * groups, shape[2], groups
-    forward, transposed, outer = chosen(engine, side, x.device, sizes)
-    layouts = side.read(forward.needs, outer.needs_weight_grad, not graded and x.requires_grad)
+    flow = chosen(engine, side, x.device)
+    layouts = side.read(flow.needs, flow.needs_weight_grad, not graded and x.requires_grad)
     both = x_grad and not edges.symmetric
-    layouts_t = side.transpose().layouts(transposed.needs) if both else []
-    layouts_vvor = side.layouts(outer.needs_weight_grad) if w_grad else []
+    layouts_t = side.transpose().layouts(flow.needs) if both else []
+    layouts_vvor = side.layouts(flow.needs_weight_grad) if w_grad else []
     operands = MapOperands(layouts, layouts_t, layouts_vvor, edges.symmetric, mirrored)
     n_out = edges.rows[int(not side.flipped)]
     spec = spec_of(groups, False, mirrored, dtype, dtype)
-    flows = MapProducts(forward, transposed, outer, groups, dtype)
-    return ConvolutionProducts(flows, operands, n_out, spec)
+    return ConvolutionProducts(flow, operands, n_out, spec)
 
 
-def chosen(
-    engine: Engine | Dataflow,
-    side: KernelMap,
-    device: torch.device,
-    sizes: tuple[torch.dtype, int, int, int],
-) -> tuple[Dataflow, Dataflow, Dataflow]:
-    """The dataflows of the three products; arguments as of `Engine.choose`."""
-    if isinstance(engine, Engine):
-        return engine.choose(side, device, sizes)
-    return engine, engine, engine
+def chosen(engine: Engine | Dataflow, side: KernelMap, device: torch.device) -> Dataflow:
+    """The dataflow of an engine for one side of a map; a dataflow itself passes."""
+    return engine.choose(side, device) if isinstance(engine, Engine) else engine
 
 
 def check_operands(

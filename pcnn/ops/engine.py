@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from pcnn.dataflows import Dataflow, PerProduct, Reference
+from pcnn.dataflows import Dataflow, OutputStationary, Reference
 from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
-from pcnn.dataflows.tuned import has_decisions, tuned_products
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.base import Builder
+from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, MapBuilder, SortedSearch
 from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine_settings import (
+    AutoSettings,
     EngineSettings,
     MinuetSettings,
     PointCnnppSettings,
@@ -39,35 +41,41 @@ class Engine:
     Args:
         name: name in configurations and reports.
         builder: finds the triplets on voxels; a `RadiusSearch` serves native points alone.
-        dataflow: computes over them; `PerProduct` has one for each product; ``None``: the usual one
-            of every device and map, or a quicker one that tuning has found.
+        dataflow: computes over them; ``None``: the usual one of every device and map.
         points: finds the triplets on native points; ``None``: the engine does not serve them,
             unless ``builder`` does.
         reproducible: only dataflows with identical bits in two runs are chosen, here and by
             `pcnn.tune`.
         settings: those that its paper names, which ``builder`` and ``dataflow`` were made of;
-            ``None``: it follows no paper.
+            ``None``: it has none.
     """
 
     name: str
     builder: MapBuilder | RadiusSearch
-    dataflow: Dataflow | PerProduct | None = None
+    dataflow: Dataflow | None = None
     points: RadiusSearch | None = None
     reproducible: bool = False
     settings: EngineSettings | None = None
     #: the builders that serve voxels and native points, if one does
     on_voxels: MapBuilder | None = field(init=False, repr=False, compare=False)
     on_points: RadiusSearch | None = field(init=False, repr=False, compare=False)
+    #: how the usual implicit GEMM is cut, where the settings say so
+    blocks: GemmBlocks | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         one = isinstance(self.builder, RadiusSearch)
         object.__setattr__(self, "on_voxels", None if one else self.builder)
         object.__setattr__(self, "on_points", self.builder if one else self.points)
+        settings = self.settings
+        blocks = settings.blocks if isinstance(settings, AutoSettings) else None
+        object.__setattr__(self, "blocks", blocks)
 
     @classmethod
-    def of_paper(cls, name: str, settings: EngineSettings) -> Engine:
-        """The engine of a paper's settings."""
-        return cls(name, settings.builder, settings.dataflow, settings=settings)
+    def of_settings(
+        cls, name: str, settings: EngineSettings, points: RadiusSearch | None = None
+    ) -> Engine:
+        """The engine of its settings."""
+        return cls(name, settings.builder, settings.dataflow, points, settings=settings)
 
     def having(self, **values: Any) -> Engine:
         """The same engine with other settings of its paper.
@@ -133,45 +141,32 @@ class Engine:
             return self.builder.on(device)
         return self.builder
 
-    def choose(
-        self,
-        kernel_map: KernelMap,
-        device: torch.device,
-        sizes: tuple[torch.dtype, int, int, int],
-    ) -> tuple[Dataflow, Dataflow, Dataflow]:
-        """The dataflows that compute the products of a layer, in the order of `PRODUCTS`.
-
-        All three read the layouts that `untuned` names.
+    def choose(self, kernel_map: KernelMap, device: torch.device) -> Dataflow:
+        """The dataflow that computes the products of a layer, on a device.
 
         Args:
             kernel_map: the map, from the side on which the layer reads it.
             device: where they are computed.
-            sizes: dtype, C_in, C_out and groups, as of `Product`.
         """
-        own = self.dataflow
-        if own is not None:
-            return own.parts if isinstance(own, PerProduct) else (own, own, own)
+        if self.dataflow is not None:
+            return self.dataflow
         usual = usual_dataflow(kernel_map, device, self.reproducible)
-        if device.type != "cuda" or not has_decisions(device):
-            return usual, usual, usual
-        edges = kernel_map.edges
-        rows = edges.rows[::-1] if kernel_map.flipped else edges.rows
-        return tuned_products(usual, device, sizes, edges.volume, rows)
-
-    def untuned(self, kernel_map: KernelMap, device: torch.device) -> Dataflow | PerProduct:
-        """Its own dataflow, or the usual one of a map; tuned ones read the same layouts."""
-        return self.dataflow or usual_dataflow(kernel_map, device, self.reproducible)
+        return usual if self.blocks is None else _cut(usual, self.blocks)
 
     def dataflows(self, device: torch.device) -> tuple[Dataflow, ...]:
-        """All that it may choose on a device, untuned; on voxels the first of them."""
+        """All that it may choose on a device; on voxels the first of them."""
         flow = self.dataflow
-        if flow is None:
-            return usual_dataflows(device, self.reproducible)
-        return flow.parts if isinstance(flow, PerProduct) else (flow,)
+        return usual_dataflows(device, self.reproducible) if flow is None else (flow,)
 
     def deterministic_on(self, device: torch.device) -> bool:
         """True if two runs on voxels of a device give identical bits."""
         return (self.dataflow or self.dataflows(device)[0]).deterministic
+
+
+@functools.lru_cache
+def _cut(usual: Dataflow, blocks: GemmBlocks) -> Dataflow:
+    """The usual dataflow with blocks of its own, where it is cut into blocks."""
+    return replace(usual, blocks=blocks) if isinstance(usual, OutputStationary) else usual
 
 
 #: Engines by name. ``auto`` is the quickest choice there is for every device and map; those named
@@ -181,12 +176,12 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("auto", AutomaticBuilder(), points=RadiusSearch()),
+        Engine.of_settings("auto", AutoSettings(), RadiusSearch()),
         Engine("reference", SortedSearch(), Reference(), RadiusSearch()),
-        Engine.of_paper("torchsparse", TorchSparseSettings()),
-        Engine.of_paper("minuet", MinuetSettings()),
-        Engine.of_paper("spira", SpiraSettings()),
-        Engine.of_paper("pointcnnpp", PointCnnppSettings()),
+        Engine.of_settings("torchsparse", TorchSparseSettings()),
+        Engine.of_settings("minuet", MinuetSettings()),
+        Engine.of_settings("spira", SpiraSettings()),
+        Engine.of_settings("pointcnnpp", PointCnnppSettings()),
         Engine("brute_force", BruteForce(), Reference()),
     )
 }

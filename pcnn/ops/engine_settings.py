@@ -1,4 +1,4 @@
-"""Settings of the papers' engines: one frozen object an engine, with every setting its paper names.
+"""Settings of engines: one frozen object an engine, with every setting its paper names.
 
 A setting is reached by the same word everywhere: ``resolve("minuet", padding=0.3)``,
 ``engine.having(padding=0.3)``, and ``engine.padding=0.3`` on the command line.
@@ -7,11 +7,12 @@ A setting is reached by the same word everywhere: ``resolve("minuet", padding=0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
+import torch
 from annotated_types import Ge, Interval
 
 from pcnn.dataflows import Dataflow
@@ -29,14 +30,27 @@ from pcnn.dataflows.grouping import (
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Sort, Triplets
 from pcnn.geometry import KernelMap
+from pcnn.geometry.slot_tiles import TILE_ROWS
 from pcnn.hints import check_fields
+from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.row_tiles import tiles_of
-from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, ZDelta
+from pcnn.kernels.tf32 import tf32_allowed
+from pcnn.maps import Automatic, DoubleTraversed, HashTable, MapBuilder, ZDelta
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ranges import Count, Natural, Share
 
 #: Bytes of a grid that sites are kept in.
 GridBytes = Annotated[int, Interval(ge=0, le=1 << 40)]
+
+
+class LayerSizes(NamedTuple):
+    """What settings of a layer are searched by."""
+
+    kernel_map: KernelMap  # from the side on which the layer reads it
+    c_in: int  # input channels of a group of channels
+    c_out: int  # output channels of a group of channels
+    dtype: torch.dtype  # that operands are rounded to
+    device: torch.device  # where it is computed
 
 
 class EngineSettings(Protocol):
@@ -50,17 +64,54 @@ class EngineSettings(Protocol):
         """The map builder of these settings."""
 
     @property
-    def dataflow(self) -> Dataflow:
-        """The dataflow of these settings."""
+    def dataflow(self) -> Dataflow | None:
+        """The dataflow of these settings; ``None``: the usual one of every device and map."""
 
-    def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[EngineSettings]:
-        """Settings that the paper searches for one layer, these first; the builder stays.
+    def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
+        """Settings that are searched for one layer, these first; the builder stays."""
 
-        Args:
-            kernel_map: a map of the layer, from the side on which the layer reads it.
-            c_in: input channels of a group of channels.
-            c_out: output channels of a group of channels.
-        """
+
+@dataclass(frozen=True)
+class AutoSettings:
+    """The usual choice of every device and map.
+
+    Args:
+        blocks: how the implicit GEMM of voxels is cut into programs, by the fields of `GemmBlocks`;
+            ``None``: by the sizes of the layer.
+
+    Raises:
+        ValueError: blocks that no kernel takes.
+    """
+
+    blocks: GemmBlocks | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.blocks, Mapping):
+            object.__setattr__(self, "blocks", GemmBlocks.of(self.blocks))
+        elif self.blocks is not None and not isinstance(self.blocks, GemmBlocks):
+            raise ValueError(f"blocks must be numbers by name, or null, got {self.blocks!r}")
+
+    @property
+    def builder(self) -> Automatic:
+        """See `EngineSettings.builder`."""
+        return Automatic()
+
+    @property
+    def dataflow(self) -> None:
+        """See `EngineSettings.dataflow`."""
+        return None
+
+    def candidates(self, layer: LayerSizes) -> Iterator[AutoSettings]:
+        """On a GPU the usual blocks, and those that differ from them in one number."""
+        yield self
+        one_input = all(layer.kernel_map.edges.one_per_slot)
+        if layer.device.type != "cuda" or layer.dtype == torch.float64 or not one_input:
+            return
+        volume, tiles = layer.kernel_map.volume, -(-layer.kernel_map.n_out // TILE_ROWS)
+        sizes = layer.c_in, layer.c_out, tiles, volume, layer.dtype
+        usual = default_blocks(*sizes, not tf32_allowed())
+        others = (one for one in usual.neighbours() if one != self.blocks)
+        yield from (AutoSettings(one) for one in others)
 
 
 @dataclass(frozen=True)
@@ -121,16 +172,14 @@ class TorchSparseSettings:
         grouping = simple.get(self.grouping, adaptive)
         return GatherScatter(grouping, self.fused, self.locality, self.vectorised)
 
-    def candidates(
-        self, kernel_map: KernelMap, c_in: int, c_out: int
-    ) -> Iterator[TorchSparseSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[TorchSparseSettings]:
         """Tolerances and thresholds of Algorithm 5, of those with equal groups one."""
         searched = (
             replace(self, grouping="adaptive", epsilon=epsilon, threshold=_named(threshold))
             for threshold in THRESHOLDS[::-1]
             for epsilon in EPSILONS
         )
-        yield from _of_unlike_groups((self, *searched), kernel_map)
+        yield from _of_unlike_groups((self, *searched), layer.kernel_map)
 
 
 @dataclass(frozen=True)
@@ -177,16 +226,16 @@ class MinuetSettings:
             streams=self.streams,
         )
 
-    def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[MinuetSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[MinuetSettings]:
         """Padding overheads, then tiles of the channels, each with the other settings as they are.
 
         The paper searches gather, scatter and groups apart from each other too.
         """
         overheads = (-1.0, *(step / 10 for step in range(21)))
         groups = (replace(self, padding=padding) for padding in overheads)
-        yield from _of_unlike_groups((self, *groups), kernel_map)
-        yield from (replace(self, gather_tile=tile) for tile in tiles_of(c_in)[:-1])
-        yield from (replace(self, scatter_tile=tile) for tile in tiles_of(c_out)[:-1])
+        yield from _of_unlike_groups((self, *groups), layer.kernel_map)
+        yield from (replace(self, gather_tile=tile) for tile in tiles_of(layer.c_in)[:-1])
+        yield from (replace(self, scatter_tile=tile) for tile in tiles_of(layer.c_out)[:-1])
         if self.streams > 1:
             yield replace(self, streams=1)
 
@@ -221,9 +270,9 @@ class SpiraSettings:
         """See `EngineSettings.dataflow`."""
         return Hybrid(self.t)
 
-    def candidates(self, kernel_map: KernelMap, c_in: int, c_out: int) -> Iterator[SpiraSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[SpiraSettings]:
         """Every t, from all slots by pairs to all of them by output row."""
-        largest = int(kernel_map.layout("slot_norms")[0].max()) + 1
+        largest = int(layer.kernel_map.layout("slot_norms")[0].max()) + 1
         own = None if self.t is None else min(self.t, largest)
         others = (t for t in range(largest + 1) if t != own)
         yield self
@@ -262,9 +311,7 @@ class PointCnnppSettings:
         """See `EngineSettings.dataflow`."""
         return Triplets(self.sort, self.length, self.block_out, self.block_in)
 
-    def candidates(
-        self, kernel_map: KernelMap, c_in: int, c_out: int
-    ) -> Iterator[PointCnnppSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[PointCnnppSettings]:
         """Lengths L, and blocks of the channels, each with the other settings as they are."""
         yield self
         lengths = (one for one in (32, 64, 128, 256) if one != self.length)
@@ -282,7 +329,10 @@ def changed_settings(settings: EngineSettings, usual: EngineSettings) -> dict[st
     """Settings of an engine that are not the usual ones, by name."""
     names = setting_names(settings)
     pairs = ((name, getattr(settings, name), getattr(usual, name)) for name in names)
-    return {name: value for name, value, other in pairs if value != other}
+    changed = {name: value for name, value, other in pairs if value != other}
+    return {
+        name: asdict(one) if isinstance(one, GemmBlocks) else one for name, one in changed.items()
+    }
 
 
 def with_settings(

@@ -48,9 +48,7 @@ class MapOperands(NamedTuple):
 class MapProducts(NamedTuple):
     """What computes over a map."""
 
-    forward: Dataflow  # computes mvmr
-    transposed: Dataflow  # computes it over the other side of the map
-    outer: Dataflow  # computes vvor
+    flow: Dataflow  # computes both products
     groups: int  # groups of channels
     compute_dtype: torch.dtype  # dtype that operands are rounded to
 
@@ -61,31 +59,32 @@ class _Mvmr(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         weight: Tensor,
-        flows: MapProducts,
+        products: MapProducts,
         side: MapOperands,
         rows: int,
         transposed: bool,
         out_dtype: torch.dtype,
     ) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.flows, ctx.side, ctx.transposed = flows, side, transposed
-        flow = flows.transposed if transposed else flows.forward
-        spec = spec_of(flows.groups, transposed, side.mirrored, flows.compute_dtype, out_dtype)
+        ctx.products, ctx.side, ctx.transposed = products, side, transposed
+        flow, groups, dtype = products.flow, products.groups, products.compute_dtype
+        spec = spec_of(groups, transposed, side.mirrored, dtype, out_dtype)
         return flow.forward(x, weight, side.layouts, rows, spec)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         x, weight = ctx.saved_tensors
-        flows, side, transposed = ctx.flows, ctx.side, ctx.transposed
+        products, side, transposed = ctx.products, ctx.side, ctx.transposed
         grad_x = grad_weight = None
         if ctx.needs_input_grad[0]:
-            settings = flows, side.transposed(), x.shape[0], not transposed, x.dtype
+            settings = products, side.transposed(), x.shape[0], not transposed, x.dtype
             grad_x = mvmr(grad, weight, *settings)
         if ctx.needs_input_grad[1]:
             # with transposed weights the gradient plays the input's part, on the map read backwards
-            sides = (grad, x, flows, side.transposed()) if transposed else (x, grad, flows, side)
-            grad_weight = vvor(*sides, weight.dtype)
+            left, right = (grad, x) if transposed else (x, grad)
+            own = side.transposed() if transposed else side
+            grad_weight = vvor(left, right, products, own, weight.dtype)
         return grad_x, grad_weight, None, None, None, None, None
 
 
@@ -95,25 +94,25 @@ class _Vvor(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         grad: Tensor,
-        flows: MapProducts,
+        products: MapProducts,
         side: MapOperands,
         out_dtype: torch.dtype,
     ) -> Tensor:
         ctx.save_for_backward(x, grad)
-        ctx.flows, ctx.side = flows, side
-        spec = spec_of(flows.groups, False, side.mirrored, flows.compute_dtype, out_dtype)
-        return flows.outer.weight_grad(x, grad, side.layouts_vvor, spec)
+        ctx.products, ctx.side = products, side
+        spec = spec_of(products.groups, False, side.mirrored, products.compute_dtype, out_dtype)
+        return products.flow.weight_grad(x, grad, side.layouts_vvor, spec)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (outer,) = grads
         x, grad = ctx.saved_tensors
-        flows, side = ctx.flows, ctx.side
+        products, side = ctx.products, ctx.side
         grad_x = grad_grad = None
         if ctx.needs_input_grad[0]:
-            grad_x = mvmr(grad, outer, flows, side.transposed(), x.shape[0], True, x.dtype)
+            grad_x = mvmr(grad, outer, products, side.transposed(), x.shape[0], True, x.dtype)
         if ctx.needs_input_grad[1]:
-            grad_grad = mvmr(x, outer, flows, side, grad.shape[0], False, grad.dtype)
+            grad_grad = mvmr(x, outer, products, side, grad.shape[0], False, grad.dtype)
         return grad_x, grad_grad, None, None, None
 
 

@@ -2,7 +2,6 @@
 
 from pcnn.runtime.fixed_tensor import FixedTensor
 from pcnn.runtime.graph import GraphedNetwork, graph
-from pcnn.runtime.graph_file import load_graph, save_graph
 from pcnn.runtime.point_graph import GraphedPoints
 
 __all__ = [
@@ -10,6 +9,4 @@ __all__ = [
     "GraphedNetwork",
     "GraphedPoints",
     "graph",
-    "load_graph",
-    "save_graph",
 ]

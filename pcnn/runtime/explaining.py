@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from io import StringIO
 from shutil import get_terminal_size
 from typing import Any
@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from pcnn.dataflows.settings import described
 from pcnn.runtime.layer_calls import ObservedCall, evaluation, inputs, run_observed, unwrapped
 from pcnn.runtime.timing import convolution_floor_ms, device_ms
 from pcnn.tensor import SparseTensor
@@ -153,8 +152,7 @@ def _report(call: ObservedCall, ms: float) -> LayerReport:
     triplets = features.shape[0] if kernel_map is None else kernel_map.triplets
     dataflow = "linear"
     if kernel_map is not None:
-        sizes = features.dtype, layer.in_channels, layer.out_channels, layer.groups
-        dataflow = described(layer.engine.choose(kernel_map, features.device, sizes)[0])
+        dataflow = described(layer.engine.choose(kernel_map, features.device))
     size, stride = layer.kernel.size, layer.kernel.stride
     itemsize = features.element_size()
     moved = itemsize * (call.x.geometry.rows * layer.in_channels + features.numel())
@@ -178,6 +176,16 @@ def _report(call: ObservedCall, ms: float) -> LayerReport:
         ms,
         floor,
     )
+
+
+def described(dataflow: Any) -> str:
+    """A dataflow in one short line: its class, and the settings that are not the usual ones."""
+    if not is_dataclass(dataflow):
+        return str(getattr(dataflow, "name", dataflow))
+    pairs = ((f.name, getattr(dataflow, f.name), f.default) for f in fields(dataflow) if f.init)
+    words = [f"{name}={getattr(own, 'name', own)}" for name, own, usual in pairs if own != usual]
+    name = type(dataflow).__name__
+    return f"{name}({', '.join(words)})" if words else name
 
 
 def _spelled(sizes: tuple[int, int, int], cube: str = "^3") -> str:

@@ -150,16 +150,6 @@ class GraphedNetwork(Graphed):
                     few = points[:size], features[:size], None if batch is None else batch[:size]
                     self._capture(room, few, key._replace(points=edge))
 
-    def capture(self, key: Key, room: PlanRoom) -> None:
-        """Capture a bucket of known sizes, without a cloud."""
-        if self.reason is not None:
-            return
-        points = torch.zeros(0, 3, dtype=key.dtypes[0])
-        features = torch.zeros(0, key.channels, dtype=key.dtypes[1])
-        batch = torch.zeros(0, dtype=torch.int32) if key.has_batch else None
-        with self._lock, torch.inference_mode():
-            self._capture(room, (points, features, batch), key)
-
     @property
     def rooms(self) -> dict[Key, PlanRoom]:
         """Sizes of the buckets."""

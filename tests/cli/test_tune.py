@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import re
+import itertools
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 from pcnn.cli.commands import app
 from pcnn.cli.options import composed
 from pcnn.cli.tune import launches_of_training, write_settings
-from pcnn.dataflows import Blocked, GatherScatter, Reference
-from pcnn.dataflows.tuned import forget
-from pcnn.dataflows.tuning_file import read
+from pcnn.experiment import networks
+from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.ops import resolve
+from pcnn.ops.engine_settings import AutoSettings
+from pcnn.runtime import tuning
+from pcnn.runtime.layer_calls import convolutions
 from pcnn.runtime.tuning import TunedLayer
 from tests.experiment.command import REPOSITORY
 from tests.experiment.tiny_kitti import write_tiny_kitti
@@ -49,30 +51,32 @@ def run(*words: str, code: int = 0) -> str:
 def test_a_network_is_tuned_and_explained(
     data: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    offered = (Reference(), Blocked())
-    monkeypatch.setattr("pcnn.runtime.tuning.default_candidates", lambda *_: offered)
-    cache = tmp_path / "own.json"
-    text = run(*data, "--samples", "1", "--cache", str(cache))
-    assert re.search(r"stem\.0\.conv: (Reference|Blocked) \(forward \d", text)
+    monkeypatch.setattr(tuning, "device_ms", lambda *_: next(times))
+    monkeypatch.setattr(AutoSettings, "candidates", lambda *_: iter([AutoSettings(GemmBlocks(64))]))
+    times, out = itertools.count(1000, -20), tmp_path / "own.yaml"
+    text = run(*data, "--samples", "1", "--out", str(out))
+    assert "stem.0.conv: blocks=" in text
     assert "convolutions on cpu" in text
-    assert "42 layers tuned, 0 of them by decisions on disk" in text.replace("\n", " ")
-    assert len(read(cache))
-    text = run(*data, "--samples", "1", "--cache", str(cache))
-    assert "42 layers tuned, 42 of them by decisions on disk" in text.replace("\n", " ")
-    forget()
+    written = OmegaConf.to_container(OmegaConf.load(out))
+    assert isinstance(written, dict)
+    assert all(one["blocks"]["rows"] == 64 for one in written.values())
+    chosen = (*TINY, f"engine.layers={out}")
+    cfg = composed(chosen, REPOSITORY / "conf")
+    net = networks.network(cfg, 4, 19)
+    for name, layer in convolutions(net).items():
+        assert layer.engine.blocks == (GemmBlocks(64) if name in written else None), name
 
 
 def test_a_cpu_has_nothing_to_choose_from(data: tuple[str, ...]) -> None:
-    assert "nothing to choose" in run(*data, "--samples", "1", "--backward")
+    assert "no layer quicker" in run(*data, "--samples", "1", "--backward")
 
 
 def test_settings_of_a_papers_layers_are_written_for_its_engine(tmp_path: Path) -> None:
-    cfg, out, minuet = composed(["engine=minuet"], REPOSITORY / "conf"), tmp_path / "own.yaml", []
-    for name, changed in (("stem.0.conv", {"padding": 0.5, "streams": 1}), ("stem.1.conv", {})):
-        engine = resolve("minuet", **changed)
-        assert isinstance(engine.dataflow, GatherScatter)
-        minuet.append(TunedLayer(name, engine.dataflow, {}, settings=engine.settings))
-    write_settings(cfg, minuet, out)
+    out, usual = tmp_path / "own.yaml", resolve("minuet").settings
+    own = resolve("minuet", padding=0.5, streams=1).settings
+    assert usual is not None
+    assert own is not None
+    write_settings([TunedLayer("stem.0.conv", own, usual, 0.1)], out)
     written = OmegaConf.to_container(OmegaConf.load(out))
     assert written == {"stem.0.conv": {"padding": 0.5, "streams": 1}}
 
@@ -84,7 +88,7 @@ def test_mistakes_are_named() -> None:
     run("model=nonsense", code=2)
     run("model.widht=3", code=2)
     run("engine=spira", code=2)  # a CPU
-    assert "engine=auto has none" in run("engine=auto", "--out", "x.yaml", code=2)
+    assert "engine=reference has none" in run("engine=reference", "--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
     assert "nothing to compile" in run("streets_minkunet_quick", "--compile-only", code=2)
 

@@ -1,18 +1,14 @@
-import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
-from pcnn.dataflows import Blocked, Dataflow, Reference
-from pcnn.dataflows import tuned as tables
+from pcnn.dataflows import Blocked, Reference
 from pcnn.dataflows.blocked import SummedBlocks
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce, MapBuilder
 from pcnn.ops import ENGINES, Engine, resolve
-from pcnn.ops import engine as engines
 from pcnn.ops.conformance_cases import random_map
 from pcnn.ops.engine import check_served
 from pcnn.ops.engine_settings import setting_names
@@ -76,46 +72,19 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     unique, several = random_map(6, 9, 8, 20), random_map(6, 9, 8, 20)
     unique = replace(unique, edges=replace(unique.edges, one_per_slot=(True, True)))
     for side in (several, several.transpose()):
-        assert auto.untuned(side, cpu) == SummedBlocks()
-        chosen = auto.untuned(side, cuda)
+        assert auto.choose(side, cpu) == SummedBlocks()
+        chosen = auto.choose(side, cuda)
         assert chosen.needs == RowStationary().needs
         assert chosen.deterministic
     for side in (unique, unique.transpose()):
-        assert auto.untuned(side, cpu) == Blocked()
-        assert auto.untuned(side, cuda) == auto.dataflows(cuda)[0]
+        assert auto.choose(side, cpu) == Blocked()
+        assert auto.choose(side, cuda) == auto.dataflows(cuda)[0]
     huge = replace(several, edges=replace(several.edges, rows=(1 << 30, 9)))
-    assert auto.untuned(huge, cuda).needs == (
+    assert auto.choose(huge, cuda).needs == (
         ("row_lists",) if deterministic else ("pairs", "counts")
     )
     own = Engine("own", BruteForce(), Reference())
-    assert own.untuned(several, cuda) == Reference()
-
-
-def test_each_product_is_looked_up_with_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, int, tuple[str, ...]]] = []
-
-    def quickest(
-        device: torch.device, key: tuple[Any, ...], size: int, layouts: tuple[str, ...]
-    ) -> Dataflow:
-        assert key[:5] == ("float16", 4, 6, 2, side.volume)
-        asked.append((key[5], size, layouts))
-        return Reference(name=key[5])
-
-    monkeypatch.setattr(engines, "has_decisions", lambda device: True)
-    monkeypatch.setattr(tables, "_tuned", quickest)
-    side, cuda, auto = random_map(8, 32, 8, 20), torch.device("cuda"), resolve("auto")
-    usual, own = auto.untuned(side, cuda), (side.n_out, side.n_in)
-    tables._tuned_products.cache_clear()
-    for _ in range(2):
-        flows = auto.choose(side, cuda, (torch.float16, 4, 6, 2))
-        assert [flow.name for flow in flows] == ["forward", "transposed", "vvor"]
-    tables._tuned_products.cache_clear()
-    out, into = (round(math.log2(rows)) for rows in own)
-    assert asked == [
-        ("forward", out, usual.needs),
-        ("transposed", into, usual.needs),
-        ("vvor", out, usual.needs_weight_grad),
-    ]
+    assert own.choose(several, cuda) == Reference()
 
 
 def test_an_unknown_engine_names_those_there_are() -> None:
@@ -149,7 +118,9 @@ OTHER_VALUES = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name, one in ENGINES.items() if one.settings])
+@pytest.mark.parametrize(
+    "name", [name for name, one in ENGINES.items() if one.dataflow and one.settings]
+)
 def test_every_setting_of_a_paper_reaches_its_search_or_its_dataflow(name: str) -> None:
     engine = ENGINES[name]
     assert engine.settings is not None

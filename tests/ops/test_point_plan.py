@@ -265,8 +265,8 @@ def test_maps_too_large_for_row_lists_are_planned_without_them(
     for one in huge:
         assert one.has("pairs") or one.has("bags")  # what their builder wrote
         assert not one.has("row_lists")
-        assert resolve("auto").untuned(one, cuda).needs == WeightStationary(half=False).needs
-        assert resolve("auto", True).untuned(one, cuda).needs == RowStationary().needs
+        assert resolve("auto").choose(one, cuda).needs == WeightStationary(half=False).needs
+        assert resolve("auto", True).choose(one, cuda).needs == RowStationary().needs
     assert net.planner.is_planned(points, backward=True)
     with pytest.raises(ValueError, match="use the layout pairs"):  # of the layer itself
         net(features(points))

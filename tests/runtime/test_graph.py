@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.errors import FileError
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.ops import Engine, resolve
 from pcnn.runtime import FixedTensor, GraphedNetwork
@@ -94,38 +92,6 @@ def test_wrong_inputs_are_refused() -> None:
         runner(points, features)
     with pytest.raises(ValueError, match="reduce must be one of"):
         pcnn.runtime.graph(net.eval(), voxel_size=0.1, reduce="max")
-
-
-def test_a_file_holds_weights_sizes_and_settings(tmp_path: Path) -> None:
-    net, other = (MinkUNet42(width=0.125, engine="reference").eval() for _ in range(2))
-    runner = pcnn.runtime.graph(
-        net, (0.1, 0.1, 0.2), reduce="first", edges=Edges(2048, 1.2), most=5
-    )
-    pcnn.runtime.save_graph(runner, tmp_path / "net.graph")
-    again = pcnn.runtime.load_graph(tmp_path / "net.graph", other)
-    for name, value in net.state_dict().items():
-        assert torch.equal(other.state_dict()[name], value)
-    for name in ("voxel_size", "dtype", "reduce", "edges", "most"):
-        assert getattr(again, name) == getattr(runner, name)
-    torch.save({"weights": {}}, tmp_path / "weights.pt")
-    with pytest.raises(FileError, match="no network of"):
-        pcnn.runtime.load_graph(tmp_path / "weights.pt", other)
-    with pytest.raises(FileError):
-        pcnn.runtime.load_graph(tmp_path / "missing.graph", other)
-
-
-@pytest.mark.gpu
-def test_a_file_is_captured_without_a_cloud(tmp_path: Path) -> None:
-    net = fixed_net()
-    runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=torch.float16)
-    points, features = (t.cuda() for t in cloud(9_000))
-    wanted = features_of(runner(points, features))
-    pcnn.runtime.save_graph(runner, tmp_path / "net.graph")
-    torch.manual_seed(1)
-    again = pcnn.runtime.load_graph(tmp_path / "net.graph", MODELS["minkunet42"]().cuda().eval())
-    assert again.rooms == runner.rooms
-    same(features_of(again(points, features)), wanted)
-    assert again.rooms == runner.rooms
 
 
 @pytest.mark.gpu

@@ -106,7 +106,7 @@ class Layer:
         self.engine, self.source, self.kernel = engine, source, kernel
         self.operands = operands
         self.map = new_map(engine, source, kernel)
-        self.dataflow = engine.untuned(self.map, source.device)
+        self.dataflow = engine.choose(self.map, source.device)
 
     @torch.no_grad()
     def forward(self, built: KernelMap | None = None) -> tuple[Tensor]:

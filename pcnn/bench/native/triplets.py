@@ -118,7 +118,7 @@ def map_case(
 
 def deliver(built: KernelMap, variant: Variant, product: str, device: torch.device) -> None:
     """Have a kernel map hold a product, for the dataflow of a variant."""
-    flow = variant.engine.untuned(built, device)
+    flow = variant.engine.choose(built, device)
     if product == "pairs":
         built.layout("pairs")
         return

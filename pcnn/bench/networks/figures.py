@@ -15,6 +15,7 @@ from pcnn.bench.charts import BUSY, WALL, View
 from pcnn.bench.conformance import check_dataflow
 from pcnn.bench.engines import Entry, on, thresholds
 from pcnn.bench.harness import Repeats, gpu_time, same, wall_time
+from pcnn.bench.layer_products import LayerCall, LayerProduct, disagreement, recorded
 from pcnn.bench.layers.layer import products_of, torch_dtype
 from pcnn.bench.layers.parts import by_part
 from pcnn.bench.networks.cases import NetworkSize, network_row, network_rows, parts
@@ -33,8 +34,6 @@ from pcnn.dataflows.grouping import Separate
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.maps.hash_table import HashTable
 from pcnn.ops.engine import Engine, resolve
-from pcnn.runtime.candidates import disagreement
-from pcnn.runtime.layer_calls import LayerCall, LayerProduct, recorded
 
 Found = TypeVar("Found")
 
@@ -83,7 +82,7 @@ def _checked(product: LayerProduct, dataflow: Dataflow) -> Callable[[], Tensor]:
     """A product of a call; CheckFailed or ValueError where it is wrong or not served."""
     check_dataflow(dataflow, product.call.device)
     run = product.prepared(dataflow)
-    dtype = product.call.signature(product.name).dtype
+    dtype = product.call.precision
     wrong = disagreement(run(), product.truth, dtype, product.terms)
     if wrong:
         raise CheckFailed(f"{dataflow.name}, forward product of a layer: it {wrong}")
