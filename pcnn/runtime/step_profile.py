@@ -54,23 +54,14 @@ Spent = tuple[float, float]
 
 @dataclass(frozen=True)
 class StepTrace:
-    """The work of a step, means over the steps of a trace; every mapping has the longest first.
+    """The work of a step, means over the steps of a trace; every mapping has the longest first."""
 
-    Args:
-        busy_ms: time in which the device, or on a CPU an operator, does something.
-        phases: that work by what it is for.
-        layers: by module; ``backward of ...`` its gradients.
-        kernels: by the name of the kernel, on a CPU of the operator.
-        host: time of the host in a function of Python itself, operators and launches included.
-        waits: of the host for the device, by the functions that wait.
-    """
-
-    busy_ms: float
-    phases: Mapping[str, Spent]
-    layers: Mapping[str, Spent]
-    kernels: Mapping[str, Spent]
-    host: Mapping[str, Spent]
-    waits: Mapping[str, Spent]
+    busy_ms: float  # time in which the device, or on a CPU an operator, does something
+    phases: Mapping[str, Spent]  # that work by what it is for
+    layers: Mapping[str, Spent]  # by module; backward of ... its gradients
+    kernels: Mapping[str, Spent]  # by the name of the kernel, on a CPU of the operator
+    host: Mapping[str, Spent]  # time of the host in a function of Python itself
+    waits: Mapping[str, Spent]  # of the host for the device, by the functions that wait
 
 
 def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
@@ -222,11 +213,7 @@ def short(name: str) -> str:
 
 
 class ActionRanges(Profiler):
-    """Lightning's own actions (hooks of tasks and callbacks, backward, transfers) as ranges.
-
-    Attributes:
-        on: whether they are recorded. Ranges that are open when it changes end as they began.
-    """
+    """Lightning's own actions (hooks of tasks and callbacks, backward, transfers) as ranges."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,19 +267,6 @@ class StepProfile(L.Callback):
     """Times steps as they are, then traces some more.
 
     The device is waited for before the first timed step and after the last one, never between.
-
-    Args:
-        warm_up: steps that do not count.
-        steps: that are timed.
-        traced: that are traced after them.
-        path: file of the trace (``.json``); None keeps none.
-
-    Attributes:
-        total: steps of the training.
-        ranges: the profiler of the trainer.
-        summary: of the timed steps, when the training is over: milliseconds of a step, shares of
-            the time, MiB.
-        trace: what the traced steps did.
     """
 
     def __init__(self, warm_up: int, steps: int, traced: int, path: Path | None = None) -> None:
