@@ -227,7 +227,7 @@ def label_all(labelling: Labelling, targets: dict[Path, Path], console: Console)
     """Label the clouds one after the other; returns why some could not be."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from pcnn.errors import UNREADABLE
+    from pcnn.errors import UserError
 
     bad: list[str] = []
     # a cloud that is labelled whole moves no bar: something else must move
@@ -248,7 +248,7 @@ def label_all(labelling: Labelling, targets: dict[Path, Path], console: Console)
 
             try:
                 labelling.label(path, target, told)
-            except (*UNREADABLE, OSError) as error:  # OSError: the result cannot be written
+            except (UserError, OSError) as error:  # OSError: the result cannot be written
                 bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
             told(1.0)
     return bad

@@ -54,6 +54,8 @@ class SkipBroken(Dataset[Any]):
             except UNREADABLE as error:
                 refused: Exception = error
                 self._say(index, error)
+            except UserError as error:  # no file to repair, or to skip
+                raise SampleError(str(error)) from error
         if self._on_error == "skip":
             raise SampleError(
                 f"{refused}\n{_IN_A_ROW} samples in a row cannot be read"

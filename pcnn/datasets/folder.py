@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
 
@@ -37,12 +40,15 @@ from pcnn.datasets.readers.label_files import (
     read_labels,
     without_label_files,
 )
-from pcnn.errors import UNREADABLE, FileError
+from pcnn.errors import UNREADABLE, FileError, UserError
 from pcnn.files.simulated import kind_of
 from pcnn.hints import check_fields
 from pcnn.ranges import Label, PartialShare, Positive
 
 log = logging.getLogger(__name__)
+
+#: Clouds whose labels are counted, labels that are shown, the largest that gets a class's name.
+_COUNTED, _SHOWN, _MOST_NAMED = 20, 20, 99
 
 _Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
 
@@ -292,8 +298,34 @@ class FolderClouds:
         if source != path:
             labels = torch.from_numpy(read_labels(source, cloud.n_points_total))[cloud.point_index]
         assert labels is not None  # label_source names the cloud itself only when it has labels
-        train = self.label_map.encode(labels.numpy(), str(source))
+        try:
+            train = self.label_map.encode(labels.numpy(), str(source))
+        except FileError as error:  # no damage, but classes that nobody named
+            raise UserError(f"{error}\n{self._offer()}") from error
         return replace(cloud, labels=torch.from_numpy(train))
+
+    def _offer(self) -> str:
+        """Class names for the labels of some clouds, as an option."""
+        counts: Counter[int] = Counter()
+        for path in self._clouds[:_COUNTED]:
+            with suppress(*UNREADABLE):
+                source = label_source(path, self.reading.columns)
+                cloud = read_points(path, reading=replace(self.reading, channels=(), fill={}))
+                labels = cloud.labels.numpy() if cloud.labels is not None else None
+                if source is not None and source != path:
+                    labels = read_labels(source, cloud.n_points_total)
+                counts.update(dict(zip(*np.unique(labels, return_counts=True), strict=True)))
+        ignored = {k for k, v in self.label_map.raw_to_train.items() if v == IGNORE}
+        found = {int(label): n for label, n in sorted(counts.items()) if label not in ignored}
+        said = ", ".join(f"{label} ({n:,})" for label, n in list(found.items())[:_SHOWN])
+        names = self.label_map.class_names
+        if not found or min(found) < 0 or max(found) > _MOST_NAMED:
+            return f"labels of the clouds (points): {said}; dataset.classes maps them to names"
+        offered = [*names, *(f"class_{k}" for k in range(len(names), max(found) + 1))]
+        return (
+            f"labels of the clouds (points): {said}\n"
+            f"possible: dataset.class_names=[{','.join(offered)}], or dataset.ignore_label=LABEL"
+        )
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Predictor:
         assert inverse is not None  # the tensor was made from points
         logits = self.net(tensor).features.float()  # [N, C]
         if not bool(logits.isfinite().all()):
-            raise ValueError(f"{cloud.path}: the network gives NaN or infinite numbers")
+            raise FileError(cloud.path, "the network gives NaN or infinite numbers for it")
         scores = (logits / self.temperature).softmax(1)
         return Scored(part.point_index, scores, inverse)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ def read_marker(folder: Path) -> dict[str, Any]:
 
 def is_simulated(path: str | Path) -> bool:
     """Tell whether a file or folder belongs to a simulated set: a marker lies at or above it."""
-    here = Path(path).resolve()
+    here = Path(os.path.realpath(path))  # which takes a link to itself
     return any((folder / MARKER).is_file() for folder in (here, *here.parents))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +23,16 @@ def whole_file(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
     Missing folders are made. When the block raises, nothing is left behind. A rename inside a
     folder is atomic, so at every instant ``path`` is the previous file or the new one, also when
     the process is killed.
+
+    A device or a pipe is written through, once the block has ended: it is never replaced.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        with told_storage(path), tempfile.NamedTemporaryFile() as held:
+            yield held
+            held.seek(0)
+            with path.open("wb") as device:
+                shutil.copyfileobj(held, device)
+        return
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
     try:
         with told_storage(path):

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.folder import FolderClouds
+from pcnn.datasets.folder import FolderClouds, FolderSets, FolderSplit
 from pcnn.datasets.labels import IGNORE, read_classes
 from pcnn.datasets.readers.clouds import Reading
+from pcnn.errors import FileError, UserError
 from tests.datasets.clouds import scan
 
 CLASSES = ("ground", "tree", "house")
@@ -220,3 +222,27 @@ def test_what_does_not_fit_is_named(tmp_path: Path):
     ):
         with pytest.raises(ValueError, match=name):
             FolderClouds(tmp_path, CLASSES, **{name: value})
+
+
+def test_label_columns_and_archives_train(tmp_path: Path) -> None:
+    points = np.column_stack([scan(60), np.arange(60) % 3]).astype("<f4")
+    points.tofile(tmp_path / "a.bin")
+    np.save(tmp_path / "b.npy", points)
+    np.savetxt(tmp_path / "c.txt", points)
+    np.savez(tmp_path / "d.npz", points=points[:, :4], labels=(np.arange(60) % 3))
+    (tmp_path / "readme.txt").write_text("not a cloud\n")
+    np.savez(tmp_path / "weights.npz", weights=np.zeros(3))
+    columns = ("x", "y", "z", "intensity", "label")
+    with_npz = FolderSets(str(tmp_path), class_names=["a", "b", "c"], columns=columns)
+    split = FolderSplit(tmp_path, 0.0, columns=columns)
+    found = [path.name for path in split.clouds("train")]
+    assert found == ["a.bin", "b.npy", "c.txt", "d.npz"]
+    clouds = replace(with_npz, val_fraction=0.0).find("train")
+    assert clouds is not None
+    for index in range(len(clouds)):
+        assert clouds.read(index).labels.tolist() == (np.arange(60) % 3).tolist()
+    few = replace(with_npz, class_names=["a", "b"], val_fraction=0.0).find("train")
+    assert few is not None
+    with pytest.raises(UserError, match=r"class_names=\[a,b,class_2\]") as error:
+        few.read(0)
+    assert not isinstance(error.value, FileError)

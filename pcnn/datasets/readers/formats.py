@@ -476,7 +476,7 @@ def has_labels(path: Path, columns: Sequence[str] | None) -> bool:
     """Whether the file of a cloud, of a format of `READERS`, holds labels of its own."""
     suffix = path.suffix.lower()
     names: Sequence[str] = ()
-    if suffix in (".bin", ".npy", *TEXTS) and columns:
+    if suffix in (".bin", ".npy") and columns:
         names = layout_of(columns).names
     elif suffix == ".npy":
         names = open_npy(path).dtype.names or ()
@@ -493,5 +493,8 @@ def has_labels(path: Path, columns: Sequence[str] | None) -> bool:
         names = [LABEL for name in names_in(path) if name.lower() in _LABELS]
     elif suffix in TEXTS:
         with path.open("rb") as file:
-            names, _ = _named(file.read(_HEADER).translate(_BETWEEN).splitlines())
+            lines = file.read(_HEADER).translate(_BETWEEN).splitlines()
+        names, head = _named(lines)
+        if columns and len(lines) > head and len(lines[head].split()) == len(columns):
+            names = layout_of(columns).names
     return find_name(LABEL, names) is not None
