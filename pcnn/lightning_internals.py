@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lightning.fabric.loggers.logger import _DummyExperiment as DummyExperiment
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import WandbLogger
-
-__all__ = ["DummyExperiment"]
 
 
 def is_dry_run(trainer: Trainer) -> bool:
@@ -20,22 +16,21 @@ def is_dry_run(trainer: Trainer) -> bool:
     return bool(trainer.fast_dev_run)  # type: ignore[attr-defined]  # set where mypy cannot see it
 
 
+def is_end_of_epoch(trainer: Trainer) -> bool:
+    """True where an epoch ends behind this batch."""
+    progress: Any = trainer.fit_loop.epoch_loop.batch_progress
+    return bool(progress.is_last_batch or progress.current.ready == trainer.num_training_batches)
+
+
 def is_last_batch(trainer: Trainer) -> bool:
     """True where training ends behind this batch: by its steps, its epochs, or its time."""
     loop = trainer.fit_loop
-    if loop.max_steps != -1 and trainer.global_step >= loop.max_steps:
-        return True
-    if trainer.should_stop and loop._can_stop_early:
+    if trainer.should_stop or (loop.max_steps != -1 and trainer.global_step >= loop.max_steps):
         return True
     if loop.max_epochs is None or loop.max_epochs == -1:
         return False
     epochs: Any = loop.epoch_progress.current  # counts this one when it is over
     return is_end_of_epoch(trainer) and epochs.processed + 1 >= loop.max_epochs
-
-
-def is_end_of_epoch(trainer: Trainer) -> bool:
-    """True where an epoch ends behind this batch."""
-    return trainer.fit_loop.epoch_loop._num_ready_batches_reached()
 
 
 def is_validation_due(trainer: Trainer) -> bool:
@@ -50,35 +45,24 @@ def is_validation_due(trainer: Trainer) -> bool:
     return due
 
 
-def validate(trainer: Trainer) -> None:
-    """Validate the state in which a resumed training begins, as its loop does behind a step."""
-    val_loop = trainer.fit_loop.epoch_loop.val_loop
-    first: Any = trainer._logger_connector._first_loop_iter
-    trainer.validating = True
-    val_loop.restarting = False  # a whole one, whatever the checkpoint says about an earlier one
-    val_loop.run()
-    val_loop._has_run = False  # else the restarted loop takes the whole epoch for done, for ever
-    trainer.training = True
-    trainer._logger_connector._first_loop_iter = first
+def is_logged(trainer: Trainer) -> bool:
+    """True in a step whose figures go to the loggers behind it."""
+    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # set out of sight
+    return is_dry_run(trainer) or (every > 0 and (trainer.global_step + 1) % every == 0)
+
+
+def logged_step(trainer: Trainer) -> int:
+    """The step that Lightning's own figures are logged under, behind a step of the optimiser."""
+    return trainer.global_step - int(trainer.state.fn == "fit")
 
 
 def log_step(trainer: Trainer) -> None:
     """Log the figures of the step that has just ended, before its state is written.
 
     Lightning logs them behind the callbacks, where a kill would lose them: a resumed run begins
-    with the next step. It then logs them once more, which `GuardedLogger` passes over.
+    with the next step. It then logs them once more, which `RunCSVLogger` passes over.
     """
     trainer._logger_connector.update_train_step_metrics()
-
-
-def is_logged(trainer: Trainer) -> bool:
-    """True in a step whose figures go to the loggers behind it."""
-    return is_dry_run(trainer) or trainer._logger_connector.should_update_logs
-
-
-def logged_step(trainer: Trainer) -> int:
-    """The step that Lightning's own figures are logged under."""
-    return trainer.fit_loop.epoch_loop._batches_that_stepped
 
 
 def shift_logged_step(trainer: Trainer, steps: int) -> None:
@@ -107,25 +91,3 @@ def agree_by_callback(trainer: Trainer) -> None:
 
 def _nothing() -> None:
     pass
-
-
-def start_wandb(logger: WandbLogger, **settings: Any) -> Any:
-    """Start Lightning's W&B run with further arguments of `wandb.init`; the run."""
-    logger._wandb_init.pop("anonymous", None)  # newer W&B warns about it even when None
-    logger._wandb_init.update(settings)
-    return WandbLogger.experiment.__get__(logger)
-
-
-def wandb_run(logger: WandbLogger) -> Any:
-    """The run that a logger has started, or None."""
-    return logger._experiment
-
-
-def forget_run(logger: WandbLogger) -> None:
-    """Let a logger start another run at its next use."""
-    logger._experiment = None
-
-
-def is_attached(logger: WandbLogger) -> bool:
-    """True where the logger came by pickle into a process that was spawned, and joins its run."""
-    return getattr(logger, "_attach_id", None) is not None

@@ -44,7 +44,7 @@ OPTIONS = (
     "trainer.max_steps=12",
     f"callbacks.checkpoint.checkpoint_every={EVERY}",
     "logger.csv.flush_logs_every_n_steps=1",
-    "callbacks.picture=null",
+    "callbacks.pictures=null",
 )
 MOST = 3  # kills of one run
 LIMIT = 300.0  # seconds a run may take

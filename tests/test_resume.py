@@ -97,11 +97,11 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
 
 
 def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> None:
-    stop = "{_target_:tests.experiment.kill.KillOnce,step:2,marker:ranks.x,signum:15}"
+    stop = "{_target_:tests.experiment.kill.KillOnce,step:3,marker:ranks.x,signum:15}"
     options = (*OPTIONS, "trainer=ddp_sim", "logger=[]", f"+callbacks.stop={stop}", ALLOW)
     options = (*options, "hydra.run.dir=ranks", "resume=auto")
     done = run("train.py", *options, cwd=folder, expect=143)
-    assert state(folder / "ranks")["steps"] == 3
+    assert state(folder / "ranks")["steps"] == 5  # one step later
     assert "Traceback" not in done.stderr
     assert done.stderr.strip().endswith(f"python train.py resume=ranks {ALLOW}")
     # the same command goes on, here on one device: steps hold as many samples as before

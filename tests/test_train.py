@@ -67,7 +67,6 @@ def test_run_folder(folder: Path) -> None:
         "checkpoints/best.ckpt",
         "checkpoints/last.ckpt",
         "predictions.png",
-        "predictions.html",
     ):
         assert (one / name).stat().st_size > 0
     assert not list(one.rglob("*.part"))

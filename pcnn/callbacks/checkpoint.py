@@ -1,8 +1,16 @@
-"""The two checkpoints of a run: the last state and the best one."""
+"""The two checkpoints of a run, last.ckpt and best.ckpt, written whole or not at all.
+
+`last.ckpt` is written at a step boundary: after the optimiser and the schedule have stepped, before
+the next batch is fetched, and behind a validation that is due there. Lightning never repeats a
+validation for a state that was saved in front of it: its own `ModelCheckpoint` would resume behind
+one that was killed, the best state missed and the curve with a hole. Files hold tensors and plain
+values only, with the resolved configuration under ``pcnn_config``.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,9 +19,9 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
-from pcnn.callbacks.checkpoint_io import AtomicCheckpointIO
 from pcnn.callbacks.other_devices import continue_with
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
+from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
 from pcnn.checkpoints.loaded_config import check_plain
 from pcnn.files.whole_file import drop_parts
 from pcnn.lightning_internals import (
@@ -23,7 +31,6 @@ from pcnn.lightning_internals import (
     is_validation_due,
     log_step,
     shift_logged_step,
-    validate,
 )
 from pcnn.ranges import Count
 
@@ -31,59 +38,40 @@ log = logging.getLogger(__name__)
 
 
 class Stopped(SystemExit):
-    """The run ends because a signal asked it to.
-
-    Args:
-        signum: the signal; the exit code is 128 + `signum`, as a shell has it.
-    """
+    """The run ends because a signal asked it to; the exit code is 128 + `signum`."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
         self.signum = signum
 
 
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Lightning's way to the disk: local files, forced there and renamed; nothing unpickled."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
+    ) -> None:
+        """Write `checkpoint` to `path`."""
+        if storage_options is not None:
+            raise TypeError(f"storage_options mean nothing for a local file, got {storage_options}")
+        write_whole(checkpoint, Path(path))
+
+    def load_checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        map_location: Any = None,
+        weights_only: bool | None = None,
+    ) -> dict[str, Any]:
+        """Tensors and plain values alone, whatever `weights_only` says."""
+        return read_checkpoint(Path(path), map_location=map_location, mmap=False)
+
+
 class Checkpoint(LightningCheckpoint):
-    """Keep ``<folder>/last.ckpt`` and ``<folder>/best.ckpt``.
+    """Keep ``<folder>/last.ckpt`` every some steps, ``best.ckpt`` by a figure of validations.
 
-    **When.** `last.ckpt` is due every `checkpoint_every` optimiser steps and is written at a step
-    boundary: after the optimiser and scheduler have stepped, before the next batch is fetched.
-    Where a validation is due at the same boundary, it runs first and the checkpoint is written
-    behind it. The order matters: Lightning never repeats a validation for a state that was saved in
-    front of it. A run killed during validation would otherwise resume behind a validation that it
-    never had: the best state missed, the curve with a hole. Written behind it, the resumed run goes
-    on exactly where the uninterrupted one went on, and a kill during validation repeats the steps
-    since the checkpoint before. `last.ckpt` is also written at the end of training, and where
-    `pcnn.callbacks.StopOnSignal` ends a training: in front of a validation that is due or was
-    broken off, which the resumed run then begins with. `best.ckpt` is written behind every
-    validation whose `monitor` beats all before; it is a whole checkpoint as well. The last state,
-    with its rates come down, is often the best one, so it is validated also where training ends
-    between two validations: at its last batch, in the place of any other validation, and before
-    `last.ckpt`. That one leaves the random generators as they were, so that a run continued from
-    there does not differ from one that was never ended.
-
-    **How.** Files are written whole (`pcnn.checkpoints.checkpoint_file`): a SIGKILL in mid-write
-    leaves the previous file. They hold tensors and plain values only, load with
-    ``torch.load(weights_only=True)``, and carry the resolved configuration under ``pcnn_config``,
-    so that evaluation and prediction need nothing beside them.
-
-    Args:
-        folder: where the files lie, e.g. ``<run folder>/checkpoints``.
-        checkpoint_every: optimiser steps between two `last.ckpt`.
-        monitor: logged validation figure that decides what is best.
-        mode: whether a larger (`max`) or smaller (`min`) figure is better.
-        config: resolved configuration as a plain dict; may be set later as attribute `config`.
-
-    Attributes:
-        best_model_path: path of `best.ckpt`, empty until there is one.
-        last_model_path: path of `last.ckpt`, empty until there is one.
-        best_score: figure of `best.ckpt`, or None.
-        best_step: optimiser steps behind it, or None.
-        figures: what the last validation of this process's training logged.
-        validated_step: optimiser steps behind these, None where there was no validation.
-
-    Raises:
-        ValueError: `checkpoint_every` is below 1 or `mode` is unknown; later, when `monitor` was
-            not logged by a validation.
+    The last state is often the best one, so it is validated also where training ends between two
+    validations. That leaves the random generators as they were: a run continued from there does not
+    differ from one that was never ended.
     """
 
     def __init__(
@@ -95,24 +83,20 @@ class Checkpoint(LightningCheckpoint):
         config: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if checkpoint_every < 1:
-            raise ValueError(f"checkpoint_every must be at least 1 step, got {checkpoint_every}")
-        if mode not in ("max", "min"):
-            raise ValueError(f"mode must be 'max' or 'min', got {mode!r}")
         self.folder = Path(folder)
         self.checkpoint_every = checkpoint_every
         self.monitor = monitor
         self.mode = mode
         self.config = config
+        #: figure of best.ckpt and the optimiser steps behind it
         self.best_score: float | None = None
         self.best_step: int | None = None
+        #: what the last validation of this process's training logged, and the steps behind it
         self.figures: dict[str, Any] = {}
         self.validated_step: int | None = None
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
-        self._owes_validation = False  # last.ckpt is written in front of one
-        self._in_front: dict[str, Any] | None = None  # random generators in front of a validation
         # random generators and check_val_every_n_epoch in front of a validation that was asked for
         self._before: tuple[dict[str, Any], int | None] | None = None
 
@@ -168,30 +152,15 @@ class Checkpoint(LightningCheckpoint):
     def save_for_stop(self, trainer: Trainer) -> None:
         """Write `last.ckpt` at a step boundary behind which the run stops.
 
-        Where a validation is due there, the resumed run begins with it.
+        In front of a validation the one before stays: the resumed run comes to the validation.
         """
-        self._owes_validation = trainer.enable_validation and is_validation_due(trainer)
-        log_step(trainer)
-        self._save_last(trainer)
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the random generators, from which a validation that is broken off begins again."""
-        if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._in_front = capture_rng()
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Write the state in front of a validation that was broken off on purpose."""
-        if isinstance(exception, Stopped) and self._in_front is not None and trainer.validating:
-            restore_rng(self._in_front)
-            self._owes_validation = True
+        if not (trainer.enable_validation and is_validation_due(trainer)):
+            log_step(trainer)
             self._save_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write `best.ckpt` when the figure is the best so far, then a `last.ckpt` that waited."""
         asked = self._before is not None
-        self._in_front, self._owes_validation = None, False
         self._restore(trainer)
         if trainer.state.fn != "fit" or trainer.sanity_checking or is_dry_run(trainer):
             return
@@ -249,19 +218,17 @@ class Checkpoint(LightningCheckpoint):
             log.warning("resumed on other devices: %s", said)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is best so far, and whether a validation of this state is still to come."""
-        best = {"best_score": self.best_score, "best_step": self.best_step}
-        return best | ({"owes_validation": True} if self._owes_validation else {})
+        """What is best so far."""
+        return {"best_score": self.best_score, "best_step": self.best_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what is best so far, provided that `best.ckpt` is still there."""
-        self._owes_validation = state_dict.get("owes_validation", False)
         if self.best_model_path:
             self.best_score = state_dict["best_score"]
             self.best_step = state_dict["best_step"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the step resumed from, which needs no second writing; validate what is owed."""
+        """Note the step resumed from, which needs no second writing."""
         self._seen_step = self._saved_step = trainer.global_step
         self._before = None
         loop = trainer.fit_loop
@@ -271,8 +238,6 @@ class Checkpoint(LightningCheckpoint):
             # takes the next one for a continued one and does not count it as begun, so that a
             # second restart would train it twice
             loop.reset_restart_stage()
-        if self._owes_validation and trainer.enable_validation:
-            validate(trainer)
 
     def _ask_for_validation(self, trainer: Trainer) -> None:
         self._before = capture_rng(), trainer.check_val_every_n_epoch

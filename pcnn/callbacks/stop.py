@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
 
-from pcnn.callbacks.agreement import Agreement
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
 from pcnn.lightning_internals import agree_by_callback, is_last_batch
 
@@ -23,6 +24,43 @@ PREEMPTION: dict[int, str] = {signal.SIGUSR1: "SIGUSR1", signal.SIGUSR2: "SIGUSR
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", **PREEMPTION}
 TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice
 SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
+
+
+class Agreement:
+    """The largest number of all ranks, while none waits for another, or for a device.
+
+    All ranks ask equally often. The answer is that to the question before, which has travelled
+    between the hosts in the meantime: a host waits only for one that is a whole question behind.
+    """
+
+    def __init__(self) -> None:
+        self._hosts: Any = None  # the group of the hosts, where the usual one is of devices
+        self._asked: tuple[Any, Tensor] | None = None  # the exchange under way, and its answer
+
+    def ask(self, number: int, now: bool = False) -> int:
+        """Ask a question; all ranks get the same answer."""
+        answer = self._answer()
+        self._send(number)
+        return max(answer, self._answer()) if now else answer
+
+    def forget(self) -> None:
+        """Leave a question unanswered: other ranks may be gone."""
+        self._asked = None
+
+    def _send(self, number: int) -> None:
+        if self._hosts is None and torch.distributed.get_backend() != "gloo":
+            self._hosts = torch.distributed.new_group(backend="gloo")
+        answer = torch.tensor(int(number))
+        largest = torch.distributed.ReduceOp.MAX
+        work = torch.distributed.all_reduce(answer, largest, self._hosts, async_op=True)
+        self._asked = work, answer
+
+    def _answer(self) -> int:
+        if self._asked is None:
+            return 0
+        (work, answer), self._asked = self._asked, None
+        work.wait()
+        return int(answer)
 
 
 class StopSignals:

@@ -65,7 +65,6 @@ class WeightAverage(WeightAveraging):
         if decay is not None and not 0 <= decay < 1:
             raise ValueError(f"decay of the weights' average must lie in [0, 1), got {decay}")
         self.decay = decay
-        self._inside = False  # whether the network holds the average
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Begin an average with a training."""
@@ -80,23 +79,6 @@ class WeightAverage(WeightAveraging):
     def should_update(self, step_idx: int | None = None, epoch_idx: int | None = None) -> bool:
         """After every optimiser step, where there is an average."""
         return step_idx is not None and self._average_model is not None
-
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the average in the network."""
-        super().on_validation_epoch_start(trainer, pl_module)
-        self._inside = self._average_model is not None
-
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the weights that go on training back."""
-        super().on_validation_epoch_end(trainer, pl_module)
-        self._inside = False
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Put them back where a validation broke off: its state may be written."""
-        if self._inside:
-            self.on_validation_epoch_end(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave the weights as they are: the last checkpoint must be one to go on from."""

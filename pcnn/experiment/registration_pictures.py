@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from math import inf, isnan
 from pathlib import Path
+from typing import Any
 
-from lightning.pytorch.loggers import Logger, WandbLogger
+from lightning.pytorch.loggers import Logger
 
-from pcnn.callbacks.pair_media import pair_media
 from pcnn.datasets.registration import PairDataset, RegistrationPair
-from pcnn.loggers import find
+from pcnn.loggers import send_media
 from pcnn.metrics.registration import PairResult, Protocol, recall_curves
 from pcnn.metrics.registration.comparison_report import shown
 from pcnn.metrics.registration.summary import ERRORS
@@ -112,7 +111,9 @@ def send_evaluation(
         figures: as metrics.json holds them.
     """
 
-    def send(logger: WandbLogger) -> None:
+    def media() -> dict[str, Any]:
+        from pcnn.callbacks.wandb_media import of_pairs
+
         pairs = {
             f"{kind}_{rank}": shown_pair(data, done, samples, place)
             for kind, places in chosen_pairs(
@@ -122,7 +123,6 @@ def send_evaluation(
         }
         lines = {shown(number): results for number, results in done.results.items()}
         ordered = {shown(samples): lines[shown(samples)], **lines}
-        logger.log_metrics({**figures, **pair_media("test", ordered, rules, pairs)})
+        return {**figures, **of_pairs("test", ordered, rules, pairs)}
 
-    for guard, logger in find(loggers, WandbLogger):
-        guard.guard("log media", partial(send, logger), None)
+    send_media(loggers, media)

@@ -22,7 +22,7 @@ from pcnn.experiment.command_line import program
 from pcnn.experiment.targets import allowed_packages
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
-PICTURE, VIEW = "predictions.png", "predictions.html"
+PICTURE = "predictions.png"
 PAIRS, REFERENCE, CURVES = "pairs.csv", "reference.csv", "recall.png"  # of registration
 
 
@@ -134,7 +134,6 @@ def files_of(folder: Path) -> list[str]:
     """Where results lie, a line each, of those that were written."""
     named = {
         "picture": PICTURE,
-        "in browser": VIEW,
         "pairs": PAIRS,
         "reference": REFERENCE,
         "curves": CURVES,

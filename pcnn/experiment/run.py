@@ -60,7 +60,7 @@ from pcnn.experiment.weights import (
 )
 from pcnn.files.tensors import is_tensors
 from pcnn.lightning_internals import close_epoch
-from pcnn.loggers import finish, guard
+from pcnn.loggers import finish
 from pcnn.plural import counted
 
 SIMULATED = "simulated"  # tag of a run whose data is
@@ -181,7 +181,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         check_apart(predictions, datamodule)
         callbacks.append(LabelWriter(predictions))
     callbacks.append(StopOnSignal(stop))
-    loggers = guard(build.loggers(cfg, run.folder, given))
+    loggers = build.loggers(cfg, run.folder, given)
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     datamodule.trainer = trainer  # whose devices share the cores of the machine
     report.say_begin(console, cfg, run.folder, task)

@@ -1,15 +1,6 @@
-"""Trackers of a run that never stop it."""
+"""Loggers of a run: `csv` files, and Weights & Biases (`wandb`) under one id for all its parts."""
 
-from pcnn.loggers.guarded import GuardedLogger, find, finish, guard
-from pcnn.loggers.run_identity import stored_run_id
-from pcnn.loggers.wandb import RunWandbLogger, resolve_mode
+from pcnn.loggers.csv import RunCSVLogger
+from pcnn.loggers.wandb import RunWandbLogger, finish, send_media, stored_run_id
 
-__all__ = [
-    "GuardedLogger",
-    "RunWandbLogger",
-    "find",
-    "finish",
-    "guard",
-    "resolve_mode",
-    "stored_run_id",
-]
+__all__ = ["RunCSVLogger", "RunWandbLogger", "finish", "send_media", "stored_run_id"]

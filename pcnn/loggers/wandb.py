@@ -1,22 +1,26 @@
-"""Weights & Biases, which training never waits for, never stops for, and resumes under one id."""
+"""Weights & Biases: a run lives in a folder, under one id, and training never waits for it."""
 
 from __future__ import annotations
 
 import inspect
 import os
+import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from lightning.fabric.loggers.logger import rank_zero_experiment
-from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
+from pcnn.errors import first_line
 from pcnn.escaping import say
-from pcnn.lightning_internals import forget_run, is_attached, start_wandb, wandb_run
-from pcnn.loggers.run_identity import StepMark, run_name, stored_run_id
+from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Positive
+
+Mode = Literal["online", "offline", "disabled"]
+MODES = ("online", "offline", "disabled")
+ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 # what the run's summary keeps of a figure, instead of its last value
 SUMMARIES = {
@@ -31,14 +35,21 @@ SUMMARIES = {
 class RunWandbLogger(WandbLogger):
     """Lightning's W&B logger for a run that lives in a folder.
 
-    * **Identity.** The id is made and stored in ``<run folder>/run_id.txt`` here, before training,
-      and reused with ``resume="allow"`` whenever the folder is: a resumed run stays one run.
-    * **Mode.** See `pcnn.loggers.wandb.resolve_mode`; decided when the run starts. A start
-      that fails or takes longer than `init_timeout` online is repeated offline with one warning,
-      one that fails offline switches W&B off with one warning.
-    * **Steps** only increase: those that a resumed run repeats are not reported again.
+    The id is kept in ``<run folder>/run_id.txt`` and used again whenever the folder is: a resumed
+    run stays one run. A start that fails or takes longer than `init_timeout` online is repeated
+    offline, one that fails offline switches W&B off; each with one warning.
 
-    W&B itself is imported when the run starts.
+    Args:
+        run_folder: folder of the run; W&B writes to ``<run folder>/wandb``.
+        project: W&B project.
+        name: display name; None makes one (`run_name`). A resumed run keeps its own.
+        mode: ``online``, ``offline``, ``disabled`` or None to decide by login (`resolve_mode`).
+        config: resolved configuration as a plain dict.
+        init_timeout: seconds that W&B may take to start online.
+        login_timeout: seconds that the login may take.
+        finish_timeout: seconds that the upload of what is left may take at the end.
+        log_model: upload checkpoints: False, True (at the end) or "all".
+        **kwargs: passed to `wandb.init` (`entity`, `group`, `job_type`, `tags`, `notes`, ...).
     """
 
     def __init__(
@@ -54,100 +65,38 @@ class RunWandbLogger(WandbLogger):
         log_model: bool = False,
         **kwargs: Any,
     ) -> None:
-        if config is not None and type(config) is not dict:
-            raise TypeError(
-                f"config must be a plain dict, got {type(config).__name__}; "
-                "pass OmegaConf.to_container(config, resolve=True)"
-            )
         folder = Path(run_folder)
         run_id = stored_run_id(folder)
         # a run that W&B knows keeps its name, which may have been changed on the site
         known = any(folder.glob("wandb/*run-*"))
+        init = {
+            "name": None if known else name or run_name(folder, config),
+            "id": run_id,
+            "project": project,
+            "dir": os.fspath(folder),
+            "config": config,
+            **kwargs,
+        }
+        run = None
+        if getattr(rank_zero_only, "rank", 0) == 0:
+            run = started(resolve_mode(mode, login_timeout), init_timeout, init)
         super().__init__(
-            name=None if known else name or run_name(folder, config),
             save_dir=os.fspath(folder),
             id=run_id,
             project=project,
             log_model=log_model,
-            config=config,
-            **kwargs,
+            experiment=run,
         )
-        self._run_id = run_id
-        self._mode = mode
-        self._init_timeout = init_timeout
-        self._login_timeout = login_timeout
         self._finish_timeout = finish_timeout
-        self._mark = StepMark(folder / "wandb" / "logged_step.txt")
-
-    @property
-    @rank_zero_experiment
-    def experiment(self) -> Any:
-        """The W&B run, started at first use."""
-        if wandb_run(self) is None:
-            self._start()
-        return wandb_run(self)
-
-    def _start(self) -> None:
-        import wandb
-
-        if is_attached(self):
-            start_wandb(self)
-            return
-        if wandb.run is not None and wandb.run.id != self._run_id:
-            wandb.run.finish()  # of another training in this process: two runs would be mixed
-        mode = resolve_mode(self._mode, self._login_timeout)
-        fallbacks = {"online": ["offline", "disabled"], "offline": ["disabled"], "disabled": []}
-        for attempt in (mode, *fallbacks[mode]):
-            # W&B's closing summary would bury what the run itself says at its end; offline it has
-            # nothing to tell but hints
-            settings = wandb.Settings(
-                init_timeout=self._init_timeout, quiet=True, silent=attempt == "offline"
-            )
-            try:
-                run = start_wandb(self, mode=attempt, settings=settings, allow_val_change=True)
-            except Exception as error:  # whatever it is, training goes on
-                if attempt == "disabled":
-                    raise
-                remedy = "it logs offline" if attempt == "online" else "the run goes on without W&B"
-                rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): {remedy}")
-                continue
-            if attempt == "online":
-                say(f"W&B: {run.url}")
-            elif attempt == "offline":
-                say(f"W&B: offline. To upload: wandb sync {Path(run.dir).parent}")
-            for metric, summary in SUMMARIES.items():
-                run.define_metric(
-                    metric, step_metric="trainer/global_step", step_sync=True, summary=summary
-                )
-            return
-
-    @rank_zero_only
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Log figures, unless a run resumed behind an interruption repeats their step."""
-        if step is None or self._mark.admits(step):
-            super().log_metrics(metrics, step)
 
     @rank_zero_only
     def finish(self) -> None:
         """End the run: flush everything and free the process for another one."""
-        run = wandb_run(self)
-        if run is None:
-            return
-        forget_run(self)
-        errors: list[Exception] = []
-
-        def end() -> None:
-            try:
-                run.finish()
-            except Exception as error:  # for the caller, who decides
-                errors.append(error)
-
+        run: Any = self.experiment
         # W&B tries again for days where its server is gone
-        thread = threading.Thread(target=end, daemon=True, name="wandb-finish")
+        thread = threading.Thread(target=run.finish, daemon=True, name="wandb-finish")
         thread.start()
         thread.join(self._finish_timeout)
-        if errors:
-            raise errors[0]
         if thread.is_alive():
             rank_zero_warn(
                 f"W&B has not taken the rest of the run within {self._finish_timeout:g} s. "
@@ -155,16 +104,101 @@ class RunWandbLogger(WandbLogger):
             )
 
 
-Mode = Literal["online", "offline", "disabled"]
-MODES = ("online", "offline", "disabled")
+def finish(loggers: Iterable[Logger]) -> None:
+    """End every run that has an end; call it when a job is over, also after an error."""
+    for logger in loggers:
+        if isinstance(logger, RunWandbLogger):
+            logger.finish()
+
+
+def send_media(
+    loggers: Iterable[Logger], media: Callable[[], Mapping[str, Any]], step: int | None = None
+) -> None:
+    """Send media to W&B where it is among the loggers; a failure costs the media, no more."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            try:
+                logger.log_metrics(dict(media()), step)
+            except Exception as error:  # of W&B, which has many kinds
+                rank_zero_warn(f"W&B did not take the media: {first_line(error)}")
+
+
+def started(mode: Mode, timeout: float, init: Mapping[str, Any]) -> Any:
+    """A run of W&B, in the mode or in a lesser one."""
+    import wandb
+
+    if wandb.run is not None and wandb.run.id != init["id"]:
+        wandb.run.finish()  # of another training in this process: two runs would be mixed
+    for attempt in MODES[MODES.index(mode) :]:
+        # W&B's closing summary would bury what the run itself says at its end; offline it has
+        # nothing to tell but hints
+        settings = wandb.Settings(init_timeout=timeout, quiet=True, silent=attempt == "offline")
+        try:
+            run = wandb.init(
+                mode=attempt, resume="allow", allow_val_change=True, settings=settings, **init
+            )
+        except Exception as error:  # whatever it is, training goes on
+            if attempt == "disabled":
+                raise
+            remedy = "it logs offline" if attempt == "online" else "the run goes on without W&B"
+            rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): {remedy}")
+            continue
+        if attempt == "online":
+            say(f"W&B: {run.url}")
+        elif attempt == "offline":
+            say(f"W&B: offline. To upload: wandb sync {Path(run.dir).parent}")
+        run.define_metric("trainer/global_step")
+        run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+        for metric, summary in SUMMARIES.items():
+            run.define_metric(
+                metric, step_metric="trainer/global_step", step_sync=True, summary=summary
+            )
+        return run
+    return None
+
+
+def stored_run_id(run_folder: str | Path) -> str | None:
+    """The id in ``<run folder>/run_id.txt``, made on rank 0 before training when there is none."""
+    path = Path(run_folder) / "run_id.txt"
+    if not path.exists():
+        if getattr(rank_zero_only, "rank", 0) != 0:
+            return None  # only rank 0 talks to a tracker
+        with whole_file(path) as file:
+            file.write("".join(secrets.choice(ALPHABET) for _ in range(8)).encode() + b"\n")
+    run_id = path.read_text().strip()
+    if not run_id or not all(c.isalnum() or c in "-_" for c in run_id):
+        raise ValueError(
+            f"{path} holds {run_id!r}, which is no run id (letters, digits, - and _); "
+            "delete the file to start a new id"
+        )
+    return run_id
+
+
+def run_name(folder: Path, config: Mapping[str, Any] | None) -> str:
+    """Model, data set, voxel size, points where they are native, and the folder's name (a date).
+
+    For example ``minkunet-kitti-0.1m-2026-03-01_12-30-00``. A job of a sweep has a number for its
+    folder, so the sweep's name stands before that.
+    """
+    groups = {key: value for key, value in (config or {}).items() if isinstance(value, dict)}
+    name = {key: group.get("name") for key, group in groups.items()}
+    data = groups.get("dataset", {})
+    registration = name.get("task") == "registration"
+    edge = data.get("pair_voxel_size" if registration else "voxel_size", data.get("voxel_size"))
+    place = folder.resolve()
+    parts = [
+        name.get("model"),
+        name.get("dataset"),
+        None if edge is None else f"{edge:g}m",
+        "point" if name.get("geometry") == "point" else None,
+        place.parent.name if place.name.isdigit() else None,
+        place.name,
+    ]
+    return "-".join(str(part) for part in parts if part)
 
 
 def login_problem(timeout: float = 15.0) -> str | None:
-    """Return why W&B does not know who we are, or None when it does; never prompts.
-
-    Credentials come from where W&B looks for them (`WANDB_API_KEY`, its settings, .netrc) and are
-    verified with its server.
-    """
+    """Why W&B does not know who we are, or None when it does; never prompts."""
     answer: list[str | None] = []
 
     def ask() -> None:
@@ -190,11 +224,10 @@ def login_problem(timeout: float = 15.0) -> str | None:
 
 
 def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
-    """Choose the mode of a run.
+    """The mode of a run: as given, by `WANDB_MODE`, online when the login succeeds, or offline.
 
-    The first that applies: `mode`; W&B's own variable `WANDB_MODE`; online when the login
-    succeeds; offline. Online without a login becomes offline as well, because W&B would prompt. One
-    warning says so, unless online was not asked for and there are no credentials.
+    Online without a login becomes offline as well, because W&B would prompt. One warning says so,
+    unless online was not asked for and there are no credentials.
     """
     given = mode or os.environ.get("WANDB_MODE") or None
     given = {"dryrun": "offline", "run": "online"}.get(given or "", given)  # older names
@@ -209,9 +242,3 @@ def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
     if given == "online" or "no credentials" not in problem:
         rank_zero_warn(f"W&B login failed ({problem}): logging offline, `wandb sync` uploads later")
     return "offline"
-
-
-def first_line(error: Any) -> str:
-    """Return the first line of an error's message, with its type."""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"

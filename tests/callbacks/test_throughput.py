@@ -2,42 +2,13 @@ import time
 
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger
 
 from pcnn.callbacks import Throughput
 from pcnn.callbacks.throughput import batch_size_of
 from pcnn.datasets.placement import OnPoints, OnVoxels
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPair, placed
 from pcnn.metrics.registration import PairId
-from tests.callbacks.segmenting import POINTS, Clouds, Segmenting
 from tests.callbacks.tiny import Data, Task, trainer_for
-
-
-def test_figures_are_logged_and_consistent(tmp_path):
-    logger, speed = CSVLogger(tmp_path), Throughput()
-    trainer = trainer_for(
-        tmp_path, [speed], logger=logger, log_every_n_steps=3, enable_checkpointing=False
-    )
-    trainer.fit(Segmenting(), Clouds())
-    figures = speed.latest
-    assert 0 < figures["speed/step_seconds"] < 5
-    assert 0 < figures["speed/data_share"] <= figures["speed/between_share"] < 1
-    assert figures["memory/peak_mib"] > 50
-    per_second = POINTS / figures["speed/step_seconds"]
-    assert figures["speed/points_per_second"] == pytest.approx(per_second)
-    assert figures["speed/voxels_per_second"] == pytest.approx(per_second / 4)
-    rows = [row for row in logger.experiment.metrics if "speed/step_seconds" in row]
-    assert [row["step"] for row in rows] == sorted({row["step"] for row in rows})
-    assert not rows  # all were written out by now
-    text = (tmp_path / "lightning_logs/version_0/metrics.csv").read_text()
-    assert "speed/points_per_second" in text
-
-
-def test_a_short_training_and_other_batches_have_figures_too(tmp_path):
-    speed = Throughput()
-    trainer_for(tmp_path, [speed], max_steps=3, enable_checkpointing=False).fit(Task(), Data())
-    shares = {"speed/data_share", "speed/between_share"}
-    assert set(speed.latest) == {"speed/step_seconds", "memory/peak_mib"} | shares
 
 
 def test_validation_is_no_waiting_for_data(tmp_path):

@@ -40,7 +40,7 @@ TINY = (
     "logger=csv",
 )
 #: For runs whose pictures nothing looks at: each takes a second.
-QUICK = ("++callbacks.picture=null", "++callbacks.wandb_media=null")
+QUICK = ("++callbacks.pictures=null",)
 
 
 def run(

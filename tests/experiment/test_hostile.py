@@ -46,7 +46,7 @@ TINY = (
     *("model.width=0.0625", "dataset.train_sequences=[0]", "dataset.voxel_size=1.0"),
     *("dataset.num_workers=0", "dataset.cache=false", "trainer=cpu", "trainer.max_steps=1"),
     *("trainer.val_check_interval=1", "logger=[csv]"),
-    *("callbacks.picture=null", "callbacks.wandb_media=null"),
+    "callbacks.pictures=null",
 )
 #: Of a network for registration, whose checkpoints other commands read.
 REGISTRATION: dict[str, Any] = {

@@ -32,7 +32,7 @@ TINY = (
     *("model.width=0.0625", "dataset.train_sequences=[0]", "dataset.voxel_size=1.0"),
     *("dataset.num_workers=0", "dataset.cache=false", "trainer=cpu", "trainer.max_steps=2"),
     *("trainer.val_check_interval=1", "trainer.log_every_n_steps=1"),
-    *("callbacks.picture=null", "callbacks.wandb_media=null"),  # they take longest
+    "callbacks.pictures=null",  # they take longest
 )
 #: Options for which two steps of training take minutes or start processes.
 LARGE = ("model.width", "trainer.devices", "trainer.num_nodes")

@@ -15,8 +15,8 @@ from pcnn.callbacks import Checkpoint
 from pcnn.errors import UserError
 from pcnn.tasks.network_task import NetworkTask, sharded
 from pcnn.tasks.schedules import constant
-from tests.callbacks.test_agreement import alike_on_two_ranks, options
 from tests.callbacks.tiny import trainer_for
+from tests.ranks import OPTIONS, alike_on_two_ranks
 from tests.tasks.quiet import loader
 
 
@@ -37,7 +37,7 @@ def on_rank(rank: int, folder: Path) -> None:
 
     def weights(shard: bool, steps: int, kept: Checkpoint | None = None) -> list[float]:
         task, callbacks = Small(shard), [] if kept is None else [kept]
-        settings = options(max_steps=steps, enable_checkpointing=kept is not None)
+        settings = {**OPTIONS, "max_steps": steps, "enable_checkpointing": kept is not None}
         trainer = trainer_for(folder, callbacks, **settings)
         path = kept.last_model_path or None if kept is not None else None
         given = batches[3:] if path else batches

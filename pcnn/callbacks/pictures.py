@@ -1,0 +1,171 @@
+"""The first outputs of every validation and test: a picture in the run folder, media at W&B."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import WandbLogger
+from numpy.typing import NDArray
+
+from pcnn.lightning_internals import is_dry_run, logged_step
+from pcnn.loggers import send_media
+from pcnn.ranges import Count, Natural
+
+if TYPE_CHECKING:
+    from pcnn.visualize.pair import ShownPair
+
+
+class Pictures(Callback):
+    """Draw the first scan or pair into ``<folder>/predictions.png``, send the first ones to W&B.
+
+    They are the same each time, as evaluation has a fixed order, so that one sees how the network
+    comes on. A step returns a dict with `points` [P, 3], `pred` [P], `target` [P] or None and
+    `name`, or with a `pcnn.visualize.pair.ShownPair` as ``pair``; else there is nothing to show.
+
+    Args:
+        folder: run folder.
+        every_n_validations: show after every n-th validation, the first among them; a test always.
+        clouds: how many W&B gets, each the first one of a batch.
+    """
+
+    def __init__(
+        self, folder: str | Path, every_n_validations: Count = 1, clouds: Natural = 2
+    ) -> None:
+        super().__init__()
+        self.path = Path(folder) / "predictions.png"
+        self.every_n_validations = every_n_validations
+        self.clouds = clouds
+        self._validations = 0
+        self._kept: list[Scan | ShownPair] = []
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Keep the first thing of the first batches."""
+        if trainer.sanity_checking or not trainer.is_global_zero or dataloader_idx:
+            return
+        if batch_idx == 0:
+            self._kept = []  # an evaluation that was broken off left its own
+        sends = any(isinstance(logger, WandbLogger) for logger in trainer.loggers)
+        due = trainer.testing or self._validations % self.every_n_validations == 0
+        if due and batch_idx < (max(1, self.clouds) if sends else 1) and isinstance(outputs, dict):
+            thing = outputs.get("pair") or Scan.of(outputs)
+            if thing is not None:
+                self._kept.append(thing)
+
+    on_test_batch_end = on_validation_batch_end
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show everything."""
+        if not trainer.sanity_checking:
+            if self._validations % self.every_n_validations == 0:
+                self._show(trainer, pl_module, "val")
+            self._validations += 1
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show everything."""
+        self._show(trainer, pl_module, "test")
+
+    def _show(self, trainer: Trainer, task: Any, stage: str) -> None:
+        kept, self._kept = self._kept, []
+        if not trainer.is_global_zero or is_dry_run(trainer):
+            return
+        # outside training the weights come from a checkpoint, whatever the trainer counted
+        when = f"step {trainer.global_step}" if trainer.state.fn == "fit" else stage
+        data = getattr(trainer, "datamodule", None)
+        simulated = getattr(data, "source_kind", None) == "simulated"
+        kept = [one if isinstance(one, Scan) else replace(one, simulated=simulated) for one in kept]
+        if kept and isinstance(kept[0], Scan):
+            kept[0].draw(self.path, task.class_names, data, when)
+        elif kept:
+            from pcnn.visualize.registration import overlay_picture
+
+            overlay_picture(replace(kept[0], name=f"{kept[0].name}   ({when})"), self.path)
+        shown = partial(_media, task, kept[: self.clouds], data, stage)
+        send_media(trainer.loggers, shown, logged_step(trainer))
+
+
+def _media(task: Any, kept: Sequence[Any], data: Any, stage: str) -> dict[str, Any]:
+    """What W&B gets of an evaluation: the task's tables, and the clouds."""
+    from pcnn.callbacks import wandb_media
+
+    if hasattr(task, "rules"):
+        results = getattr(task, "results", {}).get(stage)
+        pairs = {f"pair_{index}": pair for index, pair in enumerate(kept)}
+        return wandb_media.of_pairs(stage, {stage: results} if results else {}, task.rules, pairs)
+    counts = getattr(task, "confusion", {}).get(stage)
+    return wandb_media.of_scans(stage, counts, task.class_names, kept, data)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A scan on the host."""
+
+    points: NDArray[np.float32]  # [P, 3] [m]
+    pred: NDArray[np.int64]  # [P] class ids
+    target: NDArray[np.int64] | None  # [P] class ids or the ignored id
+    name: str
+
+    @classmethod
+    def of(cls, outputs: dict[str, Any]) -> Scan | None:
+        """The scan in a step's outputs; None when there is none."""
+        if not {"points", "pred"} <= set(outputs):
+            return None
+        target = outputs.get("target")
+        return cls(
+            points=outputs["points"].detach().float().cpu().numpy(),
+            pred=outputs["pred"].detach().long().cpu().numpy(),
+            target=None if target is None else target.detach().long().cpu().numpy(),
+            name=str(outputs.get("name", "scan")),
+        )
+
+    def draw(self, path: Path, class_names: Sequence[str], data: Any, when: str) -> None:
+        """Draw prediction, truth and mistakes."""
+        from pcnn.visualize.segmentation import segmentation_picture
+
+        segmentation_picture(
+            self.points,
+            self.target,
+            self.pred,
+            class_names,
+            getattr(data, "colors", None),
+            path,
+            f"{self.name}   ({when})",
+            source=getattr(data, "source_kind", None),
+        )
+
+    def thinned(self, limit: int) -> Scan:
+        """At most `limit` points, rare classes kept before common ones; the same each time.
+
+        Every class (of the truth, or of the prediction where there is none) keeps all its points up
+        to a quota, the largest for which the sum stays within `limit`.
+        """
+        if len(self.points) <= limit:
+            return self
+        labels = self.pred if self.target is None else self.target
+        _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        low, high = 0, int(counts.max())  # bisect for the quota
+        while low < high:
+            quota = (low + high + 1) // 2
+            low, high = (
+                (quota, high) if np.minimum(counts, quota).sum() <= limit else (low, quota - 1)
+            )
+        order = np.random.default_rng(len(labels)).permutation(len(labels))
+        by_class = order[np.argsort(inverse[order], kind="stable")]
+        first = np.cumsum(counts) - counts
+        rank = np.arange(len(labels)) - first.repeat(counts)  # of a point within its class
+        keep = np.sort(by_class[rank < low])
+        target = None if self.target is None else self.target[keep]
+        return Scan(self.points[keep], self.pred[keep], target, self.name)

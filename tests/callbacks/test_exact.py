@@ -1,0 +1,342 @@
+"""Runs that are killed, stopped or cut end as one that was not, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import Timer
+
+from pcnn.callbacks import Checkpoint, RngState, StopOnSignal, Stopped, WeightAverage, stop_signals
+from pcnn.callbacks.stop import TWICE
+from pcnn.checkpoints.checkpoint_file import write_whole
+from pcnn.datamodules.batch_stream import batches_done, leave_stop_signals
+from tests.callbacks.tiny import (
+    Data,
+    Kill,
+    Task,
+    held,
+    same_weights,
+    train,
+    train_and_die,
+    trainer_for,
+    validations,
+)
+from tests.forking import require_fork
+from tests.ranks import OPTIONS, on_two_ranks
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+# 6 batches an epoch, 20 steps, last.ckpt every 4: checkpoints in mid-epoch and, at step 12, at the
+# end of one
+EPOCHS = {"max_steps": -1, "max_epochs": 4}
+ACROSS = {"check_val_every_n_epoch": None}
+CASES: dict[str, dict[str, Any]] = {
+    "validation at every epoch's end": {},
+    "validation inside the epoch": {"val_check_interval": 2},
+    "validation between checkpoints": {"val_check_interval": 3},
+    "validation across epochs": {"val_check_interval": 8, **ACROSS},
+    "no validation": {"limit_val_batches": 0},
+    "epochs counted, validation inside": {**EPOCHS, "val_check_interval": 4},
+    "epochs counted, validation every second": {**EPOCHS, "check_val_every_n_epoch": 2},
+    "epochs counted, checkpoint every step": {**EPOCHS, "every": 1, "val_check_interval": 2},
+    "epochs counted, checkpoint at every end": {**EPOCHS, "every": 6},
+    "accumulated gradients": {"accumulate_grad_batches": 2, "max_steps": 14},
+    "checkpoint at every epoch's end": {"every": 6},
+}
+
+
+class Send(L.Callback):
+    """A signal to this process at a training batch, or in the validation behind a step."""
+
+    def __init__(self, signum: int, at_batch: int = -1, in_validation_at_step: int = -1) -> None:
+        self.signum, self.at_batch = signum, at_batch
+        self.in_validation_at_step = in_validation_at_step
+
+    def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
+        if batches_done(trainer) == self.at_batch:
+            os.kill(os.getpid(), self.signum)
+
+    def on_validation_batch_start(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
+        if trainer.global_step == self.in_validation_at_step and not trainer.sanity_checking:
+            os.kill(os.getpid(), self.signum)
+
+
+def stopped(folder: Path, send: Send, also: tuple[L.Callback, ...] = (), **options: Any) -> int:
+    """Train until the signal; the exit code."""
+    with stop_signals(speaks=False) as stop:
+        try:
+            train(folder, also=(*also, send, StopOnSignal(stop)), **options)
+            stop.check()  # of a training that had come to its end
+        except Stopped as error:
+            return int(str(error.code))
+    pytest.fail("the signal was lost")
+
+
+def same_end(broken: Path, straight: Path, case: dict[str, Any]) -> None:
+    """The run in `broken` goes on to the end of an uninterrupted one, in `straight`."""
+    expected, reference = train(straight, **case)
+    resumed, checkpoint = train(broken, **case)
+    assert same_weights(resumed, expected)
+    assert checkpoint.best_score == reference.best_score
+    loops = [task.trainer.fit_loop.epoch_loop for task in (resumed, expected)]
+    assert loops[0]._batches_that_stepped == loops[1]._batches_that_stepped
+    if case.get("limit_val_batches") != 0:
+        assert validations(broken).items() >= validations(straight).items()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_killed_run(tmp_path: Path, case: dict[str, Any]) -> None:
+    # at an epoch's start, in mid-epoch, behind an epoch's end, and again in that epoch
+    for batch in (6, 9, 13, 17):
+        train_and_die(tmp_path / "broken", Kill(at_batch=batch), **case)
+    same_end(tmp_path / "broken", tmp_path / "straight", case)
+
+
+@pytest.mark.parametrize(("step", "before"), [(8, 4), (20, 16)])  # 20: the last one
+def test_a_run_killed_in_a_validation_repeats_it(tmp_path: Path, step: int, before: int) -> None:
+    case = {"val_check_interval": 8, **ACROSS}
+    train_and_die(tmp_path / "broken", Kill(in_validation_at_step=step), **case)
+    assert held(tmp_path / "broken" / "last.ckpt")["global_step"] == before
+    same_end(tmp_path / "broken", tmp_path / "straight", case)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "validation inside the epoch",
+        "epochs counted, checkpoint every step",
+        "accumulated gradients",
+        "validation across epochs",
+    ],
+)
+def test_a_run_stopped_behind_a_step(tmp_path: Path, name: str) -> None:
+    case, broken = CASES[name], tmp_path / "broken"
+    every = case.get("accumulate_grad_batches", 1)
+    for batch in (2, 8, 12):  # no validation is due behind these
+        assert stopped(broken, Send(signal.SIGINT, at_batch=batch), **case) == 130
+        assert held(broken / "last.ckpt")["global_step"] == -(-(batch + 1) // every)
+    same_end(broken, tmp_path / "straight", case)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_a_run_stopped_at_or_in_a_validation(tmp_path: Path, average: bool) -> None:
+    """It goes on from the checkpoint before, as the validation belongs to the resumed run."""
+    case = {"val_check_interval": 6, **ACROSS}
+    for send in (Send(signal.SIGTERM, at_batch=5), Send(signal.SIGTERM, in_validation_at_step=12)):
+        also = (WeightAverage(0.5),) if average else ()
+        assert stopped(tmp_path / "broken", send, also, **case) == 143
+        assert held(tmp_path / "broken" / "last.ckpt")["global_step"] in (4, 8)
+    if not average:
+        same_end(tmp_path / "broken", tmp_path / "straight", case)
+
+
+def test_the_last_validation_is_completed(tmp_path: Path) -> None:
+    send = Send(signal.SIGINT, in_validation_at_step=5)
+    assert stopped(tmp_path, send, max_steps=5, every=100) == 130
+    assert held(tmp_path / "best.ckpt")["global_step"] == 5
+
+
+class TimeIsUp(L.Callback):
+    """Takes the rest of `max_time` away in a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
+        if trainer.global_step == self.step - 1:
+            (timer,) = (each for each in trainer.callbacks if isinstance(each, Timer))
+            timer._duration = 0.0
+
+
+@pytest.mark.parametrize("step", [6, 8, 9])  # the end of an epoch, of a checkpoint's interval, none
+def test_a_run_that_time_cuts_validates_its_last_state(tmp_path: Path, step: int) -> None:
+    case = {"val_check_interval": 5, **ACROSS}
+    train(tmp_path / "broken", kill=TimeIsUp(step), max_time="00:01:00:00", **case)
+    assert list(validations(tmp_path / "broken")) == [5, step]
+    assert held(tmp_path / "broken" / "last.ckpt")["global_step"] == step
+    same_end(tmp_path / "broken", tmp_path / "straight", case)
+
+
+@pytest.mark.parametrize(("first", "every"), [(3, 100), (8, 4), (9, 4), (12, 4)])
+def test_a_run_that_is_made_longer(tmp_path: Path, first: int, every: int) -> None:
+    case = {"every": every, "val_check_interval": 5, **ACROSS}
+    train(tmp_path / "broken", **{**case, "max_steps": first})
+    same_end(tmp_path / "broken", tmp_path / "straight", case)
+    assert list(validations(tmp_path / "broken")) == sorted({first, 5, 10, 15, 20})
+
+
+# options, and the steps that are validated
+ENDS = {
+    "steps, between": ({"max_steps": 10, "val_check_interval": 4, **ACROSS}, [4, 8, 10]),
+    "steps, where a checkpoint is due": ({"max_steps": 8, "val_check_interval": 3}, [3, 6, 8]),
+    "steps, before the first": ({"max_steps": 3}, [3]),
+    "steps, validated anyway": ({"max_steps": 8, "val_check_interval": 4, **ACROSS}, [4, 8]),
+    "steps of accumulated gradients": (
+        {"max_steps": 5, "accumulate_grad_batches": 2, "val_check_interval": 8, **ACROSS},
+        [4, 5],
+    ),
+    "epochs, the last left out": (
+        {"max_steps": -1, "max_epochs": 3, "check_val_every_n_epoch": 2},
+        [12, 18],
+    ),
+    "more epochs than steps": ({"max_steps": 8, "max_epochs": 9}, [6, 8]),
+}
+
+
+@pytest.mark.parametrize(("options", "expected"), ENDS.values(), ids=ENDS.keys())
+def test_the_last_state_is_validated_once(tmp_path: Path, options: Any, expected: Any) -> None:
+    task, checkpoint = train(tmp_path, **options)
+    lines = (tmp_path / "validations.jsonl").read_text().splitlines()
+    assert [int(line.strip("[]").split(",")[0]) for line in lines] == expected
+    scores = validations(tmp_path)
+    assert checkpoint.best_score == max(scores.values()) == scores[checkpoint.best_step or 0]
+    assert held(tmp_path / "best.ckpt")["global_step"] == checkpoint.best_step
+    assert held(tmp_path / "last.ckpt")["global_step"] == expected[-1]
+    assert task.trainer.check_val_every_n_epoch == options.get("check_val_every_n_epoch", 1)
+
+
+def test_lower_is_better_and_nan_never_is(tmp_path: Path) -> None:
+    class Scripted(Task):
+        scores: Iterator[float] = iter([5.0, float("nan"), 3.0, 4.0])
+
+        def validation_step(self, batch: torch.Tensor, batch_idx: int) -> None:
+            self.log("val/score", next(self.scores), batch_size=3)
+
+    checkpoint = Checkpoint(tmp_path, 100, "val/score", mode="min")
+    options = {"max_steps": 8, "val_check_interval": 2, "num_sanity_val_steps": 0}
+    trainer_for(tmp_path, [checkpoint], **options).fit(Scripted(), Data())
+    assert (checkpoint.best_score, checkpoint.best_step) == (3.0, 6)
+
+
+def test_a_monitor_that_is_not_logged_and_a_config_that_would_not_load(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="val/nonsense"):
+        train_with(tmp_path, Checkpoint(tmp_path, 2, "val/nonsense"))
+    for config in ({"a": {"b": Path("x")}}, {"a": [1, (2,)]}, {(1, 2): 2}):
+        with pytest.raises(TypeError):
+            train_with(tmp_path, Checkpoint(tmp_path, 2, "val/score", config=config))
+
+
+def train_with(folder: Path, *callbacks: L.Callback, **options: Any) -> L.Trainer:
+    trainer = trainer_for(folder, list(callbacks), **{"max_steps": 6, **options})
+    trainer.fit(Task(), Data())
+    return trainer
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    train_with(tmp_path, Checkpoint(tmp_path, 1, "val/score"), fast_dev_run=2)
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+class Bomb:
+    """Kills the process when it is being pickled, that is in the middle of a write."""
+
+    def __reduce__(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("survived SIGKILL")
+
+
+def test_a_kill_in_mid_write_keeps_the_file_before(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+    write_whole({"step": 1}, path)
+    require_fork()
+    child = os.fork()
+    if child == 0:
+        try:
+            write_whole({"step": 2, "big": torch.zeros(10_000), "bomb": Bomb()}, path)
+        finally:
+            os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert held(path) == {"step": 1}
+    assert len(list(tmp_path.glob(".last.ckpt.*.part"))) == 1
+    train_with(tmp_path, Checkpoint(tmp_path, 2, "val/score"))  # clears the remains
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_seed_that_is_drawn_travels(tmp_path: Path) -> None:
+    first, again = RngState(), RngState()
+    train_with(tmp_path, first, Checkpoint(tmp_path, 2, "val/score"), max_steps=2)
+    trainer = trainer_for(tmp_path, [again, Checkpoint(tmp_path, 2, "val/score")], max_steps=3)
+    trainer.fit(Task(), Data(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert again.seed == first.seed is not None
+
+
+def stop_on_rank(rank: int, folder: Path) -> None:
+    for at, last in ((2, 4), (7, 9)):  # one step later, as no host waits for the others' answers
+        with stop_signals(speaks=False) as signals:
+            send = [Send(signal.SIGINT, at_batch=at)] if rank else []
+            kept = Checkpoint(folder, 100, "val/score")
+            trainer = trainer_for(folder, [*send, StopOnSignal(signals), kept], **OPTIONS)
+            with pytest.raises(Stopped) as error:
+                trainer.fit(Task(), Data(), ckpt_path=kept.last_model_path or None)
+        assert (error.value.code, trainer.global_step) == (130, last)
+        trainer.strategy.barrier()
+        assert held(folder / "last.ckpt")["global_step"] == last
+        trainer.strategy.barrier()
+    with stop_signals(speaks=False) as signals:
+        send = [Send(signal.SIGTERM, in_validation_at_step=0)] if rank else []
+        trainer = trainer_for(folder, [*send, StopOnSignal(signals)], **OPTIONS)
+        with pytest.raises(Stopped):
+            trainer.validate(Task(), Data(), verbose=False)
+
+
+def test_all_ranks_stop_at_one_step_for_a_signal_to_one(tmp_path: Path) -> None:
+    on_two_ranks(stop_on_rank, tmp_path)
+
+
+def test_outside_a_trainer_a_run_stops_at_once_and_handlers_come_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped) as error, stop_signals(speaks=False):
+        signal.raise_signal(signal.SIGTERM)
+    assert error.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    require_fork()
+    child = os.fork()
+    if child == 0:
+        with stop_signals(speaks=False) as stop:
+            stop.deferring = True
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)  # by a launcher that sends it twice
+            if stop.signum != signal.SIGINT:
+                os._exit(1)
+            time.sleep(TWICE * 1.2)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGINT
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["inherited", "of a loader"])
+def test_workers_outlive_what_a_terminal_sends_to_all(own: bool) -> None:
+    require_fork()
+    with stop_signals(speaks=False) as stop:
+        child = os.fork()
+        if child == 0:
+            if own:
+                leave_stop_signals(0)
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            if stop.signum is not None:
+                os._exit(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(2)
+        _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGTERM
+
+
+@pytest.mark.gpu
+def test_a_run_resumed_on_a_gpu(tmp_path: Path) -> None:
+    case = {"accelerator": "gpu", "devices": 1, "val_check_interval": 4}
+    train(tmp_path / "broken", **case, max_steps=9)
+    same_end(tmp_path / "broken", tmp_path / "straight", case)

@@ -1,0 +1,170 @@
+"""Scans are thinned fairly, pairs become tables and overlays, and nothing is shown for nothing."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+import wandb
+from torch import nn
+from torch.utils.data import DataLoader
+
+from pcnn.callbacks import Pictures
+from pcnn.callbacks.pictures import Scan
+from pcnn.callbacks.wandb_media import LIMIT, of_pairs, overlay
+from pcnn.loggers import RunWandbLogger
+from pcnn.metrics.registration import PairResult, validation_protocol
+from pcnn.visualize.pair import DrawnMatches, ShownPair
+from tests.callbacks.segmenting import Clouds, Segmenting
+from tests.callbacks.tiny import trainer_for
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RULES = validation_protocol("threedmatch")
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    yield
+    wandb.teardown()
+
+
+def scan_of(counts: list[int]) -> Scan:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    points = np.random.default_rng(0).normal(size=(len(labels), 3)).astype(np.float32)
+    return Scan(points, labels[::-1].copy(), labels, "x")
+
+
+def test_thinning_keeps_rare_classes_whole_and_rows_together() -> None:
+    scan = scan_of([90_000, 30_000, 40, 1])
+    thin = scan.thinned(20_000)
+    assert thin.target is not None
+    kept = np.bincount(thin.target)
+    assert 19_990 <= len(thin.points) <= 20_000
+    assert kept[2:].tolist() == [40, 1]
+    assert abs(int(kept[0]) - int(kept[1])) <= 1
+    place = {tuple(point): row for row, point in enumerate(scan.points.tolist())}
+    rows = [place[tuple(point)] for point in thin.points[::997].tolist()]
+    assert np.array_equal(scan.pred[rows], thin.pred[::997])
+    assert np.array_equal(scan.thinned(20_000).points, thin.points)
+    few = scan_of([5, 3])
+    assert few.thinned(8) is few
+    assert Scan(few.points, few.pred, None, "x").thinned(4).target is None
+
+
+@pytest.mark.parametrize(
+    ("options", "silent"),
+    [
+        ({"limit_val_batches": 1, "check_val_every_n_epoch": 5}, False),  # a sanity check
+        ({"fast_dev_run": True}, False),
+        ({"val_check_interval": 1}, True),
+    ],
+)
+def test_nothing_is_drawn(tmp_path: Path, options: dict[str, Any], silent: bool) -> None:
+    class Task(Segmenting):
+        def validation_step(self, batch: Any, batch_idx: int) -> Any:
+            outputs = super().validation_step(batch, batch_idx)
+            return None if silent else outputs
+
+    given = {"max_steps": 2, "enable_checkpointing": False, **options}
+    trainer_for(tmp_path, [Pictures(tmp_path)], **given).fit(Task(), Clouds())
+    assert not (tmp_path / "predictions.png").exists()
+
+
+def test_every_second_validation_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(Scan, "draw", lambda scan, path, names, data, when: drawn.append(when))
+    options = {"max_steps": 6, "val_check_interval": 1, "enable_checkpointing": False}
+    trainer = trainer_for(tmp_path, [Pictures(tmp_path, every_n_validations=2)], **options)
+    trainer.fit(Segmenting(), Clouds())
+    assert drawn == ["step 1", "step 3", "step 5"]
+
+
+def pair_of(index: int) -> ShownPair:
+    """Places moved by one metre, every second match wrong; the second pair has no estimate."""
+    source = torch.rand(60, 3, generator=torch.Generator().manual_seed(index))
+    truth = torch.eye(4, dtype=torch.float64)
+    truth[0, 3] = 1.0
+    target = source + torch.tensor([1.0, 0.0, 0.0])
+    rows = torch.arange(60)
+    matches = DrawnMatches.of(
+        source, target[torch.where(rows % 2 == 0, rows, (rows + 30) % 60)], truth, 0.1
+    )
+    assert matches.right.sum() == 30
+    return ShownPair.of(str(index), source, target, None if index == 1 else truth, matches=matches)
+
+
+class Registering(L.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(1, 1)
+        self.results: dict[str, list[PairResult]] = {}
+        self.rules = RULES
+
+    def validation_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair]:
+        return {"pair": pair_of(batch_idx)}
+
+    def on_validation_epoch_end(self) -> None:
+        errors = (0.0, nan, 0.0)
+        self.results["val"] = [
+            PairResult("room", 0, index, error, error, inlier_ratio=0.5, inliers=9)
+            for index, error in enumerate(errors)
+        ]
+
+
+def test_pairs_are_drawn_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, Any] = {}
+    logger = RunWandbLogger(tmp_path, mode="offline")
+    monkeypatch.setattr(logger, "log_metrics", lambda metrics, step=None: sent.update(metrics))
+    trainer = trainer_for(tmp_path, [Pictures(tmp_path)], logger=logger)
+    trainer.validate(Registering(), DataLoader(range(3)), verbose=False)
+    logger.finish()
+    assert (tmp_path / "predictions.png").stat().st_size > 10_000
+    clouds = {"val/pair_0/before", "val/pair_0/after", "val/pair_1/before"}
+    assert {key for key in sent if "/pair_" in key} == clouds  # nothing after where none was found
+    assert len(sent["val/pairs"].data) == 3
+    assert sent["val/scenes"].data == [["room", 3, pytest.approx(2 / 3), 1.0, 0.5]]
+    assert {"val/recall_by_rre", "val/recall_by_rte"} <= set(sent)
+
+
+def test_a_failure_of_wandb_costs_the_media_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wandb, "Table", lambda **_: 1 / 0)
+    logger = RunWandbLogger(tmp_path, mode="offline")
+    trainer = trainer_for(tmp_path, [Pictures(tmp_path)], logger=logger)
+    with pytest.warns(UserWarning, match="division by zero"):
+        trainer.validate(Registering(), DataLoader(range(3)), verbose=False)
+    logger.finish()
+
+
+def test_figures_that_do_not_exist_are_left_empty() -> None:
+    lines = [
+        PairResult("a", 0, 1, 1.0, 0.1, inlier_ratio=0.3, inliers=9),
+        PairResult("b", 0, 2, nan, nan),
+    ]
+    media = of_pairs("val", {"val": lines}, RULES, {})
+    assert media["val/pairs"].data == [
+        ["a", "1 onto 0", 1.0, 0.1, 0.3, 9, True],
+        ["b", "2 onto 0", None, None, None, 0, False],
+    ]
+    assert media["val/scenes"].data == [["a", 1, 1.0, 1.0, 0.3], ["b", 1, 0.0, None, None]]
+
+
+def test_overlays_stay_small_and_hold_both_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[np.ndarray] = []
+    monkeypatch.setattr(wandb, "Object3D", lambda rows, caption: kept.append(rows) or caption)
+    source, target = np.random.rand(90_000, 3), np.random.rand(60_000, 3)  # noqa: NPY002
+    pair = ShownPair("a pair", source, target, np.eye(4), simulated=True)
+    assert "SIMULATED" in str(overlay(pair, source + np.array([0, 0, 5.0]), "registered"))
+    (rows,) = kept
+    assert len(rows) <= LIMIT
+    orange = rows[:, 3] > 200
+    assert orange.sum() == pytest.approx(0.6 * len(rows), rel=0.01)
+    assert (rows[orange, 2] > 4.9).all()
+    assert (rows[~orange, 2] < 1.1).all()
