@@ -27,11 +27,6 @@ class Pictures(Callback):
     They are the same each time, as evaluation has a fixed order, so that one sees how the network
     comes on. A step returns a dict with `points` [P, 3], `pred` [P], `target` [P] or None and
     `name`, or with a `pcnn.visualize.pair.ShownPair` as ``pair``; else there is nothing to show.
-
-    Args:
-        folder: run folder.
-        every_n_validations: show after every n-th validation, the first among them; a test always.
-        clouds: how many W&B gets, each the first one of a batch.
     """
 
     def __init__(

@@ -29,26 +29,6 @@ class CloudDataModule(ExactLoading):
 
     Training clouds are augmented, and may be cropped and kept in a cache; validation and test
     clouds are whole, unless `crop` cuts them.
-
-    Args:
-        sets: the data set and its splits.
-        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
-        crop: horizontal radius about the origin [m], or None; also in validation and test, whose
-            metrics then count the points inside it.
-        point_max: largest number of rows of a training sample, see `CloudDataset`; None trains on
-            whole clouds.
-        augment: random changes of training clouds, or None.
-        cache: keep training clouds under ``data_dir/cache``: their voxels, or their cropped points.
-        data_dir: folder for the cache.
-        limit_train: number of training clouds, spread over the set; None uses all.
-        limit_val: number of validation and of test clouds; None uses all.
-        batch_size: as in `ExactLoading`, with the following six.
-        val_batch_size: ...
-        num_workers: ...
-        seed: ...
-        geometry: ...
-        on_error: ...
-        balance_steps: ...
     """
 
     advice = (
@@ -164,11 +144,7 @@ class CloudDataModule(ExactLoading):
         _ = self.sets.found
 
     def build(self, split: Split) -> Dataset[Any] | None:
-        """Make the data set of a split; None where it has no clouds.
-
-        Raises:
-            UserError: training changes colours, and these are not the first channels.
-        """
+        """Make the data set of a split; None where it has no clouds."""
         if split == "test" and self.tests_on_validation:
             if self.sets.note_on_test:
                 log.warning("%s", self.sets.note_on_test)

@@ -38,18 +38,6 @@ class RunWandbLogger(WandbLogger):
     The id is kept in ``<run folder>/run_id.txt`` and used again whenever the folder is: a resumed
     run stays one run. A start that fails or takes longer than `init_timeout` online is repeated
     offline, one that fails offline switches W&B off; each with one warning.
-
-    Args:
-        run_folder: folder of the run; W&B writes to ``<run folder>/wandb``.
-        project: W&B project.
-        name: display name; None makes one (`run_name`). A resumed run keeps its own.
-        mode: ``online``, ``offline``, ``disabled`` or None to decide by login (`resolve_mode`).
-        config: resolved configuration as a plain dict.
-        init_timeout: seconds that W&B may take to start online.
-        login_timeout: seconds that the login may take.
-        finish_timeout: seconds that the upload of what is left may take at the end.
-        log_model: upload checkpoints: False, True (at the end) or "all".
-        **kwargs: passed to `wandb.init` (`entity`, `group`, `job_type`, `tags`, `notes`, ...).
     """
 
     def __init__(
