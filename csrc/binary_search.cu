@@ -2,7 +2,7 @@
 //
 // The baseline of z-delta search (Spira, section 6.4): same keys, same tiles, same writes.
 //
-// variants: KEY_BITS=64 LAYOUT=0 | KEY_BITS=32 LAYOUT=0
+// variants: KEY_BITS=64 LAYOUT=0
 
 #include "packed_search.cuh"
 

@@ -47,7 +47,6 @@ struct SearchArguments {
     int* tile_counts;     // [slots written transposed, tiles], or null
     const int* source_count;  // sites on the device, or null: n_source of them
     const int* target_count;  // the same: n_target, which is what there is room for in any case
-    const Key* packed;        // [n_target] the outputs' keys as they are compared, or null
     i64 n_target, tiles;
     i64 base, step_x, step_y, step_z;  // key of slot (x, y, z) minus the output's, as a sum
     int n_source;
@@ -69,8 +68,6 @@ struct SearchArguments {
 };
 
 #if KEY_BITS == 32
-#include "network.cuh"
-
 struct NarrowArguments {
     const i64* keys;  // [n]
     u32* narrow;      // [n]
@@ -95,21 +92,11 @@ KERNEL(narrow_keys, NarrowArguments, 256) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < a.n) a.narrow[i] = narrow_key(a, a.keys[i]);
 }
-
-typedef Network<NarrowArguments> NetworkKeys;
-
-// The keys of several levels.
-KERNEL(narrow_network, NetworkKeys, 256) {
-    int block;
-    const NarrowArguments& level = a.own(block);
-    i64 i = (i64)block * blockDim.x + threadIdx.x;
-    if (i < level.n) level.narrow[i] = narrow_key(level, level.keys[i]);
-}
 #endif
 
 __device__ __forceinline__ Key target_key(const SearchArguments& a, i64 row) {
 #if KEY_BITS == 32
-    return a.packed ? __ldg(a.packed + row) : narrow_key(a, __ldg(a.target + row));
+    return narrow_key(a, __ldg(a.target + row));
 #else
     return __ldg(a.target + row);
 #endif

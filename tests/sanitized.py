@@ -26,7 +26,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.kernels import cuda
 from pcnn.kernels.sources import FOLDER, kernels
-from pcnn.maps import BinarySearch, DoubleTraversed, HashTable, SortedSearch, Windowed, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable, SortedSearch, Windowed, ZDelta
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.levels import extent_of, pack_cells, unique_sites
 from pcnn.maps.reached_sites import reached_sites
@@ -48,7 +48,7 @@ BUILDERS = [
     HashTable(search="hash", simplified=False, symmetry=False),
     HashTable(search="runs", simplified=False),
 ]
-NARROW = [BinarySearch(key_bits=32), ZDelta(key_bits=32), ZDelta(product="pairs", key_bits=32)]
+NARROW = [ZDelta(key_bits=32), ZDelta(product="pairs", key_bits=32)]
 STRIDES = [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 2, 1), (4, 4, 4), (6, 6, 6), (8, 8, 8), (16,) * 3]
 
 

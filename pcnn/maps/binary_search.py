@@ -16,12 +16,11 @@ class BinarySearch:
 
     device_only: ClassVar[bool] = True
     name: str = "binary_search"  # in configurations and reports
-    key_bits: int | str = "auto"  # 64, 32
     rows: int | None = None  # output rows of a tile; None picks by size
     _search: Search = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        search = Search("binary_search", False, self.key_bits, self.rows)
+        search = Search("binary_search", False, rows=self.rows)
         object.__setattr__(self, "_search", search)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:

@@ -11,7 +11,6 @@ import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,14 +23,11 @@ from pcnn.geometry.slot_subsets import slots_on, split_slots, threshold_of
 from pcnn.kernels.cuda import Module, module
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
 from pcnn.maps.hybrid_map import HybridMap, map_of_half
-from pcnn.maps.narrow_keys import NarrowKeys
 from pcnn.maps.packed_search import (
     HYBRID,
-    NARROW_THREADS,
     Search,
     Tiling,
     arguments_of,
-    narrow_arguments,
     table_rows,
     tiling,
 )
@@ -195,25 +191,21 @@ class PackedFind:
         """Blocks of the search."""
         return self.tiles.tiles * self.tiles.chunks
 
-    def arguments(self, packed: PackedLevels | None = None) -> bytes:
-        """Of the search, on 32-bit keys if there are any."""
+    def arguments(self) -> bytes:
+        """Of the search."""
         found, counts, _ = self._by_slot
         written = self.table.data_ptr(), found, 0, 0, counts
         (keys, at), (wanted, to) = self.source.pointers, self.target.pointers
-        narrow, queries = None, 0
-        if packed is not None:
-            narrow, keys, queries = packed.narrow, packed.places[keys], packed.places[wanted]
         shape = self.shape
         return arguments_of(
             shape.kernel,
             shape.spacing,
             shape.key_format,
-            (keys, wanted, *written, at, to, queries),
+            (keys, wanted, *written, at, to),
             (self.source.rows, self.target.rows),
             self.tiles,
             shape.threshold,
             len(shape.listed),
-            narrow,
             fill=self.target.fixed,
         )
 
@@ -277,40 +269,12 @@ class PackedFind:
         return split.kernel_map(shape.product, shape.symmetric, (dense, sparse, counts))
 
 
-class PackedLevels(NamedTuple):
-    """32-bit keys of the levels of a network."""
-
-    narrow: NarrowKeys  # their fields
-    keys: Tensor  # [rows of all levels] int32
-    places: dict[int, int]  # their addresses by those of the 64-bit keys
-
-
-def pack_levels(finds: Sequence[PackedFind], narrow: NarrowKeys) -> PackedLevels:
-    """32-bit keys of all sites that searches read, once for a network, in one launch."""
-    key_format = finds[0].shape.key_format
-    sites = {one.keys.data_ptr(): one for find in finds for one in (find.source, find.target)}
-    device, sizes = finds[0].table.device, [_aligned(one.rows) for one in sites.values()]
-    keys = torch.empty(sum(sizes), dtype=torch.int32, device=device)
-    places, place = {}, keys.data_ptr()
-    tasks: list[tuple[bytes, int]] = []
-    for (address, one), size in zip(sites.items(), sizes, strict=True):
-        places[address] = place
-        asked = narrow_arguments(address, place, one.rows, key_format, narrow)
-        tasks.append((asked, -(-one.rows // NARROW_THREADS)))
-        place += 4 * size
-    kernels = module("z_delta.cu", device, KEY_BITS=32, LAYOUT=HYBRID)
-    _in_launches(kernels, "narrow_network", tasks, device)
-    return PackedLevels(narrow, keys, places)
-
-
-def search_packed(finds: Sequence[PackedFind], narrow: NarrowKeys | None = None) -> None:
+def search_packed(finds: Sequence[PackedFind]) -> None:
     """Search many maps of one device, and sum what was found by slot; nothing waits."""
-    device, bits = finds[0].table.device, 64 if narrow is None else 32
-    some = [find for find in finds if find.blocks]
-    packed = None if narrow is None or not some else pack_levels(some, narrow)
-    tasks = [(find.arguments(packed), find.blocks) for find in some]
-    kernels = module("z_delta.cu", device, KEY_BITS=bits, LAYOUT=HYBRID)
-    shared = max((find.tiles.shared_bytes for find in some), default=0)
+    device = finds[0].table.device
+    tasks = [(find.arguments(), find.blocks) for find in finds if find.blocks]
+    kernels = module("z_delta.cu", device, KEY_BITS=64, LAYOUT=HYBRID)
+    shared = max((find.tiles.shared_bytes for find in finds if find.blocks), default=0)
     _in_launches(kernels, "z_delta_network", tasks, device, shared)
     listing = [find for find in finds if find.report is not None]
     tasks = [(find.scan_arguments(), len(find.shape.listed)) for find in listing]

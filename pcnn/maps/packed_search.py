@@ -16,8 +16,8 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
+from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels.cuda import module
-from pcnn.maps.narrow_keys import NarrowKeys
 
 #: Layouts of `csrc/packed_search.cuh`.
 TABLE, TRANSPOSED, HYBRID, HALF_TABLE = range(4)
@@ -42,7 +42,7 @@ LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 #: Threads of a block of ``narrow_keys``.
 NARROW_THREADS = 256
 
-ARGUMENTS = struct.Struct("10P6q33i0q")
+ARGUMENTS = struct.Struct("9P6q33i0q")
 NARROW_ARGUMENTS = struct.Struct("2Pq11i0q")
 
 
@@ -99,6 +99,42 @@ def table_rows(rows: int, columns: int) -> int:
     return size
 
 
+@dataclass(frozen=True)
+class NarrowKeys:
+    """Fields of the 32-bit keys of a cloud, as wide as its extent takes (Spira, section 5.3)."""
+
+    axis_bits: Triple  # bits of x, y and z, x in the highest ones
+    low: Triple  # coordinate along x, y and z whose field is 0
+
+    @classmethod
+    def of(cls, box: Box, kernel: Kernel, spacing: Triple) -> NarrowKeys:
+        """Fields for a box, and for what a kernel reaches beyond it, in level-0 voxels."""
+        low, sizes = [], []
+        for axis, (first, last) in enumerate(zip(*box, strict=True)):
+            below = kernel.padding[axis]
+            above = max(0, (kernel.size[axis] - 1) * kernel.dilation[axis] - below)
+            low.append(first - below * spacing[axis])
+            sizes.append(last + above * spacing[axis] - low[axis] + 1)
+        x, y, z = (max(1, (size - 1).bit_length()) for size in sizes)
+        if x + y + z > 32:
+            raise ValueError(
+                f"32-bit keys: with what the kernel reaches the cloud takes {x} + {y} + {z} bits "
+                "of x, y and z"
+            )
+        return cls((x, y, z), (low[0], low[1], low[2]))
+
+    @property
+    def key_format(self) -> KeyFormat:
+        """Shifts of the fields, as sums of key deltas take them."""
+        return KeyFormat(0, self.axis_bits)
+
+    def fields(self, own: KeyFormat) -> tuple[int, ...]:
+        """Shifts and bits of a 64-bit key, what is added to each field, and where it goes."""
+        added = (-half - low for half, low in zip(own.half, self.low, strict=True))
+        x, y, _ = self.key_format.shifts
+        return *own.shifts, *own.axis_bits, *added, x, y
+
+
 def narrow_keys(
     search: Search, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
 ) -> NarrowKeys | None:
@@ -109,7 +145,8 @@ def narrow_keys(
     try:
         if clouds > 1:
             raise ValueError(f"32-bit keys hold one cloud, the batch holds {clouds}")
-        return NarrowKeys.for_map((source.extent, target.extent), kernel, source.tensor_stride)
+        box = joint_box([source.extent, target.extent])
+        return NarrowKeys.of(box, kernel, source.tensor_stride)
     except ValueError as error:
         raise ValueError(f"{search.kernel}: {error}; use key_bits=64") from None
 
@@ -182,14 +219,15 @@ def run_search(
     keys = source.keys
     if narrow is not None:
         keys = torch.empty(source.rows, dtype=torch.int32, device=source.device)
-        asked = narrow_arguments(source.keys.data_ptr(), keys.data_ptr(), source.rows, own, narrow)
+        sides = source.keys.data_ptr(), keys.data_ptr(), source.rows
+        asked = NARROW_ARGUMENTS.pack(*sides, *narrow.fields(own))
         kernels.launch("narrow_keys", -(-source.rows // NARROW_THREADS), asked, source.device)
     written = (0 if tensor is None else tensor.data_ptr() for tensor in found)
     arguments = arguments_of(
         kernel,
         source.tensor_stride,
         own,
-        (keys.data_ptr(), target.keys.data_ptr(), *written, 0, 0, 0),
+        (keys.data_ptr(), target.keys.data_ptr(), *written, 0, 0),
         (source.rows, target.rows),
         tiles,
         threshold,
@@ -209,7 +247,7 @@ def arguments_of(
     tiles: Tiling,
     threshold: int,
     listed: int,
-    narrow: NarrowKeys | None,
+    narrow: NarrowKeys | None = None,
     join: bool = False,
     fill: bool = False,
 ) -> bytes:
@@ -226,20 +264,8 @@ def arguments_of(
         min(threshold, (1 << 31) - 1),
         *kernel.dilation,
         *kernel.padding,
-        *_fields(own, narrow),
+        *((0,) * 11 if narrow is None else narrow.fields(own)),
     )
-
-
-def narrow_arguments(
-    keys: int, written: int, rows: int, own: KeyFormat, narrow: NarrowKeys
-) -> bytes:
-    """Arguments of what makes 32-bit keys of 64-bit ones at an address."""
-    return NARROW_ARGUMENTS.pack(keys, written, rows, *_fields(own, narrow))
-
-
-def _fields(own: KeyFormat, narrow: NarrowKeys | None) -> tuple[int, ...]:
-    """Makes a 32-bit key of the fields of a 64-bit one; without one nothing is read."""
-    return (0,) * 11 if narrow is None else narrow.fields(own)
 
 
 def search_table(

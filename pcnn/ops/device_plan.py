@@ -36,7 +36,6 @@ from pcnn.maps.packed_search import Search as PackedSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.table_to_pairs import UNBOUNDED
 from pcnn.maps.window_search import Search, Sites, first_rows, search_windows
-from pcnn.ops.kept_keys import KeptKeys
 from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
@@ -76,7 +75,6 @@ class DevicePlan:
         first = HEAD + len(self.wanted)
         self.maps = searched_maps(recipe, self.strides, key_format, packed, first)
         self.words = self.maps[-1].slots.stop if self.maps else first
-        self.keys = KeptKeys(self.maps, self.strides)
         #: maps whose search counts pairs that are listed then
         self.listing = listing_maps(self.maps)
         self.has_large = any(entry.is_large for entry in self.maps)
@@ -129,8 +127,7 @@ class DevicePlan:
             tables = self._tables(sites, levels, report, True)
         numbers = read_report(report)
         box = self._check_extent(numbers, batch_size)
-        missed = self.keys.missed(box, batch_size or numbers[0])
-        if self._took_more(numbers) or missed:
+        if self._took_more(numbers):
             return self.on_cells(cells, batch_size, listed)
         grid = VoxelGrid(
             root[: numbers[FINEST]],
@@ -150,7 +147,6 @@ class DevicePlan:
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device)
         report, scratch = zeros.split_with_sizes(parts)
         root = Sites(grid.keys, grid.rows)
-        self.keys.choose(grid.extent, grid.batch_size)
         if self.wanted:
             extent_of(grid.keys, self.key_format, report[:EXTENT_WORDS])
         levels = self._levels(root, report, scratch)
@@ -312,8 +308,7 @@ class DevicePlan:
         if searches:
             search_windows(searches)
         if packed:
-            # a graph does not know the box of its cloud, of which 32-bit keys are made
-            search_packed(packed, self.keys.narrow if pairs is None else None)
+            search_packed(packed)
         if tilings:
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))

@@ -143,11 +143,6 @@ class VoxelPlan(NetworkPlan):
                 f"engine {self.engine.name!r} asks {device} for the number of triplets, or for one "
                 "map after another"
             )
-        builder = self.engine.builder
-        if isinstance(builder, ZDelta) and builder.search.bits == 32:
-            raise WaitsForDevice(
-                "fields of 32-bit keys are made of the box of every cloud; take key_bits=64"
-            )
         ready = self._room_plan(downsampling)
         if len(ready.strides) <= len(self.recipe.levels):
             raise WaitsForDevice(
@@ -188,7 +183,8 @@ class VoxelPlan(NetworkPlan):
 
     def _builds_together(self, device: torch.device) -> bool:
         """True if a device's kernels build all maps at once, and not the levels alone."""
-        packed = isinstance(self.engine.builder, ZDelta)
+        # fields of 32-bit keys are made of the box of every cloud, which the host has to know
+        packed = isinstance(self.engine.builder, ZDelta) and self.engine.builder.search.bits == 64
         return self._writes_tables(device) or (packed and has_kernels(device))
 
     def _writes_tables(self, device: torch.device) -> bool:

@@ -8,7 +8,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.maps import BinarySearch, HashTable, MapBuilder, ZDelta, conformance
+from pcnn.maps import HashTable, MapBuilder, ZDelta, conformance
 from tests import oracle
 from tests.clouds import surface, surface_grid
 from tests.engines import BUILDERS, KERNEL_BUILDERS
@@ -128,7 +128,9 @@ def test_transposed_maps(builder: MapBuilder) -> None:
         assert table[rows, columns].tolist() == view.in_index.tolist()
 
 
-@pytest.mark.parametrize("builder", [ZDelta(key_bits=32), BinarySearch(key_bits=32)], ids=str)
+@pytest.mark.parametrize(
+    "builder", [ZDelta(key_bits=32), ZDelta(product="pairs", key_bits=32)], ids=str
+)
 def test_keys_of_32_bits(builder: MapBuilder, emulated: None) -> None:
     for n, kernel in itertools.product((0, 1, 33, 300), FEW):
         grid = surface_grid(n)

@@ -131,10 +131,6 @@ def test_settings_that_cannot_be() -> None:
     grid = surface_grid(10, batch_size=2)
     with pytest.raises(ValueError, match=r"one cloud.*holds 2"):
         ZDelta(key_bits=32).build(grid, grid, Kernel.of(3))
-    with pytest.raises(ValueError, match="binary_search: key_bits must be 32, 64 or auto"):
-        BinarySearch(key_bits=16)
-    with pytest.raises(ValueError, match="binary_search: 32-bit keys hold one cloud"):
-        BinarySearch(key_bits=32).build(grid, grid, Kernel.of(3))
 
 
 @pytest.mark.gpu
