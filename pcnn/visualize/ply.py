@@ -14,29 +14,15 @@ from pcnn.files.ply import write_ply
 
 def write_coloured_ply(
     path: str | Path,
-    points: NDArray[np.floating],
-    rgb: NDArray[np.uint8],
-    labels: NDArray[np.integer] | None = None,
+    points: NDArray[np.floating],  # [P, 3] floating point [m], stored as float32
+    rgb: NDArray[np.uint8],  # [P, 3] uint8
+    labels: NDArray[np.integer] | None = None,  # [P] integers, stored as int32 property label
     comment: str = "",
     origin: Sequence[float] = (0.0, 0.0, 0.0),
 ) -> Path:
     """Write a binary little-endian ply with a colour and, if given, a label for every point.
 
     The file appears whole or not at all. An empty cloud gives a valid file without vertices.
-
-    Args:
-        path: file to write; its folder is created.
-        points: [P, 3] floating point [m], stored as float32.
-        rgb: [P, 3] uint8.
-        labels: [P] integers, stored as int32 property ``label``; None leaves the property out.
-        comment: one line for the header, e.g. the source of the cloud.
-        origin: added to the points [m]; where it is not zero they are stored as float64.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: shapes do not fit, colours are not uint8, or the comment has several lines.
     """
     values = {} if labels is None else {"label": labels}
     fields = dict.fromkeys(values, "<i4")
@@ -54,23 +40,7 @@ def write_coloured_ply_parts(
     origin: Sequence[float] = (0.0, 0.0, 0.0),
     wide: bool = False,
 ) -> Path:
-    """Write a cloud part by part, as `write_coloured_ply`; a part is in memory at a time.
-
-    Args:
-        path: file to write; its folder is created.
-        parts: points and colours, as those of `write_coloured_ply`, and values [P] of further
-            properties by name.
-        fields: types of these properties, as ``<f4``.
-        comment: one line for the header.
-        origin: added to the points [m].
-        wide: store coordinates as float64; so they are where the origin is not zero.
-
-    Returns:
-        `path`.
-
-    Raises:
-        ValueError: as `write_coloured_ply`.
-    """
+    """Write a cloud part by part, as `write_coloured_ply`; a part is in memory at a time."""
     path = Path(path)
     own = [(name, "<f8" if wide or any(origin) else "<f4") for name in "xyz"]
     own += [(name, "u1") for name in ("red", "green", "blue")]

@@ -36,22 +36,6 @@ def viewed_file(
     and no `truth`, else a layer of their own. A classification of LAS files, which is always there,
     is a layer of its own unless it is named as one of both. Missing returns are left out. A cloud
     in the folder of a simulated set (`pcnn.files.simulated`) is marked as simulated.
-
-    Args:
-        path: the cloud; coordinates stay in its unit.
-        labels: predicted labels: ``.label``, ``.npy`` [P], or a cloud of the same points that holds
-            labels.
-        truth: true labels, likewise.
-        confidence: ``.npy`` [P] of numbers in 0..1, or a cloud of the same points that holds it.
-            None takes that of the ``labels``, in their file or in ``NAME_confidence.npy`` beside
-            it, else that of the cloud, likewise.
-        reading: columns of files that do not name them, and largest size.
-
-    Raises:
-        MissingFileError: no such file.
-        MissingPackageError: a package that a format needs is not installed.
-        FileError: a file that breaks its format, another number of labels than points, or no return
-            at all.
     """
     with named(path, f"{path.suffix} file"):
         table = read_columns(path, reading, "confidence")
@@ -105,16 +89,7 @@ def _labels_beside(path: Path, beside: Path, table: Columns) -> NDArray[np.int64
 
 
 def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[np.int64]:
-    """Labels [P] of a file of labels, or of a cloud that holds them.
-
-    Args:
-        path: ``.label``, ``.npy`` [P], or a cloud of the same points.
-        n_points: P, missing returns among them.
-        reading: as of `viewed_file`.
-
-    Raises:
-        FileError: another number of labels, or a cloud without labels.
-    """
+    """Labels [P] of a file of labels, or of a cloud that holds them."""
     if path.suffix == ".label" or (path.suffix == ".npy" and read_npy(path).ndim == 1):
         return read_labels(path, n_points)
     found = read_columns(path, reading, "confidence").labels
@@ -194,15 +169,7 @@ def _colours(
 
 
 def read_pose(path: Path) -> NDArray[np.float64]:
-    """The transform [4, 4] of a file, source to target.
-
-    Args:
-        path: ``transform.json`` as `pcnn register` writes it, ``.npy`` [4, 4], or text of four
-            lines (or three, as in KITTI) of four numbers.
-
-    Raises:
-        FileError: another content, or a last line other than 0 0 0 1.
-    """
+    """The transform [4, 4] of a file, source to target."""
     with named(path, "pose"):
         if path.suffix == ".json":
             content = read_json(path)
@@ -225,11 +192,7 @@ def read_pose(path: Path) -> NDArray[np.float64]:
 
 
 def posed_pair(clouds: Sequence[ViewedCloud], pose: NDArray[np.floating]) -> list[ViewedCloud]:
-    """A source and a target, the source with the pose that registers it, in the usual colours.
-
-    Raises:
-        ValueError: another number of clouds than two.
-    """
+    """A source and a target, the source with the pose that registers it, in the usual colours."""
     from pcnn.visualize.registration import SOURCE, TARGET
 
     if len(clouds) != 2:
