@@ -1,18 +1,18 @@
 // Neighbour table of voxels by look-ups among the input sites (TorchSparse, section 4.4).
 //
-// Hash table and runs: clear -> insert -> search. Grid: bound_box -> clear -> insert -> search.
+// Hash table: clear -> insert -> search. Grid: bound_box -> clear -> insert -> search.
 //
 // Bytes moved for N sites a side and K slots: 16..64 N bytes of the store cleared; 8 N of keys read
 // and N sectors of 32 B written; the look-ups, in sectors of a store that the L2 cache mostly holds;
 // 4 N K bytes of the table written and 4 N ceil(K / 31) of masks. Counted for K = 27, sectors a row:
-//     scan at 5 cm      hash table 11, runs 8
-//     dense indoor      hash table  4, runs 1.5
-//     uniform noise     hash table 15, runs 8
+//     scan at 5 cm      11
+//     dense indoor       4
+//     uniform noise     15
 // So one million rows of a scan write 0.11 GB (26 us at 4.2 TB/s) and read 0.25..0.35 GB from L2.
 
 #include "common.cuh"
 
-// variants: STORE=0 | STORE=1 | STORE=2
+// variants: STORE=0 | STORE=1
 // variants: KX=0 | KX=3 KY=3 KZ=3 WARPS=3 | KX=3 KY=3 KZ=3 SYMMETRIC=1 WARPS=5 | SYMMETRIC=1
 
 #ifndef SYMMETRIC
@@ -91,7 +91,7 @@ __device__ __forceinline__ void fill(u32* words, i64 n, u32 value, i64 thread, i
 }
 
 struct ClearArguments {
-    u32* slots;           // all ones: no entry, no run, no row
+    u32* slots;           // all ones: no entry, no row
     u32* table;           // all ones (-1), where mirrored entries leave gaps
     u32* masks;           // zero, likewise
     u32* counts;          // zero
@@ -140,7 +140,7 @@ struct InsertArguments {
 
 KERNEL(insert, InsertArguments, THREADS) {
     const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (i < a.n) insert_site(a.store, i, a.n);
+    if (i < a.n) insert_site(a.store, i);
 }
 
 struct SearchArguments {

@@ -1,9 +1,7 @@
-// Three ways to keep the input sites so that a coordinate finds its row.
+// Two ways to keep the input sites so that a coordinate finds its row.
 //
 //     HASH  open addressing over packed keys, an entry a site
 //     GRID  an array over the bounding box: no collisions, one access, as large as the box
-//     RUNS  open addressing over runs of 32 cells along z, an entry a run: rows are sorted with z
-//           fastest, so the first row and a bit for every cell say the rows of all 32
 
 #pragma once
 
@@ -11,7 +9,6 @@
 
 #define HASH 0
 #define GRID 1
-#define RUNS 2
 
 #ifndef STORE
 #define STORE HASH
@@ -22,7 +19,6 @@
 
 #define EMPTY (~0ull)  // neither an entry (rows stay below 2^31) nor a key
 #define GROUP (1u << GROUP_BITS)
-#define RUN_BITS 5  // 32 cells
 
 // How a key splits into cells: coordinate fields divided by the tensor stride, biased so that
 // every cell is exact and not negative.
@@ -53,11 +49,11 @@ __device__ __forceinline__ i64 volume_of(const Box& box, i64 batches) {
 }
 
 struct Store {
-    void* slots;         // HASH: u64 entries, GRID: int cells, RUNS: RunEntry
+    void* slots;         // HASH: u64 entries, GRID: int cells
     const i64* sources;  // keys of the sites, sorted
     const Box* box;      // GRID
     Cells cells;
-    int hash_shift;  // leaves as many bits of a hash as number the groups (HASH), the entries (RUNS)
+    int hash_shift;  // HASH: leaves as many bits of a hash as number the groups
     u32 capacity_mask;
 };
 
@@ -125,7 +121,7 @@ __device__ __forceinline__ u32 place_after(u32 place, u32 home, u32 capacity_mas
 }
 
 // Keys are unique, so an insertion only looks for room.
-__device__ __forceinline__ void insert_site(const Store& store, i64 i, i64 n) {
+__device__ __forceinline__ void insert_site(const Store& store, i64 i) {
     const i64 key = store.sources[i];
     u64* entries = static_cast<u64*>(store.slots);
     const u32 home = home_of(store, key, cell_of(store.cells, key, 2));
@@ -171,7 +167,7 @@ __device__ __forceinline__ i64 line_of(const Box& box, i64 batch, int x, int y) 
     return ((batch * box.size[0] + x) * box.size[1] + y) * box.size[2];
 }
 
-__device__ __forceinline__ void insert_site(const Store& store, i64 i, i64 n) {
+__device__ __forceinline__ void insert_site(const Store& store, i64 i) {
     const Box box = *store.box;
     const i64 key = store.sources[i];
     int cell[3];
@@ -192,78 +188,6 @@ __device__ __forceinline__ void search_column(const Store& store, const Box& box
     for (int slot = 0; slot < COUNT; ++slot) {
         const int z = first_z + slot * column.cell_step;
         rows[slot] = inside && (u32)z < (u32)box.size[2] ? line[z] : -1;
-    }
-}
-
-#else
-
-struct Run {
-    i64 key;    // of the column, with the number of the run in place of z
-    u32 cells;  // bit c: cell 32 run + c is a site
-    int first;  // row of the lowest of them
-};
-
-// A run in memory: words of one kind, so that one instruction reads all four.
-struct alignas(16) RunEntry {
-    u32 word[4];  // key low, key high, cells, first
-};
-
-__device__ __forceinline__ Run read_run(const Store& store, u32 place) {
-    const RunEntry entry = static_cast<const RunEntry*>(store.slots)[place];
-    return {(i64)((u64)entry.word[1] << 32 | entry.word[0]), entry.word[2], (int)entry.word[3]};
-}
-
-__device__ __forceinline__ i64 run_key(const Store& store, i64 key, int z) {
-    const i64 z_mask = ((i64)1 << store.cells.bits[2]) - 1;
-    return (key & ~z_mask) + (z >> RUN_BITS);
-}
-
-__device__ __forceinline__ u32 home_of(const Store& store, i64 run) {
-    return hash_of((u32)((u64)run >> 32), (u32)run) >> store.hash_shift;
-}
-
-// The first site of a run inserts all of it: the others follow it in the sorted list.
-__device__ __forceinline__ void insert_site(const Store& store, i64 i, i64 n) {
-    const i64* keys = store.sources;
-    int z = cell_of(store.cells, keys[i], 2);
-    const i64 own = run_key(store, keys[i], z);
-    if (i > 0 && run_key(store, keys[i - 1], cell_of(store.cells, keys[i - 1], 2)) == own) return;
-    u32 cells = 0;
-    for (i64 j = i;;) {
-        cells |= 1u << (z & (WARP - 1));
-        if (++j == n) break;
-        z = cell_of(store.cells, keys[j], 2);
-        if (run_key(store, keys[j], z) != own) break;
-    }
-    u64* words = static_cast<u64*>(store.slots);  // two an entry: key | cells, first
-    u32 place = home_of(store, own);
-    while (atomicCAS(&words[2 * (i64)place], EMPTY, (u64)own) != EMPTY)
-        place = (place + 1) & store.capacity_mask;
-    words[2 * (i64)place + 1] = (u64)(u32)i << 32 | cells;
-}
-
-// A column of slots lies in one run or two: one look-up and a count of bits for each slot.
-template <int COUNT>
-__device__ __forceinline__ void search_column(const Store& store, const Box&, const Site& site,
-                                              const Column& column, int (&rows)[COUNT]) {
-    const i64 first_key = site.key + column.key_delta;
-    const int first_z = site.cell[2] + column.cell_delta[2];
-    Run run = {-1, 0, 0};
-#pragma unroll
-    for (int slot = 0; slot < COUNT; ++slot) {
-        const int z = first_z + slot * column.cell_step;
-        const i64 wanted = run_key(store, first_key, z);
-        if (site.live && wanted != run.key) {
-            u32 place = home_of(store, wanted);
-            run = read_run(store, place);
-            while (run.key != wanted && run.key != (i64)EMPTY) {
-                place = (place + 1) & store.capacity_mask;
-                run = read_run(store, place);
-            }
-            if (run.key != wanted) run = {wanted, 0, 0};  // an empty run is known as well
-        }
-        const u32 bit = 1u << (z & (WARP - 1));
-        rows[slot] = run.cells & bit ? run.first + __popc(run.cells & (bit - 1)) : -1;
     }
 }
 

@@ -34,7 +34,6 @@ KERNEL_BUILDERS: list[MapBuilder] = [
     DoubleTraversed(symmetry=True, source_block=8, query_block=8),
     HashTable(search="hash"),
     HashTable(search="grid", grid_bytes_per_site=1 << 40),
-    HashTable(search="runs"),
     Windowed(),
     ZDelta(),
     ZDelta(half=True),

@@ -46,7 +46,6 @@ BUILDERS = [
     *KERNEL_BUILDERS,
     DoubleTraversed(source_block=64, query_block=32),
     HashTable(search="hash", simplified=False, symmetry=False),
-    HashTable(search="runs", simplified=False),
 ]
 NARROW = [ZDelta(key_bits=32), ZDelta(product="pairs", key_bits=32)]
 STRIDES = [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 2, 1), (4, 4, 4), (6, 6, 6), (8, 8, 8), (16,) * 3]

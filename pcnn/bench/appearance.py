@@ -54,7 +54,6 @@ METHODS = {
     "torchsparse": Look(GREEN, "^"),
     "hash_table": Look(GREEN, "^"),
     "torchsparse++": Look(CYAN, "v"),
-    "hash_runs": Look(CYAN, "v"),
     "pointcnnpp": Look(PINK, "P"),
     "pointelligence": Look(PINK, "P"),
     "triplets_k": Look(PINK, "P"),

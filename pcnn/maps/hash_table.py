@@ -19,7 +19,7 @@ from pcnn.maps.reached_sites import reached_sites
 SOURCE = "hash_table.cu"
 
 #: Ways to keep the sites, and their number in csrc/site_store.cuh.
-STORES = {"hash": 0, "grid": 1, "runs": 2}
+STORES = {"hash": 0, "grid": 1}
 
 # The structs of csrc/hash_table.cu. `Store` is 3P13iiI, of which 13 ints are `Cells`.
 BOX = struct.Struct("2Pq13i0q")
@@ -31,7 +31,7 @@ SEARCH = struct.Struct("3P13iiI4P5q10i0q")
 THREADS, ROWS = 256, 32
 
 #: Entries that begin at one place for neighbours along z (log2), and bytes of an entry.
-GROUP_BITS, ENTRY_BYTES = 2, {"hash": 8, "runs": 16}
+GROUP_BITS, ENTRY_BYTES = 2, 8
 
 #: Fewest entries of a table, and the largest that is left three quarters empty rather than half:
 #: it then fits the L2 cache beside the results.
@@ -65,7 +65,7 @@ UNROLLED_SLOTS = 8
 class HashTable:
     """Keep the input sites where a coordinate finds its row; look up every slot of each output.
 
-    Three ways to keep them:
+    Two ways to keep them:
 
     * ``hash``: open addressing with linear probing over packed keys, at most half full; the key's
       row is the value. Neighbours along z begin to probe in one 32-byte sector (the rest of the
@@ -75,9 +75,6 @@ class HashTable:
       without a synchronisation, and only its cells are touched. The memory is reserved, and
       ``auto`` decides, by the extent that the host knows of every axis:
       ``4 B prod_axis(floor(highest / tensor_stride) - floor(lowest / tensor_stride) + 1)`` bytes.
-    * ``runs``: open addressing over runs of 32 cells along z. Sites are sorted with z fastest, so
-      the first row of a run and one bit a cell are the rows of all its sites, and one look-up
-      serves a whole column of slots. Not in the paper.
 
     O(N_in + K N_out) look-ups in three launches (four for a grid), no synchronisation. Scratch
     memory is 16 to 64 bytes an input site, or the grid.
@@ -88,7 +85,7 @@ class HashTable:
 
     device_only: ClassVar[bool] = True
     name: str = "hash_table"
-    search: str = "auto"  # hash
+    search: str = "auto"  # hash, grid, or a grid where it takes at most grid_bytes_per_site
     grid_bytes_per_site: int = 256  # budget of auto, in bytes of the grid per input site
     grid_bytes: int = 16 << 30  # largest grid that is made, whatever is asked for
     fused: bool = True  # output sites (sites) from one kernel that keeps candidates in registers
@@ -119,14 +116,14 @@ class HashTable:
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
         masks = torch.empty(n_out, mask_words(volume), dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
-        capacity = 0 if by_grid else _capacity(n_in, ENTRY_BYTES[search])
-        words = GRID_HEAD + _grid_cells(source) if by_grid else capacity * ENTRY_BYTES[search] // 4
+        capacity = 0 if by_grid else _capacity(n_in)
+        words = GRID_HEAD + _grid_cells(source) if by_grid else capacity * ENTRY_BYTES // 4
         scratch = torch.empty(words, dtype=torch.int32, device=device)
         box, partial = scratch.data_ptr(), scratch.data_ptr() + 4 * PARTIAL
         slots = box + 4 * GRID_HEAD if by_grid else box
         source_keys, target_keys = source.keys.contiguous(), target.keys.contiguous()
-        # bits of a hash that number the groups of a hash table, or the runs
-        hash_bits = capacity.bit_length() - 1 - (GROUP_BITS if search == "hash" else 0)
+        # bits of a hash that number the groups of a hash table
+        hash_bits = capacity.bit_length() - 1 - GROUP_BITS
         hashing = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
         store = (slots, source_keys.data_ptr(), box, *layer.cells, *hashing)
 
@@ -221,9 +218,9 @@ def _layer(
     return _Layer(defines, _cells(key_format, stride), relation, shared_bytes, blocks)
 
 
-def _capacity(sites: int, entry_bytes: int) -> int:
+def _capacity(sites: int) -> int:
     """Entries of a table: a power of two, at least 4 N while that is small, else at least 2 N."""
-    least = 4 if entry_bytes * 4 * sites <= ROOMY_BYTES else 2
+    least = 4 if ENTRY_BYTES * 4 * sites <= ROOMY_BYTES else 2
     return 1 << (max(MIN_CAPACITY, least * sites) - 1).bit_length()
 
 

@@ -240,16 +240,16 @@ def test_torchsparse_fig13_takes_the_steps_one_by_one(monkeypatch: pytest.Monkey
     ]
     assert all(row.checked and row.wall_ms > 0 for row in rows)
     differing = [step.search + str(step.fused + step.simplified) for _, step in HASH_TABLE_STEPS]
-    assert differing == ["hash0", "grid0", "grid1", "grid2", "grid2", "runs2"]
+    assert differing == ["hash0", "grid0", "grid1", "grid2", "grid2"]
     # a scan too wide for a grid goes on with the hash table
     wide = [Scene("wide", grid_of_cells(torch.tensor([[0, 0, 0], [0, 0, 1], [9000, 9000, 99]])))]
     rows = rows_of(FIGURES, "torchsparse_fig13", of_maps(scenes=wide))
     flat = [row for row in rows if row.stride == 1]
     flat.sort(key=lambda row: steps.index(row.params["step"]))
     kinds = [row.params["search"] for row in flat]
-    assert kinds == ["hash", "grid", "hash", "hash", "hash", "runs"]
+    assert kinds == ["hash", "grid", "hash", "hash", "hash"]
     assert "over the limit" in left_out(flat)[0]
-    assert [row.wall_ms is None for row in flat] == [False, True] + 4 * [False]
+    assert [row.wall_ms is None for row in flat] == [False, True] + 3 * [False]
     # other output sites than the oracle's get no time
     monkeypatch.setattr(type(HASH_TABLE_STEPS[0][1]), "sites", lambda _, grid, kernel: grid)
     rows = rows_of(FIGURES, "torchsparse_fig13", of_maps(scenes=TINY))

@@ -30,9 +30,8 @@ UNROLLED = (*FEW, Kernel.of(3, dilation=(1, 3, 2)), Kernel.of(2, dilation=2, pad
 
 #: Settings that no engine takes.
 SETTINGS: list[MapBuilder] = [
-    HashTable(search="hash", simplified=False),
     HashTable(search="grid", symmetry=False),
-    HashTable(search="runs", simplified=False, symmetry=False),
+    HashTable(search="hash", simplified=False, symmetry=False),
     ZDelta(product="pairs", half=False),
 ]
 EVERY = [*BUILDERS, *SETTINGS]

@@ -12,7 +12,7 @@ from tests.maps.test_builders import check
 
 SWITCHES = [
     HashTable(search=search, simplified=simplified, symmetry=not simplified)
-    for search, simplified in itertools.product(("hash", "grid", "runs"), (True, False))
+    for search, simplified in itertools.product(("hash", "grid"), (True, False))
 ]
 
 
@@ -78,7 +78,6 @@ def test_auto_takes_the_grid_within_its_budget() -> None:
     assert HashTable(grid_bytes_per_site=4, grid_bytes=2047).search_of(boxed) == "hash"
     far = VoxelGrid(dense.keys, 1, 100_000)
     assert HashTable().search_of(far) == "hash"
-    assert HashTable(search="runs").search_of(far) == "runs"
     with pytest.raises(ValueError, match="over the limit grid_bytes=17179869184"):
         HashTable(search="grid").search_of(far)
 

@@ -15,7 +15,7 @@ LARGE = [
     Windowed(),
     ZDelta(),
     DoubleTraversed(),
-    *(HashTable(search=search) for search in ("hash", "grid", "runs")),
+    *(HashTable(search=search) for search in ("hash", "grid")),
 ]
 
 

@@ -19,7 +19,6 @@ EVERYWHERE: tuple[MapBuilder, ...] = (SortedSearch(),)
 #: Served by CUDA devices.
 ON_CUDA: tuple[MapBuilder, ...] = (
     HashTable(),
-    HashTable("hash_runs", search="runs"),
     DoubleTraversed(),
     BinarySearch(),
     ZDelta(),
@@ -33,7 +32,7 @@ FOR_PRODUCT: dict[tuple[str, str], MapBuilder] = {
     ("z_delta_32", "pairs"): ZDelta("z_delta_32", product="pairs", key_bits=32),
 }
 #: Names of those that fill a hash table with the source side before they search.
-HASHED = ("hash_table", "hash_runs")
+HASHED = ("hash_table",)
 
 #: Those that build all maps of a network: Spira's and ours; all there are, if neither is there.
 IN_NETWORKS = ("z_delta", "windowed")
@@ -45,7 +44,6 @@ HASH_TABLE_STEPS: tuple[tuple[str, HashTable], ...] = (
     ("+ fused kernel", HashTable(search="grid", simplified=False, symmetry=False)),
     ("+ simplified control", HashTable(search="grid", symmetry=False)),
     ("+ symmetry", HashTable(search="grid")),
-    ("runs, not in the paper", HashTable(search="runs")),
 )
 #: Minuet 5.1: sizes (B, C) of source and query blocks, and the builder of each.
 BLOCK_SIZES: tuple[tuple[int, int, DoubleTraversed], ...] = tuple(
