@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from annotated_types import MinLen
 
@@ -21,9 +22,10 @@ from pcnn.datasets.cloud_sets import (
     warn_left_out,
 )
 from pcnn.datasets.labels import LabelMap
-from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.semantic_kitti_labels import label_map
+from pcnn.errors import FileError
+from pcnn.files.bounded import named
 from pcnn.ranges import ArgumentsOf, Natural
 
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
@@ -40,6 +42,10 @@ DOWNLOAD = (
 
 _PUBLISHED = Published("SemanticKITTI", "kitti", "pcnn.simulate.streets.kitti.KITTI", DOWNLOAD)
 _Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")]
+
+
+_ROW = 16  # bytes of a point
+_FARTHEST, _BRIGHTEST = 1e7, 65535.0  # that a number of these columns can be
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,6 @@ class SemanticKITTI:
         self.root = Path(root)
         self.label_map = label_map(labels)
         self._labels = labels
-        self._reading = Reading(self.channels, columns=("kitti",))
         self._scans = _find(self.root, sequences, labelled_only)
 
     def __len__(self) -> int:
@@ -87,12 +92,49 @@ class SemanticKITTI:
     def read(self, index: int) -> Cloud:
         """Return the points of a scan: x, y, z [m], remission, train ids; no missing returns."""
         scan = self._scans[index]
-        cloud = read_points(scan.points, scan.name, self._reading)
-        if scan.labels is None:
-            return cloud
-        words = read_label_file(scan.labels, cloud.n_points_total)
-        train = torch.from_numpy(self.label_map.encode(words & 0xFFFF, str(scan.labels)))
-        return replace(cloud, labels=train[cloud.point_index])
+        points, remission, rows, total = read_scan(scan.points)
+        train = None
+        if scan.labels is not None:
+            words = read_label_file(scan.labels, total)[rows]
+            train = torch.from_numpy(self.label_map.encode(words & 0xFFFF, str(scan.labels)))
+        return Cloud(
+            torch.from_numpy(points),
+            torch.from_numpy(remission),
+            train,
+            scan.name,
+            str(scan.points),
+            torch.from_numpy(rows),
+            n_points_total=total,
+        )
+
+
+def read_scan(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Points [P, 3] float32 [m] and remission [P, 1] of a scan, their rows [P], rows of the file.
+
+    Rows of NaN, or at (0, 0, 0), are missing returns and left out.
+    """
+    with named(path, ".bin file"):
+        size = path.stat().st_size
+        if not size or size % _ROW:
+            raise FileError(path, f"{size} bytes are no whole number of points of {_ROW}")
+        scan = np.fromfile(path, "<f4").reshape(-1, 4)
+        x, y, z, remission = scan.T
+        valid = (x != 0) | (y != 0) | (z != 0)
+        for column in scan.T:
+            valid &= np.isfinite(column)
+        total, rows = len(scan), np.flatnonzero(valid)
+        if not len(rows):
+            raise FileError(path, f"all {total} points are missing returns (NaN, or at (0, 0, 0))")
+        scan = scan if len(rows) == total else scan[rows]
+        points, remission = np.ascontiguousarray(scan[:, :3]), scan[:, 3:].copy()
+        far, low, high = np.abs(points).max(), remission.min(), remission.max()
+        if far > _FARTHEST or low < 0 or high > _BRIGHTEST:
+            raise FileError(
+                path,
+                f"coordinates of up to {far:.4g} m with a remission of {low:.4g} to {high:.4g} are "
+                "those of other columns than x, y, z, remission",
+            )
+        return points, remission, rows, total
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import S3DISSets
 from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.pieces import Pieces
 from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_set
 
@@ -140,15 +139,3 @@ def test_workers_bring_the_same_batches(root: Path, kind: Callable[..., CloudDat
             assert torch.equal(left, right)
     if kind is s3dis_module:
         assert torch.equal(one.placed(one.points).features, other.placed(other.points).features)
-
-
-def test_statistics_of_a_training_on_pieces_look_at_pieces_too(root: Path) -> None:
-    pieces = Pieces(share=1.0, radius=(0.5, 1.0), open=1.0, height=(0.2, 0.4))
-    whole, part = (
-        s3dis_module(**options(root, augment=Augmentation(pieces=one))).domain()
-        for one in (None, pieces)
-    )
-    assert whole is not None
-    assert part is not None
-    assert part["height"][0] < whole["height"][0]
-    assert part["height"][1] == whole["height"][1]

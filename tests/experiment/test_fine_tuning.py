@@ -159,7 +159,6 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not torch.equal(second[head], first[head])
     config = RunCheckpoint.read(tmp_path / "second/checkpoints/last.ckpt").config
     assert (config["freeze"], config["rate_by_depth"]) == (["stem", "input"], 0.8)
-    assert set(config["data"]["domain"]) == {"extent", "height", "density", "channels"}
     last = tmp_path / "second/checkpoints/last.ckpt"
     text = invoke("export", last, tmp_path / "a.safetensors", "--calibrate", "--device", "cpu")
     assert "on 2 validation clouds" in text

@@ -30,8 +30,7 @@ from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
 from pcnn.datasets.registration.threedmatch import FCGFPairs
-from pcnn.datasets.s3dis.convert import alignment_angle
-from pcnn.datasets.s3dis.files import STEMS, read_annotation, read_array_room, write_array_room
+from pcnn.datasets.s3dis.files import read_annotation, read_array_room, write_array_room
 from pcnn.experiment import run_folder
 from pcnn.experiment.counts_file import read_counts
 from pcnn.experiment.resume import is_finished
@@ -139,7 +138,9 @@ def _arrays(folder: Path) -> list[Subject]:
     torch.save(torch.from_numpy(points), old, _use_new_zipfile_serialization=False)
     room = folder / "room"
     write_array_room(room, room_arrays(P))
-    arrays = {f"{stem}.npy": (room / f"{stem}.npy").read_bytes() for stem in STEMS}
+    arrays = {
+        f"{stem}.npy": (room / f"{stem}.npy").read_bytes() for stem in ("coord", "color", "segment")
+    }
     source = folder / "source"
     source.write_bytes(b"")
     cloud = Cloud(torch.from_numpy(points), torch.ones(P, 1), torch.zeros(P).long(), "a", "a")
@@ -226,15 +227,7 @@ def _registration() -> list[Subject]:
             (b"a.npz b.npz 0.41\na.npz c.npz 0.33\n",),
             lambda p: FCGFPairs(p.parent),
         ),
-        Subject("Area_1_alignmentAngle.txt", (b"## room angle\noffice_1 90\n",), _angle),
     ]
-
-
-def _angle(path: Path) -> None:
-    folder = path.parent / "Area_1"
-    folder.mkdir(exist_ok=True)
-    path.replace(folder / path.name)
-    alignment_angle(folder / "office_1")
 
 
 def _plain() -> list[Subject]:

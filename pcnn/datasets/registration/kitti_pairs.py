@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.registration.kitti_ground_truth import (
     LEGACY_CALIBRATION,
     IcpCache,
@@ -24,6 +23,7 @@ from pcnn.datasets.registration.kitti_ground_truth import (
 )
 from pcnn.datasets.registration.pair_lists import read_kitti_list
 from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
 from pcnn.files.simulated import kind_of
@@ -124,7 +124,6 @@ class KITTIOdometry:
         self.source_kind: str = kind_of(self.root)
         self.poses = poses
         self.cache = IcpCache(self.root, ground_truth, poses)
-        self._reading = Reading(columns=("kitti",))
         self._read = lru_cache(maxsize=_KEPT)(self._read_cloud)
         self._camera: dict[int, Tensor] = {}
         if metadata is not None:
@@ -219,7 +218,7 @@ class KITTIOdometry:
         path = self.root / "sequences" / scene / "velodyne" / f"{index:06d}.bin"
         if not path.is_file():
             raise FileNotFoundError(f"KITTI: {path}: no such scan")
-        return read_points(path, reading=self._reading).points
+        return torch.from_numpy(read_scan(path)[0])
 
     def _read_poses(self, sequence: int) -> Tensor:
         return read_poses(poses_file(self.root, sequence, self.poses))

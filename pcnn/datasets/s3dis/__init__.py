@@ -1,8 +1,7 @@
 """S3DIS: six areas of rooms, as published or in Pointcept's arrays."""
 
 from pcnn.datasets.s3dis.classes import AREAS, CLASS_NAMES, ROOM_TYPES, TEST_AREAS, room_type
-from pcnn.datasets.s3dis.convert import ConvertedRoom, convert_room
-from pcnn.datasets.s3dis.files import DOWNLOAD, Room, find_rooms, is_array_room
+from pcnn.datasets.s3dis.files import DOWNLOAD, Room, find_rooms
 from pcnn.datasets.s3dis.rooms import S3DISRooms, S3DISSets, S3DISTypeSets
 
 __all__ = [
@@ -11,13 +10,10 @@ __all__ = [
     "DOWNLOAD",
     "ROOM_TYPES",
     "TEST_AREAS",
-    "ConvertedRoom",
     "Room",
     "S3DISRooms",
     "S3DISSets",
     "S3DISTypeSets",
-    "convert_room",
     "find_rooms",
-    "is_array_room",
     "room_type",
 ]

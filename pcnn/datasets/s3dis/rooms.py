@@ -26,7 +26,7 @@ from pcnn.datasets.s3dis.classes import (
     TYPE_COLORS,
     room_type,
 )
-from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms, train_ids
+from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms
 from pcnn.datasets.transforms.pieces import on_floor
 from pcnn.plural import counted
 from pcnn.ranges import ArgumentsOf
@@ -51,7 +51,7 @@ class S3DISRooms:
         self.root = Path(root)
         self.rooms = find_rooms(self.root, areas)
         self._named: set[int] = set()  # rooms of which the log has told what is odd
-        text = sum(room.layout == "text" for room in self.rooms)
+        text = sum(room.is_text for room in self.rooms)
         if text:
             log.info(
                 "%s: %s stored as text, which is slow without dataset.cache",
@@ -91,7 +91,7 @@ class S3DISRooms:
         cloud = Cloud(
             torch.from_numpy(arrays.coord),
             torch.from_numpy(arrays.color.astype(np.float32) / 255),
-            torch.from_numpy(train_ids(arrays.segment)),
+            torch.from_numpy(arrays.labels),
             room.name,
             str(room.folder),
             torch.arange(arrays.n_points),

@@ -55,7 +55,7 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     made = write_drive(tmp_path, 7, points=9000)
     options = {"split": "val", "ground_truth": "fixed", "sequences": [7]}
     with pytest.raises(
-        FileNotFoundError, match=r"pcnn kitti-gt .* --split val --ground-truth fixed"
+        FileNotFoundError, match=r"pcnn registration kitti-gt .* --split val --ground-truth fixed"
     ):
         KITTIOdometry(tmp_path, **options)
     data = KITTIOdometry(tmp_path, make_missing=True, **options)
