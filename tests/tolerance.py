@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-# bounds and reasons of single products stand where `pcnn bench` checks them, too
+# bounds and reasons of single products stand where benchmarks check them, too
 from pcnn.ops.conformance import relative_rms
 from pcnn.ops.conformance_cases import RELATIVE_RMS, SUMS_ON_TENSOR_CORES
 

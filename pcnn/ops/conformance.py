@@ -1,8 +1,8 @@
 """Checks of dataflows: every promise, over all layers that dataflows have differed in.
 
 A dataflow may refuse by a ``ValueError`` what it does not serve; what it serves, it serves right.
-`pcnn bench` runs the whole check (`check_dataflow`) before it times a dataflow, `pcnn.tune` before
-it tries one that it was given, and the conformance tests run the same checks over more layers.
+Benchmarks run the whole check (`check_dataflow`) with ``--gate``, `pcnn.tune` before it tries a
+dataflow that it was given, and the conformance tests run the same checks over more layers.
 """
 
 from __future__ import annotations

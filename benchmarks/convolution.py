@@ -1,0 +1,297 @@
+"""One convolution with fixed random operands, by an engine of ours or an installed package."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from benchmarks import check
+from benchmarks.peers.base import Peer, PeerTensor, in_our_order
+from benchmarks.rows import Row
+from benchmarks.run import Prepare, same
+from pcnn.geometry import Geometry, Kernel, KernelMap, VoxelGrid
+from pcnn.kernels.tf32 import tf32_products
+from pcnn.nn import Conv3d
+from pcnn.ops.convolution import convolution
+from pcnn.ops.engine import Engine
+from pcnn.ops.sites import output_sites
+from pcnn.runtime.timing import Call, convolution_floor_ms
+
+G = TypeVar("G", bound=Geometry)
+
+#: Kinds of times: on an existing map, or with a new one from the sorted keys.
+KINDS = ("layer", "train", "map+layer", "map+train")
+BACKWARD = ("backward", "train", "map+train")
+WITH_MAP = ("map+layer", "map+train")
+#: Results of a call with forward and backward.
+NAMES = ("out", "grad_x", "grad_weight")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Channels and kernel of a convolution."""
+
+    c_in: int
+    c_out: int
+    size: int
+    stride: int = 1
+    groups: int = 1
+
+    @property
+    def kernel(self) -> Kernel:
+        """The relation."""
+        return Kernel.of(self.size, self.stride)
+
+
+def shapes(words: Iterable[str]) -> list[Shape]:
+    """Layers of ``c_in:c_out:size`` or ``c_in:c_out:size:stride``, with commas between several."""
+    parts = [one for word in words for one in word.split(",")]
+    return [Shape(*map(int, part.split(":"))) for part in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A scene and a kernel.
+
+    Args:
+        workload: name of the scene.
+        grid: its voxels or points, on the device.
+        kernel: the relation, on native points of stride 1.
+    """
+
+    workload: str
+    grid: Geometry
+    kernel: Kernel
+
+    @cached_property
+    def target(self) -> Geometry:
+        """Output sites."""
+        return self.grid.strided(self.kernel) if isinstance(self.grid, VoxelGrid) else self.grid
+
+    @cached_property
+    def pairs(self) -> list[check.Pair]:
+        """Rows (j, i) of every slot."""
+        return check.triplets(self.grid, self.target, self.kernel)
+
+    @property
+    def triplets(self) -> int:
+        """Number of triplets T."""
+        return sum(len(j) for j, _ in self.pairs)
+
+    @property
+    def longest(self) -> int:
+        """Triplets of the slot that has most: terms of its weights' gradient."""
+        return max(len(j) for j, _ in self.pairs)
+
+    def row(self, what: str, engine: str, figure: str, **keys: Any) -> Row:
+        """A row of something measured here."""
+        sites = {"sites": "reached"} if self.grid.downsampling == "reached" else {}
+        return {
+            "figure": figure,
+            "what": what,
+            "workload": self.workload,
+            "engine": engine,
+            "n": self.grid.rows,
+            "triplets": self.triplets,
+            "k": self.kernel.size[0],
+            "stride": self.kernel.stride[0],
+            **sites,
+            **keys,
+        }
+
+
+def bare(sites: G) -> G:
+    """The same sites without the levels and maps that are cached on them."""
+    return copy.copy(sites)
+
+
+def products_of(dtype: str) -> AbstractContextManager[None]:
+    """Allow TF32 products for the dtype ``tf32``, and forbid them for all others."""
+    return tf32_products(dtype == check.TF32)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Dtype of tensors of a name; ``tf32`` is float32 in memory."""
+    found: torch.dtype = torch.float32 if name == check.TF32 else getattr(torch, name)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """Operands of a convolution, the same for all engines.
+
+    Args:
+        x: ``[N_in, C_in]``.
+        weight: ``[K, C_in / groups, C_out]``, which keeps the scale.
+        grad: ``[N_out, C_out]``, gradient with respect to the output.
+        dtype: name of their dtype.
+        groups: groups of channels.
+    """
+
+    x: Tensor
+    weight: Tensor
+    grad: Tensor
+    dtype: str
+    groups: int = 1
+
+    @classmethod
+    def at(cls, place: Place, shape: Shape, dtype: str) -> Operands:
+        """Random operands of a layer at a place, made on its device."""
+        device, volume = place.grid.device, place.kernel.volume
+        random = torch.Generator(device).manual_seed(0)
+
+        def operand(*size: int, scale: float = 1.0) -> Tensor:
+            values = scale * torch.randn(size, generator=random, device=device)
+            return values.to(torch_dtype(dtype))
+
+        narrow = shape.c_in // shape.groups
+        x = operand(place.grid.rows, shape.c_in).requires_grad_()
+        weight = operand(volume, narrow, shape.c_out, scale=(volume * narrow) ** -0.5)
+        grad = operand(place.target.rows, shape.c_out)
+        return cls(x, weight.requires_grad_(), grad, dtype, shape.groups)
+
+    def truth(self, place: Place, backward: bool) -> check.Tensors:
+        """Results in float64, by name."""
+        return check.products(place.pairs, self.x, self.weight, self.grad, self.groups, backward)
+
+    def floor_ms(self, triplets: int, kind: str) -> float | None:
+        """Lower bound on the device [ms]: one product forwards, two backwards."""
+        x, weight, grad = self.x, self.weight, self.grad
+        name = torch.cuda.get_device_name(x.device) if x.is_cuda else "cpu"
+        once = triplets * weight.shape[1] * weight.shape[2]
+        products = moved = 0
+        if kind != "backward":  # x, weight and out
+            products, moved = 1, x.nbytes + weight.nbytes + grad.nbytes
+        if kind in BACKWARD:  # grad in, x and weight again, and their gradients out
+            products, moved = products + 2, moved + grad.nbytes + 2 * (x.nbytes + weight.nbytes)
+        return convolution_floor_ms(name, self.dtype, products * once, moved)
+
+
+class Layer:
+    """One convolution of an engine.
+
+    Args:
+        engine: finds the triplets and computes.
+        place: scene and kernel.
+        operands: what is multiplied.
+    """
+
+    def __init__(self, engine: Engine, place: Place, operands: Operands) -> None:
+        self.engine, self.place, self.operands = engine, place, operands
+        self.map = new_map(engine, place.grid, place.kernel)
+        self.dataflow = engine.untuned(self.map, place.grid.device)
+
+    def _output(self, built: KernelMap) -> Tensor:
+        own = self.operands
+        return convolution(own.x, own.weight, built, self.engine, groups=own.groups)
+
+    @torch.no_grad()
+    def forward(self, built: KernelMap) -> tuple[Tensor]:
+        """Output ``[N_out, C_out]`` over a map, without gradients."""
+        return (self._output(built),)
+
+    def train(self, built: KernelMap) -> tuple[Tensor, ...]:
+        """Output and the gradients with respect to features and weights."""
+        out, own = self._output(built), self.operands
+        return out, *torch.autograd.grad(out, (own.x, own.weight), own.grad)
+
+    def prepare(self, kind: str) -> Prepare:
+        """Calls of a kind; what builds a map finds sites without levels and maps."""
+        own = self.operands
+        if kind == "backward":
+            out = self._output(self.map)
+            inputs = own.x, own.weight
+            return same(lambda: torch.autograd.grad(out, inputs, own.grad, retain_graph=True))
+        step = self.train if kind in BACKWARD else self.forward
+        if kind not in WITH_MAP:
+            return same(lambda: step(self.map))
+
+        def prepared() -> Call:
+            sites = bare(self.place.grid)
+            return lambda: step(new_map(self.engine, sites, self.place.kernel))
+
+        return prepared
+
+    def results(self, kind: str) -> check.Tensors:
+        """The results of the call of a kind, by name."""
+        found: Any = self.prepare(kind)()()
+        return dict(zip(NAMES[1:] if kind == "backward" else NAMES, found, strict=False))
+
+
+def new_map(engine: Engine, source: Geometry, kernel: Kernel) -> KernelMap:
+    """The map that a layer of an engine would find on sites without levels and maps."""
+    sites = bare(source)
+    return sites.kernel_map(output_sites(sites, kernel), kernel, engine)
+
+
+class InstalledLayer:
+    """One convolution of a package, with the operands that ours has; on voxels alone."""
+
+    def __init__(self, peer: Peer, place: Place, operands: Operands) -> None:
+        kernel = place.kernel
+        peer.require(operands.dtype)
+        peer.require_sites(kernel, place.grid.downsampling)
+        self.peer, self.kernel, self.operands = peer, kernel, operands
+        channels = operands.x.shape[1], operands.grad.shape[1]
+        rest = kernel.size, kernel.stride, kernel.padding, kernel.dilation, operands.groups
+        ours = Conv3d(*channels, *rest, bias=False).to(operands.x.device)
+        ours.weight.data = operands.weight.detach()
+        self.layer = peer.layer(ours)
+        self.prepared = peer.prepared(place.grid.coords, place.grid.batch_size)
+        self._in_order = False
+
+    def _input(self) -> PeerTensor:
+        return self.peer.tensor(self.prepared, self.operands.x)
+
+    def _output(self, x: PeerTensor) -> Tensor:
+        y = self.layer(x)
+        found: Tensor = y.features
+        return found[in_our_order(y.geometry.coords())] if self._in_order else found
+
+    @torch.no_grad()
+    def forward(self, x: PeerTensor) -> tuple[Tensor]:
+        """Output ``[N_out, C_out]``, without gradients."""
+        self.layer.eval()
+        return (self._output(x),)
+
+    def train(self, x: PeerTensor) -> tuple[Tensor, ...]:
+        """Output and the gradients with respect to features and weights."""
+        self.layer.train()
+        out, own = self._output(x), self.operands
+        return out, *torch.autograd.grad(out, (own.x, self.layer.weight), own.grad)
+
+    def prepare(self, kind: str) -> Prepare:
+        """Calls of a kind, as of `Layer`; ValueError where the package cannot do so."""
+        name = self.peer.name
+        if kind in WITH_MAP and not self.peer.builds_maps:
+            raise ValueError(f"{name} is given our map of voxels: compare layer and train")
+        step = self.train if kind.endswith("train") else self.forward
+        if kind in WITH_MAP:
+
+            def prepared() -> Call:
+                x = self._input()
+                return lambda: step(x)
+
+            return prepared
+        if self.kernel.is_strided and not self.peer.keeps_strided_maps:
+            raise ValueError(f"{name} builds strided maps in every call: compare map+{kind}")
+        x = self._input()
+        step(x)
+        return same(lambda: step(x))
+
+    def results(self, kind: str) -> check.Tensors:
+        """As of `Layer`: rows in our order, weights in our layout."""
+        self._in_order = True
+        found: Any = self.prepare(kind)()()
+        self._in_order = False
+        named = dict(zip(NAMES, found, strict=False))
+        if "grad_weight" in named:
+            named["grad_weight"] = self.layer.in_ours(named["grad_weight"])
+        return named

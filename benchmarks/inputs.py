@@ -1,0 +1,149 @@
+"""Inputs of networks: shuffled cells, points, and cells as other packages want them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.peers.base import Peer, PeerTensor
+from benchmarks.workloads import Cloud
+from pcnn.geometry import VoxelGrid
+from pcnn.ops import native_points, voxelize
+from pcnn.tensor import SparseTensor
+
+#: Input channels of all networks.
+CHANNELS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Shuffled cells and their features, as a reader delivers them.
+
+    Args:
+        cells: ``[P, 4]`` int32 (batch, x, y, z), distinct, in no order.
+        features: ``[P, 4]``.
+        batches: number of clouds.
+        downsampling: sites of strided layers, ``floor`` or ``reached``.
+    """
+
+    cells: Tensor
+    features: Tensor
+    batches: int
+    downsampling: str = "floor"
+    geometry = "voxel"
+
+    @classmethod
+    def of(cls, grid: VoxelGrid, device: torch.device, batches: int = 1) -> Cells:
+        """Cells of a scene, as often as there are clouds in the batch."""
+        coords = grid.coords.to(device)
+        cells = torch.cat([coords + coords.new_tensor([b, 0, 0, 0]) for b in range(batches)])
+        order = torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))
+        random = torch.Generator(device).manual_seed(1)
+        features = torch.randn(len(cells), CHANNELS, generator=random, device=device)
+        shuffled = cells[order.to(device)].contiguous()
+        return cls(shuffled, features, grid.batch_size * batches, grid.downsampling)
+
+    @property
+    def sites(self) -> int:
+        """Number of cells."""
+        return len(self.cells)
+
+    @property
+    def as_points(self) -> tuple[tuple[Any, ...], float]:
+        """Arguments of a graph that begins at points, and its voxel size: centres of cells."""
+        batch = self.cells[:, 0] if self.batches > 1 else None
+        return (self.cells[:, 1:].float() + 0.5, self.features, batch, self.batches), 1.0
+
+    def to(self, dtype: torch.dtype) -> Cells:
+        """The same cells with features of another dtype."""
+        return replace(self, features=self.features.to(dtype))
+
+    def on(self, network: Any, backward: bool) -> SparseTensor:
+        """Input of a network: cells sorted and planned, features in the order of the sites."""
+        grid = network.planner.voxelize(
+            self.cells, self.batches, downsampling=self.downsampling, backward=backward
+        )
+        rows = torch.empty_like(self.features)
+        rows.index_copy_(0, grid.inverse, self.features)
+        return SparseTensor(rows, grid)
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Clouds with features, as a reader delivers them.
+
+    Args:
+        points: ``[P, 3]`` float32 [m].
+        features: ``[P, 4]``.
+        grid_size: edge of a cell [m].
+        geometry: ``voxel``; ``native``, points as they are; or ``degraded``, points moved to the
+            corners of their cells, which computes what voxels do.
+        batch: ``[P]`` int32, cloud of every point; ``None``: one cloud.
+        batches: number of clouds.
+    """
+
+    points: Tensor
+    features: Tensor
+    grid_size: float
+    geometry: str
+    batch: Tensor | None = None
+    batches: int = 1
+
+    @classmethod
+    def of(cls, cloud: Cloud, geometry: str) -> Points:
+        """A cloud with random features, the same for all."""
+        device = cloud.points.device
+        random = torch.Generator(device).manual_seed(1)
+        features = torch.randn(len(cloud.points), CHANNELS, generator=random, device=device)
+        return cls(cloud.points, features, cloud.grid_size, geometry)
+
+    @property
+    def sites(self) -> int:
+        """Number of points."""
+        return len(self.points)
+
+    @property
+    def as_points(self) -> tuple[tuple[Any, ...], float]:
+        """See `Cells.as_points`."""
+        return (self.points, self.features, self.batch, self.batches), self.grid_size
+
+    def to(self, dtype: torch.dtype) -> Points:
+        """The same with features of another dtype."""
+        return replace(self, features=self.features.to(dtype))
+
+    def on(self, network: Any, backward: bool) -> SparseTensor:
+        """Input of a network: points sorted into sites, and planned; on voxels in one go."""
+        x = tensor_on(self, network.planner)
+        network.planner(x.geometry, backward)
+        return x
+
+
+def tensor_on(cloud: Points, planner: Any = None) -> SparseTensor:
+    """Features of points on their geometry; on voxels planned in the same go."""
+    given = cloud.points, cloud.features, cloud.batch
+    words: dict[str, Any] = {"batch_size": cloud.batches}
+    if cloud.geometry == "voxel":
+        return voxelize(*given, voxel_size=cloud.grid_size, planner=planner, **words)
+    if cloud.geometry == "degraded":
+        words |= {"downsampling": "cell_origin", "thin": cloud.grid_size}
+    return native_points(*given, grid_size=cloud.grid_size, **words)
+
+
+@dataclass(frozen=True, eq=False)
+class PeerCells:
+    """Cells and features as a package wants them, of what it has made of the cells."""
+
+    peer: Peer
+    prepared: Any
+    features: Tensor
+
+    def to(self, dtype: torch.dtype) -> PeerCells:
+        """The same cells with features of another dtype."""
+        return replace(self, features=self.features.to(dtype))
+
+    def on(self, network: nn.Module, backward: bool) -> PeerTensor:
+        """A tensor without maps, whatever the network: its layers build them."""
+        return self.peer.tensor(self.prepared, self.features)

@@ -1,0 +1,429 @@
+"""Times to find the triplets, product by product, and figures about maps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks import check
+from benchmarks.check import CheckFailed
+from benchmarks.convolution import Place, bare
+from benchmarks.layers import STAGES, place_of, stages_of_map
+from benchmarks.rows import Row
+from benchmarks.run import Case, Options, Prepare, by_part, run, same, timed
+from benchmarks.workloads import Scene, scenes
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
+from pcnn.maps.binary_search import BinarySearch
+from pcnn.maps.conformance import check_builder
+from pcnn.maps.windowed import Windowed
+from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
+from pcnn.nn import Conv3d, Sequential
+from pcnn.ops.engine import ENGINES
+from pcnn.ops.plan import Planner
+from pcnn.ops.recipe import Recipe
+from pcnn.ops.sites import output_sites
+from pcnn.runtime.timing import Call, known_bandwidth
+
+#: What a builder must deliver, so that no work is hidden: ``table``, the neighbour table alone;
+#: ``pairs``, the triplets by slot; ``ready``, all that a forward pass of ``auto`` on a GPU reads;
+#: ``train``, that and what its backward reads.
+PRODUCTS = ("table", "pairs", "ready", "train")
+SUBMANIFOLD = ("3:1",)
+#: The layouts that ``auto`` reads on a GPU, on any device that makes them.
+AUTO = ENGINES["auto"].dataflows(torch.device("cuda"))[0]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of a network with one kernel map, in the place of a map builder."""
+
+    name: str = "plan"
+
+    def make(self, grid: VoxelGrid, kernel: Kernel, product: str) -> KernelMap:
+        """Plan the output sites, the map, and the layouts of a product."""
+        own = product in ("ready", "train")
+        _planner(kernel, None if own else (product,))(grid, backward=product == "train")
+        return grid.map_to(grid.strided(kernel), kernel, _Unplanned())
+
+
+@functools.lru_cache(maxsize=64)
+def _planner(kernel: Kernel, layouts: tuple[str, ...] | None) -> Planner:
+    """Planner of a convolution within a network: its dry run is no part of a plan."""
+    # a pointwise layer stands before it, which has no map: a plan leaves out the layouts that only
+    # the gradient of the network's own input would read
+    engine = replace(ENGINES["auto"], dataflow=AUTO)
+    first = Conv3d(1, 1, 1, engine=engine)
+    net = Sequential(first, Conv3d(1, 1, kernel.size, kernel.stride, engine=engine))
+    return Planner(net, layouts)
+
+
+class _Unplanned:
+    """A builder that is not to be asked."""
+
+    def build(self, source: Any, target: Any, kernel: Kernel) -> KernelMap:
+        raise CheckFailed(f"the plan left out the map of {kernel}")
+
+
+def builders(options: Options) -> list[MapBuilder | Planned]:
+    """Builders that the options name as engines; all that serve the device unless so."""
+    every: list[Any] = [SortedSearch()]
+    if options.device.type == "cuda":
+        every += [HashTable(), DoubleTraversed(), BinarySearch(), ZDelta(), Windowed(), Planned()]
+    known = {one.name: one for one in every}
+    named = [known[name] for name in options.engines if name in known]
+    return named or every
+
+
+def build(grid: VoxelGrid, builder: Any, kernel: Kernel, product: str) -> KernelMap:
+    """Find the output sites, build the kernel map and a product of it."""
+    if isinstance(builder, Planned):
+        built = builder.make(grid, kernel, product)
+    else:
+        built = builder.build(grid, output_sites(grid, kernel), kernel)
+        # told to every map that a geometry keeps; tiles are cut along it
+        built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
+    deliver(built, product)
+    return built
+
+
+def layouts_of(product: str, symmetric: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """Layouts that a product holds of a map, and of its transpose."""
+    if product not in ("ready", "train"):
+        return (product,), ()
+    if product == "ready":
+        return AUTO.needs, ()
+    return (*AUTO.needs, *AUTO.needs_weight_grad), () if symmetric else AUTO.needs
+
+
+def deliver(built: KernelMap, product: str) -> None:
+    """Have a kernel map hold a product."""
+    forward, backward = layouts_of(product, built.symmetric)
+    for name in forward:
+        built.layout(name)
+    for name in backward:
+        built.transpose().layout(name)
+
+
+def floor_ms(built: KernelMap, place: Place, product: str) -> float | None:
+    """Lower bound: keys read once, other output sites and the product written once [ms]."""
+    device, source, target = place.grid.device, place.grid, place.target
+    assert isinstance(source, VoxelGrid)
+    assert isinstance(target, VoxelGrid)
+    rate = known_bandwidth(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    if rate is None:
+        return None
+    size = source.keys.nbytes + (0 if target is source else target.keys.nbytes)
+    forward, backward = layouts_of(product, built.symmetric)
+    views = ((built, forward), (built.transpose(), backward))
+    tensors = [t for view, names in views for name in names for t in view.layout(name)]
+    written = {(t.data_ptr(), t.shape): t.nbytes for t in tensors}
+    return 1e3 * (size + sum(written.values())) / rate
+
+
+def check_product(built: KernelMap, truth: list[check.Pair], product: str) -> None:
+    """Compare the triplets of a map, and its neighbour table if that is the product, with truth."""
+    check.check_triplets(built, truth)
+    if product == "table":
+        device = truth[0][0].device
+        table = torch.full((built.n_out, built.volume), -1, dtype=torch.int32, device=device)
+        for slot, (j, i) in enumerate(truth):
+            table[i, slot] = j.to(torch.int32)
+        if not torch.equal(built.layout("table")[0].to(torch.int32), table):
+            raise CheckFailed("the neighbour table does not agree with the triplets")
+
+
+def map_case(
+    options: Options,
+    place: Place,
+    builder: Any,
+    product: str,
+    figure: str,
+    stages: Sequence[str] = (),
+    **keys: Any,
+) -> Case:
+    """A product of a builder from the sorted keys alone; output sites are part of it.
+
+    Args:
+        options: how it is measured.
+        place: scene and kernel.
+        builder: finds the triplets.
+        product: what is delivered.
+        figure: name of the figure.
+        stages: those that become rows; none: the map as a whole does.
+        keys: that tell rows apart.
+    """
+    row = place.row("map", builder.name, figure, product=product, **keys)
+
+    def prepared() -> Call:
+        sites: Any = bare(place.grid)
+        return lambda: build(sites, builder, place.kernel, product)
+
+    def checked() -> Any:
+        if options.gate and not isinstance(builder, Planned):
+            check_builder(builder, options.device)
+        built: Any = prepared()()
+        check_product(built, place.pairs, product)
+        return prepared if stages else (prepared, floor_ms(built, place, product))
+
+    return Case(row, checked, by_part(stages_of_map, "stage", stages) if stages else _floored)
+
+
+def _floored(made: tuple[Prepare, float | None], options: Options) -> Iterator[tuple[Any, Any]]:
+    prepare, floor = made
+    for keys, result in timed(prepare, options):
+        yield keys, {**result, "floor_ms": floor}
+
+
+def places(options: Options, kernels: Sequence[str] = ()) -> Iterator[Place]:
+    """Every scene with every kernel; those of the options unless others are given."""
+    for scene in scenes(options.workloads):
+        for word in kernels or options.kernels:
+            size, stride = map(int, word.split(":"))
+            yield place_of(scene, Kernel.of(size, stride), options)
+
+
+def scaling(options: Options, figure: str) -> Iterator[Row]:
+    """Spira Fig. 12: every builder, product and kernel over scenes of growing size, with stages."""
+    products = options.products or PRODUCTS
+    staged = "ready" if "ready" in products else products[-1]
+    for place in places(options):
+        cases = []
+        for builder in builders(options):
+            cases += [map_case(options, place, builder, one, figure) for one in products]
+            cases.append(map_case(options, place, builder, staged, figure, STAGES))
+        yield from run(cases, options)
+
+
+def query(options: Options, figure: str) -> Iterator[Row]:
+    """Minuet Fig. 16: time of the search alone."""
+    for place in places(options, SUBMANIFOLD):
+        own = builders(options)
+        cases = (map_case(options, place, one, "table", figure, ["search"]) for one in own)
+        yield from run(cases, options)
+
+
+def source_side(options: Options, figure: str) -> Iterator[Row]:
+    """Minuet Fig. 17: sorting the coordinates, against filling a hash table with them."""
+    for place in places(options, SUBMANIFOLD):
+        tables = [one for one in builders(options) if isinstance(one, HashTable)]
+        cases = [map_case(options, place, one, "table", figure, ["prepare"]) for one in tables]
+        yield from run([_sort_case(place, figure), *cases], options)
+
+
+def _sort_case(place: Place, figure: str) -> Case:
+    """Packing and sorting the shuffled coordinates of a scene."""
+    grid: Any = place.grid
+    keys = {"stage": "prepare", "n": grid.rows}
+    row = {"figure": figure, "what": "map", "workload": place.workload, "engine": "pack_and_sort"}
+
+    def checked() -> Prepare:
+        cells, layout = _shuffled(grid), grid.key_format
+        if not torch.equal(layout.pack(cells).sort()[0], grid.keys):
+            raise CheckFailed("sorted keys are not those of the grid")
+        return same(lambda: layout.pack(cells).sort())
+
+    return Case({**row, **keys}, checked)
+
+
+def _shuffled(grid: VoxelGrid) -> Tensor:
+    order = torch.randperm(grid.rows, generator=torch.Generator().manual_seed(0))
+    return grid.coords[order.to(grid.device)].contiguous()
+
+
+#: Minuet 5.1: sizes B and C of source and query blocks.
+BLOCKS = [(b, c) for b in (64, 128, 256, 512) for c in (128, 256, 512)]
+
+
+def block_sizes(options: Options, figure: str) -> Iterator[Row]:
+    """Minuet Fig. 18: time over the sizes of source and query blocks, on a GPU."""
+    for place in places(options, SUBMANIFOLD):
+        if options.device.type == "cuda":
+            made = {(b, c): DoubleTraversed(source_block=b, query_block=c) for b, c in BLOCKS}
+        else:
+            made = {(0, 0): SortedSearch()}
+        cases = (
+            map_case(options, place, builder, "table", figure, B=b, C=c)
+            for (b, c), builder in made.items()
+        )
+        yield from run(cases, options)
+
+
+#: TorchSparse 4.4: steps of the hash-table builder, each with those before it.
+HASH_STEPS = {
+    "baseline": HashTable(search="hash", fused=False, simplified=False, symmetry=False),
+    "+ grid": HashTable(search="grid", fused=False, simplified=False, symmetry=False),
+    "+ fused kernel": HashTable(search="grid", simplified=False, symmetry=False),
+    "+ simplified control": HashTable(search="grid", symmetry=False),
+    "+ symmetry": HashTable(search="grid"),
+}
+
+
+def hash_steps(options: Options, figure: str) -> Iterator[Row]:
+    """TorchSparse Fig. 13: output construction and map search with one more step at a time.
+
+    Output sites are those that some triplet reaches, as in the paper. Where the sites are too far
+    apart for a grid, that step is a row without times, and later ones go on with the hash table.
+    """
+    on_gpu = options.device.type == "cuda"
+    # submanifold, where symmetry counts, and down-sampling, where output sites are constructed
+    for plain in places(options, ("3:1", "3:2")):
+        grid: Any = plain.grid
+        place = Place(plain.workload, replace(bare(grid), downsampling="reached"), plain.kernel)
+        cases: list[Case] = []
+        gridless = False
+        for step, listed in HASH_STEPS.items() if on_gpu else [("baseline", SortedSearch())]:
+            builder: Any = replace(listed, search="hash") if gridless else listed  # type: ignore
+            if on_gpu and not gridless and not _fits(builder, place):
+                gridless = True  # this step says why, the later ones go on without
+            keys = {"step": step, "search": getattr(builder, "search", "sorted")}
+            if on_gpu and place.kernel.is_strided and _fits(builder, place):
+                cases.append(_sites_case(place, builder, figure, **keys))
+            cases.append(_search_case(place, builder, figure, **keys))
+        yield from run(cases, options)
+
+
+def _fits(builder: Any, place: Place) -> bool:
+    try:
+        builder.build(place.grid, place.target, place.kernel)
+    except ValueError:
+        return False
+    return True
+
+
+def _sites_case(place: Place, builder: HashTable, figure: str, **keys: Any) -> Case:
+    grid: Any = place.grid
+    target: Any = place.target
+
+    def prepared() -> Call:
+        sites = bare(grid)
+        return lambda: builder.sites(sites, place.kernel)
+
+    def checked() -> Prepare:
+        found: Any = prepared()()
+        if not torch.equal(found.keys, target.keys):
+            raise CheckFailed("other output sites")
+        return prepared
+
+    return Case(place.row("map", builder.name, figure, part="output sites", **keys), checked)
+
+
+def _search_case(place: Place, builder: Any, figure: str, **keys: Any) -> Case:
+    def search() -> KernelMap:
+        built: KernelMap = builder.build(place.grid, place.target, place.kernel)
+        deliver(built, "table")
+        return built
+
+    def checked() -> Prepare:
+        check_product(search(), place.pairs, "table")
+        return same(search)
+
+    row = place.row("map", builder.name, figure, product="table", part="map search", **keys)
+    return Case(row, checked)
+
+
+#: Networks of Spira's evaluation. Maps do not depend on the width: the thinnest is quickest made.
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "sparse_resnet": partial(SparseResNet21, width=0.25),
+    "sparse_resnet_large": partial(SparseResNetLarge, width=0.25),
+    "minkunet": partial(MinkUNet42, width=0.25),
+}
+#: Streams among which Spira's way deals the maps.
+STREAMS = 4
+
+
+def network_plans(options: Options, figure: str) -> Iterator[Row]:
+    """Spira Fig. 15: all maps of a network from the sorted keys of level 0, by every schedule.
+
+    ``one by one`` and ``streams`` build levels, then maps (those on several streams of torch);
+    ``planned`` is the plan of the network; ``from cells`` begins at shuffled cells and ends at all
+    that a forward pass reads.
+    """
+    for name in options.models or MODELS:
+        for scene in scenes(options.workloads):
+            yield from run(_plans(options, figure, name, scene), options)
+
+
+def _plans(options: Options, figure: str, name: str, scene: Scene) -> Iterator[Case]:
+    grid, device = scene.grid.to(options.device), options.device
+    planner, ready = Planner(MODELS[name](), ("table",)), Planner(MODELS[name](), AUTO.needs)
+    recipe = planner.recipe
+    levels = _levels(bare(grid), recipe)
+    truth = [check.triplets(levels[m.source], levels[m.target], m.kernel) for m in recipe.maps]
+    cells = _shuffled(grid)
+    own: Any = ZDelta() if device.type == "cuda" else SortedSearch()
+    ways: list[tuple[str, str, Callable[[VoxelGrid], VoxelGrid]]] = [
+        ("planned", "auto", lambda sites: planner(sites, backward=False)),
+        ("one by one", own.name, lambda sites: _one_by_one(own, recipe, sites)),
+        ("from cells", "auto", lambda _: ready.voxelize(cells)),
+    ]
+    if device.type == "cuda":
+        spira = Planner(MODELS[name](engine="spira").to(device), ("table",))
+        ways.append(("planned", "spira", lambda sites: spira(sites, backward=False)))
+        ways.append(("streams", own.name, lambda sites: _one_by_one(own, recipe, sites, STREAMS)))
+    row = {"figure": figure, "what": "map", "workload": scene.name, "n": grid.rows, "model": name}
+    row["triplets"] = sum(len(j) for pairs in truth for j, _ in pairs)
+    for schedule, engine, plan in ways:
+
+        def prepared(plan: Callable[[VoxelGrid], VoxelGrid] = plan) -> Call:
+            sites = bare(grid)
+            return lambda: plan(sites)
+
+        def checked(prepared: Prepare = prepared) -> Prepare:
+            found: Any = prepared()()
+            levels = _levels(found, recipe)
+            for planned, pairs in zip(recipe.maps, truth, strict=True):
+                source, target = levels[planned.source], levels[planned.target]
+                check.check_triplets(source.map_to(target, planned.kernel, _Unplanned()), pairs)
+            return prepared
+
+        yield Case({**row, "engine": engine, "schedule": schedule}, checked)
+
+
+def _levels(grid: VoxelGrid, recipe: Recipe) -> list[VoxelGrid]:
+    levels = [grid]
+    for parent, direction, kernel in recipe.levels:
+        finer = levels[parent]
+        down = direction == "down"
+        levels.append(output_sites(finer, kernel) if down else finer.generated(kernel))
+    return levels
+
+
+def _one_by_one(builder: Any, recipe: Recipe, grid: VoxelGrid, streams: int = 0) -> VoxelGrid:
+    """Levels, then maps one after the other, dealt among streams if there are any (Spira 5.5)."""
+    levels = _levels(grid, recipe)
+    if not streams:
+        for planned in recipe.maps:
+            built = levels[planned.source].map_to(levels[planned.target], planned.kernel, builder)
+            built.layout("table")
+        return grid
+    current = torch.cuda.current_stream(grid.device)
+    others = [torch.cuda.Stream(grid.device) for _ in range(streams)]
+    ready = current.record_event()
+    for place, planned in enumerate(recipe.maps):
+        stream = others[place % streams]
+        stream.wait_event(ready)
+        with torch.cuda.stream(stream):
+            built = levels[planned.source].map_to(levels[planned.target], planned.kernel, builder)
+            built.layout("table")
+    # the levels live until here, so that no stream reads memory that another has taken over
+    for stream in others:
+        current.wait_stream(stream)
+    return grid
+
+
+#: Figures by name, each the rows of it by the options.
+FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
+    "spira_fig12": scaling,
+    "torchsparse_fig13": hash_steps,
+    "minuet_fig16": query,
+    "minuet_fig17": source_side,
+    "minuet_fig18": block_sizes,
+    "spira_fig15": network_plans,
+}

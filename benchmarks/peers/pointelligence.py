@@ -1,0 +1,79 @@
+"""pointelligence, the official code of PointCNN++: single layers over given triplets.
+
+Its own search finds neighbours of native points within a ball, which voxels have others of; so it
+is given the triplets of our map, sorted by slot as it sorts its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from benchmarks.peers.base import Convolution, Peer, PeerLayer, PeerTensor
+from pcnn.geometry import VoxelGrid, grid_of_cells
+from pcnn.interop import POINTELLIGENCE
+from pcnn.nn import ConvTranspose3d
+from pcnn.ops.engine import resolve
+from pcnn.tensor import SparseTensor
+
+
+@dataclass(eq=False)
+class Sites:
+    """Voxels of ours, and int32 triplets (i, j, k) by kernel, sorted by slot."""
+
+    grid: VoxelGrid
+    triplets: dict[Any, tuple[Tensor, ...]]
+    count: None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of sites."""
+        return self.grid.rows
+
+    def coords(self) -> Tensor:
+        """See `PeerTensor`."""
+        return self.grid.coords
+
+
+class Layer(PeerLayer):
+    """A convolution of pointelligence at stride 1."""
+
+    def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
+        """As `Conv3d`."""
+        here: Any = x.geometry
+        if self.kernel.key not in here.triplets:
+            built = here.grid.kernel_map(here.grid, self.kernel, resolve("auto"))
+            columns = built.out_index, built.in_index, built.slot_index
+            here.triplets[self.kernel.key] = tuple(column.int() for column in columns)
+        return PeerTensor(self.theirs(x.features, *here.triplets[self.kernel.key], here.rows), here)
+
+
+class Pointelligence(Peer):
+    """The adapter, of its module of layers."""
+
+    keeps_strided_maps = False
+    builds_maps = False
+    has_groups = True
+
+    def prepared(self, cells: Tensor, batches: int) -> VoxelGrid:
+        """See `Peer.prepared`: cells in our order."""
+        return grid_of_cells(cells[:, 1:].long(), cells[:, 0].long(), batches)
+
+    def tensor(self, prepared: VoxelGrid, features: Tensor) -> PeerTensor:
+        """See `Peer.tensor`: of layers alone, whose cells come in our order."""
+        return PeerTensor(features, Sites(prepared, {}))
+
+    def made(self, ours: Convolution) -> PeerLayer:
+        """See `Peer.made`."""
+        kernel = ours.kernel
+        if isinstance(ours, ConvTranspose3d) or kernel.is_strided:
+            raise ValueError(f"{self.name} is compared at stride 1: strided, it keeps points")
+        words = {"groups": ours.groups, "bias": False}
+        layers = self.modules[-1]
+        made = layers.PointConv3d(ours.in_channels, ours.out_channels, kernel.size, **words)
+        return Layer(made, ours, POINTELLIGENCE)
+
+
+peer = Pointelligence

@@ -1,0 +1,205 @@
+"""Rows of measurements, and the files that hold them.
+
+A row is a dict. Its key ``result`` holds what was measured (or ``left_out``: why there is nothing);
+all other keys say what was measured, and with the machine they tell rows apart. A file groups rows
+by machine: ``{"runs": [{"machine": {...}, "rows": [...]}, ...]}``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import platform
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pcnn.errors import FileError
+from pcnn.files.whole_file import whole_file
+
+Row = dict[str, Any]
+
+#: Published results; nothing is written there unless a file is named.
+RESULTS = Path(__file__).parent / "results"
+#: Keys that do not tell rows apart.
+_NO_IDENTITY = ("result", "machine")
+#: Of a machine, what does not tell its rows apart either.
+_NO_MACHINE = ("date", "state")
+#: Of the GPU: clocks [MHz], temperature [degrees Celsius], power [W]; read, never set.
+_STATE = "clocks.sm,clocks.mem,temperature.gpu,power.draw"
+
+
+def identity(row: Row) -> str:
+    """Everything that is not a result."""
+    machine = {k: v for k, v in row.get("machine", {}).items() if k not in _NO_MACHINE}
+    own = {key: value for key, value in row.items() if key not in _NO_IDENTITY}
+    return json.dumps([own, machine], sort_keys=True)
+
+
+def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
+    """Old rows that were not measured again, then the new ones."""
+    again = {identity(row): row for row in new}
+    return [*(row for row in old if identity(row) not in again), *again.values()]
+
+
+def is_measured(row: Row) -> bool:
+    """Whether a row has a result, not a reason why it has none."""
+    return "left_out" not in row["result"]
+
+
+def described(row: Row) -> str:
+    """A row in a line."""
+    said = [f"{k} {v}" for k, v in row.items() if k not in ("result", "figure", "machine")]
+    result = [
+        f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row["result"].items()
+    ]
+    return f"{row.get('figure', '')}: {', '.join(said)} | {', '.join(result)}"
+
+
+def ratios(rows: Iterable[Row]) -> str:
+    """Rows of two trees: the time of the first one over that of the other, smallest of all runs."""
+    by: dict[str, dict[str, list[Row]]] = {}
+    for row in filter(is_measured, rows):
+        on = row["machine"]
+        tree = f"{on['revision']}+{on.get('changes', '')}"
+        place = identity({k: v for k, v in row.items() if k not in ("machine", "run")})
+        by.setdefault(place, {}).setdefault(tree, []).append(row)
+    lines = []
+    for found in by.values():
+        for clock in ("device_ms", "busy_ms", "wall_ms"):
+            times = [[row["result"].get(clock) for row in own] for own in found.values()]
+            if len(times) == 2 and all(map(all, times)):
+                row = next(iter(found.values()))[0]
+                said = described({**row, "result": {"of": clock}})
+                lines.append(f"{min(times[0]) / min(times[1]):.3f}  {said}")
+                break
+    return "\n".join(lines)
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of a result file, each with its ``machine``."""
+    try:
+        runs = json.loads(path.read_text())["runs"]
+        return [{**row, "machine": run["machine"]} for run in runs for row in run["rows"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FileError(path, f"must be a file of benchmark results ({error})") from error
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Write rows whole or not at all."""
+    runs: dict[str, tuple[dict[str, Any], list[Row]]] = {}
+    for row in rows:
+        machine = row.get("machine", {})
+        kept = runs.setdefault(json.dumps(machine, sort_keys=True), (machine, []))[1]
+        kept.append({key: value for key, value in row.items() if key != "machine"})
+    lines = []
+    for machine, own in runs.values():
+        body = ",\n".join("  " + json.dumps(row) for row in own)
+        lines.append(f'{{"machine": {json.dumps(machine)},\n "rows": [\n{body}\n]}}')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as file:
+        file.write(('{"runs": [\n' + ",\n".join(lines) + "\n]}\n").encode())
+
+
+def new_file(device: torch.device, name: str) -> Path:
+    """A file that is not there yet, for results of a device."""
+    folder = Path("benchmark-results")
+    stem = f"{name}-{short_name(device)}"
+    numbers = (f"-{number}" for number in range(2, 10_000))
+    names = (f"{stem}{suffix}.json" for suffix in ("", *numbers))
+    return next(folder / one for one in names if not (folder / one).exists())
+
+
+def machine(device: torch.device, revision: str | None = None) -> dict[str, Any]:
+    """Device, versions and revision of what is measured now.
+
+    Args:
+        device: that is timed.
+        revision: of the tree, where it is no checkout.
+    """
+    on_gpu = device.type == "cuda"
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if on_gpu else _processor(),
+        "driver": _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "torch": torch.__version__,
+        "triton": _version("triton"),
+        "cuda": torch.version.cuda if on_gpu else None,
+        **_tree(revision),
+        "date": datetime.date.today().isoformat(),
+        "state": _state(device) if on_gpu else None,
+    }
+    return {key: value for key, value in found.items() if value not in (None, "")}
+
+
+def short_name(device: torch.device) -> str:
+    """Name of a device in file names: ``cpu``, or the GPU's model such as ``h200``."""
+    if device.type != "cuda":
+        return "cpu"
+    words = torch.cuda.get_device_name(device).lower().split()
+    return "-".join(word for word in words if word not in ("nvidia", "geforce", "tesla"))
+
+
+def _tree(revision: str | None) -> dict[str, Any]:
+    """Commit, and of a tree with changes their digest: two of them are never one."""
+    import pcnn
+
+    folder = Path(pcnn.__file__).resolve().parents[1]
+    commit = _answer("git", "rev-parse", "--short=12", "HEAD", folder=folder)
+    if not commit or revision:
+        return {"revision": revision or f"pcnn {_version('pcnn3d')}", "clean": revision is not None}
+    changes = _answer("git", "diff", "HEAD", "--", "pcnn", "csrc", "benchmarks", folder=folder)
+    if not changes:
+        return {"revision": commit, "clean": True}
+    digest = hashlib.sha256(changes.encode()).hexdigest()[:12]
+    return {"revision": commit, "clean": False, "changes": digest}
+
+
+def _state(device: torch.device) -> str:
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    uuid = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
+    return _answer("nvidia-smi", f"--query-gpu={_STATE}", "--format=csv,noheader", f"--id={uuid}")
+
+
+def _answer(*command: str, folder: Path | None = None) -> str:
+    """Output of a program; empty where it fails or is not installed."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"cpu ({names[0] if names else platform.machine()}, {torch.get_num_threads()} threads)"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def frame(rows: Sequence[Row]) -> Any:
+    """Rows as a table of pandas: a column a key, results and machines beside the rest."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        [
+            {**row.get("machine", {}), **{k: v for k, v in row.items() if k not in _NO_IDENTITY}}
+            | row["result"]
+            for row in rows
+        ]
+    )

@@ -1,1 +1,0 @@
-"""Measurements: workloads, timing, the correctness gate before every time, and result files."""

@@ -1,1 +1,0 @@
-"""The cost of getting scans from files into a training."""

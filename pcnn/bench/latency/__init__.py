@@ -1,1 +1,0 @@
-"""Suite ``latency``: from points to logits, scan after scan."""

@@ -1,1 +1,0 @@
-"""Suite ``layers``: the time of single convolutions, with and without backward and maps."""

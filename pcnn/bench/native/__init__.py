@@ -1,1 +1,0 @@
-"""Benchmarks of native points: the figures of PointCNN++, and what bounds them."""

@@ -1,1 +1,0 @@
-"""Suite ``networks``: whole networks from shuffled cells, inference and training steps."""

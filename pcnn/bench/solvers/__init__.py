@@ -1,1 +1,0 @@
-"""Solvers of registration on the same matches: recall, errors and time."""

@@ -1,0 +1,278 @@
+"""Nothing is timed that has not passed its check; rows keep all that was measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from benchmarks import check, latency, layers, maps, networks, points, report, run, workloads
+from benchmarks.check import CheckFailed
+from benchmarks.rows import identity, merged, ratios, read, write
+from benchmarks.run import Case, Options, Turns, same
+from pcnn.errors import FileError
+from pcnn.geometry import Kernel, KernelMap
+from pcnn.maps import SortedSearch
+from pcnn.maps.radius import RadiusSearch
+from pcnn.ops.engine import ENGINES, resolve
+from tests.benchmarks.small import SCENES, left_out, options
+from tests.ops.faulty import Faulty, FaultyBuilder
+
+ROW = {"figure": "f", "what": "layer", "workload": "scene", "engine": "auto", "t": 1}
+
+
+def passes(row: dict[str, Any] = ROW, **other: Any) -> Case:
+    return Case(row, lambda: same(lambda: None), **other)
+
+
+def raises(error: Exception) -> Any:
+    def fails(*_: object) -> Any:
+        raise error
+
+    return fails
+
+
+def test_what_passes_is_timed_and_what_fails_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = run.run([passes()], options())
+    assert {**row, "result": {}} == {**ROW, "result": {}}
+    assert 0 <= row["result"]["min_ms"] <= row["result"]["wall_ms"] <= row["result"]["p90_ms"]
+    monkeypatch.setattr(run, "measure", lambda *args, **_: pytest.fail("timed"))
+    for error in (CheckFailed("out is off"), KeyError("no blocks")):
+        (row,) = run.run([Case(ROW, raises(error))], options())
+        assert row == {**ROW, "result": {"left_out": f"{type(error).__name__}: {error}"}}
+
+
+def test_runs_take_turns_after_all_checks_and_references_are_given_back() -> None:
+    order: list[str] = []
+
+    class Reference:
+        def __del__(self) -> None:
+            order.append("given back")
+
+    def cases() -> Iterator[Case]:
+        reference = Reference()
+        for name in "ab":
+
+            def checked(name: str = name, reference: Any = reference) -> str:
+                order.append(f"check {name}")
+                return name
+
+            def measure(made: str, _: Options) -> Any:
+                order.append(f"time {made}")
+                yield {}, {"wall_ms": 1.0}
+
+            yield Case({**ROW, "engine": name}, checked, measure)
+
+    rows = list(run.run(cases(), options(runs=2)))
+    assert [(row["run"], row["engine"]) for row in rows] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
+    assert order == ["check a", "check b", "given back", *2 * ["time a", "time b"]]
+
+
+def test_an_error_at_the_full_size_or_the_end_of_time_leaves_the_other_rows() -> None:
+    bad = passes(measure=raises(torch.OutOfMemoryError("none left")))
+    first, second = run.run([bad, passes()], options())
+    assert "none left" in left_out([first])[0]
+    assert "wall_ms" in second["result"]
+    assert left_out(list(run.run([passes()], options(limit=-1.0)))) == ["out of time"]
+
+
+def test_parts_are_rows_of_their_own() -> None:
+    measure = run.by_part(lambda _: {"gather": 1.23456, "rest": 0.5}, "part", ["gather"])
+    (row,) = run.run([passes(measure=measure)], options())
+    assert row == {**ROW, "part": "gather", "result": {"busy_ms": 1.2346}}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({"what": "train"}, {"product": "pairs"}, {"stride": 2}, {"t": 2}, {"k": 5}),
+        {"machine": {"device": "b"}},
+        {"machine": {"device": "a", "revision": "1", "clean": False, "changes": "other"}},
+    ],
+    ids=str,
+)
+def test_rows_replace_only_those_of_the_very_same_thing(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    on = {"device": "a", "revision": "1", "clean": False, "changes": "one", "date": "today"}
+    old = {**ROW, "machine": on, "result": {"wall_ms": 1.0}}
+    again = {**old, "machine": {**on, "date": "tomorrow"}, "result": {"wall_ms": 2.0}}
+    assert merged([old], [again]) == [again]
+    new = {**old, **other}
+    write(tmp_path / "r.json", merged([old], [new]))
+    assert sorted(map(identity, read(tmp_path / "r.json"))) == sorted(map(identity, [old, new]))
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text('{"rows": 3}')
+    with pytest.raises(FileError, match=r"r\.json"):
+        read(tmp_path / "r.json")
+
+
+def test_two_trees_are_set_against_each_other() -> None:
+    rows = [
+        {**ROW, "run": n, "machine": {"revision": tree}, "result": {"wall_ms": ms}}
+        for tree, times in (("old", (4.0, 6.0)), ("new", (2.0, 3.0)))
+        for n, ms in enumerate(times)
+    ]
+    assert ratios(rows).startswith("2.000  f: what layer")
+
+
+def test_one_process_times_while_others_wait(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    code = (
+        "import fcntl, sys, time; from pathlib import Path; from benchmarks.run import Turns\n"
+        "with Turns(Path(sys.argv[1])).of(fcntl.LOCK_EX): print('held', flush=True); time.sleep(1)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, lock], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        began = time.monotonic()
+        with run.checking(options(lock=lock)):
+            assert time.monotonic() - began > 0.5
+    assert isinstance(options(lock=lock).turns, Turns)
+
+
+class _Wrong(RadiusSearch):
+    """A search that loses its last triplet."""
+
+    def build(self, *args: Any, **how: Any) -> KernelMap:
+        built = super().build(*args, **how)
+        in_index, out_index, offsets = built.layout("pairs")
+        fewer = offsets.clamp(max=max(0, len(in_index) - 1))
+        several = {"one_per_slot": False, "one_per_slot_transposed": False}
+        given = in_index[:-1], out_index[:-1], fewer, built.n_in, built.n_out
+        return KernelMap.from_pairs(*given, **several)
+
+
+@pytest.mark.parametrize("flaw", ["mirrored", "last_row"])
+def test_a_wrong_engine_gets_no_time(flaw: str, wrong_engine: Any) -> None:
+    given = wrong_engine(flaw)
+    rows = list(layers.layer_rows(options(**given, modes=["train"]), "layers"))
+    rows += networks.network_rows(options(**given, modes=["train"]), "networks")
+    assert [reason.split(":")[0] for reason in left_out(rows)] == 2 * ["CheckFailed"]
+
+
+def test_the_gate_finds_what_is_right_here_and_wrong_elsewhere(wrong_engine: Any) -> None:
+    given = wrong_engine("small")
+    assert left_out(list(layers.layer_rows(options(**given, modes=["layer"]), "layers"))) == []
+    rows = list(layers.layer_rows(options(**given, modes=["layer"], gate=True), "layers"))
+    assert "n1" in left_out(rows)[0]
+
+
+@pytest.fixture
+def wrong_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def made(flaw: str) -> dict[str, Any]:
+        wrong = replace(resolve("reference"), name="wrong", dataflow=Faulty(flaw=flaw))
+        monkeypatch.setitem(ENGINES, "wrong", wrong)
+        for script in (layers, networks):
+            monkeypatch.setattr(script, "scenes", lambda *_: SCENES)
+        return {"engines": ["wrong"], "models": ["sparse_resnet"], "shapes": ["4:6:3"]}
+
+    return made
+
+
+def test_a_wrong_map_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = layers.place_of(SCENES[0], Kernel.of(2, 2), options())
+    case = maps.map_case(options(), place, FaultyBuilder("even"), "table", "f", B=1)
+    (row,) = run.run([case], options())
+    assert left_out([row])[0].startswith("CheckFailed")
+    assert row["B"] == 1
+    auto = replace(resolve("auto"), points=_Wrong())
+    monkeypatch.setattr(points, "resolve", lambda _: auto)
+    rows = list(points.triplet_rows(options(engines=["native"]), "points_triplets"))
+    reasons = left_out([row for row in rows if row["what"] == "radius"])
+    assert len(reasons) == 6
+    assert all("triplets" in reason for reason in reasons)
+
+
+def test_a_graph_that_answers_otherwise_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud = SCENES[0].cloud()
+    gate = latency.Gate(options(), "sparse_resnet", cloud)
+    scan = gate.scan(cloud)
+    runner = gate.runner(latency.Line("eager", resolve("auto")))
+    assert gate.agrees(runner, scan) == "bitwise"
+    found = runner(scan)
+    off = [replace(x, features=x.features * 1.5) for x in found]
+    with pytest.raises(CheckFailed, match="graph and eager differ"):
+        gate.agrees(lambda _: off, scan)  # type: ignore[arg-type]
+
+
+def test_triplets_of_native_points_are_those_of_all_pairs() -> None:
+    sites = points.sites_of("native", workloads.room(0, 300, torch.device("cpu")))
+    built = sites.kernel_map(sites, Kernel.of(3), resolve("auto"))
+    check.check_triplets(built, check.triplets(sites, sites, Kernel.of(3)))
+    voxels = SCENES[0].grid
+    built = SortedSearch().build(voxels, voxels, Kernel.of(3))
+    check.check_triplets(built, check.triplets(voxels, voxels, Kernel.of(3)))
+
+
+def test_results_go_to_a_new_file_and_pages_are_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["layers", "--layer", "4:6:3", "--workload", "surface_0.2k", "--device", "cpu"]
+    words += ["--mode", "layer", "--repeats", "1", "--budget", "0", "--dtype", "float32"]
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["benchmarks", *words])
+        assert command.main() == 0
+    files = sorted((tmp_path / "benchmark-results").glob("*.json"))
+    assert [file.name for file in files] == ["layers-cpu-2.json", "layers-cpu.json"]
+    (row,) = read(files[0])
+    assert (row["engine"], row["what"], row["c_in"]) == ("auto", "layer", 4)
+    assert {"device", "torch", "revision", "clean"} <= set(row["machine"])
+    on = {**row["machine"], "device": "NVIDIA H200"}
+    claim = {"figure": "minuet_fig12", "what": "network", "model": "minkunet", "machine": on}
+    claim |= {"workload": "scan", "n": 7, "dtype": "float16", "mode": "infer"}
+    times = {"torchsparse": 3.0, "minuet": 2.0}
+    rows = [{**claim, "engine": e, "result": {"wall_ms": t}} for e, t in times.items()]
+    write(tmp_path / "results" / "r.json", rows)
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("<!-- table: speed -->\n<!-- end of table -->\n")
+    report.write_pages(tmp_path / "results", tmp_path / "docs")
+    line = (tmp_path / "README.md").read_text().splitlines()[3]
+    assert line.split(" | ")[:2] == ["| minkunet", "scan"]
+    assert "**2.00**" in line
+    page = (tmp_path / "docs" / "results" / "papers.md").read_text()
+    assert "torchsparse / minuet: 1.50× by the wall | agrees" in page
+
+
+def test_scenes_of_tables_are_made_from_a_seed_or_a_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    scan = random.uniform(-20, 20, (500, 4)).astype(np.float32)
+    monkeypatch.setattr(workloads, "_simulated_scan", lambda seed: scan)
+    monkeypatch.setattr(workloads, "noise", lambda shape, n: random.integers(0, 9, (30, 3)))
+    small = workloads.room
+    monkeypatch.setattr(workloads, "room", lambda n, points, d: small(n, points // 500, d))
+    velodyne = tmp_path / "kitti" / "sequences" / "00" / "velodyne"
+    velodyne.mkdir(parents=True)
+    scan.tofile(velodyne / "000000.bin")
+    made = {path.stem for path in workloads.make(tmp_path / "out", tmp_path / "kitti")}
+    assert {"lidar0_005", "kitti0_010", "indoor_150k", "rand_2m", "clouds"} <= made
+    (scene,) = workloads.scenes([str(tmp_path / "out" / "kitti0_005.npz")])
+    assert (scene.name, scene.voxel_size) == ("kitti0_005", 0.05)
+    assert torch.equal(scene.cloud().points, torch.from_numpy(scan[:, :3]))
+    word = f"{tmp_path / 'out' / 'clouds.npz'}:lidar010"
+    (cloud,) = workloads.clouds([word], torch.device("cpu"))
+    assert (cloud.name, cloud.grid_size) == ("lidar010", 0.1)
+    with pytest.raises(FileError):
+        workloads.scenes(["nowhere.npz"])
+
+
+def test_recorded_rows_of_other_packages_are_rows() -> None:
+    rows = read(report.RECORDED)
+    assert {row["engine"] for row in rows} >= {"Spira", "Minuet", "TorchSparse++", "spconv"}
+    assert len({identity(row) for row in rows}) == len(rows)
+    assert all(json.dumps(row) and row["result"]["wall_ms"] > 0 for row in rows)

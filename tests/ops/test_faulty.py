@@ -1,0 +1,81 @@
+"""A dataflow or builder that is wrong in any case is refused, and never chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pcnn.geometry import Kernel
+from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
+from pcnn.ops.conformance import Nonconforming, check_dataflow
+from pcnn.ops.conformance_cases import Case
+from tests.engines import BUILDERS, DATAFLOWS, KERNEL_BUILDERS
+from tests.ops.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
+
+CPU = torch.device("cpu")
+
+
+def faulty(flaw: str) -> Faulty:
+    return Faulty(flaw=flaw, name=f"faulty_{flaw}")
+
+
+def test_cases_of_builders_reach_the_last_cell_of_a_key_that_has_neighbours() -> None:
+    DEFAULT_FORMAT.check_bound(LIMIT, 1, "the case")
+    with pytest.raises(ValueError, match="holds at most"):
+        DEFAULT_FORMAT.check_bound(LIMIT + 1, 1, "a case beyond")
+
+
+def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
+    case = Case(Kernel.of(2, 2), 4, 4)
+    down, up = case.map(), replace(case, transposed=True).map()
+    assert (down.n_in, down.n_out) == (up.n_out, up.n_in)
+    assert down.n_in > down.n_out
+    assert str(case) == "k222s222-4-4-g1-float32-n300"
+
+
+@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+def test_right_dataflows_pass(dataflow) -> None:
+    check_dataflow(dataflow, CPU)
+
+
+@pytest.mark.parametrize(("flaw", "message"), DATAFLOW_FLAWS.items())
+def test_a_dataflow_with_one_flaw_is_refused(flaw: str, message: str) -> None:
+    with pytest.raises(Nonconforming, match=message) as caught:
+        check_dataflow(faulty(flaw), CPU)
+    assert f"faulty_{flaw}" in str(caught.value)
+
+
+@pytest.mark.parametrize("builder", [b for b in BUILDERS if b not in KERNEL_BUILDERS], ids=str)
+def test_right_builders_pass(builder) -> None:
+    check_builder(builder, CPU)
+
+
+@pytest.mark.parametrize(("flaw", "message"), BUILDER_FLAWS.items())
+def test_a_builder_with_one_flaw_is_refused(flaw: str, message: str) -> None:
+    with pytest.raises(WrongMap, match=message) as caught:
+        check_builder(FaultyBuilder(flaw), CPU)
+    assert "faulty_builder" in str(caught.value)
+
+
+def test_a_refusal_by_name_is_no_fault() -> None:
+    class Narrow(Faulty):
+        def forward(self, x, w, *args):  # type: ignore[no-untyped-def]
+            if w.shape[0] != 27:
+                raise ValueError("narrow serves kernels of size 3")
+            return super().forward(x, w, *args)
+
+    check_dataflow(Narrow(name="narrow"), CPU)
+
+
+def test_the_check_leaves_random_numbers_and_tf32_as_they_are() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    check_dataflow(Faulty(name="faultless"), CPU)
+    assert torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    assert torch.equal(torch.rand(3), expected)
