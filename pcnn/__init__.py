@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         Engine,
         Planner,
         devoxelize,
+        from_coordinates,
         lookup,
         native_points,
         plan,
         voxelize,
-        voxelize_cells,
     )
     from pcnn.runtime.explaining import explain
     from pcnn.runtime.tuning import tune
@@ -55,6 +55,7 @@ __all__ = [
     "__version__",
     "devoxelize",
     "explain",
+    "from_coordinates",
     "lookup",
     "models",
     "native_points",
@@ -65,7 +66,6 @@ __all__ = [
     "runtime",
     "tune",
     "voxelize",
-    "voxelize_cells",
 ]
 
 _HOMES = {
@@ -85,7 +85,7 @@ _HOMES = {
     "register": "pcnn.experiment.register",
     "tune": "pcnn.runtime.tuning",
     "voxelize": "pcnn.ops",
-    "voxelize_cells": "pcnn.ops",
+    "from_coordinates": "pcnn.ops",
 }
 
 

@@ -349,7 +349,7 @@ def check_same_sites(*tensors: SparseTensor) -> None:
             raise ValueError(
                 f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
                 f" and {tensors[0].geometry.rows} sites); bring both to the same sites first: "
-                "pcnn.nn.union adds over the sites of all, pcnn.nn.on_union fills in zeros, and "
+                "pcnn.nn.union adds over the sites of all, pcnn.nn.align fills in zeros, and "
                 "out=other.geometry tells a layer or pcnn.nn.unpool which sites to give"
             )
 

@@ -21,7 +21,7 @@ def tensor(n: int = 60, stride: tuple[int, int, int] = (1, 1, 1)) -> pcnn.Sparse
     batch = torch.randint(0, 2, (n, 1), generator=generator) * 2
     features = torch.randn(n, 2, generator=generator, dtype=torch.float64)
     coords = torch.cat([batch, cells], dim=1)
-    return pcnn.voxelize_cells(coords, features, tensor_stride=stride, batch_size=3)
+    return pcnn.from_coordinates(coords, features, tensor_stride=stride, batch_size=3)
 
 
 def by_hand(x: pcnn.SparseTensor, shape: tuple[int, ...], low: tuple[int, ...]) -> Tensor:

@@ -71,7 +71,7 @@ def test_points_and_cells_may_be_arrays(kind: str) -> None:
     makes: tuple[tuple[Callable[..., pcnn.SparseTensor], list[Any], list[Any]], ...] = (
         (partial(pcnn.voxelize, voxel_size=0.2), arrays, tensors),
         (partial(pcnn.native_points, grid_size=0.2), arrays, tensors),
-        (pcnn.voxelize_cells, cells, whole),
+        (pcnn.from_coordinates, cells, whole),
     )
     for make, own, wanted in makes:
         found, expected = make(*own), make(*wanted)

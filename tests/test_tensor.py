@@ -139,7 +139,7 @@ def test_other_sites_and_other_things_are_refused() -> None:
 def test_a_joined_tensor_takes_part() -> None:
     x = tensor()
     with torch.no_grad():
-        joined = pcnn.nn.concatenate(x, x)
+        joined = pcnn.nn.cat(x, x)
         assert joined.shape == (len(x), 6)
         assert torch.equal((joined + joined).features, 2 * joined.features)
 

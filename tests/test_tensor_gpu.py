@@ -44,7 +44,7 @@ def occupied(x: pcnn.SparseTensor) -> Tensor:
 
 def given_again(x: pcnn.SparseTensor) -> Tensor:
     order = torch.arange(len(x) - 1, -1, -1, device=x.device)
-    made = pcnn.voxelize_cells(x.coords[order], x.features[order], tensor_stride=x.tensor_stride)
+    made = pcnn.from_coordinates(x.coords[order], x.features[order], tensor_stride=x.tensor_stride)
     return layers_behind(made)
 
 

@@ -212,12 +212,6 @@ def padded_rows(groups: Iterable[Group], sizes: Sequence[int]) -> int:
     return sum(group.rows - sizes[k] for group in groups for k in group.slots)
 
 
-def padding_overhead(groups: Sequence[Group], sizes: Sequence[int]) -> float:
-    """Rows of padding over rows that are none (Minuet Fig. 5); 0 without any rows."""
-    rows = sum(sizes[k] for group in groups for k in group.slots)
-    return padded_rows(groups, sizes) / rows if rows else 0.0
-
-
 def _group(slots: Sequence[int], sizes: Sequence[int]) -> Group:
     return Group(tuple(sorted(slots)), max(sizes[k] for k in slots))
 

@@ -34,7 +34,7 @@ def check_order(
         kind = "repeated" if int(keys[row]) == int(keys[row - 1]) else "unsorted"
         raise ValueError(
             f"{subject}: keys must be sorted{' and unique' * unique}, but that of row {row} is "
-            f"{kind}, and features would meet the wrong sites; pcnn.voxelize_cells and "
+            f"{kind}, and features would meet the wrong sites; pcnn.from_coordinates and "
             "pcnn.voxelize bring cells and their features into order"
         )
     first, last = int(keys[0]), int(keys[-1])

@@ -56,7 +56,7 @@ def grid_of_cells(
     """Voxel grid of integer cells, duplicates merged.
 
     Rows are sorted, whatever the order of the cells: features that come in the order of the cells
-    go with them through `pcnn.voxelize_cells`.
+    go with them through `pcnn.from_coordinates`.
     """
     require_tensors(cells=cells, batch=batch)
     check_cells(cells)

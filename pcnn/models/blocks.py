@@ -9,8 +9,10 @@ from typing import Any, Protocol
 from torch import nn
 
 from pcnn.geometry import Geometry
-from pcnn.nn import FoldedNorm, add, fused_convolution, is_hooked, normalize
+from pcnn.nn import add, normalize
 from pcnn.nn.conv import Size
+from pcnn.nn.folded_norm import FoldedNorm
+from pcnn.nn.fused import fused_convolution, is_hooked
 from pcnn.tensor import SparseTensor
 
 #: Norm of a number of channels, on features ``[N, C]``.
@@ -36,7 +38,7 @@ class ConvNorm(nn.Module):
     """Convolution without bias, norm, and ReLU unless ``activation`` is off.
 
     Evaluation without gradients is one call of the dataflow, training on a GPU one autograd node
-    (`pcnn.nn.fused_convolution`).
+    (`pcnn.nn.fused.fused_convolution`).
     """
 
     def __init__(self, conv: nn.Module, norm: nn.Module, activation: bool = True) -> None:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, concatenate
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, cat
 from pcnn.ops import Engine
 from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
@@ -97,7 +97,7 @@ class MinkUNet(PlannedModule):
         y = levels.pop()
         for up, decode in zip(self.up, self.decoder, strict=True):
             skip = levels.pop()
-            y = decode(concatenate(up(y, skip), skip))
+            y = decode(cat(up(y, skip), skip))
         out: SparseTensor = self.head(y)
         return out
 

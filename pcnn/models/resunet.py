@@ -16,14 +16,8 @@ from torch import Tensor, nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
 from pcnn.models.overlap_head import OverlapHead, seen_by_head
-from pcnn.nn import (
-    Conv3d,
-    ConvTranspose3d,
-    FeatureWise,
-    PlannedModule,
-    concatenate,
-    fused_convolution,
-)
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, cat
+from pcnn.nn.fused import fused_convolution
 from pcnn.ops import Engine
 from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
@@ -121,7 +115,7 @@ class ResUNet(PlannedModule):
         y = levels.pop()
         for level in self.decoder:
             skip = levels.pop()
-            y = concatenate(level(y, skip), skip)
+            y = cat(level(y, skip), skip)
         merged = self.relu(fused_convolution(self.merge, y))
         y = self.final(merged)
         if self.normalize_features:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory
 from pcnn.models.sparse_resnet import SparseResNet
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, GlobalAvgPool, PlannedModule, concatenate
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, GlobalAvgPool, PlannedModule, cat
 from pcnn.ops import Engine
 from pcnn.ranges import Channels
 from pcnn.tensor import SparseTensor
@@ -64,7 +64,7 @@ class SparseResNetSegmentation(PlannedModule):
         """Features ``[N, in_channels]`` to logits ``[N, out_channels]`` on the same sites."""
         *skips, hidden = self.backbone(x)
         for up, join, skip in zip(self.up, self.join, reversed(skips), strict=True):
-            hidden = join(concatenate(up(hidden, skip), skip))
+            hidden = join(cat(up(hidden, skip), skip))
         out: SparseTensor = self.head(hidden)
         return out
 

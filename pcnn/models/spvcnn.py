@@ -15,7 +15,7 @@ from torch import nn
 
 from pcnn.models.blocks import ConvFactory, LinearNorm, NormFactory
 from pcnn.models.minkunet import DECODER, ENCODER, STEM, MinkUNet
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, concatenate
+from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, cat
 from pcnn.ops import Engine
 from pcnn.ops.level_link import LevelLink
 from pcnn.ranges import PartialShare, Width
@@ -81,6 +81,6 @@ class SPVCNN(MinkUNet):
                 points = found + self.points[step // 2](points)
                 y = self.dropout(y.replace(link.coarsened(points.features)))
             skip = levels.pop()
-            y = decode(concatenate(up(y, skip), skip))
+            y = decode(cat(up(y, skip), skip))
         out: SparseTensor = self.head(y + self.points[2](points))
         return out

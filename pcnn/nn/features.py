@@ -28,7 +28,7 @@ class FeatureWise(nn.Module):
         return x.replace(normalize(self.module, x.features, x.geometry.count))
 
 
-def concatenate(*tensors: SparseTensor) -> SparseTensor:
+def cat(*tensors: SparseTensor) -> SparseTensor:
     """Join the channels of tensors on one geometry: ``[N, C_1 + C_2 + ...]``.
 
     Without gradients two tensors are not copied but read where they lie (`JoinedTensor`) by the

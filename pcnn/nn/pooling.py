@@ -148,7 +148,7 @@ def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -
 def broadcast(values: Tensor, geometry: Geometry) -> SparseTensor:
     """Give every site the row of its cloud; nothing waits for the device.
 
-    ``x * broadcast(gates, x.geometry)`` scales each cloud, ``+`` shifts it, and `concatenate` joins
+    ``x * broadcast(gates, x.geometry)`` scales each cloud, ``+`` shifts it, and `cat` joins
     the rows to its features. The gradient of a row is the sum over the sites of its cloud, in
     float32 also for half precision (in float64 for float64).
 

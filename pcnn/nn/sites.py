@@ -82,10 +82,10 @@ def dilate(
     return SparseTensor(x.features.index_select(0, rows) * there[:, None], sites)
 
 
-def on_union(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:
+def align(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:
     """The same tensors on the sites that at least one of them has, 0 where a tensor has none.
 
-    Operations on one geometry then work on them: `concatenate`, arithmetic, a maximum. A tensor
+    Operations on one geometry then work on them: `cat`, arithmetic, a maximum. A tensor
     that has all the sites comes back as it is. The host waits for the device once, and not if the
     tensors share their geometry.
 
@@ -96,7 +96,7 @@ def on_union(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:
         TypeError: native points.
         ValueError: no tensor, or sites that have no union (`pcnn.geometry.union.union_of`).
     """
-    grids = [require_voxels(tensor.geometry, "on_union") for tensor in tensors]
+    grids = [require_voxels(tensor.geometry, "align") for tensor in tensors]
     union, rows = union_of(grids)
     spread = []
     for tensor, own in zip(tensors, rows, strict=True):
@@ -110,7 +110,7 @@ def on_union(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:
 def union(*tensors: SparseTensor) -> SparseTensor:
     """Sum of tensors on different sites: each site adds up the tensors that have it.
 
-    On one geometry it is the sum that `add` gives. The host waits as in `on_union`.
+    On one geometry it is the sum that `add` gives. The host waits as in `align`.
 
     Args:
         *tensors: features ``[N_t, C]`` on voxels of one tensor stride and of as many clouds.
@@ -120,7 +120,7 @@ def union(*tensors: SparseTensor) -> SparseTensor:
 
     Raises:
         TypeError: native points.
-        ValueError: as `on_union`, or tensors of different numbers of channels.
+        ValueError: as `align`, or tensors of different numbers of channels.
     """
     channels = {tensor.channels for tensor in tensors}
     if len(channels) > 1:

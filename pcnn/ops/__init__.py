@@ -8,7 +8,7 @@ from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
 from pcnn.ops.vote import vote_labels
-from pcnn.ops.voxelize import reduce_points, voxelize, voxelize_cells
+from pcnn.ops.voxelize import from_coordinates, reduce_points, voxelize
 
 __all__ = [
     "ENGINES",
@@ -16,6 +16,7 @@ __all__ = [
     "Planner",
     "convolution",
     "devoxelize",
+    "from_coordinates",
     "lookup",
     "native_points",
     "plan",
@@ -26,6 +27,5 @@ __all__ = [
     "resolve",
     "vote_labels",
     "voxelize",
-    "voxelize_cells",
     "voxelize_onto",
 ]

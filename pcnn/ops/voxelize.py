@@ -68,7 +68,7 @@ def voxelize(
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
 
-def voxelize_cells(
+def from_coordinates(
     cells: Tensor | np.ndarray,
     features: Tensor | np.ndarray,
     batch: Tensor | np.ndarray | None = None,

@@ -11,7 +11,6 @@ from pcnn.dataflows.grouping import (
     Sorted,
     Symmetric,
     padded_rows,
-    padding_overhead,
     search_adaptive,
 )
 
@@ -64,8 +63,6 @@ def test_groups_are_those_of_the_papers(
     assert sorted(got) == sorted(expected)
     groups = grouping.groups(sizes, skip)
     assert padded_rows(groups, sizes) == padding
-    rows = sum(size for k, size in enumerate(sizes) if k != skip)
-    assert padding_overhead(groups, sizes) == pytest.approx(padding / rows)
 
 
 ALL = [Separate(), Symmetric(), Fixed(), Adaptive(0.2), Adaptive(0.4, 90), Sorted(0.08)]
@@ -84,8 +81,6 @@ def test_every_slot_with_triplets_is_in_one_group(
         assert list(group.slots) == sorted(group.slots)
         assert group.rows == max(sizes[k] for k in group.slots)
         assert group.batched == (len(group.slots) > 1)
-    if not slots:
-        assert padding_overhead(groups, sizes) == 0
 
 
 def test_settings_have_names_and_bounds() -> None:

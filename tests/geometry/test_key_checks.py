@@ -165,7 +165,7 @@ def test_features_go_with_their_cells() -> None:
     order = torch.randperm(len(cells))
     cells, batch = cells[order], batch[: len(cells)]
     values = torch.randn(len(cells), 3)
-    x = pcnn.voxelize_cells(cells, values, batch)
+    x = pcnn.from_coordinates(cells, values, batch)
     assert torch.equal(x.at_points(), values)
     assert not torch.equal(x.features, values)
     by_cell = {
@@ -175,11 +175,11 @@ def test_features_go_with_their_cells() -> None:
     for cell, row in zip(x.geometry.coords.tolist(), x.features.tolist(), strict=True):
         assert by_cell[tuple(cell)] == row
     # rows of a cell given twice are reduced
-    both = pcnn.voxelize_cells(cells.repeat(2, 1), values.repeat(2, 1), reduce="sum")
+    both = pcnn.from_coordinates(cells.repeat(2, 1), values.repeat(2, 1), reduce="sum")
     assert both.geometry.rows == len(cells)
     torch.testing.assert_close(both.at_points()[: len(cells)], 2 * values)
     with pytest.raises(ValueError, match="features must be"):
-        pcnn.voxelize_cells(cells, values[1:])
+        pcnn.from_coordinates(cells, values[1:])
 
 
 def test_a_map_of_other_sites_is_not_kept() -> None:

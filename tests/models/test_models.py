@@ -22,7 +22,8 @@ from pcnn.models import (
     SpUNet,
     sparse_resnet_for,
 )
-from pcnn.nn import Conv3d, ConvTranspose3d, JoinedTensor
+from pcnn.nn import Conv3d, ConvTranspose3d
+from pcnn.nn.joined import JoinedTensor
 from tests.clouds import surface_grid
 
 PUBLISHED = {
@@ -131,7 +132,7 @@ def test_neither_plans_nor_the_order_of_rows_matter(name: str, downsampling: str
     features = torch.randn(len(cells), 4)
     results = []
     for rows, planned in ((slice(None), True), (order, True), (slice(None), False)):
-        x = pcnn.voxelize_cells(
+        x = pcnn.from_coordinates(
             cells[rows], features[rows], batch_size=2, downsampling=downsampling
         )
         model.plans_input = planned

@@ -13,7 +13,7 @@ from pcnn import models
 from pcnn.models import recompute as recomputing
 from pcnn.models.blocks import ResidualBlock
 from pcnn.models.recompute import recompute
-from pcnn.ops import voxelize_cells
+from pcnn.ops import from_coordinates
 from pcnn.tensor import SparseTensor
 
 
@@ -22,7 +22,7 @@ def cloud(seed: int = 0) -> SparseTensor:
     cells = torch.randint(0, 12, (300, 4), generator=generator)
     cells[:, 0] = cells[:, 0] % 2
     features = torch.randn(300, 4, generator=generator, dtype=torch.float64)
-    return voxelize_cells(cells, features)
+    return from_coordinates(cells, features)
 
 
 def step(net: nn.Module) -> tuple[list[Tensor], dict[str, Tensor]]:

@@ -13,7 +13,7 @@ from pcnn.models.blocks import ConvNorm
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
-    concatenate,
+    cat,
 )
 from pcnn.ops import Engine
 from tests.clouds import surface_grid
@@ -57,7 +57,7 @@ def joined(dtype: torch.dtype = torch.float32) -> pcnn.SparseTensor:
     first = tensor(200, 3, dtype)
     second = first.replace(torch.randn(first.geometry.rows, 1).to(dtype))
     with torch.no_grad():
-        return concatenate(first, second)
+        return cat(first, second)
 
 
 def separate(module: nn.Module, x: pcnn.SparseTensor, *sites: Any) -> pcnn.SparseTensor:

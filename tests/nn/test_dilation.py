@@ -31,7 +31,7 @@ def tensor(channels: int = 2, n: int = 20, **fields: Any) -> pcnn.SparseTensor:
 @pytest.mark.parametrize("strides", [(1, 1, 1), (2, 4, 1)])
 def test_convolution_and_sites_are_dense(setting: dict[str, Any], strides: Any) -> None:
     x = tensor()
-    coarse = pcnn.voxelize_cells(
+    coarse = pcnn.from_coordinates(
         x.coords[:, 1:] * torch.tensor(strides),
         x.features,
         x.coords[:, 0],
@@ -64,14 +64,14 @@ def test_convolution_and_sites_are_dense(setting: dict[str, Any], strides: Any) 
     wide = dilate(coarse, **setting)
     assert wide.geometry is y.geometry
     torch.testing.assert_close(Conv3d.forward(layer, coarse, wide.geometry).features, y.features)
-    wanted = pcnn.nn.on_union(coarse, wide.replace(0 * wide.features))[0]
+    wanted = pcnn.nn.align(coarse, wide.replace(0 * wide.features))[0]
     assert torch.equal(wanted.features, wide.features)
 
 
 def test_a_volume_bounds_sites() -> None:
     x = tensor(n=6)
     cells = x.coords[:, 1:].abs()
-    x = pcnn.voxelize_cells(cells, x.features, x.coords[:, 0], batch_size=3)
+    x = pcnn.from_coordinates(cells, x.features, x.coords[:, 0], batch_size=3)
     shape = tuple(int(n) + 1 for n in cells.amax(0))
     bounded = replace(x.geometry, spatial_shape=shape)
     wide = dilate(pcnn.SparseTensor(x.features, bounded), 3)
@@ -93,7 +93,7 @@ def test_a_plan_makes_the_sites() -> None:
 
 
 def test_few_sites() -> None:
-    none = pcnn.voxelize_cells(torch.zeros(0, 3), torch.zeros(0, 2), batch_size=2)
+    none = pcnn.from_coordinates(torch.zeros(0, 3), torch.zeros(0, 2), batch_size=2)
     assert len(dilate(none, 3)) == len(SparseConv3d(2, 1, 3)(none)) == 0
     x = tensor()
     assert dilate(x, 1) is x

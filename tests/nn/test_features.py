@@ -8,7 +8,7 @@ from torch import nn
 
 import pcnn
 from pcnn.geometry import VoxelGrid
-from pcnn.nn import Conv3d, FeatureWise, Sequential, add, concatenate, normalize
+from pcnn.nn import Conv3d, FeatureWise, Sequential, add, cat, normalize
 from pcnn.rowwise import POINTWISE as POINTWISE_FUNCTIONS
 from tests.clouds import surface_grid
 
@@ -134,14 +134,14 @@ def test_norms_are_torchs_own_otherwise() -> None:
 
 def test_joins_check_the_geometry() -> None:
     x, other = tensor(50), tensor(50, seed=1)
-    joined = concatenate(x, x.replace(torch.zeros(x.geometry.rows, 2)))
+    joined = cat(x, x.replace(torch.zeros(x.geometry.rows, 2)))
     assert joined.channels == 6
     assert torch.equal(add(x, x).features, 2 * x.features)
-    for join in (concatenate, add):
+    for join in (cat, add):
         with pytest.raises(ValueError, match="another geometry"):
             join(x, other)
     with pytest.raises(ValueError, match="at least one"):
-        concatenate()
+        cat()
 
 
 def test_feature_wise_keeps_plain_parameters() -> None:

@@ -9,11 +9,8 @@ from torch import nn
 
 import pcnn
 from pcnn.models.blocks import ConvNorm, ResidualBlock
-from pcnn.nn import (
-    Conv3d,
-    fused_convolution,
-    normalize,
-)
+from pcnn.nn import Conv3d, normalize
+from pcnn.nn.fused import fused_convolution
 from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 from tests.tolerance import RELATIVE_RMS, relative_rms
 

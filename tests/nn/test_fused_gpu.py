@@ -10,7 +10,7 @@ from torch import nn
 import pcnn
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.models.blocks import ConvNorm, ResidualBlock
-from pcnn.nn import Conv3d, concatenate
+from pcnn.nn import Conv3d, cat
 from tests.clouds import surface_grid
 from tests.nn.fusing import shaken
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -43,7 +43,7 @@ def test_a_block_against_float64(channels: int, joined: bool, dtype: torch.dtype
     x = pcnn.SparseTensor(features, grid)
     with torch.no_grad():
         parts = [x.replace(part.contiguous()) for part in features.split([12, 4], dim=1)]
-        y = block(concatenate(*parts) if joined else x).features
+        y = block(cat(*parts) if joined else x).features
     conv = partial(Conv3d, engine="reference")
     exact = shaken(ResidualBlock(16, channels, conv, nn.BatchNorm1d)).cuda()
     exact.load_state_dict(block.state_dict())

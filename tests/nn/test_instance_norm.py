@@ -7,7 +7,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import pcnn
 from pcnn.geometry import Geometry, Kernel, grid_of_cells
-from pcnn.nn import GlobalAvgPool, InstanceNorm, Sequential, broadcast, concatenate
+from pcnn.nn import GlobalAvgPool, InstanceNorm, Sequential, broadcast, cat
 from tests.clouds import surface
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
@@ -44,7 +44,7 @@ def test_clouds_are_scaled_by_their_rows() -> None:
 
     def gated(values: Tensor, own: Tensor) -> Tensor:
         tensor = x.replace(own)
-        joined = concatenate(tensor * broadcast(values, grid), broadcast(values[:, :1], grid))
+        joined = cat(tensor * broadcast(values, grid), broadcast(values[:, :1], grid))
         return joined.features
 
     expected = [row * gates[int(b)] for row, b in zip(x.features, grid.batch_index, strict=True)]

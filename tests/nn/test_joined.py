@@ -5,11 +5,8 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.nn import (
-    JoinedTensor,
-    add,
-    concatenate,
-)
+from pcnn.nn import add, cat
+from pcnn.nn.joined import JoinedTensor
 from tests.nn.fusing import joined, tensor
 
 
@@ -30,7 +27,7 @@ def test_a_joined_tensor_is_a_sparse_tensor() -> None:
         lambda x: add(x, x).features / 2,
         lambda x: copy.deepcopy(x).features,
         lambda x: pickle.loads(pickle.dumps(x)).features,
-        lambda x: concatenate(x, x).features[:, :4],
+        lambda x: cat(x, x).features[:, :4],
         lambda x: pcnn.nn.FeatureWise(nn.Identity())(x).features,
     ):
         x = joined()
@@ -40,7 +37,7 @@ def test_a_joined_tensor_is_a_sparse_tensor() -> None:
 
 def test_what_cannot_be_joined_is_copied() -> None:
     x = tensor()
-    assert type(concatenate(x, x)) is pcnn.SparseTensor  # gradients are enabled
+    assert type(cat(x, x)) is pcnn.SparseTensor  # gradients are enabled
     with torch.no_grad():
         for parts in ((x,), (x, x, x), (x, x.replace(x.features.double()))):
-            assert type(concatenate(*parts)) is pcnn.SparseTensor
+            assert type(cat(*parts)) is pcnn.SparseTensor

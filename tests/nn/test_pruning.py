@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.geometry import VoxelGrid
-from pcnn.nn import Conv3d, ConvTranspose3d, MaxPool3d, PlannedModule, concatenate, prune, unpool
+from pcnn.nn import Conv3d, ConvTranspose3d, MaxPool3d, PlannedModule, cat, prune, unpool
 from tests.clouds import surface_grid
 
 
@@ -21,7 +21,7 @@ def mask_of(x: pcnn.SparseTensor, share: float = 0.6, seed: int = 0) -> Tensor:
 def made_by_hand(x: pcnn.SparseTensor) -> pcnn.SparseTensor:
     """The same sites from their coordinates alone, of tensor stride 1."""
     coords = x.coords
-    return pcnn.voxelize_cells(coords[:, 1:], x.features, coords[:, 0], batch_size=x.batch_size)
+    return pcnn.from_coordinates(coords[:, 1:], x.features, coords[:, 0], batch_size=x.batch_size)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -67,7 +67,7 @@ def test_a_coarse_level_that_is_pruned_leads_back_to_the_finer_one() -> None:
     torch.testing.assert_close(
         unpool(few, x.geometry).features, unpool(zeroed, x.geometry).features
     )
-    assert concatenate(x, unpool(few, x.geometry)).channels == 7
+    assert cat(x, unpool(few, x.geometry)).channels == 7
 
 
 def test_gradients_flow_to_the_sites_that_stay() -> None:

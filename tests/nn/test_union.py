@@ -7,7 +7,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid
-from pcnn.nn import Conv3d, add, concatenate, on_union, union
+from pcnn.nn import Conv3d, add, align, cat, union
 from tests.clouds import surface_grid
 
 
@@ -45,7 +45,7 @@ def test_gradients_of_a_union_go_to_every_tensor() -> None:
         return union(x.replace(first), y.replace(second), x.replace(first)).features
 
     def joined(first: Tensor, second: Tensor) -> Tensor:
-        return concatenate(*on_union(x.replace(first), y.replace(second))).features
+        return cat(*align(x.replace(first), y.replace(second))).features
 
     for function in (summed, joined):
         assert gradcheck(function, features)
@@ -54,7 +54,7 @@ def test_gradients_of_a_union_go_to_every_tensor() -> None:
 
 def test_tensors_on_the_union_meet_in_layers_of_one_geometry() -> None:
     x, y = tensor(40, 0), tensor(30, 1)
-    first, second = on_union(x, y)
+    first, second = align(x, y)
     assert first.geometry is second.geometry
     assert torch.equal((first + second).features, union(x, y).features)
     there = pcnn.lookup(first, x.coords[:, 1:], x.coords[:, 0])
@@ -69,7 +69,7 @@ def test_a_grid_that_holds_all_sites_is_the_union() -> None:
     found = union(few, x)
     assert found.geometry is x.geometry
     assert found.dtype == torch.float64
-    assert on_union(few, x)[1] is x
+    assert align(few, x)[1] is x
     assert torch.equal(union(x, x).features, add(x, x).features)
     assert union(x).geometry is x.geometry
 
@@ -77,7 +77,7 @@ def test_a_grid_that_holds_all_sites_is_the_union() -> None:
 def test_mistakes_are_named() -> None:
     x = tensor(20, 0)
     with pytest.raises(ValueError, match="at least one"):
-        on_union()
+        align()
     with pytest.raises(ValueError, match="tensor_stride"):
         union(x, tensor(20, 1, 2))
     with pytest.raises(ValueError, match=r"channels, got \[1, 2\]"):

@@ -23,7 +23,7 @@ def cells_of(n: int, stride: tuple[int, int, int]) -> Tensor:
 def test_cells_of_a_stride(n: int, stride: tuple[int, int, int]) -> None:
     cells = cells_of(n, stride)
     features = torch.randn(n, 2, dtype=torch.float64)
-    x = pcnn.voxelize_cells(cells, features, reduce="sum", tensor_stride=stride, batch_size=3)
+    x = pcnn.from_coordinates(cells, features, reduce="sum", tensor_stride=stride, batch_size=3)
     x.geometry.validate()  # type: ignore[attr-defined]
     assert (x.tensor_stride, x.batch_size) == (stride, 3)
     expected: dict[tuple[int, ...], Tensor] = {}
@@ -32,7 +32,7 @@ def test_cells_of_a_stride(n: int, stride: tuple[int, int, int]) -> None:
     assert [tuple(row) for row in x.coords.tolist()] == sorted(expected)
     for coords, row in zip(map(tuple, x.coords.tolist()), x.features, strict=True):
         torch.testing.assert_close(row, expected[coords])
-    again = pcnn.voxelize_cells(x.coords, x.features, tensor_stride=stride, batch_size=3)
+    again = pcnn.from_coordinates(x.coords, x.features, tensor_stride=stride, batch_size=3)
     assert torch.equal(again.features, x.features)
     assert torch.equal(again.geometry.keys, x.geometry.keys)
 
@@ -41,7 +41,7 @@ def test_layers_continue_from_a_given_level() -> None:
     grid = surface_grid(80, batch_size=2)
     down, net, up = Conv3d(2, 3, 2, 2), Conv3d(3, 3, 3, 2), ConvTranspose3d(3, 1, 3, 2)
     x = down(pcnn.SparseTensor(torch.randn(grid.rows, 2), grid))
-    given = pcnn.voxelize_cells(x.coords, x.features, tensor_stride=2)
+    given = pcnn.from_coordinates(x.coords, x.features, tensor_stride=2)
     pcnn.plan(net, given.geometry)
     y, expected = net(given), net(x)
     assert torch.equal(y.coords, expected.coords)
@@ -58,7 +58,7 @@ def test_gradients_reach_the_cells(reduce: str) -> None:
     leaf = torch.randn(40, 2, dtype=torch.float64, requires_grad=True)
 
     def act(features: Tensor) -> Tensor:
-        made = pcnn.voxelize_cells(cells, features, reduce=reduce, tensor_stride=2)
+        made = pcnn.from_coordinates(cells, features, reduce=reduce, tensor_stride=2)
         return made.features
 
     assert torch.autograd.gradcheck(act, leaf)
@@ -67,9 +67,9 @@ def test_gradients_reach_the_cells(reduce: str) -> None:
 def test_cells_off_the_stride_are_refused() -> None:
     cells, features = torch.tensor([[2, 0, 4], [2, 1, 4]]), torch.zeros(2, 1)
     with pytest.raises(ValueError, match=r"1 of 2 cells .* tensor_stride \(2, 2, 2\), .* 1: \[2"):
-        pcnn.voxelize_cells(cells, features, tensor_stride=2)
+        pcnn.from_coordinates(cells, features, tensor_stride=2)
     with pytest.raises(ValueError, match="tensor_stride must be at least 1"):
-        pcnn.voxelize_cells(cells, features, tensor_stride=0)
-    assert len(pcnn.voxelize_cells(cells, features, tensor_stride=(2, 1, 4))) == 2
+        pcnn.from_coordinates(cells, features, tensor_stride=0)
+    assert len(pcnn.from_coordinates(cells, features, tensor_stride=(2, 1, 4))) == 2
     with pytest.raises(ValueError, match=r"cells must be \[P, 3\]"):
-        pcnn.voxelize_cells(torch.zeros(2, 4).long(), features, torch.zeros(2).long())
+        pcnn.from_coordinates(torch.zeros(2, 4).long(), features, torch.zeros(2).long())

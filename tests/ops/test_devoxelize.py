@@ -78,7 +78,7 @@ def test_a_point_of_its_own_voxels_has_their_features() -> None:
 
 
 def test_a_point_on_a_centre_has_that_voxel_alone() -> None:
-    x = pcnn.voxelize_cells(torch.tensor([[0, 0, 0], [1, 0, 0]]), torch.tensor([[2.0], [5.0]]))
+    x = pcnn.from_coordinates(torch.tensor([[0, 0, 0], [1, 0, 0]]), torch.tensor([[2.0], [5.0]]))
     points = torch.tensor([[0.5, 0.5, 0.5], [1.0, 0.5, 0.5], [-0.5, 0.5, 0.5], [torch.nan] * 3])
     found = devoxelize(x, points, voxel_size=1.0)
     assert found.flatten().tolist() == [2, 3.5, 0, 0]

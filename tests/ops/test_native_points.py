@@ -9,7 +9,7 @@ from pcnn.dataflows import Reference
 from pcnn.geometry import Kernel, Neighbourhood, point_set_of, quantize
 from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
-from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, concatenate, unpool
+from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, cat, unpool
 from pcnn.ops import convolution, resolve
 from pcnn.ops.prefetch import tensors_of
 from tests.clouds import batched, cloud, surface
@@ -74,7 +74,7 @@ class Net(nn.Module):
         low = self.deeper(middle)
         pooled = self.pool(low)
         up = self.up(self.back(unpool(pooled, low.geometry), middle), fine)
-        out = self.head(concatenate(fine, up))
+        out = self.head(cat(fine, up))
         return [out.features, low.features, GlobalMaxPool()(pooled)]
 
 
