@@ -81,16 +81,7 @@ class FoldedNorm:
         self._kept = None
 
     def fold(self, norm: nn.Module | None, bias: Tensor | None, channels: int) -> Folded | None:
-        """Scale and shift of a norm in evaluation mode.
-
-        Args:
-            norm: the norm; ``None`` folds the bias alone.
-            bias: ``[C_out]`` of the convolution before it.
-            channels: C_out of that convolution.
-
-        Returns:
-            ``None`` where the norm is none of `FOLDABLE`, trains, or keeps no running statistics.
-        """
+        """Scale and shift of a norm in evaluation mode."""
         sources: tuple[Tensor | None, ...] = (bias,)
         eps = 0.0
         if norm is not None:

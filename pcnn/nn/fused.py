@@ -32,7 +32,7 @@ def fused_convolution(
     x: SparseTensor,
     out: Sites = None,
     norm: nn.Module | None = None,
-    residual: SparseTensor | None = None,
+    residual: SparseTensor | None = None,  # [N_out, C_out] on the output's sites
     relu: bool = False,
     folded: FoldedNorm | None = None,
 ) -> SparseTensor:
@@ -49,21 +49,6 @@ def fused_convolution(
     Everything else runs as it is written, one module after another: gradients in evaluation mode,
     `torch.compile`, layers that are no convolution or have a ``forward`` of their own, other norms,
     and modules that are hooked, so that their hooks fire.
-
-    Args:
-        layer: any module that maps a sparse tensor, and optional sites, to a sparse tensor.
-        x: features ``[N_in, C_in]``.
-        out: output sites for the layer, if they are given.
-        norm: any module on ``[N_out, C_out]``.
-        residual: ``[N_out, C_out]`` on the output's sites.
-        relu: whether ReLU follows.
-        folded: keeps the folded norm from call to call; ``None`` folds it in every call.
-
-    Returns:
-        Features ``[N_out, C_out]``.
-
-    Raises:
-        ValueError: a residual on other sites, and what the layer raises.
     """
     if torch.compiler.is_compiling():  # sites and maps are found in the call
         parts = x, out, norm, residual, relu, folded

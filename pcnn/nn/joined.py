@@ -16,15 +16,10 @@ class JoinedTensor(SparseTensor):
 
     A skip connection of a decoder is read twice and then dropped: a convolution that takes both
     sources saves writing and reading the copy. The sources must not change before they are read.
-
-    Args:
-        first: ``[N, C_1]``.
-        second: ``[N, C_2]``, of the dtype and device of ``first``.
-        geometry: the sites of both.
     """
 
-    first: Tensor
-    second: Tensor
+    first: Tensor  # [N, C_1]
+    second: Tensor  # [N, C_2], of the dtype and device of first
 
     def __init__(self, first: Tensor, second: Tensor, geometry: Geometry) -> None:
         # written past the frozen base, which has no field for two sources
