@@ -248,3 +248,14 @@ def test_threads_that_wait_sleep_soon(room: str, given: dict[str, str], spins: s
         [sys.executable, "-c", program], env={**others, **given}, capture_output=True, text=True
     )
     assert done.stdout.strip() == str(spins), done.stderr
+
+
+def test_a_segmentation_imports_no_registration_simulator_or_viewer() -> None:
+    program = (
+        "import sys, pcnn.callbacks, pcnn.datamodules, pcnn.losses, pcnn.tasks\n"
+        "assert pcnn.tasks.SegmentationTask and pcnn.datamodules.CloudDataModule\n"
+        "rooms = ('pcnn.registration', 'pcnn.simulate', 'pcnn.visualize', 'pcnn.datasets.reg')\n"
+        "print([name for name in sys.modules if name.startswith(rooms)])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

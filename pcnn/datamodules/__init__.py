@@ -1,8 +1,16 @@
-"""Lightning data modules."""
+"""Lightning data modules: labelled clouds, and pairs of clouds.
 
-from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
-from pcnn.datamodules.mixed_pairs import MixedPairsDataModule, PairSource
-from pcnn.datamodules.registration import RegistrationDataModule
+`exact_loading` makes the loaders of all of them: `batch_stream` places every batch, `packed` and
+`batch_memory` bring it from a worker process, `unreadable` skips or names what is damaged.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
+    from pcnn.datamodules.mixed_pairs import MixedPairsDataModule, PairSource
+    from pcnn.datamodules.registration import RegistrationDataModule
 
 __all__ = [
     "ClassificationDataModule",
@@ -11,3 +19,18 @@ __all__ = [
     "PairSource",
     "RegistrationDataModule",
 ]
+
+# imported when they are asked for: a segmentation needs no pairs
+_HOMES = {
+    "ClassificationDataModule": "pcnn.datamodules.clouds",
+    "CloudDataModule": "pcnn.datamodules.clouds",
+    "MixedPairsDataModule": "pcnn.datamodules.mixed_pairs",
+    "PairSource": "pcnn.datamodules.mixed_pairs",
+    "RegistrationDataModule": "pcnn.datamodules.registration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

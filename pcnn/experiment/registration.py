@@ -20,34 +20,29 @@ from pcnn.experiment import nodes, report, run_folder
 from pcnn.experiment.check import checked
 from pcnn.experiment.command_line import program
 from pcnn.experiment.described_keys import ABOUT_MODEL, without
-from pcnn.experiment.descriptors import FPFH_VOXELS, described, trained_descriptor
+from pcnn.experiment.descriptors import described, trained_descriptor
 from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
-from pcnn.experiment.report import CURVES, PAIRS, REFERENCE
+from pcnn.experiment.report import CURVES, PAIRS
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.schema import EvalConfig, evaluation_part
 from pcnn.experiment.targets import allowed_packages
 from pcnn.experiment.weights import config_of
 from pcnn.metrics.registration import (
-    Comparison,
     Figure,
     JudgedPairs,
-    PairResult,
     Protocol,
     Summary,
-    compare,
     registration_table,
     scene_table,
     summarize,
 )
-from pcnn.metrics.registration.comparison_report import comparison_table, shown
-from pcnn.metrics.registration.pair_table import read_pair_table, write_pair_table
+from pcnn.metrics.registration.pair_table import shown, write_pair_table
 from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import Batches, Evaluation, Track, evaluate_pairs
-from pcnn.registration.fpfh import FPFH
 from pcnn.registration.settings import EstimateSettings
 
 
@@ -129,8 +124,6 @@ FLAT = (
     *("rre", "rte", "rre_median", "rte_median", "rre_std", "rte_std"),
 )
 
-Results = dict[int | None, list[PairResult]]
-
 
 @dataclass(frozen=True)
 class PairReport:
@@ -168,8 +161,7 @@ def report_pairs(
 
     Raises:
         ImportError: Open3D is asked for and not installed.
-        FileNotFoundError: the reference's table is missing.
-        ValueError: no pairs, a value that is refused, or a reference of other pairs.
+        ValueError: no pairs, or a value that is refused.
     """
     node = evaluation_part(nodes.plain(cfg.task))
     assert node is not None  # registration has settings of its evaluation
@@ -180,7 +172,6 @@ def report_pairs(
     rules = options.rules(data.benchmark)
     settings = options.settings(rules, cfg.seed)
     samples = [number or None for number in options.samples]
-    given = reference_table(options, samples)  # before the work: a table that does not serve
     title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
     title += ", refitted" if options.refine and options.solver in ("ransac", "cliques") else ""
     console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
@@ -198,13 +189,6 @@ def report_pairs(
     done = evaluate(
         descriptor, icp_distance=options.icp_distance, track=shown_progress(console, rules)
     )
-    reference, reference_name = given, str(options.reference)
-    if options.reference == "fpfh":
-        fpfh: Descriptor = FPFH(FPFH_VOXELS[data.benchmark])
-        if options.turn_clouds is not None:
-            fpfh = TurnedAtRandom(fpfh, options.turn_clouds)
-        reference = evaluate(fpfh, track=shown_progress(console, rules, fpfh.name)).results
-        reference_name = fpfh.name
     summary = partial(summarize, protocol=rules, draws=options.draws, seed=cfg.seed)
     figures: dict[str, float] = {}
     groups = {"": done.results, " + ICP": done.refined}
@@ -217,23 +201,8 @@ def report_pairs(
         first = summaries[suffix][samples[0]]
         console.print(scene_table(first, f"scenes, {shown(samples[0])}{suffix}"))
         figures |= flat(summaries[suffix], "test_icp" if suffix else "test")
-    comparisons: dict[int | None, Comparison] = {}
-    if reference:
-        of_reference = {number: summary(reference[number]) for number in samples}
-        names = descriptor.name, f"reference: {reference_name}"
-        comparisons = {
-            number: compare(
-                [done.results[number]], [reference[number]], rules, names, options.draws, cfg.seed
-            )
-            for number in samples
-        }
-        console.print(registration_table(of_reference, names[1]))
-        console.print(comparison_table(comparisons, f"{descriptor.name} minus {reference_name}"))
-        figures |= flat(of_reference, "reference") | flat_differences(comparisons)
     report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done.results, done.refined, rules)
-    if options.reference == "fpfh":
-        write_pair_table(folder / REFERENCE, reference, {}, rules)
     draw_curves(folder / CURVES, done, rules, title)
     once_more = partial(matches_of, data, descriptor, settings, samples[0], device)
     draw_pairs(folder / "pictures", data, done, rules, samples[0], options.pictures, once_more)
@@ -250,28 +219,8 @@ def report_pairs(
         "refine": options.refine,
         "matching": rules.matching,
         "sampling": rules.sampling,
-        "reference": reference_name if reference else None,
     }
     return PairReport(figures, facts, figures[f"test/rr@{shown(samples[0])}"])
-
-
-def reference_table(options: RegistrationOptions, samples: Sequence[int | None]) -> Results:
-    """Results of another evaluation, empty where there is none to read.
-
-    Raises:
-        FileNotFoundError: no such table.
-        ValueError: another file, or one without these numbers of samples.
-    """
-    if options.reference in (None, "fpfh"):
-        return {}
-    results = read_pair_table(Path(str(options.reference)))
-    missing = [shown(number) for number in samples if number not in results]
-    if missing:
-        raise ValueError(
-            f"{options.reference} has no results at {', '.join(missing)} samples; "
-            f"it has {', '.join(map(shown, results))}"
-        )
-    return results
 
 
 def matches_of(
@@ -323,15 +272,6 @@ def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, floa
             figures |= with_ends(f"{prefix}/{name}", samples, getattr(summary, name))
         for name in ("counted", "no_estimate", "unjudged"):
             figures[f"{prefix}/{name}@{shown(samples)}"] = getattr(summary, name)
-    return figures
-
-
-def flat_differences(comparisons: Mapping[int | None, Comparison]) -> dict[str, float]:
-    """Every paired difference with its interval, by name."""
-    figures: dict[str, float] = {}
-    for samples, comparison in comparisons.items():
-        for name, one in comparison.figures.items():
-            figures |= with_ends(f"gain/{name}", samples, one.difference)
     return figures
 
 

@@ -40,8 +40,6 @@ class RegistrationOptions:
         icp_distance: refine by ICP within this distance [m], reported apart; None does not.
         draws: of the bootstrap.
         pictures: best and worst pairs drawn, so many of each.
-        reference: what the figures are compared with, pair by pair: ``fpfh`` (evaluated in the same
-            run) or the ``pairs.csv`` of another evaluation; None compares with nothing.
     """
 
     protocol: str = "predator"
@@ -60,14 +58,6 @@ class RegistrationOptions:
     icp_distance: Length | None = None
     draws: Count = 2000
     pictures: Natural = 3
-    reference: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.reference not in (None, "fpfh") and not str(self.reference).endswith(".csv"):
-            raise ValueError(
-                f"task.reference={self.reference} is neither fpfh nor a table of pairs.\n"
-                "possible: task.reference=fpfh, or task.reference=RUN/pairs.csv"
-            )
 
     def rules(self, benchmark: str) -> Protocol:
         """The protocol, with what is set here in place of its own; its name then says so.

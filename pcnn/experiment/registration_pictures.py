@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import Logger
 from pcnn.datasets.registration import PairDataset, RegistrationPair
 from pcnn.loggers import send_media
 from pcnn.metrics.registration import PairResult, Protocol, recall_curves
-from pcnn.metrics.registration.comparison_report import shown
+from pcnn.metrics.registration.pair_table import shown
 from pcnn.metrics.registration.summary import ERRORS
 from pcnn.registration.estimate import Estimate
 from pcnn.registration.evaluation import Evaluation

@@ -23,7 +23,7 @@ from pcnn.experiment.targets import allowed_packages
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PICTURE = "predictions.png"
-PAIRS, REFERENCE, CURVES = "pairs.csv", "reference.csv", "recall.png"  # of registration
+PAIRS, CURVES = "pairs.csv", "recall.png"  # of registration
 
 
 def write_metrics(
@@ -135,7 +135,6 @@ def files_of(folder: Path) -> list[str]:
     named = {
         "picture": PICTURE,
         "pairs": PAIRS,
-        "reference": REFERENCE,
         "curves": CURVES,
         "metrics": run_folder.METRICS,
     }

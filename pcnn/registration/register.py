@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.metrics.registration.inlier_ratio import match_distances
+from pcnn.metrics.registration.errors import match_distances
 from pcnn.plural import counted
 from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.cloud_measures import CloudMeasures

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.metrics.registration.inlier_ratio import match_distances
+from pcnn.metrics.registration.errors import match_distances
 
 RIGHT, WRONG = "#1f9d55", "#d64545"
 MOST = 300  # lines; more hide each other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,6 @@ from pcnn.datasets.registration.make_gt import make_ground_truth
 from pcnn.experiment import descriptors
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.experiment.export import export
-from pcnn.experiment.registration import reference_table
-from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.registration.cloud_measures import extent, measured
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
@@ -92,37 +89,14 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     assert saved["callbacks"]["checkpoint"]["monitor"] == "val/feat_match_ratio"
 
 
-def test_weights_of_voxels_are_evaluated_on_points_against_themselves(folder: Path) -> None:
-    options = (
-        *("geometry=point", "geometry.thin=0.08", "task.reference=one/pairs.csv"),
-        *("task.turn_clouds=3", "task.sampling=random_points"),
-    )
+def test_weights_of_voxels_are_evaluated_on_points(folder: Path) -> None:
+    options = ("geometry=point", "geometry.thin=0.08", "task.turn_clouds=3")
+    options = (*options, "task.sampling=random_points")
     done = run("eval.py", f"ckpt_path={BEST}", *options, "hydra.run.dir=two", cwd=folder)
     assert "resunet 0.1 m, point" in done.stdout
-    assert "minus one/pairs.csv" in " ".join(done.stdout.split())  # a title of two lines
     content = written(folder / "two")
-    assert (content["geometry"], content["reference"]) == ("point", "one/pairs.csv")
-    assert content["turn_clouds"] == 3
-    figures = content["metrics"]
-    for name in ("fmr", "ir"):
-        gain = figures[f"test/{name}@200"] - figures[f"reference/{name}@200"]
-        assert figures[f"gain/{name}@200"] == pytest.approx(gain, abs=1e-5)
-    assert {"gain/rr@all", "gain/rr_low@200"} <= set(figures)
-    with (folder / "two" / "pairs.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 3 * 2
-
-
-def test_a_reference_that_does_not_serve_is_named(folder: Path) -> None:
-    options = RegistrationOptions(reference=str(folder / "one" / "pairs.csv"))
-    assert len(reference_table(options, [200, None])[None]) == 3
-    with pytest.raises(ValueError, match="no results at 300 samples; it has 200, all"):
-        reference_table(options, [300])
-    with pytest.raises(ValueError, match=r"metrics\.json is neither"):
-        RegistrationOptions(reference=str(folder / "one" / "metrics.json"))
-    with pytest.raises(FileNotFoundError, match=r"none\.csv: no such table"):
-        reference_table(RegistrationOptions(reference="none.csv"), [200])
-    with pytest.raises(ValueError, match=r"task\.reference=fpfhh is neither fpfh"):
-        RegistrationOptions(reference="fpfhh")
+    assert (content["geometry"], content["turn_clouds"]) == ("point", 3)
+    assert {"test/rr@all", "test/rr_low@200"} <= set(content["metrics"])
 
 
 def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ from pcnn.experiment import run_folder
 from pcnn.experiment.counts_file import read_counts
 from pcnn.experiment.resume import is_finished
 from pcnn.files.simulated import read_marker
-from pcnn.metrics.registration.pair_table import COLUMNS, read_pair_table
 from tests.datasets.s3dis_rooms import room_arrays
 
 P = 24  # points
@@ -237,10 +236,8 @@ def _plain() -> list[Subject]:
         "map": {2: "ground", 5: "tree", 1_000_000_000: "tree"},
         "ignore": [0],
     }
-    table = ",".join(COLUMNS) + "\nall,0,s,0,1,0,1.5,0.1,0.05,0.4,100,40,1,1,0.2\n"
     return [
         Subject("classes.yaml", (yaml.safe_dump(classes).encode(),), _encode),
-        Subject("pairs.csv", (table.encode(),), read_pair_table),
         Subject(
             "SIMULATED.json", (b'{"seed": 0, "version": "4"}',), lambda p: read_marker(p.parent)
         ),

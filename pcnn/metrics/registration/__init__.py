@@ -1,14 +1,14 @@
 """Metrics of registration: errors of a transform, figures of matches, protocols by name."""
 
-from pcnn.metrics.registration.bootstrap import Figure, deviation_of, mean_of, median_of
-from pcnn.metrics.registration.comparison import Comparison, compare
+from pcnn.metrics.registration.bootstrap import Figure, mean_of
 from pcnn.metrics.registration.errors import (
     information_rmse,
+    inlier_ratio,
+    match_distances,
     point_rmse,
     rotation_error,
     translation_error,
 )
-from pcnn.metrics.registration.inlier_ratio import inlier_ratio, match_distances
 from pcnn.metrics.registration.pair_results import JudgedPairs, PairId, PairResult, judged
 from pcnn.metrics.registration.protocols import (
     NAMES,
@@ -30,7 +30,6 @@ from pcnn.metrics.registration.table import registration_table, scene_table
 __all__ = [
     "NAMES",
     "SAMPLES",
-    "Comparison",
     "Curves",
     "Figure",
     "JudgedPairs",
@@ -39,14 +38,11 @@ __all__ = [
     "Protocol",
     "Success",
     "Summary",
-    "compare",
-    "deviation_of",
     "information_rmse",
     "inlier_ratio",
     "judged",
     "match_distances",
     "mean_of",
-    "median_of",
     "point_rmse",
     "protocol",
     "recall_curve",

@@ -31,13 +31,35 @@ def mean_of(
     over: str,
     draws: int = DRAWS,
     seed: int = 0,
+    centre: Callable[[Floats], Floats] | None = None,
 ) -> Figure:
-    """Mean of the counted values, with a 95 % percentile interval.
+    """Mean of the counted values, or another centre of them, with a 95 % percentile interval.
 
-    Pairs are drawn with replacement within their scenes, so that every draw holds every scene and
-    a mean of scene means stays what it is.
+    Over ``scenes`` it is the mean of the centres of scenes that have a counted pair. Pairs are
+    drawn with replacement within their scenes, so that every draw holds every scene.
     """
-    return _figure(_mean, np.where(counted, values, nan), scenes, over, draws, seed)
+    if over not in ("scenes", "pairs"):
+        raise ValueError(f"a figure is over scenes or pairs, got {over!r}")
+    centre = centre or _mean
+    values = np.where(counted, values, nan)
+    n = int((~np.isnan(values)).sum())
+    if n == 0:
+        return Figure(nan, nan, nan, 0)
+    rows = [np.flatnonzero(scenes == scene) for scene in np.unique(scenes)]
+
+    def joined(parts: list[Floats]) -> Floats:
+        """Of the scenes' values [D, P_s] in D draws, [D]."""
+        if over == "pairs":
+            return centre(np.concatenate(parts, axis=1))
+        return _mean(np.stack([centre(part) for part in parts], axis=1))
+
+    value = float(joined([values[None, row] for row in rows])[0])
+    if draws == 0:
+        return Figure(value, nan, nan, n)
+    generator = np.random.default_rng(seed)
+    drawn = [values[row[generator.integers(0, len(row), (draws, len(row)))]] for row in rows]
+    low, high = np.nanquantile(joined(drawn), [0.025, 0.975])
+    return Figure(value, float(low), float(high), n)
 
 
 def mean_with_other_scenes(
@@ -59,68 +81,6 @@ def mean_with_other_scenes(
     return Figure(float(sums.sum() / counts.sum()), float(low), float(high), len(values))
 
 
-def median_of(
-    values: NDArray[np.floating],
-    counted: NDArray[np.bool_],
-    scenes: NDArray[np.integer],
-    over: str,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Figure:
-    """Median of the counted values, with an interval; arguments and draws as `mean_of` has them.
-
-    Over ``scenes`` it is the mean of the medians of scenes that have a counted pair.
-    """
-    return _figure(_median, np.where(counted, values, nan), scenes, over, draws, seed)
-
-
-def deviation_of(
-    values: NDArray[np.floating],
-    counted: NDArray[np.bool_],
-    scenes: NDArray[np.integer],
-    over: str,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Figure:
-    """Standard deviation of the counted values; arguments and draws as `mean_of` has them.
-
-    It is that of the pairs themselves, ``sqrt(sum (x - mean)^2 / P)``. Over ``scenes`` it is the
-    mean of the deviations of scenes that have a counted pair.
-    """
-    return _figure(_deviation, np.where(counted, values, nan), scenes, over, draws, seed)
-
-
-def _figure(
-    centre: Callable[[Floats], Floats],
-    values: Floats,
-    scenes: NDArray[np.integer],
-    over: str,
-    draws: int,
-    seed: int,
-) -> Figure:
-    """The centre of values [P], NaN where a pair does not count, and its interval."""
-    if over not in ("scenes", "pairs"):
-        raise ValueError(f"a figure is over scenes or pairs, got {over!r}")
-    n = int((~np.isnan(values)).sum())
-    if n == 0:
-        return Figure(nan, nan, nan, 0)
-    rows = [np.flatnonzero(scenes == scene) for scene in np.unique(scenes)]
-
-    def joined(parts: list[Floats]) -> Floats:
-        """Of the scenes' values [D, P_s] in D draws, [D]."""
-        if over == "pairs":
-            return centre(np.concatenate(parts, axis=1))
-        return _mean(np.stack([centre(part) for part in parts], axis=1))
-
-    value = float(joined([values[None, row] for row in rows])[0])
-    if draws == 0:
-        return Figure(value, nan, nan, n)
-    generator = np.random.default_rng(seed)
-    drawn = [values[row[generator.integers(0, len(row), (draws, len(row)))]] for row in rows]
-    low, high = np.nanquantile(joined(drawn), [0.025, 0.975])
-    return Figure(value, float(low), float(high), n)
-
-
 def _mean(values: Floats) -> Floats:
     """Mean [D] of what is known in every row [D, P]; NaN where nothing is."""
     known = ~np.isnan(values)
@@ -128,12 +88,12 @@ def _mean(values: Floats) -> Floats:
     return np.where(number > 0, np.where(known, values, 0.0).sum(1) / np.maximum(number, 1), nan)
 
 
-def _deviation(values: Floats) -> Floats:
-    """Standard deviation [D] of what is known in every row [D, P]; NaN where nothing is."""
+def deviation(values: Floats) -> Floats:
+    """Standard deviation [D], ``sqrt(sum (x - mean)² / P)``, of what is known in [D, P]."""
     return np.sqrt(_mean((values - _mean(values)[:, None]) ** 2))
 
 
-def _median(values: Floats) -> Floats:
+def median(values: Floats) -> Floats:
     """Median [D] of what is known in every row [D, P]; NaN where nothing is."""
     ranked = np.sort(values, axis=1)  # NaN comes last
     number = (~np.isnan(values)).sum(1)

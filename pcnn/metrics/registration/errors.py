@@ -1,4 +1,4 @@
-"""Errors of an estimated transform against the true one."""
+"""Errors of an estimated transform against the true one, and of matches under the true one."""
 
 from __future__ import annotations
 
@@ -55,3 +55,17 @@ def point_rmse(estimate: Tensor, truth: Tensor, points: Tensor) -> Tensor:
     """Root mean square distance between where two transforms put points, in metres."""
     moved = transform_points(estimate, points) - transform_points(truth, points)
     return moved.square().sum(-1).mean().sqrt()
+
+
+def match_distances(source: Tensor, target: Tensor, truth: Tensor) -> Tensor:
+    """Distance of every match's two points under the true transform, in metres."""
+    moved = transform_points(truth.double(), source.double())
+    return (moved - target.double()).norm(dim=-1)
+
+
+def inlier_ratio(source: Tensor, target: Tensor, truth: Tensor, distance: float) -> float:
+    """Share of matches closer than ``distance`` under the true transform."""
+    if len(source) == 0:
+        return 0.0
+    near = match_distances(source, target, truth) < distance
+    return float(near.to(torch.float64).mean())

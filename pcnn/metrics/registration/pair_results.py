@@ -11,8 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.metrics.registration.errors import rotation_error, translation_error
-from pcnn.metrics.registration.inlier_ratio import inlier_ratio, match_distances
+from pcnn.metrics.registration.errors import (
+    inlier_ratio,
+    match_distances,
+    rotation_error,
+    translation_error,
+)
 from pcnn.metrics.registration.protocols import Protocol
 
 Floats = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Per-pair results as a CSV file, written and read again."""
+"""Per-pair results as a CSV file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pcnn.errors import FileError, MissingFileError
-from pcnn.files.bounded import named
-from pcnn.files.text import read_text
 from pcnn.files.whole_file import whole_file
 from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult
 from pcnn.metrics.registration.protocols import Protocol
@@ -41,7 +38,7 @@ def write_pair_table(
                 errors = pair.rre, pair.rte, pair.rmse, pair.inlier_ratio
                 writer.writerow(
                     [
-                        "all" if samples is None else samples,
+                        shown(samples),
                         icp,
                         *(pair.scene, pair.target, pair.source, pair.index),
                         *("" if value != value else f"{value:.6g}" for value in errors),
@@ -54,48 +51,6 @@ def write_pair_table(
     return path
 
 
-def read_pair_table(path: Path) -> dict[int | None, list[PairResult]]:
-    """Read the results before ICP that `write_pair_table` wrote, by number of samples.
-
-    Tables of earlier versions do not tell a pair's place in the ground truth; theirs is -1.
-    """
-    if not path.is_file():
-        raise MissingFileError(path, "no such table of pairs")
-    found: dict[int | None, list[PairResult]] = {}
-    with named(path, "table of pairs"):
-        lines = csv.DictReader(io.StringIO(read_text(path), newline=""))
-        missing = set(COLUMNS) - {"index"} - set(lines.fieldnames or ())
-        if missing:
-            raise FileError(path, f"not a table of pairs, it lacks {', '.join(sorted(missing))}")
-        for number, line in enumerate(lines, 2):
-            if line["icp"] != "0":
-                continue
-            try:
-                samples = None if line["samples"] == "all" else int(line["samples"])
-                found.setdefault(samples, []).append(_result(line))
-            except (TypeError, ValueError) as error:
-                raise FileError(path, f"line {number}: {error}") from error
-    if not found:
-        raise FileError(path, "no pairs")
-    return found
-
-
-def _result(line: Mapping[str, str]) -> PairResult:
-    """One line; an empty figure is one that does not exist."""
-    rre, rte, rmse, ratio, seconds = (
-        float(line[name] or "nan")
-        for name in ("rre_deg", "rte_m", "rmse_m", "inlier_ratio", "seconds")
-    )
-    return PairResult(
-        line["scene"],
-        int(line["target"]),
-        int(line["source"]),
-        rre,
-        rte,
-        rmse,
-        ratio,
-        int(line["matches"]),
-        int(line["inliers"]),
-        int(line.get("index", -1)),
-        seconds,
-    )
+def shown(samples: int | None) -> str:
+    """A number of samples as a name."""
+    return "all" if samples is None else str(samples)

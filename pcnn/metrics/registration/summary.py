@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.metrics.registration.bootstrap import DRAWS, Figure, deviation_of, mean_of, median_of
+from pcnn.metrics.registration.bootstrap import DRAWS, Figure, deviation, mean_of, median
 from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult, below
 from pcnn.metrics.registration.protocols import Protocol
 
@@ -50,14 +51,10 @@ def summarize(
     pairs.check()
     judged = np.isnan(pairs.rmse) & ~np.isnan(pairs.rre) & (protocol.success.rmse is not None)
 
-    def mean(values: NDArray, which: NDArray[np.bool_], over: str = protocol.average) -> Figure:
-        return mean_of(values.astype(np.float64), which, pairs.scenes, over, draws, seed)
-
-    def median(values: NDArray, which: NDArray[np.bool_]) -> Figure:
-        return median_of(values, which, pairs.scenes, protocol.average, draws, seed)
-
-    def deviation(values: NDArray, which: NDArray[np.bool_]) -> Figure:
-        return deviation_of(values, which, pairs.scenes, protocol.average, draws, seed)
+    def mean(
+        values: NDArray, which: NDArray[np.bool_], over: str = protocol.average, centre: Any = None
+    ) -> Figure:
+        return mean_of(values.astype(np.float64), which, pairs.scenes, over, draws, seed, centre)
 
     return Summary(
         protocol,
@@ -68,10 +65,10 @@ def summarize(
         ir=mean(pairs.inlier_ratio, pairs.matched),
         rre=mean(pairs.rre, pairs.averaged("rre")),
         rte=mean(pairs.rte, pairs.averaged("rte")),
-        rre_median=median(pairs.rre, pairs.averaged("rre")),
-        rte_median=median(pairs.rte, pairs.averaged("rte")),
-        rre_std=deviation(pairs.rre, pairs.averaged("rre")),
-        rte_std=deviation(pairs.rte, pairs.averaged("rte")),
+        rre_median=mean(pairs.rre, pairs.averaged("rre"), centre=median),
+        rte_median=mean(pairs.rte, pairs.averaged("rte"), centre=median),
+        rre_std=mean(pairs.rre, pairs.averaged("rre"), centre=deviation),
+        rte_std=mean(pairs.rte, pairs.averaged("rte"), centre=deviation),
         pairs=len(pairs),
         counted=int(pairs.counted.sum()),
         no_estimate=int((pairs.counted & np.isnan(pairs.rre)).sum()),
