@@ -54,10 +54,6 @@ class FragmentsOptions(SimulateOptions):
     val_scenes: Annotated[Clouds, "Rooms for validation."] = 2
     test_scenes: Annotated[Clouds, "Rooms for testing, with the benchmark's lists of pairs."] = 2
     fragments: Annotated[Fragments, "Fragments per room."] = 16
-    fusion: Annotated[
-        Literal["samples", "means", "tsdf"],
-        "One sample per voxel of 2.5 cm, the mean of each voxel, or Open3D's TSDF.",
-    ] = "samples"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,6 @@ def _tube_faces(sides: int) -> NDArray[np.int64]:
 
 
 def hoop(centre: Sequence[float], radius: float, thickness: float, sides: int = 12) -> Floats:
-    """Make a ring in the x-z plane from square bars, as the tyre of a bicycle."""
     angle = np.arange(sides + 1) * (2 * np.pi / sides)
     half = thickness / 2
     reach = radius - thickness * np.array([1, 0, 0, 1, 1])  # around the bar and back
@@ -178,7 +177,6 @@ def lathe(outline: ArrayLike, sides: int = 14) -> Floats:
 def heap(
     rng: np.random.Generator, centre: Sequence[float], size: Sequence[float], roughness: float
 ) -> Floats:
-    """Make a crumpled lump, as of a bag, a coat or a pile of laundry."""
     sides, rings = 20, 11
     angle = np.linspace(0, 2 * np.pi, sides + 1)
     polar = np.linspace(0, np.pi, rings)[:, None]
@@ -191,12 +189,10 @@ def heap(
 
 
 def rumpled(rng: np.random.Generator, centre: Sequence[float], size: Sequence[float]) -> Floats:
-    """Make a flat cushion with small waves, as of a blanket."""
     return cushion(centre, size, 0.2, 24, rng.normal(0, 0.012, (13, 25)))
 
 
 def sheet(rng: np.random.Generator, width: float, height: float) -> Floats:
-    """Make a hanging cloth in the x-z plane from z = 0 down to -height, centred in x."""
     folds, depth = max(int(width / 0.14), 2), rng.uniform(0.02, 0.05)
     x = np.linspace(-width / 2, width / 2, 6 * folds + 1)[:, None]
     z = np.linspace(0, -height, 7)
@@ -207,7 +203,6 @@ def sheet(rng: np.random.Generator, width: float, height: float) -> Floats:
 
 
 def leaves(rng: np.random.Generator, height: float) -> Floats:
-    """Make the loose leaves of a pot plant."""
     count = int(60 + 120 * height)
     centre = rng.normal(0, 1, (count, 3)) * np.array([0.16, 0.16, 0.2]) * (0.5 + 0.6 * height)
     centre[:, 2] = np.abs(centre[:, 2]) * 1.4 + 0.25 * height

@@ -45,9 +45,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
              "sensors": "any"},
         ),
         (
-            "fragments out --scenes 5 --val-scenes 1 --test-scenes 3 --fragments 40 --fusion means",
+            "fragments out --scenes 5 --val-scenes 1 --test-scenes 3 --fragments 40",
             {"seed": 0, "train_scenes": 5, "val_scenes": 1, "test_scenes": 3, "fragments": 40,
-             "fusion": "means", "workers": None},
+             "workers": None},
         ),
         (
             "rooms out --rooms 9 --spacing 0.01 --layout arrays --seed 4 --workers 2",

@@ -28,7 +28,6 @@ _SMALL = {
 
 
 def furnish(site: Site, room_type: str) -> None:
-    """Fill a room whose shell stands."""
     for kind, what in TYPES[room_type].furniture.items():
         if kind == "arrange":
             for name in what:
@@ -103,7 +102,6 @@ def _chairs_around(site: Site, base: Thing, x: float, y: float, yaw: float, chai
 
 
 def _table_group(site: Site, table: str, chair: str, small: float) -> None:
-    """Put a table somewhere free with chairs around it."""
     base = site.make(table)
     for _ in range(10):
         yaw = np.pi / 2 if site.happens(0.5) else 0.0
@@ -134,7 +132,6 @@ def _boards(site: Site, mean: float) -> None:
 
 
 def _on_floor(site: Site, mean: float) -> None:
-    """Leave small things on the floor, most of them along walls and in corners."""
     for _ in range(site.several(mean * site.settings.clutter)):
         thing = _small(site, "floor")
         if site.happens(0.8):

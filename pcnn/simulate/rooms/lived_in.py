@@ -52,7 +52,6 @@ def styles(site: Site) -> dict[str, Style]:
 
 
 def groups(site: Site, room_type: str) -> None:
-    """Stand tables about, each with chairs around it, as in a cafeteria."""
     if not site.happens(_GROUPS.get(room_type, 0.0)):
         return
     most = max(site.settings.area / 6.0 * site.settings.furnishing, 1.0)
@@ -69,7 +68,6 @@ def groups(site: Site, room_type: str) -> None:
 
 
 def _group(site: Site, base: Thing, x: float, y: float, yaw: float) -> None:
-    """Put a table with chairs that look to it from any side, some pushed under it."""
     site.put(base.mesh, x, y, 0.0, yaw)
     lay(site, base, x, y, yaw, 1.2)
     width, depth = _extent(base, yaw)

@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.simulate.hashing import cell_noise
-from pcnn.simulate.mesh import Floats
+from pcnn.simulate.mesh import Floats, cell_noise
 
 Texture = Literal["plain", "grain", "tiles", "carpet", "bricks", "stripes", "marbled"]
 Range = tuple[float, float]
@@ -81,7 +80,6 @@ class Palette:
         return self._numbers[paint]
 
     def draw(self, name: str) -> int:
-        """Draw a paint of a family, or return a fixed one."""
         if name in _FIXED:
             return self.add(_FIXED[name])
         ranges, properties = _FAMILIES[name]
@@ -108,7 +106,6 @@ def _rgb(hue: float, saturation: float, value: float) -> tuple[float, float, flo
 
 
 def colours(paints: list[Paint], numbers: NDArray[np.uint8], points: Floats) -> Floats:
-    """Return the colour of points under even light."""
     rgb = np.zeros((len(points), 3))
     for number in np.unique(numbers):
         paint = paints[number]

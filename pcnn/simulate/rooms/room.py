@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pcnn.simulate.mesh import Floats, Mesh, join
-from pcnn.simulate.raycast import RayCaster
+from pcnn.simulate.mesh import Floats, Mesh, RayCaster, join
 from pcnn.simulate.rooms.furnish import furnish
 from pcnn.simulate.rooms.lived_in import groups, litter, styles
 from pcnn.simulate.rooms.paint import Paint, Palette
 from pcnn.simulate.rooms.settings import RoomSettings, draw_settings
 from pcnn.simulate.rooms.shell import build_shell
 from pcnn.simulate.rooms.site import Site
-from pcnn.simulate.settings import Split
+from pcnn.simulate.simulator import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,6 @@ class Room:
 
     @staticmethod
     def of(settings: RoomSettings, mesh: Mesh, paints: list[Paint], lights: Floats) -> Room:
-        """Make a room of a mesh, leaving out triangles without an area."""
         edges = mesh.triangles[:, 1:] - mesh.triangles[:, :1]
         normals = np.cross(edges[:, 0], edges[:, 1])
         length = np.linalg.norm(normals, axis=1)
@@ -49,7 +47,6 @@ class Room:
 def build_room(
     rng: np.random.Generator, room_type: str, split: Split, lived_in: bool = False
 ) -> Room:
-    """Build one room from a random stream."""
     settings = draw_settings(rng, room_type, split)
     site = Site(rng, settings, Palette(rng))
     if lived_in:

@@ -16,13 +16,11 @@ from pcnn.datasets.s3dis.classes import AREAS, CLASS_NAMES, ROOM_TYPES, TEST_ARE
 from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
 from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Count, Seed, Workers
-from pcnn.simulate.driver import SetPlan, Task, write_set
 from pcnn.simulate.mesh import Floats, rotation_z
 from pcnn.simulate.rooms.room import build_room
 from pcnn.simulate.rooms.scanner import RoomCloud, scan_room
 from pcnn.simulate.rooms.settings import TYPES
-from pcnn.simulate.settings import Split
-from pcnn.simulate.simulator import Simulator
+from pcnn.simulate.simulator import SetPlan, Simulator, Split, Task, write_set
 
 #: changes whenever the same seed would give other bytes
 VERSION = "4"
@@ -46,12 +44,10 @@ class RoomJob:
     layout: Layout
 
     def stream(self, purpose: int) -> np.random.Generator:
-        """Return a random stream of the room."""
         return np.random.default_rng([self.seed, self.area, self.index, purpose])
 
     @property
     def angle(self) -> int:
-        """Degrees by which the room is turned in its building."""
         return int(self.stream(2).choice([0, 90, 180, 270]))
 
 
@@ -160,7 +156,6 @@ def _write_alignments(jobs: list[RoomJob], folder: Path) -> None:
 
 
 def _objects(cloud: RoomCloud) -> list[tuple[str, NDArray[np.int64]]]:
-    """Return the objects of a room as (class_n, rows), sorted by class, n from 1 in each class."""
     order = np.lexsort((cloud.instances, cloud.labels))
     bounds = np.flatnonzero(np.diff(cloud.instances[order])) + 1
     objects, counts = [], Counter[str]()

@@ -30,7 +30,6 @@ class RoomCloud:
 
 
 def _stations(rng: np.random.Generator, room: Room) -> Floats:
-    """Choose free places, one for every eight square metres or so, far from one another."""
     s = room.settings
     count = int(np.clip(round(s.width * s.depth / 8), 2, 14))
     low, high = np.array([0.3, 0.3, 1.35]), np.array([s.width - 0.3, s.depth - 0.3, 1.65])
@@ -105,7 +104,6 @@ class _Camera:
 
 
 def scan_room(rng: np.random.Generator, room: Room, spacing: float) -> RoomCloud:
-    """Scan a room from several stations and thin the cloud to one point a cell."""
     if not spacing > 0:
         raise ValueError(f"spacing={spacing}: give the distance of points in metres, above 0")
     places, hits, shades, taken = [], [], [], np.zeros(0, np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pcnn.files.text import read_yaml
-from pcnn.simulate.settings import Split, draw, drawn
+from pcnn.simulate.simulator import Split, draw, drawn
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,6 @@ class RoomSettings:
 
 
 def draw_settings(rng: np.random.Generator, room_type: str, split: Split) -> RoomSettings:
-    """Draw the settings of one room, uniformly inside the ranges of its type and split."""
     if room_type not in TYPES:
         raise ValueError(f"room type {room_type!r} is unknown; use one of {', '.join(TYPES)}")
     kind = TYPES[room_type]

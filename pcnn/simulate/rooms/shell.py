@@ -50,7 +50,6 @@ def build_shell(site: Site) -> Floats:
 
 
 def _wall(site: Site, wall: int, openings: list[Opening]) -> Floats:
-    """Tile a wall around its openings."""
     cuts = sorted({0.0, site.length(wall), *(v for o in openings for v in o[:2])})
     levels = sorted({0.0, site.settings.height, *(v for o in openings for v in o[2:])})
     faces = []
@@ -64,7 +63,6 @@ def _wall(site: Site, wall: int, openings: list[Opening]) -> Floats:
 
 
 def _doors(site: Site, openings: Openings) -> None:
-    """Put doors into the walls and keep the floor before them free."""
     rng, placed = site.rng, 0
     for _ in range(12 * site.settings.doors):
         if placed == site.settings.doors:
@@ -85,7 +83,6 @@ def _doors(site: Site, openings: Openings) -> None:
 
 
 def _windows(site: Site, openings: Openings) -> None:
-    """Put windows into one or two walls, some above a radiator."""
     rng = site.rng
     for wall in rng.permutation(4)[: 1 + (site.settings.area > 40)].tolist():
         stretches = max(int(site.length(wall) / 2.2), 1)
@@ -105,7 +102,6 @@ def _windows(site: Site, openings: Openings) -> None:
 
 
 def _corner(site: Site, paint: int) -> None:
-    """Cut a corner out of the floor plan."""
     rng, s = site.rng, site.settings
     if site.happens(s.notch_share) and min(s.width, s.depth) > 3.0:
         wide, deep = rng.uniform(0.4, min(s.width, s.depth) * 0.3, 2).tolist()

@@ -37,7 +37,6 @@ def books(
 
 
 def bookcase(rng: np.random.Generator, palette: Palette) -> Thing:
-    """Make a bookcase with books, boxes and empty boards."""
     width, depth = rng.uniform((0.6, 0.26), (1.3, 0.38)).tolist()
     height = float(rng.choice([0.8, 1.2, 1.8, 2.0, 2.2])) * rng.uniform(0.95, 1.05)
     wood = palette.draw("wood" if rng.random() < 0.7 else "light")
@@ -65,7 +64,6 @@ def bookcase(rng: np.random.Generator, palette: Palette) -> Thing:
 
 
 def rack(rng: np.random.Generator, palette: Palette) -> Thing:
-    """Make an open metal rack full of boxes, as in a storage room."""
     width, depth, height = rng.uniform((0.9, 0.4, 1.6), (1.6, 0.6, 2.2)).tolist()
     levels = np.linspace(0.12, height - 0.05, int(rng.integers(4, 6))).tolist()
     corners = [[x * width / 2, y * depth / 2, height / 2] for x in (-1, 1) for y in (-1, 1)]
@@ -99,7 +97,6 @@ def wall_shelf(rng: np.random.Generator, palette: Palette) -> Thing:
 
 
 def pile(rng: np.random.Generator, palette: Palette) -> Thing:
-    """Make a pile of books or papers."""
     parts, z = [], 0.0
     for _ in range(int(rng.integers(1, 7))):
         size = rng.uniform((0.16, 0.2, 0.008), (0.23, 0.31, 0.045))

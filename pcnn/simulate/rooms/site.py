@@ -37,7 +37,6 @@ class Site:
     _hung: list[tuple[int, float, float, float, float]] = field(default_factory=list)
 
     def make(self, name: str, **given: Any) -> Thing:
-        """Make a thing of the catalogue in the style of the room, or of the shelves."""
         name, own = self.styles.get(name, (name, {}))
         given = {**own, **given}
         if name in SHELVES:
@@ -62,12 +61,10 @@ class Site:
         self.meshes.append(moved)
 
     def build(self, triangles: Floats, paint: str | int, label: str) -> None:
-        """Add triangles as one object of a class."""
         number = self.palette.draw(paint) if isinstance(paint, str) else paint
         self.put(surface(triangles, number, LABELS[label]))
 
     def is_free(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
-        """Tell whether an axis-parallel rectangle of floor is free and inside the room."""
         x0, x1 = x - width / 2 - margin, x + width / 2 + margin
         y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
         if min(x0, y0) < -0.1 or x1 > self.settings.width + 0.1 or y1 > self.settings.depth + 0.1:
@@ -75,20 +72,17 @@ class Site:
         return not any(x0 < b and a < x1 and y0 < d and c < y1 for a, b, c, d in self._taken)
 
     def take(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> None:
-        """Take an axis-parallel rectangle of floor, free or not."""
         x0, x1 = x - width / 2 - margin, x + width / 2 + margin
         y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
         self._taken.append((x0, x1, y0, y1))
 
     def claim(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
-        """Take an axis-parallel rectangle of floor if it is free and inside the room."""
         free = self.is_free(x, y, width, depth, margin)
         if free:
             self.take(x, y, width, depth, margin)
         return free
 
     def stand(self, thing: Thing, x: float, y: float, yaw: float, margin: float = 0.03) -> bool:
-        """Put a thing on the floor if its place is free."""
         swapped = abs(np.sin(yaw)) > 0.7
         width, depth = (thing.depth, thing.width) if swapped else (thing.width, thing.depth)
         if not self.claim(x, y, width, depth, margin):
@@ -115,12 +109,10 @@ class Site:
         return None
 
     def anywhere(self) -> tuple[float, float]:
-        """Draw a point of the floor."""
         x, y = self.rng.uniform(0, (self.settings.width, self.settings.depth)).tolist()
         return x, y
 
     def stand_free(self, thing: Thing, tries: int = 8) -> bool:
-        """Put a thing anywhere on the floor, turned at random."""
         for _ in range(tries):
             x, y = self.anywhere()
             size = max(thing.width, thing.depth)
@@ -130,7 +122,6 @@ class Site:
         return False
 
     def hang(self, wall: int, along: float, width: float, low: float, high: float) -> bool:
-        """Take a rectangle of a wall if it is free."""
         a, b = along - width / 2, along + width / 2
         if a < 0.0 or b > self.length(wall) or high > self.settings.height:
             return False
@@ -142,7 +133,6 @@ class Site:
         return True
 
     def hang_anywhere(self, thing: Thing, middle: float, tries: int) -> None:
-        """Hang a thing, whose origin is its middle, at some free place of a wall."""
         for _ in range(tries):
             wall = int(self.rng.integers(4))
             along = self.rng.uniform(0, self.length(wall))
@@ -152,14 +142,11 @@ class Site:
                 return
 
     def happens(self, share: float) -> bool:
-        """Draw an event of the given probability."""
         return bool(self.rng.random() < share)
 
     def one_of(self, shares: Mapping[str, float]) -> str:
-        """Draw a name by its share of all."""
         chances = np.array(list(shares.values()), np.float64)
         return list(shares)[int(self.rng.choice(len(chances), p=chances / chances.sum()))]
 
     def several(self, mean: float) -> int:
-        """Draw a number of things of the given mean."""
         return int(self.rng.poisson(max(mean, 0.0)))

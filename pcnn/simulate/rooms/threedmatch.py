@@ -10,11 +10,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-from annotated_types import Interval
 from numpy.typing import NDArray
 
 from pcnn.cores import available_cores
@@ -23,18 +22,33 @@ from pcnn.datasets.registration.gt_files import write_scene
 from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.files.whole_file import whole_file
-from pcnn.ranges import Natural, Seed, Workers
-from pcnn.simulate.driver import SetPlan, Task, in_processes, write_set
+from pcnn.ranges import Fragments, Natural, Seed, Workers
 from pcnn.simulate.mesh import Floats
-from pcnn.simulate.rooms.depth_camera import DepthCamera, draw_camera, measure
-from pcnn.simulate.rooms.fusion import VOXEL, Fusion, FusionName, fuse_by, voxel_samples
+from pcnn.simulate.rooms.depth_camera import VOXEL, DepthCamera, draw_camera, fuse, measure
 from pcnn.simulate.rooms.room import Room, build_room
 from pcnn.simulate.rooms.settings import TYPES
 from pcnn.simulate.rooms.walk import draw_motion, walk_through
-from pcnn.simulate.settings import Split, draw, drawn
-from pcnn.simulate.simulator import Simulator
+from pcnn.simulate.simulator import (
+    SetPlan,
+    Simulator,
+    Split,
+    Task,
+    draw,
+    drawn,
+    in_processes,
+    write_set,
+)
+
+#: changes whenever the same seed would give other bytes
+VERSION = "3"
 
 FRAMES = 50  # that make one fragment
+_CHUNK = 8  # fragments of one scene that one process takes
+_SPLITS: tuple[Split, ...] = ("train", "val", "test")
+_LEAST, _MANY = 0.1, 0.3  # overlap of listed pairs, and of those of 3DMatch
+
+# pairs of a scene that are listed, and the overlap of every pair
+Related = tuple[list[RegistrationPair], dict[tuple[int, int], float]]
 
 
 @dataclass(frozen=True)
@@ -45,57 +59,30 @@ class Drift:
     turn: float = drawn((0.0001, 0.0005))  # [rad] a frame
 
 
-def draw_drift(rng: np.random.Generator) -> Drift:
-    """Draw the errors of one recording."""
-    return Drift(**draw(rng, Drift))
-
-
-def _small_motion(turn: Floats, shift: Floats) -> Floats:
-    """Return the rigid motion [4, 4] of a rotation vector (Rodrigues' formula) and a shift."""
-    angle = float(np.linalg.norm(turn))
-    x, y, z = turn / max(angle, 1e-12)
-    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    motion = np.eye(4)
-    motion[:3, :3] += np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
-    motion[:3, 3] = shift
-    return motion
-
-
 def drifted(rng: np.random.Generator, poses: Floats, drift: Drift) -> Floats:
     """Return pose estimates whose errors grow like a random walk; the first is exact."""
     error = np.eye(4)
     estimates = [poses[0]]
     for pose in poses[1:]:
         turn, shift = rng.standard_normal((2, 3))
-        error = error @ _small_motion(drift.turn * turn, drift.shift * shift)
+        angle = float(np.linalg.norm(drift.turn * turn))
+        x, y, z = drift.turn * turn / max(angle, 1e-12)
+        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        motion = np.eye(4)  # Rodrigues' formula
+        motion[:3, :3] += np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+        motion[:3, 3] = drift.shift * shift
+        error = error @ motion
         estimates.append(pose @ error)
     return np.stack(estimates)
 
 
 def take_fragment(
-    rng: np.random.Generator,
-    room: Room,
-    camera: DepthCamera,
-    poses: Floats,
-    drift: Drift,
-    fuse: Fusion = voxel_samples,
+    rng: np.random.Generator, room: Room, camera: DepthCamera, poses: Floats, drift: Drift
 ) -> NDArray[np.float64]:
     """Record frames along poses and fuse them as the operator would, not knowing the truth."""
     images = [measure(rng, camera, room, pose) for pose in poses]
     back = np.linalg.inv(poses[0])
     return fuse(camera, images, [back @ pose for pose in drifted(rng, poses, drift)])
-
-
-#: changes whenever the same seed would give other bytes
-VERSION = "3"
-
-_CHUNK = 8  # fragments of one scene that one process takes
-_SPLITS: tuple[Split, ...] = ("train", "val", "test")
-_LISTS = ("train", "val", "3DMatch", "3DLoMatch")
-_LEAST, _MANY = 0.1, 0.3  # overlap of listed pairs, and of those of 3DMatch
-
-# pairs of a scene that are listed, and the overlap of every pair
-Related = tuple[list[RegistrationPair], dict[tuple[int, int], float]]
 
 
 @dataclass(frozen=True)
@@ -114,7 +101,6 @@ class Scene:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return f"simulated-{self.split}-{self.index:03d}-{self.room_type}"
 
     @property
@@ -123,7 +109,6 @@ class Scene:
         return "test" if self.split == "test" else "train"
 
     def stream(self, *key: int) -> np.random.Generator:
-        """Return a random stream of the scene."""
         return np.random.default_rng([self.seed, _SPLITS.index(self.split), self.index, *key])
 
 
@@ -134,11 +119,9 @@ class Job:
     scene: Scene
     first: int
     last: int
-    fusion: FusionName
 
     @property
     def name(self) -> str:
-        """Scene and first fragment, which no other job has."""
         return f"{self.scene.name}-{self.first:04d}"
 
 
@@ -149,8 +132,7 @@ def simulate_fragments(
     train_scenes: Natural = 8,
     val_scenes: Natural = 2,
     test_scenes: Natural = 2,
-    fragments: Annotated[int, Interval(ge=2, le=10_000)] = 16,
-    fusion: FusionName = "samples",
+    fragments: Fragments = 16,
     workers: Workers | None = None,
     progress: bool = True,
 ) -> Path:
@@ -165,14 +147,6 @@ def simulate_fragments(
     slightly wrong ones. Equal arguments and an equal `VERSION` give equal bytes on a machine,
     for any `workers`; interrupted, the same call goes on where it stopped.
     """
-    counts = (train_scenes, val_scenes, test_scenes)
-    if min(counts) < 0 or sum(counts) == 0 or fragments < 2 or seed < 0:
-        raise ValueError(
-            f"train_scenes={train_scenes}, val_scenes={val_scenes}, test_scenes={test_scenes}, "
-            f"fragments={fragments}, seed={seed}: give at least one scene, two fragments a scene, "
-            "and a seed of at least 0"
-        )
-    fuse_by(fusion)  # an unknown or missing one is told before work begins
     request = {
         "format": "threedmatch",
         "version": VERSION,
@@ -181,10 +155,12 @@ def simulate_fragments(
         "val_scenes": val_scenes,
         "test_scenes": test_scenes,
         "fragments": fragments,
-        "fusion": fusion,
     }
+    counts = (train_scenes, val_scenes, test_scenes)
+    if min(*counts, seed, fragments - 2) < 0 or sum(counts) == 0:
+        raise ValueError(f"at least one scene of two fragments must be asked for, got {request}")
     jobs = [
-        Job(Scene(seed, split, index, fragments), first, min(first + _CHUNK, fragments), fusion)
+        Job(Scene(seed, split, index, fragments), first, min(first + _CHUNK, fragments))
         for split, count in zip(_SPLITS, counts, strict=True)
         for index in range(count)
         for first in range(0, fragments, _CHUNK)
@@ -192,7 +168,7 @@ def simulate_fragments(
     plan = SetPlan(
         request,
         [Task(job.name, job, job.last - job.first) for job in jobs],
-        prepare=_prepare,
+        prepare=lambda folder: (folder / "data").mkdir(exist_ok=True),
         do=do_job,
         finish=partial(finish, jobs, workers or available_cores()),
         unit="fragment",
@@ -200,21 +176,16 @@ def simulate_fragments(
     return write_set(root, plan, workers=workers, progress=progress)
 
 
-def _prepare(folder: Path) -> None:
-    (folder / "data").mkdir(exist_ok=True)
-
-
 def do_job(folder: Path, job: Job) -> dict[str, Any]:
     """Take and write the fragments of one job; return their points and the scene's settings."""
     scene, rng = job.scene, job.scene.stream()
     room = build_room(rng, scene.room_type, scene.split)
-    camera, motion, drift = draw_camera(rng), draw_motion(rng), draw_drift(rng)
+    camera, motion, drift = draw_camera(rng), draw_motion(rng), Drift(**draw(rng, Drift))
     path = walk_through(rng, room, motion, scene.fragments * FRAMES)
-    fuse = fuse_by(job.fusion)
     points = []
     for number in range(job.first, job.last):
         poses = path[number * FRAMES : (number + 1) * FRAMES]
-        cloud = take_fragment(scene.stream(number), room, camera, poses, drift, fuse)
+        cloud = take_fragment(scene.stream(number), room, camera, poses, drift)
         _write_fragment(folder / "data" / scene.part / scene.name, number, cloud, poses[0])
         points.append(len(cloud))
     described = {
@@ -239,7 +210,6 @@ def _write_fragment(folder: Path, number: int, points: Floats, pose: Floats) -> 
 
 
 def related(folder: Path) -> Related:
-    """Relate all fragments in the folder of a scene by their true poses."""
     files = numbered_fragments(folder)
     # a camera that saw nothing within three metres leaves an empty cloud, which overlaps none
     clouds = {number: read_fragment(path) for number, path in files.items()}
@@ -249,21 +219,16 @@ def related(folder: Path) -> Related:
     return pairs, {key: shares.get(key, 0.0) for key in combinations(sorted(files), 2)}
 
 
-def _related_on_one_core(folder: Path) -> Related:
-    torch.set_num_threads(1)  # the processes share the cores
-    return related(folder)
-
-
 def finish(
     jobs: list[Job], workers: int, folder: Path, results: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
     """Write pair lists and ground truth; describe every scene."""
     scenes = list(dict.fromkeys(job.scene for job in jobs))
     folders = [folder / "data" / scene.part / scene.name for scene in scenes]
-    several = workers > 1 and len(scenes) > 1
-    relate = _related_on_one_core if several else related
-    found = dict(in_processes(relate, folders, workers))
-    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS}
+    found = dict(in_processes(related, folders, workers))
+    lists: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("train", "val", "3DMatch", "3DLoMatch")
+    }
     record = {}
     for number, scene in enumerate(scenes):
         pairs, shares = found[number]

@@ -8,7 +8,7 @@ import numpy as np
 
 from pcnn.simulate.mesh import Floats
 from pcnn.simulate.rooms.room import Room
-from pcnn.simulate.settings import draw, drawn
+from pcnn.simulate.simulator import draw, drawn
 
 _CLEARANCE = 0.35  # [m] to the nearest surface, at the height of the camera
 _NEAR, _FAR = 0.9, 2.9  # [m] distance at which an operator keeps the scanned surfaces
@@ -51,7 +51,6 @@ def _view_distance(room: Room, position: Floats, yaw: float, pitch: float) -> fl
 
 
 def _start(rng: np.random.Generator, room: Room, height: float) -> Floats:
-    """Find a free place to begin, the freest of those tried if none is free enough."""
     span = (room.settings.width, room.settings.depth)
     tried = np.column_stack([rng.uniform(0.3, np.array(span) - 0.3, (60, 2)), np.full(60, height)])
     free = room.clearance(tried)

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pcnn.simulate.mesh import Floats, Mesh, join, surface
 from pcnn.simulate.shapes import quads
 from pcnn.simulate.streets.layout import WIDTH, Block, Patch, Side, Zone
-from pcnn.simulate.streets.materials import MATERIALS
-from pcnn.simulate.streets.raw_ids import RawId
+from pcnn.simulate.streets.materials import MATERIALS, RawId
 
 Zones = NDArray[np.int64]
 
@@ -41,7 +40,6 @@ class Relief:
 
     @staticmethod
     def draw(rng: np.random.Generator, amplitude: float, banks: tuple[float, float]) -> Relief:
-        """Draw five waves of 5-30 m whose heights add up to about `amplitude`."""
         length = rng.uniform(5.0, 30.0, 5)
         turn = rng.uniform(0, 2 * np.pi, 5)
         number = 2 * np.pi / length
@@ -86,7 +84,6 @@ class Ground:
         return np.array([*reversed(self.block.patches), whole], np.float64)
 
     def zone(self, s: Floats, d: Floats) -> Zones:
-        """Return the zone of each position (s, d)."""
         s0, s1, d0, d1, zones = self._patches.T.reshape(5, -1, *(1 for _ in s.shape))
         inside = (s >= s0) & (s < s1) & (d >= d0) & (d < d1)
         return np.asarray(zones.reshape(-1)[inside.argmax(0)], np.int64)
@@ -103,7 +100,6 @@ class Ground:
         return np.asarray(land)
 
     def mesh(self) -> Mesh:
-        """Make a lattice of cells, and upright faces where heights differ."""
         block, ends = self.block, self._patches[:-1, :4]
         s_lines = _lines(ends[:, :2], block.s0, block.s1, np.linspace(block.s0, block.s1, 21))
         reach = np.concatenate([np.arange(1.0, 16.0, 1.5), np.arange(16.0, WIDTH, 3.0)])
@@ -126,7 +122,6 @@ class Ground:
 
 
 def _lines(edges: Floats, low: float, high: float, spacing: Floats) -> Floats:
-    """Merge patch edges with evenly spread lines, dropping lines that nearly coincide."""
     inside = edges[(edges > low) & (edges < high)]
     lines = np.unique(np.round(np.concatenate([spacing, inside, [low, high]]), 4))
     return np.asarray(lines[np.insert(np.diff(lines) > 1e-3, 0, True)])

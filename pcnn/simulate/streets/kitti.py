@@ -13,10 +13,8 @@ import numpy as np
 
 from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES
 from pcnn.ranges import Count, Natural, Seed, Workers
-from pcnn.simulate.driver import SetPlan, Task, write_set
 from pcnn.simulate.mesh import Floats
-from pcnn.simulate.settings import Split
-from pcnn.simulate.simulator import Simulator
+from pcnn.simulate.simulator import SetPlan, Simulator, Split, Task, write_set
 from pcnn.simulate.streets.drive import REVOLUTION
 from pcnn.simulate.streets.lidar import Scan
 from pcnn.simulate.streets.settings import Sensors
@@ -50,16 +48,13 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Sequence and first scan, which no other job has."""
         return f"{self.sequence:02d}-{self.scans[0]:06d}"
 
     @property
     def frames(self) -> list[int]:
-        """The frame of every scan."""
         return [scan * self.frame_stride for scan in self.scans]
 
     def street(self) -> Street:
-        """Return the street of the sequence."""
         return Street(self.seed, self.sequence, self.split, self.sensors)
 
 
@@ -80,10 +75,13 @@ def simulate_kitti(
     streets of other seeds and of shifted settings. A sequence that gets no scan is not written.
     Equal arguments and an equal `VERSION` give equal bytes on a machine, for any `workers`. The
     set is built in a hidden folder beside `root` and renamed when it is whole; interrupted, the
-    same call goes on where it stopped (`pcnn.simulate.driver`).
+    same call goes on where it stopped (`pcnn.simulate.simulator`).
     """
-    if seed < 0:
-        raise ValueError(f"seed={seed}: give a seed of at least 0")
+    if min(seed, train_scans, val_scans, frame_stride - 1, train_scans + val_scans - 1) < 0:
+        raise ValueError(
+            "seed and scans must be at least 0, one scan must be asked for, and frame_stride must "
+            f"be at least 1, got {seed}, {train_scans} and {val_scans}, {frame_stride}"
+        )
     if sensors not in get_args(Sensors):
         raise ValueError(f"sensors must be one of {', '.join(get_args(Sensors))}, got {sensors!r}")
     request: dict[str, Any] = {
@@ -94,12 +92,9 @@ def simulate_kitti(
         "val_scans": val_scans,
         "frame_stride": frame_stride,
     }
-    if sensors != "hdl64":  # sets of earlier versions have no such entry
+    if sensors != "hdl64":
         request["sensors"] = sensors
-    sequences = [
-        replace(job, sensors=sensors)
-        for job in plan_sequences(seed, train_scans, val_scans, frame_stride)
-    ]
+    sequences = plan_sequences(seed, train_scans, val_scans, frame_stride, sensors)
     jobs = [job for whole in sequences for job in cut(whole)]
     plan = SetPlan(
         request,
@@ -112,28 +107,20 @@ def simulate_kitti(
     return write_set(root, plan, workers=workers, progress=progress)
 
 
-def plan_sequences(seed: int, train_scans: int, val_scans: int, frame_stride: int) -> list[Job]:
+def plan_sequences(
+    seed: int, train_scans: int, val_scans: int, frame_stride: int, sensors: Sensors = "hdl64"
+) -> list[Job]:
     """Share the scans evenly among the official sequences; the first ones get the remainder."""
-    if min(train_scans, val_scans) < 0 or train_scans + val_scans == 0:
-        raise ValueError(
-            f"train_scans={train_scans} and val_scans={val_scans}: "
-            "give counts of at least 0, not both 0"
-        )
-    if frame_stride < 1:
-        raise ValueError(
-            f"frame_stride={frame_stride}: give the number of 10 Hz frames, at least 1"
-        )
-    jobs = []
     shares: list[tuple[Sequence[int], Split, int]] = [
         (TRAIN_SEQUENCES, "train", train_scans),
         (VAL_SEQUENCES, "val", val_scans),
     ]
-    for sequences, split, total in shares:
-        for place, sequence in enumerate(sequences):
-            count = total // len(sequences) + (place < total % len(sequences))
-            if count:
-                jobs.append(Job(seed, sequence, split, range(count), frame_stride))
-    return jobs
+    return [
+        Job(seed, sequence, split, range(count), frame_stride, sensors)
+        for sequences, split, total in shares
+        for place, sequence in enumerate(sequences)
+        if (count := total // len(sequences) + (place < total % len(sequences)))
+    ]
 
 
 def cut(sequence: Job) -> list[Job]:
@@ -180,7 +167,6 @@ def _record(
 
 
 def _write_sequences(sequences: list[Job], root: Path) -> None:
-    """Write the folders, calib.txt, times.txt and poses of all sequences."""
     (root / "poses").mkdir(exist_ok=True)
     for sequence in sequences:
         drive = sequence.street().drive

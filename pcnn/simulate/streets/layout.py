@@ -47,7 +47,6 @@ class Side:
     edge: float  # end of the sidewalk: plots begin here
 
     def span(self, inner: float, outer: float) -> tuple[float, float]:
-        """Return the interval of d between two distances from the centre line."""
         return (inner, outer) if self.sign > 0 else (-outer, -inner)
 
     @property
@@ -76,7 +75,6 @@ class Crossing:
         return self.half + self.walk
 
     def has_arm(self, side: Side) -> bool:
-        """Tell whether the side street goes on beyond a side."""
         return self.arms[0] if side.sign > 0 else self.arms[1]
 
 
@@ -105,15 +103,12 @@ class Block:
     patches: tuple[Patch, ...] = ()
 
     def blocked(self, s: float) -> bool:
-        """Tell whether s lies where a side street and its corners must stay free."""
         return self.crossing is not None and abs(s - self.crossing.s) < self.crossing.half + 1.0
 
     def arm(self, side: Side) -> Crossing | None:
-        """Return the side street if it goes on beyond a side."""
         return self.crossing if self.crossing and self.crossing.has_arm(side) else None
 
     def bay_spans(self) -> list[tuple[float, float]]:
-        """Return the stretches of s along which parking bays run."""
         if self.crossing is None:
             return [(self.s0 + 1.5, self.s1 - 1.5)]
         middle, gap = self.crossing.s, self.crossing.reach + 3.0
@@ -137,7 +132,6 @@ def draw_sides(rng: np.random.Generator, course: Course) -> tuple[Side, Side]:
 def draw_block(
     rng: np.random.Generator, settings: StreetSettings, sides: tuple[Side, Side], index: int
 ) -> Block:
-    """Draw block `index`, which covers s from index to index + 1 block lengths."""
     s0, s1 = index * BLOCK_LENGTH, (index + 1) * BLOCK_LENGTH
     crossing = island = None
     if rng.random() < settings.crossing_share:
@@ -184,7 +178,6 @@ def _draw_plot(
 
 
 def _patches(block: Block, half: float) -> list[Patch]:
-    """Lay the ground of a block, from the plots to the markings of the road."""
     patches: list[Patch] = []
     spans, crossing = block.bay_spans(), block.crossing
 

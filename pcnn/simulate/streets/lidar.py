@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.simulate.mesh import Floats
-from pcnn.simulate.raycast import Hits
+from pcnn.simulate.mesh import Floats, Hits
 from pcnn.simulate.streets.drive import Sweep
 from pcnn.simulate.streets.materials import (
     DARK_SHARE,
@@ -130,7 +129,6 @@ class Lidar:
 
     @staticmethod
     def draw(rng: np.random.Generator, settings: SensorSettings, head: Head = HDL64) -> Lidar:
-        """Draw a unit."""
         beams = len(head.elevations)
         return Lidar(
             settings,
@@ -198,7 +196,6 @@ class Lidar:
 
 
 def _light(distance: Floats, cosine: Floats) -> Floats:
-    """Return the light that comes back, against near and normal incidence."""
     # the unit compensates distance up to some 15 m
     far = np.exp(-((np.maximum(distance - 15.0, 0.0) / 45.0) ** 2))
     return np.asarray(far * cosine / (cosine + 0.03))

@@ -8,12 +8,10 @@ import numpy as np
 
 from pcnn.simulate.mesh import Floats, Mesh, join, surface
 from pcnn.simulate.shapes import block, box, quads
-from pcnn.simulate.streets.foliage import Plant
 from pcnn.simulate.streets.layout import Plot, Side
-from pcnn.simulate.streets.materials import MATERIALS
-from pcnn.simulate.streets.raw_ids import RawId
+from pcnn.simulate.streets.materials import MATERIALS, RawId
+from pcnn.simulate.streets.plants import Plant, hedge
 from pcnn.simulate.streets.site import OBJECTS, Site
-from pcnn.simulate.streets.trees import hedge, plant, plant_bush
 
 _BELOW = -1.5  # [m] walls reach under the ground, as low as the terrain may lie
 
@@ -90,7 +88,6 @@ def building(rng: np.random.Generator, width: float, depth: float, height: float
 
 
 def build_plots(site: Site) -> None:
-    """Build the plots of a block and the backdrop behind them."""
     for plot in site.block.plots:
         if plot.use == "park":
             _park(site, plot)
@@ -108,7 +105,6 @@ def fence(rng: np.random.Generator, length: float) -> Mesh:
 
 
 def house(site: Site, width: float, depth: float) -> Mesh:
-    """Make a house of about the height of its district."""
     tall = np.clip(site.rng.normal(site.settings.building_height, 1.5), 3.5, 16.0)
     return building(site.rng, width, depth, float(tall))
 
@@ -138,7 +134,6 @@ def _house(site: Site, plot: Plot) -> None:
 
 
 def _border(site: Site, plot: Plot, distance: float, kind: str | None = None) -> None:
-    """Draw fences or hedges along a plot, leaving its driveway and a gate open."""
     rng, settings = site.rng, site.settings
     chance = rng.random()
     if kind is None:
@@ -165,37 +160,34 @@ def _border(site: Site, plot: Plot, distance: float, kind: str | None = None) ->
 
 
 def _garden(site: Site, plot: Plot, near: float, far: float) -> None:
-    """Plant bushes and small trees in a front garden."""
     rng, sign = site.rng, plot.side.sign
     if far - near < 0.8:
         return
     for _ in range(int(rng.poisson(site.settings.bush_count / 2))):
         s, d = rng.uniform(plot.s0 + 1, plot.s1 - 1), sign * rng.uniform(near, far)
         if plot.driveway is None or not -1 < s - plot.driveway < 4:
-            plant_bush(site, s, d, room=0.7)
+            site.plant_bush(s, d, room=0.7)
     if far - near > 2.0 and plot.driveway is None and site.happens(0.5):
         s = rng.uniform(plot.s0 + 2, plot.s1 - 2)
-        plant(site, s, sign * (near + far) / 2, conifers=0.4, room=1.0)
+        site.plant(s, sign * (near + far) / 2, conifers=0.4, room=1.0)
 
 
 def _park(site: Site, plot: Plot) -> None:
-    """Plant trees and bushes on grass, behind a fence, a hedge or nothing."""
     rng, side = site.rng, plot.side
     _border(site, plot, side.edge + 0.2)
     low, high = plot.s0 + 1, plot.s1 - 1
     if site.happens(site.settings.thicket_share):  # along the street
         for s in np.arange(low, high, rng.uniform(1.0, 1.8)).tolist():
-            plant_bush(site, s, side.sign * (side.edge + rng.uniform(1.4, 3.5)), room=0.4)
+            site.plant_bush(s, side.sign * (side.edge + rng.uniform(1.4, 3.5)), room=0.4)
     for _ in range(int(rng.integers(3, 7))):
         d = side.sign * (side.edge + rng.uniform(1.5, 16))
-        plant(site, rng.uniform(low, high), d, conifers=0.3, room=1.2)
+        site.plant(rng.uniform(low, high), d, conifers=0.3, room=1.2)
     for _ in range(int(rng.poisson(site.settings.bush_count)) + 1):
         d = side.sign * (side.edge + rng.uniform(1.2, 14))
-        plant_bush(site, rng.uniform(low, high), d, room=0.8)
+        site.plant_bush(rng.uniform(low, high), d, room=0.8)
 
 
 def _backdrop(site: Site, side: Side) -> None:
-    """Put trees, hedges and houses behind the first row, seen through the gaps."""
     rng, block = site.rng, site.block
     arm = block.arm(side)
 
@@ -207,7 +199,7 @@ def _backdrop(site: Site, side: Side) -> None:
             s = rng.uniform(block.s0 + 2, block.s1 - 2)
             if free(s):
                 d = side.sign * (side.edge + rng.uniform(near, far))
-                plant(site, s, d, conifers=0.4)
+                site.plant(s, d, conifers=0.4)
     if arm is None and site.happens(0.6):
         start = block.s0 + rng.uniform(0, 10)
         green = hedge(rng, 20.0, site.settings.leaf_density)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from pcnn.simulate.streets.layout import WIDTH, Crossing, Plot, Side
+from pcnn.simulate.streets.plants import hedge
 from pcnn.simulate.streets.plots import fence, house
 from pcnn.simulate.streets.site import Site, footprint
-from pcnn.simulate.streets.trees import hedge, plant, plant_street_trees
 
 
 def furnish_roadside(site: Site) -> None:
-    """Put everything that stands between the kerb and the plots of a block."""
     for side in site.block.sides:
         _lamps(site, side)
         _signs(site, side)
-        plant_street_trees(site, side)
+        _street_trees(site, side)
         _cycles(site, side)
         _standing_people(site, side)
         _bins_and_bollards(site, side)
@@ -41,6 +40,19 @@ def _signs(site: Site, side: Side) -> None:
         s = site.find(d, 0.5)
         if s is not None:
             site.put("sign", s, d, side.along_traffic + site.rng.normal(0, 0.15))
+
+
+def _street_trees(site: Site, side: Side) -> None:
+    on_verge = side.verge > side.bay
+    if not site.happens(site.settings.tree_share * (1.0 if on_verge else 0.6)):
+        return
+    d = side.sign * ((side.bay + side.verge) / 2 if on_verge else side.bay + 0.55)
+    spacing = site.settings.tree_spacing * (1.0 if on_verge else 1.4)
+    start = site.block.s0 + site.rng.uniform(1, 5)
+    for s in np.arange(start, site.block.s1 - 1, spacing).tolist():
+        site.plant(s, d, room=0.6)
+        if on_verge and site.happens(0.35):
+            site.plant_bush(s + spacing * 0.5, d, room=0.8, scale=0.75)
 
 
 def _cycles(site: Site, side: Side) -> None:
@@ -89,7 +101,6 @@ def _bins_and_bollards(site: Site, side: Side) -> None:
 
 
 def furnish_junction(site: Site) -> None:
-    """Put everything that belongs to the side street of a block, if it has one."""
     crossing = site.block.crossing
     if crossing is None:
         return
@@ -105,7 +116,6 @@ def furnish_junction(site: Site) -> None:
 
 
 def _lights(site: Site, crossing: Crossing, side: Side) -> None:
-    """Stand a traffic light where a lane stops, and one beside the side street."""
     places = [(side.sign * (crossing.half + 1.0), side.kerb + 0.5, side.along_traffic)]
     if crossing.has_arm(side):
         places.append((-side.sign * (crossing.half + 0.5), side.edge + 0.6, side.to_road))
@@ -116,7 +126,6 @@ def _lights(site: Site, crossing: Crossing, side: Side) -> None:
 
 
 def _parked(site: Site, crossing: Crossing, side: Side) -> None:
-    """Park cars along one kerb of a side street."""
     kerb = site.rng.choice((-1.0, 1.0))
     at = side.edge + site.rng.uniform(6.0, 10.0)
     while at < WIDTH - 8.0:
@@ -132,7 +141,6 @@ def _parked(site: Site, crossing: Crossing, side: Side) -> None:
 
 
 def _border(site: Site, crossing: Crossing, side: Side, hand: float) -> None:
-    """Line a side street with fences, hedges, trees and a house behind the corner plots."""
     rng, density = site.rng, site.settings.leaf_density
     edge = crossing.s + hand * (crossing.reach + 0.3)
     outwards = -side.to_road  # a thing drawn along +x runs away from the street
@@ -145,7 +153,7 @@ def _border(site: Site, crossing: Crossing, side: Side, hand: float) -> None:
             z = float(site.ground.height([edge], [middle])[0])
             site.place(what, edge, side.sign * at, z, outwards)
         if site.happens(0.35):
-            plant(site, edge + hand * rng.uniform(1.0, 3.5), middle, conifers=0.3)
+            site.plant(edge + hand * rng.uniform(1.0, 3.5), middle, conifers=0.3)
         at += length + rng.uniform(0.3, 2.5)
     if side.edge + 36.0 < WIDTH and site.happens(0.6):
         start, stop = (side.sign * (side.edge + away) for away in (20.0, 31.0))
@@ -158,7 +166,6 @@ def _border(site: Site, crossing: Crossing, side: Side, hand: float) -> None:
 
 
 def _waiting_rider(site: Site, crossing: Crossing, side: Side) -> None:
-    """Let a rider wait to turn into the road."""
     if site.happens(0.7):
         # the right-hand lane as seen by a rider towards the road
         s = crossing.s - side.sign * site.rng.uniform(1.2, 2.0)
@@ -172,7 +179,6 @@ _LARGE = ("truck", "bus", "caravan")
 
 
 def park_vehicles(site: Site) -> list[str]:
-    """Fill the parking bays, car parks and driveways of a block."""
     wanted = _rarer_kinds(site)
     for side in site.block.sides:
         if side.bay > side.kerb:
@@ -188,7 +194,6 @@ def park_vehicles(site: Site) -> list[str]:
 
 
 def _rarer_kinds(site: Site) -> list[str]:
-    """Draw the rarer vehicles that this block parks, in the order in which they arrive."""
     large = "bus" if site.happens(0.35) else "caravan"
     kinds = ["truck", large, "motorcycle", "motorcycle", "bicycles", "bicycles"]
     kinds = [kind for kind in kinds if site.happens(site.settings.presence)]

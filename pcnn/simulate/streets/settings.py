@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from pcnn.simulate.settings import Split, draw, drawn
+from pcnn.simulate.simulator import Split, draw, drawn
 
 BLOCK_LENGTH = 40.0  # [m] a street is generated block by block, each from its own seed
 DISTRICT_BLOCKS = 6  # blocks that share the settings of a district
@@ -88,15 +88,12 @@ class SensorSettings:
 
 
 def draw_course(rng: np.random.Generator, split: Split) -> Course:
-    """Draw the settings of one sequence."""
     return Course(**draw(rng, Course, split))
 
 
 def draw_district(rng: np.random.Generator, split: Split, course: Course) -> StreetSettings:
-    """Draw the settings of one district of a sequence."""
     return StreetSettings(**vars(course), **draw(rng, StreetSettings, split))
 
 
 def draw_sensor_settings(rng: np.random.Generator, split: Split) -> SensorSettings:
-    """Draw the sensor of one sequence."""
     return SensorSettings(**draw(rng, SensorSettings, split))

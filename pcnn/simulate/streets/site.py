@@ -9,11 +9,10 @@ import numpy as np
 
 from pcnn.simulate.catalogue import Catalogue
 from pcnn.simulate.mesh import Mesh
-from pcnn.simulate.streets.foliage import Foliage, Plant
 from pcnn.simulate.streets.ground import Ground
 from pcnn.simulate.streets.layout import Block, Side
-from pcnn.simulate.streets.materials import MATERIALS
-from pcnn.simulate.streets.raw_ids import MOVING, RawId
+from pcnn.simulate.streets.materials import MATERIALS, MOVING, RawId
+from pcnn.simulate.streets.plants import Foliage, Plant, bush, conifer, tree
 from pcnn.simulate.streets.settings import StreetSettings
 
 #: things of one block: its instance ids are consecutive and no other block has them
@@ -25,7 +24,6 @@ OBJECTS = Catalogue(
 
 
 def make(rng: np.random.Generator, name: str, instance: int = 0, moving: bool = False) -> Mesh:
-    """Make an object of the catalogue, with an instance id if one is given."""
     mesh = OBJECTS.make(rng, MATERIALS.get, name).mesh
     if not instance:
         return mesh
@@ -54,18 +52,15 @@ class Site:
     _instances: int = 0
 
     def new_instance(self) -> int:
-        """Return an instance id that nothing else in the sequence has."""
         if self._instances == INSTANCES_PER_BLOCK:
             raise RuntimeError(f"a block holds more than {INSTANCES_PER_BLOCK} things")
         self._instances += 1
         return self.first_instance + self._instances - 1
 
     def thing(self, name: str, moving: bool = False) -> Mesh:
-        """Make an object of the catalogue under a new instance id."""
         return make(self.rng, name, self.new_instance(), moving)
 
     def claim(self, s: float, d: float, radius: float) -> bool:
-        """Take a disc of ground if it is free, inside the block and off the side street."""
         inside = self.block.s0 + 0.3 <= s <= self.block.s1 - 0.3 and not self.block.blocked(s)
         free = inside and all(
             (s - a) ** 2 + (d - b) ** 2 >= (radius + r) ** 2 for a, b, r in self._taken
@@ -85,7 +80,6 @@ class Site:
     def put(
         self, what: str | Mesh | Plant, s: float, d: float, yaw: float = 0.0, sink: float = 0.0
     ) -> None:
-        """Stand an object, or one of the catalogue, on the ground at (s, d), `sink` m deep."""
         self.place(what, s, d, float(self.ground.height([s], [d])[0]) - sink, yaw)
 
     def put_along(self, what: Mesh | Plant, side: Side, s0: float, s1: float, away: float) -> None:
@@ -104,5 +98,18 @@ class Site:
         self.meshes.append(mesh.moved(s, d, z, yaw))
 
     def happens(self, share: float) -> bool:
-        """Draw an event of the given probability."""
         return bool(self.rng.random() < share)
+
+    def plant(self, s: float, d: float, conifers: float = 0.0, room: float = 0.0) -> None:
+        """Plant a tree, or a conifer by a chance; where `room` [m] is asked for, if it is free."""
+        if room == 0.0 or self.claim(s, d, room):
+            make_one = conifer if self.happens(conifers) else tree
+            self.grow(make_one(self.rng, self.settings.leaf_density), s, d)
+
+    def plant_bush(self, s: float, d: float, room: float, scale: float = 1.0) -> None:
+        if self.claim(s, d, room):
+            self.grow(bush(self.rng, self.settings.leaf_density, scale), s, d)
+
+    def grow(self, what: Plant, s: float, d: float) -> None:
+        """Stand a plant on the ground, turned at random and rooted a little below."""
+        self.put(what, s, d, self.rng.uniform(0, 2 * np.pi), sink=0.05)

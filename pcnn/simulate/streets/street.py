@@ -9,16 +9,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.simulate.mesh import Floats, Mesh, join
-from pcnn.simulate.raycast import Hits, RayCaster
-from pcnn.simulate.settings import Split
-from pcnn.simulate.streets.drive import REVOLUTION, Drive
-from pcnn.simulate.streets.foliage import Foliage, FoliageCaster, join_foliage
+from pcnn.simulate.mesh import Floats, Hits, Mesh, RayCaster, join
+from pcnn.simulate.simulator import Split
+from pcnn.simulate.streets.drive import REVOLUTION, Drive, Road
 from pcnn.simulate.streets.ground import Ground, Relief
 from pcnn.simulate.streets.layout import Block, draw_block, draw_sides
 from pcnn.simulate.streets.lidar import HDL64, Lidar, Scan, draw_head
+from pcnn.simulate.streets.plants import Foliage, FoliageCaster, join_foliage
 from pcnn.simulate.streets.plots import build_plots
-from pcnn.simulate.streets.road import Road
 from pcnn.simulate.streets.roadside import furnish_junction, furnish_roadside, park_vehicles
 from pcnn.simulate.streets.settings import (
     ANY_HEIGHT,
@@ -60,7 +58,6 @@ class Street:
     """
 
     def __init__(self, seed: int, sequence: int, split: Split, sensors: Sensors = "hdl64") -> None:
-        """Draw the settings, the course and the cross-section."""
         self._seed = (seed, sequence)
         self._split: Split = split
         rng = self._stream(_STREET, 0)
@@ -90,17 +87,14 @@ class Street:
         return range(int(low // BLOCK_LENGTH), int(high // BLOCK_LENGTH) + 1)
 
     def district(self, index: int) -> tuple[int, StreetSettings]:
-        """Return the number of a block's district and its settings."""
         number = (index - _FIRST_BLOCK) // DISTRICT_BLOCKS
         rng = self._stream(_DISTRICT, number)
         return number, draw_district(rng, self._split, self.settings)
 
     def districts(self, low: float, high: float) -> dict[int, StreetSettings]:
-        """Return the settings of every district seen between s = low and s = high."""
         return dict(self.district(index) for index in self._blocks_near(low - VIEW, high + VIEW))
 
     def block(self, index: int) -> BuiltBlock:
-        """Return a block."""
         if index not in self._blocks:
             number = index - _FIRST_BLOCK
             first = _CONVOY_INSTANCES + number * INSTANCES_PER_BLOCK
@@ -124,12 +118,10 @@ class Street:
         return self._blocks[index]
 
     def standing(self, low: float, high: float) -> Mesh:
-        """Return everything solid at rest between s = low and s = high, in world coordinates."""
         mesh = join(self.block(index).standing for index in self._blocks_near(low, high))
         return replace(mesh, triangles=self.road.bend(mesh.triangles))
 
     def foliage(self, low: float, high: float) -> Foliage:
-        """Return the leaves between s = low and s = high, in world coordinates."""
         blocks = self._blocks_near(low, high)
         return join_foliage(self.block(index).foliage for index in blocks).bent(self.road)
 
@@ -164,7 +156,6 @@ class Street:
         return np.asarray(near & (distance < VIEW + radii))
 
     def scan_noise(self, frame: int) -> np.random.Generator:
-        """Return the random stream of one revolution."""
         return self._stream(_SCAN, frame)
 
 
@@ -172,7 +163,6 @@ class View:
     """A stretch of a street with its ray-casting structures, for frames near one another."""
 
     def __init__(self, street: Street, frames: Sequence[int]) -> None:
-        """Choose the stretch that the frames see."""
         self._street = street
         along = [street.drive.along(frame * REVOLUTION) for frame in frames]
         self._span = min(along) - VIEW, max(along) + VIEW
@@ -207,7 +197,6 @@ class View:
         return street.lidar.measure(rng, firings, hits, sweep)
 
     def _moving(self, time: float, phase: Floats, origins: Floats, directions: Floats) -> Hits:
-        """Meet the moving things as they stand in the middle of each sector of the revolution."""
         met = Hits.none(len(phase))
         sectors = np.clip(((phase + 0.5) * _SECTORS).astype(np.int64), 0, _SECTORS - 1)
         for number in range(_SECTORS):

@@ -44,7 +44,6 @@ class Passing(Mover):
     ground: float = 0.0  # [m] height of its lane
 
     def place(self, time: float, meeting_time: float) -> Place:
-        """Return its place on the lane."""
         yaw = 0.0 if self.speed >= 0 else math.pi
         return self.s + self.speed * (time - meeting_time), self.d, self.ground, yaw
 
@@ -56,7 +55,6 @@ class Arrival(Mover):
     height: Callable[[float], float]  # [m] of the side street at a distance across
 
     def place(self, time: float, meeting_time: float) -> Place:
-        """Return its place on the side street."""
         way = self.speed * max(meeting_time - time, 0.0)
         d = self.d + math.copysign(way, self.d)
         yaw = math.copysign(math.pi / 2, -self.d)
@@ -64,7 +62,6 @@ class Arrival(Mover):
 
 
 def block_traffic(site: Site, wanted: list[str]) -> list[Mover]:
-    """Draw the things that the sensor's vehicle meets in a block."""
     rng, settings, block = site.rng, site.settings, site.block
     movers: list[Mover] = []
     # one speed a lane keeps the vehicles of a lane apart for ever
@@ -115,7 +112,6 @@ def _arrivals(site: Site) -> list[Arrival]:
 
 
 def convoy(rng: np.random.Generator, course: Course, first_instance: int) -> list[Passing]:
-    """Draw the vehicles that drive before and behind the sensor's vehicle."""
     members: list[tuple[float, str]] = []
     large = ["car", "truck", "bus"]
     # the rarest class of all rides along with every drive, before or behind

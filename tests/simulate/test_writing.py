@@ -15,9 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.simulate import driver
-from pcnn.simulate.driver import SetPlan, Task, write_set
-from pcnn.simulate.simulator import Simulator
+from pcnn.simulate.simulator import SetPlan, Simulator, Task, write_set
 from pcnn.simulate.streets.kitti import simulate_kitti
 
 
@@ -56,30 +54,22 @@ def test_a_set_is_whole_and_marked(tmp_path: Path) -> None:
     assert neighbours(root) == {"set"}
 
 
-def test_an_interrupted_set_goes_on_where_it_stopped(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_set_goes_on_where_it_stopped(tmp_path: Path) -> None:
     done: list[int] = []
 
     def interrupted(folder: Path, number: int) -> int:
-        if number == 3:
+        if number == 3 and len(done) == 3:
             raise KeyboardInterrupt
         done.append(number)
         return write_square(folder, number)
 
-    root = tmp_path / "set"
+    root, plan = tmp_path / "set", replace(squares(), do=interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_set(root, replace(squares(), do=interrupted), workers=1)
+        write_set(root, plan, workers=1, progress=False)
     assert not root.exists()
-    assert "stopped after 4 of 7 squares" in capfd.readouterr().err
-
-    def counted(folder: Path, number: int) -> int:
-        done.append(number)
-        return write_square(folder, number)
-
-    write_set(root, replace(squares(), do=counted), workers=1)
-    assert "7 squares (4 done already)" in capfd.readouterr().err
-    assert done == [0, 1, 2, 3, 4]
+    done.append(-1)
+    write_set(root, plan, workers=1, progress=False)
+    assert done == [0, 1, 2, -1, 3, 4]
     assert files(root) == files(write_set(tmp_path / "other", squares(), workers=1, progress=False))
     assert neighbours(root) == {"set", "other", ".other.lock"}
 
@@ -101,13 +91,13 @@ def test_a_finished_set_is_left_alone_and_another_never_overwritten(tmp_path: Pa
     root = write_set(tmp_path / "set", squares(), workers=1, progress=False)
     before = {p: p.stat().st_mtime_ns for p in root.rglob("*")}
     assert write_set(root, squares(), workers=1, progress=False) == root
-    with pytest.raises(FileExistsError, match="count is 5, not 2"):
+    with pytest.raises(FileExistsError):
         write_set(root, squares(2), workers=1, progress=False)
     assert {p: p.stat().st_mtime_ns for p in root.rglob("*")} == before
     foreign = tmp_path / "photos"
     foreign.mkdir()
     (foreign / "cat.jpg").write_bytes(b"meow")
-    with pytest.raises(FileExistsError, match="not a simulated set"):
+    with pytest.raises(FileExistsError):
         write_set(foreign, squares(), workers=1, progress=False)
     assert [p.name for p in foreign.iterdir()] == ["cat.jpg"]
 
@@ -127,30 +117,6 @@ def test_two_at_once_write_one_set(tmp_path: Path) -> None:
     assert neighbours(root) == {"set"}
 
 
-def test_senseless_requests_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least 1 worker"):
-        write_set(tmp_path / "set", squares(), workers=0)
-    twice = replace(squares(), tasks=[Task("a", 1), Task("a", 2)])
-    with pytest.raises(ValueError, match="same name"):
-        write_set(tmp_path / "set", twice)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_progress_is_told_in_lines_off_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_set(tmp_path / "silent", squares(), workers=1, progress=False)
-    assert capfd.readouterr() == ("", "")
-    write_set(tmp_path / "loud", squares(), workers=1)
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == err.count("simulat") == err.count("7 squares") == 2
-    monkeypatch.setattr(driver, "_QUIET", -1.0)  # every task is a long one
-    write_set(tmp_path / "long", squares(), workers=1)
-    lines = capfd.readouterr().err.splitlines()
-    assert lines[1:-1] == [f"{done} of 7 squares" for done in (1, 3, 4, 6, 7)]
-
-
 def test_folders_name_seed_version_and_unusual_arguments() -> None:
     def name(**arguments: int) -> str:
         return Simulator("kitti", "4", simulate_kitti).folder("data", arguments).as_posix()
@@ -164,7 +130,7 @@ def test_folders_name_seed_version_and_unusual_arguments() -> None:
 WORKERS = """
 import os, sys, time
 from pathlib import Path
-from pcnn.simulate.driver import in_processes
+from pcnn.simulate.simulator import in_processes
 
 def work(number):
     Path(sys.argv[1], str(os.getpid())).touch()

@@ -1,4 +1,4 @@
-"""A small simulated set of fragments and one of rooms, made once for all tests."""
+"""Small simulated sets and a street, made once for all tests of the simulators."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ import pytest
 
 from pcnn.simulate.rooms.s3dis import simulate_rooms
 from pcnn.simulate.rooms.threedmatch import simulate_fragments
+from pcnn.simulate.streets.kitti import simulate_kitti
+from pcnn.simulate.streets.street import Street
 
+STREETS = {"seed": 3, "train_scans": 1, "val_scans": 2, "frame_stride": 10}
 FRAGMENTS = {"seed": 8, "train_scenes": 0, "val_scenes": 0, "test_scenes": 1, "fragments": 2}
 ROOMS = {"seed": 2, "rooms": 1, "spacing": 0.12}
 
 
 @pytest.fixture(scope="session")
+def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sequences 00 (one scan) and 08 (two scans), written by one process."""
+    root = tmp_path_factory.mktemp("streets") / "set"
+    return simulate_kitti(root, workers=1, progress=False, **STREETS)
+
+
+@pytest.fixture(scope="session")
 def fragments(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One scene of two fragments, written by one process."""
+    """One scene of two fragments."""
     root = tmp_path_factory.mktemp("fragments") / "set"
     return simulate_fragments(root, workers=1, progress=False, **FRAGMENTS)
 
@@ -25,3 +35,9 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six areas of one coarse room, as text."""
     root = tmp_path_factory.mktemp("rooms") / "set"
     return simulate_rooms(root, workers=1, progress=False, **ROOMS)
+
+
+@pytest.fixture(scope="session")
+def street() -> Street:
+    """A street of the validation ranges; its blocks are kept between tests."""
+    return Street(seed=0, sequence=8, split="val")

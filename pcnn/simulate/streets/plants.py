@@ -1,8 +1,9 @@
-"""Foliage: volumes of loose leaves that rays enter, pass in part, and return from.
+"""Plants: wood as triangles, leaves as volumes that rays enter, pass in part, and return from.
 
 A volume holds a field of small cells fixed in the world, of which a share holds a leaf. A ray that
 crosses a volume steps from cell to cell and returns from the first that holds one. So scans of one
 street from several places see the same leaves, and sight fades with depth as it does in a crown.
+`density` is the number of leaves met on a metre of the way through a crown.
 """
 
 from __future__ import annotations
@@ -13,13 +14,10 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pcnn.simulate.hashing import cell_noise
-from pcnn.simulate.mesh import Floats, Mesh, rotation_z, surface
-from pcnn.simulate.raycast import Hits, RayCaster
-from pcnn.simulate.shapes import box, cushion
-from pcnn.simulate.streets.materials import MATERIALS
-from pcnn.simulate.streets.raw_ids import RawId
-from pcnn.simulate.streets.road import Road
+from pcnn.simulate.mesh import Floats, Hits, Mesh, RayCaster, cell_noise, join, rotation_z, surface
+from pcnn.simulate.shapes import box, cushion, tube
+from pcnn.simulate.streets.drive import Road
+from pcnn.simulate.streets.materials import MATERIALS, RawId
 
 CELL = 0.10  # [m] edge of a cell, about a leaf or a small twig
 _CLUMP = 0.45  # [m] edge of the cells that gather leaves into twigs and leave gaps between them
@@ -37,7 +35,6 @@ class Foliage:
     is_box: NDArray[np.bool_]  # [V]
 
     def __len__(self) -> int:
-        """Return the number of volumes."""
         return len(self.centres)
 
     def moved(self, x: float, y: float, z: float = 0.0, yaw: float = 0.0) -> Foliage:
@@ -46,7 +43,6 @@ class Foliage:
         return replace(self, centres=centres, yaw=self.yaw + yaw)
 
     def bent(self, road: Road) -> Foliage:
-        """Map volumes from street to world coordinates."""
         yaw = self.yaw + road.heading(self.centres[:, 0])
         return replace(self, centres=road.bend(self.centres), yaw=yaw)
 
@@ -61,7 +57,6 @@ def volumes(
 
 
 def join_foliage(parts: Iterable[Foliage]) -> Foliage:
-    """Concatenate volumes."""
     whole = [volumes(np.zeros((0, 3)), 0.0, 0.0), *parts]
     return Foliage(
         *(np.concatenate([getattr(part, f.name) for part in whole]) for f in fields(Foliage))
@@ -85,7 +80,6 @@ class FoliageCaster:
     """Finds the leaves that rays meet first; hulls are found by Embree, cells by stepping."""
 
     def __init__(self, foliage: Foliage, origin: Floats) -> None:
-        """Build the hulls."""
         self._foliage = foliage
         self._origin = origin
         c, s = np.cos(foliage.yaw), np.sin(foliage.yaw)
@@ -106,7 +100,6 @@ class FoliageCaster:
         self._hulls = RayCaster(surface(np.concatenate(parts), 0))
 
     def cast(self, origins: Floats, directions: Floats, limits: Floats) -> Hits:
-        """Follow rays through the volumes."""
         rays = len(directions)
         best = np.full(rays, np.inf)
         active, start = np.arange(rays if len(self._foliage) else 0), np.zeros(rays)
@@ -177,3 +170,65 @@ class FoliageCaster:
         near = np.where(is_box, ends.min(0).max(1), near)
         far = np.where(is_box, ends.max(0).min(1), np.where(miss, near, far))
         return np.maximum(near, 0.0), far
+
+
+def tree(rng: np.random.Generator, density: float) -> Plant:
+    """Make a tree: a leaning, tapering trunk that forks, and a crown of several clumps."""
+    height = rng.uniform(4.5, 11.0)
+    radius = rng.uniform(0.09, 0.14) + 0.012 * height * rng.random()
+    bare = rng.uniform(1.2, min(2.8, 0.4 * height))  # [m] of trunk under the crown
+    fork = np.array([*(rng.normal(0, 0.03, 2) * bare), bare + 0.4])
+    spread = rng.uniform(0.15, 0.26) * height
+    clumps = int(rng.integers(5, 9))
+    low, high = (-spread, -spread, bare + 0.7), (spread, spread, height - 0.8)
+    centres = rng.uniform(low, high, (clumps, 3))
+    centres[:, :2] += fork[:2]
+    radii = rng.uniform(0.45, 0.75, (clumps, 3)) * (0.7 + 0.7 * spread)
+    # twigs hang down to where the trunk forks
+    centres[0], radii[0] = [fork[0], fork[1], bare + 0.7], [spread, spread, 0.7]
+    wood = [
+        tube((0, 0, -0.4), (0, 0, 0.25), radius * 1.5, radius * 1.05, sides=9),
+        tube((0, 0, 0.1), fork, radius, radius * 0.75, sides=9),
+        # the other branches are hidden in leaves
+        tube(fork, centres[:4], radius * 0.45, radius * 0.12, sides=5),
+    ]
+    return Plant(
+        surface(np.concatenate(wood), MATERIALS["bark"], RawId.TRUNK),
+        volumes(centres, radii, density * rng.uniform(0.7, 1.3, clumps)),
+    )
+
+
+def conifer(rng: np.random.Generator, density: float) -> Plant:
+    """Make a conifer: a trunk in a cone of flat tiers that begins at 0.2-0.8 m."""
+    height, foot = rng.uniform(3.5, 9.0), rng.uniform(0.2, 0.8)
+    width = rng.uniform(0.14, 0.22) * height
+    level = np.linspace(0.0, 0.92, 6)
+    z = foot + (level + 0.08) * (height - foot)
+    reach = width * (1.0 - level) * rng.uniform(0.85, 1.15, 6)
+    centres = np.stack([np.zeros(6), np.zeros(6), z], axis=1)
+    radii = np.stack([reach, reach, np.full(6, 0.13 * (height - foot))], axis=1)
+    trunk = tube((0, 0, -0.4), (0, 0, height * 0.8), 0.14, 0.04)
+    wood = surface(trunk, MATERIALS["bark"], RawId.TRUNK)
+    return Plant(wood, volumes(centres, radii, 1.6 * density))
+
+
+def bush(rng: np.random.Generator, density: float, scale: float = 1.0) -> Plant:
+    """Make a bush of 0.7-2.2 m from two to four clumps that touch the ground."""
+    clumps = int(rng.integers(2, 5))
+    radii = rng.uniform((0.4, 0.4, 0.35), (1.0, 1.0, 1.0), (clumps, 3))
+    centres = np.concatenate([rng.uniform(-0.6, 0.6, (clumps, 2)), 0.8 * radii[:, 2:]], axis=1)
+    return Plant(join([]), volumes(scale * centres, scale * radii, 2.0 * density))
+
+
+def hedge(rng: np.random.Generator, length: float, density: float) -> Plant:
+    """Make a hedge along +x from the origin, 0.9-2.3 m high, clipped or grown out."""
+    height, depth = rng.uniform(0.9, 2.3), rng.uniform(0.5, 1.1)
+    if rng.random() < 0.6:
+        half = np.array([length / 2, depth / 2, height / 2])
+        return Plant(join([]), volumes(half * (1, 0, 1), half, 3.0 * density, is_box=True))
+    count = max(int(length / 0.9), 1)
+    x = (np.arange(count) + 0.5) * length / count
+    low, high = (0.45 * depth, 0.42 * height), (0.75 * depth, 0.6 * height)
+    radii = np.insert(rng.uniform(low, high, (count, 2)), 0, 0.75 * length / count, axis=1)
+    centres = np.stack([x, rng.normal(0, 0.08, count), np.full(count, 0.45 * height)], axis=1)
+    return Plant(join([]), volumes(centres, radii, 2.5 * density))

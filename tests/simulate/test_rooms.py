@@ -1,0 +1,178 @@
+"""Rooms of every type are furnished, labelled and closed; cameras and scanners see them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from pcnn.datasets.s3dis.classes import ROOM_TYPES
+from pcnn.simulate.mesh import join, surface
+from pcnn.simulate.rooms.depth_camera import BOX_HIGH, BOX_LOW, DepthCamera, fuse, measure
+from pcnn.simulate.rooms.paint import Paint, Palette, colours
+from pcnn.simulate.rooms.room import Room, build_room
+from pcnn.simulate.rooms.scanner import brightness
+from pcnn.simulate.rooms.settings import draw_settings
+from pcnn.simulate.rooms.site import LABELS
+from pcnn.simulate.rooms.threedmatch import Drift, drifted, take_fragment
+from pcnn.simulate.rooms.walk import draw_motion, look, walk_through
+from pcnn.simulate.shapes import block
+
+MATT = Paint((0.5, 0.5, 0.5), returns=1.0, gloss=1e-6)
+AHEAD = look(np.zeros(3), 0.0, 0.0)  # along x
+EXACT = DepthCamera(disparity_noise=0.0, smooth_noise=0.0, lateral_noise=0.0, distortion=0.0)
+NOISY = DepthCamera(distortion=0.0, lateral_noise=0.0)
+POSES = np.stack([look(np.array([0.0, 0.02 * k, 0.0]), 0.03 * k, 0.0) for k in range(6)])
+
+
+@cache
+def room(room_type: str, seed: int, split: str) -> Room:
+    return build_room(np.random.default_rng(seed), room_type, split, lived_in=split == "val")
+
+
+def bare_room(*boxes: tuple) -> Room:
+    """A room of nothing but boxes (low corner, high corner, paint) and a lamp."""
+    parts = [surface(block(low, high), number, 2) for number, (low, high, _) in enumerate(boxes)]
+    settings = draw_settings(np.random.default_rng(0), "office", "train")
+    return Room.of(settings, join(parts), [box[2] for box in boxes], np.array([[0.0, 0.0, 2.0]]))
+
+
+def wall(distance: float, paint: Paint = MATT) -> tuple:
+    """A wall across the x axis."""
+    return (distance, -9.0, -9.0), (distance + 0.1, 9.0, 9.0), paint
+
+
+def image(distance: float, camera: DepthCamera = EXACT, paint: Paint = MATT) -> np.ndarray:
+    return measure(np.random.default_rng(0), camera, bare_room(wall(distance, paint)), AHEAD)
+
+
+@pytest.mark.parametrize("room_type", [*ROOM_TYPES, "guestRoom"])
+def test_every_type_is_furnished_inside_its_walls(room_type: str) -> None:
+    for built in (room(room_type, 0, "train"), room(room_type, 1, "val")):
+        labels, s = built.mesh.labels, built.settings
+        assert {LABELS[name] for name in ("ceiling", "floor", "wall", "clutter")} <= set(labels)
+        # one object is of one class
+        pairs = np.unique(np.stack([built.mesh.instances, labels]), axis=1)
+        assert len(np.unique(pairs[0])) == pairs.shape[1] > 10
+        assert built.mesh.materials.max() < len(built.paints) <= 256
+        furniture = np.isin(labels, [LABELS["table"], LABELS["chair"], LABELS["sofa"]])
+        corners = built.mesh.triangles[furniture].reshape(-1, 3)
+        assert (corners >= (-0.15, -0.15, -0.01)).all()
+        assert (corners <= np.add((s.width, s.depth, s.height), 0.15)).all()
+        # from its middle, every ray but those through windows and doors meets something
+        rays = np.random.default_rng(0).normal(size=(500, 3))
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        distance, _ = built.caster.first_faces(
+            np.array([s.width / 2, s.depth / 2, s.height * 0.55]), rays
+        )
+        assert np.isfinite(distance).mean() > 0.97
+
+
+def test_all_classes_occur() -> None:
+    built = [room(t, *kind) for t in ROOM_TYPES for kind in ((0, "train"), (1, "val"))]
+    assert set(np.concatenate([one.mesh.labels for one in built])) == set(range(13))
+
+
+def test_a_palette_is_bounded_and_patterns_stay_near_the_paint() -> None:
+    palette = Palette(np.random.default_rng(0))
+    numbers = [palette.draw("coloured") for _ in range(100)]
+    assert len(palette.paints) == len(set(numbers)) < 30
+    points = np.random.default_rng(0).uniform(0, 3, (4000, 3))
+    textures = ["plain", "grain", "tiles", "carpet", "bricks", "stripes", "marbled"]
+    paints = [Paint((0.5, 0.4, 0.3), texture, 0.1, 0.3) for texture in textures]
+    for number in range(len(paints)):
+        rgb = colours(paints, np.full(len(points), number, np.uint8), points)
+        np.testing.assert_allclose(rgb.mean(0), (0.5, 0.4, 0.3), atol=0.02)
+        assert 0.001 < rgb[:, 0].std() < 0.08
+
+
+def test_a_camera_is_carried_smoothly_through_free_space() -> None:
+    built, rng = room("lounge", 1, "train"), np.random.default_rng(2)
+    poses = walk_through(rng, built, draw_motion(rng), 300)
+    turns = poses[:, :3, :3]
+    np.testing.assert_allclose(
+        turns @ turns.transpose(0, 2, 1), np.tile(np.eye(3), (300, 1, 1)), atol=1e-9
+    )
+    steps = np.linalg.norm(np.diff(poses[:, :3, 3], axis=0), axis=1)
+    assert 0 < steps.max() < 0.05
+    cosine = (np.einsum("nij,nij->n", turns[1:], turns[:-1]) - 1) / 2
+    assert np.degrees(np.arccos(np.clip(cosine, -1, 1))).max() < 6
+    assert built.clearance(poses[::10, :3, 3]).min() > 0.15
+    assert 0.5 < poses[:, 2, 3].min() <= poses[:, 2, 3].max() < 2.2
+
+
+def test_depth_is_along_the_axis_and_quantised() -> None:
+    depth = image(2.0)
+    # the disparity nearest to 351.3 / 2 = 175.65
+    np.testing.assert_allclose(depth[depth > 0], 351.3 / 176, rtol=1e-12)
+    assert (depth > 0).mean() > 0.95
+    for out_of_range in (0.3, 4.8):
+        assert not image(out_of_range).any()
+    images = (image(z, NOISY) for z in (1.0, 2.0, 4.0))
+    near, middle, far = (depth[depth > 0].std() for depth in images)
+    # noise grows with the square of the distance
+    assert middle / near == pytest.approx(4.0, rel=0.25)
+    assert far / middle == pytest.approx(4.0, rel=0.25)
+
+
+def test_glass_answers_rarely_from_the_same_places_and_boxes_throw_shadows() -> None:
+    assert (image(2.0, paint=Paint((0, 0, 0), returns=0.1)) > 0).mean() < 0.25
+    half = bare_room(wall(2.0, Paint((0, 0, 0), returns=0.5)))
+    first, second = (measure(np.random.default_rng(k), EXACT, half, AHEAD) > 0 for k in (1, 2))
+    assert (first & second).mean() > 1.3 * first.mean() ** 2
+    room = bare_room(((1.0, -0.2, -0.2), (1.1, 0.2, 0.2), MATT), wall(2.0))
+    row = measure(np.random.default_rng(0), EXACT, room, AHEAD)[120]
+    box = np.flatnonzero((row > 0) & (row < 1.5))
+    # f b (1 / 1 m - 1 / 2 m) = 262.5 * 0.075 / 2, about ten pixels, on one side
+    assert 8 <= (row[: box[0]] == 0).sum() <= 12
+    assert (row[box[-1] + 1 :] == 0).sum() <= 1
+
+
+def test_a_fragment_has_one_point_a_voxel_on_what_was_seen() -> None:
+    wall_ahead = bare_room(wall(2.0))
+    points = take_fragment(np.random.default_rng(0), wall_ahead, NOISY, POSES, Drift(0.0, 0.0))
+    cells = np.floor((points - BOX_LOW) / 0.025)
+    assert len(np.unique(cells, axis=0)) == len(points) > 3000
+    assert ((points >= BOX_LOW) & (points <= BOX_HIGH)).all()
+    # the wall stands 2 m before the first camera; a quantisation step there is 11 mm
+    assert np.abs(np.median(points[:, 2]) - 2.0) < 0.006
+    assert np.percentile(np.abs(points[:, 2] - 2.0), 90) < 0.03
+    stray = np.zeros((240, 320))
+    stray[100:140, 100:140] = 2.0
+    stray[120, 200] = 1.0  # seen once, by one pixel
+    np.testing.assert_allclose(fuse(EXACT, [stray] * 2, [np.eye(4)] * 2)[:, 2], 2.0)
+    assert fuse(EXACT, [0 * stray], [np.eye(4)]).shape == (0, 3)
+
+
+def test_drift_grows_like_a_random_walk() -> None:
+    errors = []
+    for seed in range(30):
+        wrong = drifted(np.random.default_rng(seed), POSES[[0] * 50], Drift(0.001, 0.0005))
+        np.testing.assert_allclose(np.linalg.det(wrong[:, :3, :3]), 1.0)
+        errors.append(np.linalg.norm(wrong[:, :3, 3] - POSES[0][:3, 3], axis=1))
+    growth = np.sqrt(np.square(errors).mean(0))
+    assert growth[0] == 0
+    for frames in (12, 49):  # sqrt(3 n) steps of 1 mm
+        assert growth[frames] == pytest.approx(0.001 * np.sqrt(3 * frames), rel=0.25)
+
+
+def test_a_plate_casts_the_shadow_of_the_lamp_and_nothing_else_changes() -> None:
+    floor, plate = (
+        ((-4.0, -4.0, -0.1), (4.0, 4.0, 0.0), MATT),
+        ((0.5, -0.4, 0.5), (1.3, 0.4, 0.55), MATT),
+    )
+    x, y = np.meshgrid(np.linspace(-3, 3, 41), np.linspace(-3, 3, 41))
+    points = np.stack([x, y, np.zeros_like(x)], -1).reshape(-1, 3)
+    up = np.tile([0.0, 0.0, 1.0], (len(points), 1))
+    open_floor, shaded = (brightness(bare_room(*b), points, up) for b in ((floor,), (floor, plate)))
+    # the only lamp hangs 2 m above the origin: Lambert's law by hand
+    square = (points**2).sum(1) + 4.0
+    share = 2.0 / np.sqrt(square) / (1.0 + square)
+    np.testing.assert_allclose(open_floor, 0.35 + 0.65 * np.minimum(share / share.mean(), 2.0))
+    # rays to points at 1.35 times the plate's corners, seen from the lamp, pass its edge
+    inside = (np.abs(points[:, 0] - 1.2) < 0.4) & (np.abs(points[:, 1]) < 0.45)
+    outside = (points[:, 0] < 0.55) | (points[:, 0] > 2.0) | (np.abs(points[:, 1]) > 0.65)
+    np.testing.assert_array_equal(shaded[outside], open_floor[outside])
+    dark = 0.35 + 0.65 * np.minimum(0.3 * share / share.mean(), 2.0)
+    np.testing.assert_allclose(shaded[inside], dark[inside])

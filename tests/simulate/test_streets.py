@@ -1,0 +1,257 @@
+"""Streets hold what they should, where it should be, and the sensor measures as its unit does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+
+from pcnn.simulate.mesh import RayCaster, join, surface
+from pcnn.simulate.shapes import block, quads
+from pcnn.simulate.streets.drive import Sweep
+from pcnn.simulate.streets.lidar import AZIMUTH_STEPS, ELEVATIONS, HEIGHTS, Lidar
+from pcnn.simulate.streets.materials import MATERIALS, MOVING
+from pcnn.simulate.streets.plants import FoliageCaster, volumes
+from pcnn.simulate.streets.settings import BLOCK_LENGTH, draw_sensor_settings
+from pcnn.simulate.streets.street import Street, View
+from pcnn.simulate.streets.traffic import Passing
+
+# the raw ids of every training class, written down independently of the package
+CLASSES = (
+    (10, 252), (11,), (15,), (18, 258), (13, 20, 257, 259), (30, 254), (31, 253), (32, 255),
+    (40, 60), (44,), (48,), (49,), (50,), (51,), (70,), (71,), (72,), (80,), (81,),
+)  # fmt: skip
+GROUND = (40, 44, 48, 49, 60, 72)
+CORNERS = [[-200, -200, 0], [200, -200, 0], [200, 200, 0], [-200, 200, 0]]
+PLANE = surface(quads(CORNERS), MATERIALS["asphalt"], 40)
+EYE = np.array([0.0, 0.0, 1.73])
+#: Quantiles of five real scans of sequence 00, and how far ours may lie from them.
+REAL = {
+    "range": ([5.091, 6.473, 9.672, 15.482, 24.648], 2.5),
+    "height": ([-1.935, -1.784, -1.543, -0.606, 0.188], 0.15),
+    "remission": ([0.004, 0.201, 0.299, 0.364, 0.453], 0.06),
+}
+
+
+def test_validation_streets_hold_every_class_within_25_m(street: Street) -> None:
+    seen = np.zeros(len(CLASSES))
+    for group in ([0, 45], [75, 105], [150, 195]):
+        view = View(street, group)
+        for frame in group:
+            scan = view.scan(frame)
+            near = np.hypot(scan.points[:, 0], scan.points[:, 1]) < 25
+            seen += [np.isin(scan.labels[near] & 0xFFFF, ids).sum() for ids in CLASSES]
+    assert (seen >= 50).all()
+
+
+def test_scans_are_distributed_as_real_ones() -> None:
+    scans = []
+    for sequence in (0, 2, 5, 9):
+        view = View(Street(seed=0, sequence=sequence, split="train"), [0, 15])
+        scans += [view.scan(0).points, view.scan(15).points]
+    points = np.concatenate(scans).astype(float)
+    found = {
+        "range": np.linalg.norm(points[:, :3], axis=1),
+        "height": points[:, 2],
+        "remission": points[:, 3],
+    }
+    for name, (quantiles, allowed) in REAL.items():
+        own = np.quantile(found[name], (0.1, 0.25, 0.5, 0.75, 0.9))
+        np.testing.assert_allclose(own, quantiles, rtol=0, atol=allowed, err_msg=name)
+    assert 110_000 < len(points) / len(scans) < 130_000
+
+
+def test_static_points_of_two_scans_agree_under_the_poses(streets: Path) -> None:
+    folder = streets / "sequences" / "08"
+    lines = dict(line.split(":") for line in (folder / "calib.txt").read_text().splitlines())
+    to_camera, *poses = (
+        np.vstack([np.reshape(values, (3, 4)), [0, 0, 0, 1]])
+        for values in (np.array(lines["Tr"].split(), float), *np.loadtxt(folder / "poses.txt"))
+    )
+    clouds = []
+    for index in (0, 1):
+        points = np.fromfile(folder / f"velodyne/{index:06d}.bin", np.float32).reshape(-1, 4)[:, :3]
+        raw = np.fromfile(folder / f"labels/{index:06d}.label", np.uint32) & 0xFFFF
+        solid = (raw < 250) & (raw != 70) & (np.linalg.norm(points, axis=1) < 20)
+        clouds.append(points[solid].astype(float))
+    moved = np.linalg.inv(to_camera) @ np.linalg.inv(poses[0]) @ poses[1] @ to_camera
+    assert 5 < moved[0, 3] < 12  # forward, in one second
+    tree, upright = cKDTree(clouds[0]), clouds[1][clouds[1][:, 2] > -1.2]
+
+    def gap(x: float = 0.0, y: float = 0.0, z: float = 0.0) -> float:
+        there = upright @ moved[:3, :3].T + moved[:3, 3] + (x, y, z)
+        return float(np.median(tree.query(there)[0]))
+
+    assert gap() < 0.2
+    for shift in (-0.3, 0.3):  # nothing near the pose fits better
+        assert min(gap(x=shift), gap(y=shift), gap(z=shift)) > 1.1 * gap()
+
+
+def test_the_ground_has_no_holes_and_the_lane_is_free(street: Street) -> None:
+    high = 2 * BLOCK_LENGTH
+    mesh = street.standing(0.0, high)
+    ground = RayCaster(mesh.chosen(np.isin(mesh.labels, GROUND)))
+    s, d = np.meshgrid(np.linspace(0.5, high - 0.5, 60), np.linspace(-30, 30, 61))
+    there = street.road.bend(np.stack([s, d, np.zeros(s.shape)], -1).reshape(-1, 3))
+    # from 300 m above one point rays reach all over the two blocks at 70 degrees and more
+    eye = street.road.bend(np.array([high / 2, 0.0, 300.0]))
+    length = np.linalg.norm(there - eye, axis=1)
+    hits = ground.cast(eye, (there - eye) / length[:, None])
+    assert np.abs(hits.distance - length).max() < 1.5
+    for index in range(3):
+        mesh = street.block(index).standing
+        corners = mesh.triangles[~np.isin(mesh.labels, GROUND)].reshape(-1, 3)
+        in_lane = np.abs(corners[:, 1] + street.settings.lane) < 0.9
+        low = (corners[:, 2] > 0.02) & (corners[:, 2] < 2.0)  # twigs may hang over it higher up
+        inside = np.abs(corners[:, 0] / BLOCK_LENGTH - index - 0.5) < 0.5
+        assert not (in_lane & low & inside).any()
+
+
+def test_what_moves_says_so_and_meets_nothing(street: Street) -> None:
+    oncoming = [
+        mover
+        for index in range(-2, 6)
+        for mover in street.block(index).movers
+        if isinstance(mover, Passing) and mover.d == street.settings.lane
+    ]
+    assert len(oncoming) > 4
+    for when in (0.0, 5.0, 12.0):
+        places = [one.place(when, street.drive.meeting_time(one.s)) for one in oncoming]
+        x = [one.mesh.moved(*p).triangles[..., 0] for one, p in zip(oncoming, places, strict=True)]
+        assert all(a[1] < b[0] for a, b in pairwise(sorted((v.min(), v.max()) for v in x)))
+    whole, pose = street.moving(3.0), street.drive.pose(3.0)
+    assert set(np.unique(whole.labels)) <= set(MOVING.values())
+    x, y = ((whole.triangles.mean(1) - pose[:3, 3]) @ pose[:3, :3])[:, :2].T
+    for number in range(12):  # a sector holds whatever moves in it
+        middle = 2 * np.pi * ((number + 0.5) / 12 - 0.5)
+        part = street.moving(3.0, (middle, np.pi / 12))
+        inside = (np.hypot(x, y) < 80) & (np.abs(np.arctan2(y, x) - middle) < np.pi / 12)
+        assert set(whole.instances[inside]) <= set(part.instances)
+        assert len(part) < len(whole)
+
+
+def test_a_drive_longer_than_the_ids_reach_is_refused(street: Street) -> None:
+    with pytest.raises(ValueError, match="ids"):
+        View(street, [30_000]).scan(30_000)
+
+
+def test_sequences_differ_by_seed_district_and_sensor() -> None:
+    street, other = Street(5, 0, "train"), Street(6, 0, "train")
+    assert street.settings != other.settings
+    districts = street.districts(0.0, 1000.0).values()
+    assert len({d.park_share for d in districts}) == len(districts) >= 4
+    anyone = [Street(5, number, "train", sensors="any") for number in range(9)]
+    beams = {len(one.lidar.elevations) for one in anyone}
+    assert beams <= {16, 32, 64, 128}
+    assert len(beams) > 1
+    assert anyone[0].settings == street.settings
+    scan, height = View(anyone[0], [0]).scan(0), anyone[0].sensor_settings.height
+    below = np.abs(scan.points[:, :2]).max(1) < 6.0
+    assert abs(np.quantile(scan.points[below, 2], 0.05) + height) < 0.3
+
+
+def unit(**changed: float) -> Lidar:
+    chosen = draw_sensor_settings(np.random.default_rng(0), "train")
+    exact = {"range_noise": 0.0, "range_bias": 0.0, "roughness": 0.0, "dropout": 0.0}
+    exact |= {"max_range": 80.0, "blind_shift": 90.0}  # hides nothing
+    return Lidar.draw(np.random.default_rng(0), replace(chosen, **exact | changed))
+
+
+def test_rays_meet_a_plane_where_geometry_puts_it() -> None:
+    firings = unit().firings(np.random.default_rng(1))
+    rays, origins = firings.directions, firings.origins + EYE
+    hits = RayCaster(PLANE).cast(origins, rays)
+    down = rays[:, 2] < -0.02
+    np.testing.assert_allclose(hits.distance[down], -origins[down, 2] / rays[down, 2], rtol=2e-5)
+    np.testing.assert_allclose(hits.cosine[down], -rays[down, 2], atol=1e-5)
+    assert np.isinf(hits.distance[rays[:, 2] >= 0]).all()
+    wall = surface(block((4.0, -50, -1), (5.0, 50, 10)), MATERIALS["brick"], 50).labelled(50, 7)
+    apart = hits.nearer(RayCaster(wall).cast(origins, rays))
+    together = RayCaster(join([PLANE, wall])).cast(origins, rays)
+    np.testing.assert_array_equal(apart.labels, together.labels)
+    np.testing.assert_array_equal(apart.instances, together.instances)
+    assert (
+        len(
+            unit()
+            .measure(np.random.default_rng(2), firings, RayCaster(join([])).cast(EYE, rays))
+            .points
+        )
+        == 0
+    )
+
+
+def test_noise_lost_returns_and_what_the_vehicle_hides() -> None:
+    def seen(**changed: float) -> tuple[np.ndarray, np.ndarray]:
+        sensor = unit(**changed)
+        firings = sensor.firings(np.random.default_rng(1))
+        hits = RayCaster(PLANE).cast(firings.origins + EYE, firings.directions)
+        return hits.distance, sensor.measure(np.random.default_rng(2), firings, hits).points
+
+    reach, points = seen(range_noise=0.02, dropout=1.0)
+    distance = np.linalg.norm(points[:, :3], axis=1)
+    near = distance < 12
+    # the ground lies at -1.73 m; a range error shows in the height by the sine of the angle
+    error = (points[near, 2] + EYE[2]) / (EYE[2] / distance[near])
+    assert 0.018 < np.std(error) < 0.024
+    assert near.sum() / (reach < 12).sum() > 0.97
+    assert 0.2 < (distance > 40).sum() / ((reach > 40) & (reach < 80)).sum() < 0.95
+    whole, part = (seen(blind_shift=shift)[1] for shift in (90.0, 0.0))
+    assert 0.03 < 1 - len(part) / len(whole) < 0.12
+
+
+def test_a_wall_seen_on_the_move_is_straight_only_when_deskewed() -> None:
+    wall = surface(block((-80, 4.0, -3), (80, 5.0, 10)), MATERIALS["brick"], 50)
+    before, after = np.eye(4), np.eye(4)
+    before[1, 3], after[1, 3] = -0.5, 0.5  # towards the wall
+    sweep = Sweep.between(before, np.eye(4), after)
+    for share, low, high in ((1.0, 0.0, 0.002), (0.0, 0.3, 9.0)):
+        sensor = unit(deskew=share)
+        firings = sensor.firings(np.random.default_rng(1))
+        origins = sweep.to_world(sweep.moved(firings.origins, firings.phase))
+        hits = RayCaster(wall).cast(origins, firings.directions)
+        scan = sensor.measure(np.random.default_rng(2), firings, hits, sweep)
+        assert low <= np.abs(scan.points[:, 1] - 4.0).max() < high
+
+
+def test_scans_lie_on_64_rings(streets: Path) -> None:
+    points = np.fromfile(streets / "sequences/08/velodyne/000001.bin", np.float32).reshape(-1, 4)
+    points = points.astype(float)
+    assert 60 < np.linalg.norm(points[:, :3], axis=1).max() <= 82.5
+    # in the order of the official files: ring after ring from the top, counter-clockwise from ahead
+    azimuth = np.degrees(np.arctan2(points[:, 1], points[:, 0])) % 360
+    ring = np.concatenate([[0], np.cumsum(np.diff(azimuth) < -180)])
+    assert ring[-1] == 63
+    assert np.bincount(ring).max() <= AZIMUTH_STEPS
+    # seen from its optical centre every ring is a cone; ahead the sensor has not moved since
+    flat = np.hypot(points[:, 0], points[:, 1])
+    off = np.degrees(np.arctan2(points[:, 2] - HEIGHTS[ring], flat) - ELEVATIONS[ring])
+    ahead = np.abs((azimuth + 180) % 360 - 180) < 8
+    for k in range(64):
+        mine = off[ahead & (ring == k)]
+        if len(mine) > 10:
+            assert abs(np.median(mine)) < 0.25  # misalignment of the unit
+            assert np.percentile(np.abs(mine - np.median(mine)), 90) < 0.2
+
+
+def test_sight_fades_in_leaves_that_stay_where_they_are() -> None:
+    rng = np.random.default_rng(0)
+    origins = np.column_stack([np.full(4000, -20.0), rng.uniform(-1, 1, (4000, 2))])
+    rays = np.tile([1.0, 0.0, 0.0], (4000, 1))
+
+    def passed(density: float, depth: float, ahead: float = 0.0, limit: float = np.inf):
+        leaves = volumes((0, 0, 0), (depth, 5.0, 5.0), density, is_box=True)
+        caster = FoliageCaster(leaves, np.array([ahead, 0.0, 0.0]))
+        return caster.cast(origins + ahead * rays, rays, np.full(4000, limit)).distance
+
+    shares = [np.isinf(passed(*p)).mean() for p in ((0.3, 0.5), (0.3, 2.0), (3.0, 0.5), (3.0, 2.0))]
+    assert 0.95 > shares[0] > shares[1] + 0.1 > shares[2] > shares[3]
+    assert shares[3] < 0.05
+    assert np.isinf(passed(5.0, 1.0, limit=15.0)).all()  # behind a wall
+    first, later = passed(0.8, 2.0), passed(0.8, 2.0, ahead=2.0) + 2.0
+    assert (np.isclose(first, later, atol=0.11) | (first == later)).mean() > 0.9
+    met = first[np.isfinite(first)] - 20.0
+    assert -2.1 < met.min() < -1.8 < 1.0 < met.max() < 2.1
