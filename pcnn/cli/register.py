@@ -143,7 +143,7 @@ def write_pair(
         "inlier_rmse_m": found.rmse,
         "overlap": found.overlap,
         "scale": or_none(found.scale),
-        "ambiguity": str(found.ambiguity) or None,
+        "ambiguity": found.ambiguity or None,
     }
     # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm
     digits = 12 if moving.moved or fixed.moved else 8

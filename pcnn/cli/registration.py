@@ -110,7 +110,6 @@ class KittiGtOptions:
     poses: Annotated[str, "odometry (poses/XX.txt) or semantic (sequences/XX/poses.txt)."] = (
         "odometry"
     )
-    solver: Annotated[str, "Solver of ICP: auto, torch or open3d."] = "auto"
 
 
 def kitti_gt(options: KittiGtOptions) -> None:
@@ -123,8 +122,7 @@ def kitti_gt(options: KittiGtOptions) -> None:
     split, ground_truth = options.split, options.ground_truth
     with refusing():
         data = KITTIOdometry(options.root, split, ground_truth, options.poses, make_missing=True)
-        shown = partial(tracked, title=f"{ground_truth} ground truth")
-        made = data.fill_cache(options.solver, shown)
+        made = data.fill_cache(partial(tracked, title=f"{ground_truth} ground truth"))
     say(
         f"{counted(len(data.pairs), f'{split} pair')}, {made} of them made now: "
         f"{data.cache.path(0, 0, 0).parent}"

@@ -5,14 +5,13 @@ In the order in which a pair goes through it:
 - `cloud_measures`, `cell_size`: width and density of the clouds, and the cell that follows.
 - `descriptor`, with `network_descriptor` and `fpfh`: points with a descriptor each.
 - `matching`: which points are compared, and their nearest descriptors.
-- `ransac` (`hypothesis_scores`), `cliques` (`compatibility`, `clique_groups`, `agreement`,
-  `distinct_poses`, `found_poses`; `graphed_cliques`): solvers, each from matches to a `solution`.
-- `evidence` (`free_space`, `normals`), `verifier`: what speaks for a pose, and how much;
-  `calibration` fits it.
+- `ransac`, `cliques` (`compatibility`, `clique_groups`, `agreement`): solvers, each from matches to
+  a `solution`.
+- `evidence` (`free_space`, `normals`), `verifier`: what speaks for a pose, and how much.
 - `surface_fit`: the pose that was chosen, moved until surfaces lie on each other.
 - `estimate`: matching, a solver, the choice among its poses and their fit, for many pairs.
-- `register`: one pair, with all that may refuse it: `rivals` (other scales, mirror images) and
-  `ambiguity` (other poses that fit as well); `icp` refines, `pose_graph` places many clouds.
+- `rivals`: what explains a pair as well: another scale, a mirror image, other poses.
+- `register`: one pair, with all that may refuse it; `pose_graph` places many clouds.
 - `evaluation`: pairs with known poses; `positives`: true matches, of which networks learn.
 
 Beneath them: `transforms`, `rigid_fit`, `nearest`, `cell_search`, `downsample`, `local_frame`

@@ -13,20 +13,22 @@ from torch import Tensor
 
 from pcnn.registration.compatibility import alike, lengths, second_order
 from pcnn.registration.rigid_fit import fitted_rows
-from pcnn.registration.settings import CliqueSettings
 
+SLACK = 1.5  # distances: largest difference of two lengths of compatible matches
+LEADERS = 128  # matches that lead a group at most
+MEMBERS = 20  # matches of a group at most, its leader included
 SAME_GROUP = 0.6  # of a leader's largest support, from which on a match would lead its group
 POWER_STEPS = 10  # towards the leading eigenvector
 
 
-def hypotheses(source: Tensor, target: Tensor, settings: CliqueSettings) -> tuple[Tensor, Tensor]:
+def hypotheses(source: Tensor, target: Tensor, distance: float) -> tuple[Tensor, Tensor]:
     """Transforms of the groups of pairs."""
-    slack = settings.slack * settings.distance
+    slack = SLACK * distance
     both = torch.stack([source, target])
     one, other = lengths(both, both, slack)  # [B, N, N]
     support = second_order(alike(one, other, slack))
-    rows = leaders(support, settings.leaders)  # [B, L]
-    groups, member = _groups(support, rows, settings.members)  # [B, L, G]
+    rows = leaders(support, LEADERS)  # [B, L]
+    groups, member = _groups(support, rows, MEMBERS)  # [B, L, G]
     weight = _weights(one.sub_(other), groups, member, slack)  # [B L, G]
     places = groups.flatten(1)[..., None].expand(-1, -1, 3)
     one, other = (

@@ -17,15 +17,14 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.agreement import Agreement
-from pcnn.registration.clique_groups import hypotheses
+from pcnn.registration.clique_groups import SLACK, hypotheses
 from pcnn.registration.compatibility import most_compatible
-from pcnn.registration.distinct_poses import distinct
-from pcnn.registration.found_poses import Found, check_finite, on_host
-from pcnn.registration.settings import CliqueSettings
-from pcnn.registration.solution import Solution, checked_shapes
+from pcnn.registration.solution import Found, Solution, check_finite, checked_shapes
 from pcnn.registration.transforms import transform_points
 
 ENTRIES = 1 << 24  # edges of graphs at once on a GPU
+MOST = 1000  # matches in a graph: those with most compatible others
+CANDIDATES = 12  # poses at most of a solution
 REFITS = 5
 GAIN = 5e-3  # of support, below which another fit is not worth its time
 PLACES = 50  # matches by which poses are told apart
@@ -33,17 +32,15 @@ APART = 4.0  # distances: root mean square motion of the matches between two pos
 FAR = 1e15  # [m], where partners of matches that do not exist lie: nothing agrees with them
 
 
-def cliques(
-    source: Tensor, target: Tensor, settings: CliqueSettings, refine: bool = True
-) -> Solution:
+def cliques(source: Tensor, target: Tensor, distance: float, refine: bool = True) -> Solution:
     """Estimate the transform of one pair; see `cliques_batch`."""
-    return cliques_batch([source], [target], settings, refine)[0]
+    return cliques_batch([source], [target], distance, refine)[0]
 
 
 def cliques_batch(
     sources: Sequence[Tensor],  # [M_b, 3] points of the matches in every source [m], on one device
     targets: Sequence[Tensor],  # [M_b, 3] their partners
-    settings: CliqueSettings,
+    distance: float,  # largest residual of a match that agrees [m]
     refine: bool = True,
 ) -> list[Solution]:
     """Estimate the transforms of several pairs; each comes out as it would alone.
@@ -57,34 +54,34 @@ def cliques_batch(
     for pair in pairs:
         checked_shapes(*pair)
     solutions: list[Solution] = []
-    size = max(ENTRIES // settings.most**2, 1) if pairs and sources[0].is_cuda else 1
+    size = max(ENTRIES // MOST**2, 1) if pairs and sources[0].is_cuda else 1
     for at in range(0, len(pairs), size):
-        solutions += _solved(pairs[at : at + size], settings, refine)
+        solutions += _solved(pairs[at : at + size], distance, refine)
     return solutions
 
 
 def _solved(
-    pairs: Sequence[tuple[Tensor, Tensor]], settings: CliqueSettings, refine: bool
+    pairs: Sequence[tuple[Tensor, Tensor]], distance: float, refine: bool
 ) -> list[Solution]:
     counts = [len(source) for source, _ in pairs]
     first = pairs[0][0]
     if max(counts) < 3:
         return [Solution(None, torch.zeros(count, dtype=torch.bool), 0) for count in counts]
     if len(pairs) == 1:
-        return on_host(poses(pairs[0][0][None], pairs[0][1][None], None, settings, refine), counts)
+        return poses(pairs[0][0][None], pairs[0][1][None], None, distance, refine).on_host(counts)
     sides = first.new_zeros(2, len(pairs), max(counts), 3)
     for place, pair in enumerate(pairs):
         for side, points in enumerate(pair):
             sides[side, place, : len(points)] = points
     numbers = torch.cat([first.new_full((1,), count, dtype=torch.int64) for count in counts])
-    return on_host(poses(sides[0], sides[1], numbers, settings, refine), counts)
+    return poses(sides[0], sides[1], numbers, distance, refine).on_host(counts)
 
 
 def poses(
     source: Tensor,  # [B, M, 3] points of the matches, M >= 3
     target: Tensor,  # [B, M, 3] their partners, finite on a CPU
     counts: Tensor | None,  # [B] int64, how many rows of every pair are matches; None: all
-    settings: CliqueSettings,
+    distance: float,  # largest residual of a match that agrees [m]
     refine: bool = True,
 ) -> Found:
     """Poses of pairs, of sizes that are known beforehand: on a GPU the host waits for nothing."""
@@ -96,20 +93,18 @@ def poses(
     graphs = []
     for place, pair in enumerate(zip(one, other, strict=True)):
         count = None if counts is None else counts[place]
-        graphs.append(
-            most_compatible(*pair, settings.slack * settings.distance, settings.most, count)
-        )
+        graphs.append(most_compatible(*pair, SLACK * distance, MOST, count))
     rows = torch.stack(graphs)[..., None].expand(-1, -1, 3)
-    found, large = hypotheses(one.gather(1, rows), other.gather(1, rows), settings)
+    found, large = hypotheses(one.gather(1, rows), other.gather(1, rows), distance)
     one, other = one.double(), other.double()
-    agreement = Agreement(one, other, settings.distance)
+    agreement = Agreement(one, other, distance)
     spots = _spots(one, counts)
     score = torch.where(large, agreement.support(found), -1.0)
-    found, score = _distinct(found, score, spots, settings)
+    found, score = _distinct(found, score, spots, distance)
     if refine:
         found, score = _refitted(agreement, found, score)
     # some have become the same pose
-    found, score = _distinct(found, score, spots, settings)
+    found, score = _distinct(found, score, spots, distance)
     agree = (agreement(found) > 0) & (score > 0)[..., None]
     score = torch.where(agree.sum(2) >= 3, score, -1.0)
     turned = (found[..., :3] @ middles[0][:, None, :, None]).squeeze(-1)
@@ -142,13 +137,38 @@ def _spots(source: Tensor, counts: Tensor | None) -> Tensor:
 
 
 def _distinct(
-    found: Tensor, score: Tensor, spots: Tensor, settings: CliqueSettings
+    found: Tensor, score: Tensor, spots: Tensor, distance: float
 ) -> tuple[Tensor, Tensor]:
     """Transforms that move the matches to other places, most support first, and their scores."""
     places = transform_points(found, spots[:, None])  # [B, S, P, 3]
-    rows, there = distinct(places, score, APART * settings.distance, settings.candidates)
+    rows, there = distinct(places, score, APART * distance, CANDIDATES)
     found = found.gather(1, rows[..., None, None].expand(-1, -1, 3, 4))
     return found, torch.where(there, score.gather(1, rows), -1.0)
+
+
+def distinct(places: Tensor, score: Tensor, apart: float, most: int) -> tuple[Tensor, Tensor]:
+    """Poses with the highest score that put places elsewhere than those with a higher one.
+
+    Returns rows [B, min(S, most)], highest score first, of poses [B, S] that put places
+    [B, S, P, 3], and whether there is such a pose: a pair may have fewer that differ. In launches
+    alone: the host sees no number.
+    """
+    spread = places.flatten(2)
+    same = torch.cdist(spread, spread) < apart * max(places.shape[2], 1) ** 0.5  # [B, S, S]
+    order = score.argsort(dim=1, descending=True, stable=True)
+    number = order.shape[1]
+    at = order[:, :, None].expand(-1, -1, number)
+    ranked = same.gather(1, at).gather(2, at.mT).float()
+    ranked.diagonal(dim1=1, dim2=2).fill_(1)
+    keeps = 1 - ranked
+    free = torch.ones_like(order, dtype=torch.float32)  # [B, S], by rank
+    found, there = [], []
+    for _ in range(min(most, number)):
+        best, first = free.max(1, keepdim=True)  # of equal ones the first
+        found.append(first)
+        there.append(best)
+        free = free * keeps.gather(1, first[:, :, None].expand(-1, -1, number)).squeeze(1)
+    return order.gather(1, torch.cat(found, 1)), torch.cat(there, 1) > 0
 
 
 def _refitted(agreement: Agreement, found: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:

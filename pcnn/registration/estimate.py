@@ -17,7 +17,7 @@ from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.matching import BY_SCORES, Matches, sampled_matches
 from pcnn.registration.ransac import ransac_batch
 from pcnn.registration.rigid_fit import weighted_svd
-from pcnn.registration.settings import AGREE, CliqueSettings, EstimateSettings
+from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.solution import Solution
 from pcnn.registration.surface_fit import on_surfaces
 from pcnn.registration.transforms import transform_points
@@ -92,7 +92,7 @@ def solve_all(
     if settings.solver == "ransac":
         return ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
     if settings.solver == "cliques":
-        return cliques_batch(*ends, CliqueSettings(settings.ransac.distance), settings.refine)
+        return cliques_batch(*ends, settings.ransac.distance, settings.refine)
     if settings.solver == "open3d":
         return [_by_open3d(*one, settings) for one in matched]
     return [_by_svd(*one, settings.ransac.distance) for one in matched]

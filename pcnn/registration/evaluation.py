@@ -21,8 +21,8 @@ from pcnn.metrics.registration import (
 )
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import Estimate, estimate_all
-from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
+from pcnn.registration.open3d_tools import icp
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,35 @@ def cloud_of(points: Tensor) -> Any:
     o3d = open3d()
     vector = o3d.utility.Vector3dVector(np.ascontiguousarray(points.double().cpu().numpy()))
     return o3d.geometry.PointCloud(vector)
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Where ICP ended."""
+
+    transform: Tensor  # [4, 4] float64, source to target
+    fitness: float  # share of source points with a target point within the distance
+    rmse: float  # root mean square distance of those [m]; NaN when there is none
+
+
+def icp(
+    source: Tensor, target: Tensor, start: Tensor, distance: float, iterations: int = 200
+) -> Alignment:
+    """Refine a transform by point-to-point ICP on the CPU (Besl and McKay 1992).
+
+    Matches beyond the distance [m] are left out; where nothing matches, the start is the end.
+    """
+    pipeline = open3d().pipelines.registration
+    done = pipeline.registration_icp(
+        cloud_of(source),
+        cloud_of(target),
+        distance,
+        start.cpu().numpy().astype(np.float64),
+        pipeline.TransformationEstimationPointToPoint(),
+        pipeline.ICPConvergenceCriteria(max_iteration=iterations),
+    )
+    rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
+    return Alignment(torch.from_numpy(np.array(done.transformation)), float(done.fitness), rmse)
 
 
 def open3d_ransac(

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.registration.hypothesis_scores import hypothesis_scores
-from pcnn.registration.rigid_fit import fitted, weighted_similarity, weighted_svd
+from pcnn.registration.rigid_fit import fitted, weighted_svd
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.solution import Solution, checked_shapes
 from pcnn.registration.transforms import transform_points
 
 ROUND = 5_000  # hypotheses between two looks at whether to stop
 REFITS = 5
+ENTRIES = 1 << 24  # residuals at once
 
 
 @dataclass
@@ -108,7 +108,7 @@ def _round(searches: Sequence[_Search], settings: RansacSettings) -> None:
     """Try some hypotheses of every pair; keep the best."""
     # all that are asked for in one go where nothing can stop them early
     size = settings.hypotheses if settings.confidence == 1 else ROUND
-    picked: list[tuple[Tensor, Tensor, Tensor]] = []
+    picked: list[tuple[Tensor, Tensor]] = []
     for search in searches:
         number = min(size, settings.hypotheses - search.tried)
         search.tried += number
@@ -118,30 +118,17 @@ def _round(searches: Sequence[_Search], settings: RansacSettings) -> None:
             generator=search.generator,
             device=search.source.device,
         )
-        sizes = _scales(search.source[rows], search.target[rows], settings)  # [H]
-        scaled = search.source[rows] * sizes[:, None, None]
-        good = _plausible(scaled, search.target[rows], rows, settings)
-        good &= (sizes >= 1 / settings.scale) & (sizes <= settings.scale)
-        rows = rows[good]
-        picked.append((search.source[rows], search.target[rows], sizes[good]))
-    sets = [torch.cat(side) for side in zip(*picked, strict=True)]  # [S, n, 3] twice, [S]
-    transforms = fitted(sets[0] * sets[2][:, None, None], sets[1])
-    transforms[:, :3, :3] *= sets[2].double()[:, None, None]
+        rows = rows[_plausible(search.source[rows], search.target[rows], rows, settings)]
+        picked.append((search.source[rows], search.target[rows]))
+    sets = [torch.cat(side) for side in zip(*picked, strict=True)]  # [S, n, 3] twice
+    transforms = fitted(*sets)
     gap = (transform_points(transforms, sets[0].double()) - sets[1].double()).norm(dim=2)
     meeting = (gap <= settings.distance).all(1)
-    counts = [len(side) for side, _, _ in picked]
+    counts = [len(side) for side, _ in picked]
     for search, transform, meets in zip(
         searches, transforms.split(counts), meeting.split(counts), strict=True
     ):
         _keep_best(search, transform[meets], settings.distance)
-
-
-def _scales(source: Tensor, target: Tensor, settings: RansacSettings) -> Tensor:
-    """Scale [H] of every hypothesis: 1 for rigid ones."""
-    if settings.scale == 1:
-        return torch.ones(len(source), device=source.device)
-    widths = [(side - side.mean(1, keepdim=True)).square().sum((1, 2)) for side in (source, target)]
-    return (widths[1] / widths[0].clamp(min=1e-12)).sqrt()
 
 
 def _plausible(source: Tensor, target: Tensor, rows: Tensor, settings: RansacSettings) -> Tensor:
@@ -183,8 +170,7 @@ def _solution(
     transform, inliers = search.best, _inliers(search, search.best, settings.distance)
     for _ in range(REFITS if refine else 0):
         weight = inliers.double()
-        fit = weighted_svd if settings.scale == 1 else weighted_similarity
-        again = fit(search.source.double(), search.target.double(), weight)
+        again = weighted_svd(search.source.double(), search.target.double(), weight)
         now = _inliers(search, again, settings.distance)
         if int(now.sum()) < int(inliers.sum()):
             break
@@ -200,3 +186,32 @@ def _solution(
 def _inliers(search: _Search, transform: Tensor, distance: float) -> Tensor:
     moved = transform_points(transform, search.source.double())
     return (moved - search.target.double()).norm(dim=1) < distance
+
+
+def hypothesis_scores(
+    transforms: Tensor, source: Tensor, target: Tensor, distance: float
+) -> tuple[Tensor, Tensor]:
+    """Count the matches that agree with every transform, and add up their squared residuals."""
+    if source.is_cuda:
+        from pcnn.kernels import hypothesis_scores as kernel
+
+        return kernel.hypothesis_scores(transforms, source, target, distance)
+    counts, sums = [], []
+    for part in transforms.float().split(max(ENTRIES // len(source), 1)):
+        square = _squares(part, source, target)  # [S, M]
+        near = square < distance**2
+        counts.append(near.sum(1))
+        sums.append(torch.where(near, square, 0).sum(1) / distance**2)
+    return torch.cat(counts), torch.cat(sums)
+
+
+def _squares(transforms: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    """Squared residuals [S, M] of matches, one axis after the other to hold little at once."""
+    total = torch.zeros(len(transforms), len(source), device=source.device)
+    for axis in range(3):
+        row = transforms[:, axis]  # [S, 4]
+        gap = row[:, 3:] - target[:, axis]
+        for other in range(3):
+            gap = torch.addcmul(gap, row[:, other : other + 1], source[:, other])
+        total.addcmul_(gap, gap)
+    return total

@@ -11,22 +11,19 @@ from torch import Tensor
 
 from pcnn.metrics.registration.errors import match_distances
 from pcnn.plural import counted
-from pcnn.registration.ambiguity import UNIQUE, Ambiguity, ambiguity
 from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import MEET
-from pcnn.registration.icp import icp
 from pcnn.registration.nearest import nearest_within
-from pcnn.registration.rivals import Rivals, rivals
+from pcnn.registration.open3d_tools import icp
+from pcnn.registration.rivals import Rivals, rivals_of_matches, with_other_poses
 from pcnn.registration.settings import AGREE, EstimateSettings, RansacSettings, Solver
 from pcnn.registration.transforms import transform_points
 from pcnn.registration.verifier import shipped_verifier
 
 #: Samples of each cloud, as in the benchmarks' tables.
 SAMPLES = 5000
-#: Matches that a scale or a mirror image is held against where fewer agree with a rigid transform.
-RIVAL_FLOOR = 25
 
 
 class NoOverlapError(ValueError):
@@ -44,12 +41,12 @@ class NotRigidError(NoOverlapError):
 class AmbiguousError(NoOverlapError):
     """The source lies on the target as well in other poses."""
 
-    def __init__(self, ambiguity: Ambiguity) -> None:
+    def __init__(self, rivals: Rivals) -> None:
         super().__init__(
-            f"no transform found: the shape does not tell the pose, {ambiguity} "
+            f"no transform found: the shape does not tell the pose, {rivals.ambiguity} "
             "(allow_ambiguous takes one)"
         )
-        self.ambiguity = ambiguity
+        self.rivals = rivals
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +64,7 @@ class Registration:
     confidence: float = math.nan  # probability that the transform is right
     reason: str = ""  # why this descriptor was taken, where it was chosen automatically
     scale: float = math.nan
-    ambiguity: Ambiguity = UNIQUE  # other poses that fit as well
+    ambiguity: str = ""  # which other poses fit as well
     measures: CloudMeasures | None = None  # of both clouds
 
 
@@ -128,18 +125,18 @@ def register_points(
     transform, inliers = estimate.solution.transform, estimate.agreed
     matches, agreeing = len(inliers), int(inliers.sum())
     progress("verifying")
-    others = rivals(
+    rivals = rivals_of_matches(
         estimate.source.to(device),
         estimate.target.to(device),
         settings.ransac,
         estimate.solution.hypotheses,
         settings.seed,
     )
-    refusal = others.refusal(max(agreeing, RIVAL_FLOOR))
+    refusal = rivals.not_rigid(agreeing)
 
     def unsupported(reason: str) -> NoOverlapError:
         if refusal:
-            return NotRigidError(f"no transform found: {refusal}", others)
+            return NotRigidError(f"no transform found: {refusal}", rivals)
         return NoOverlapError(f"no transform found: {reason}")
 
     if transform is None or agreeing < min_inliers:
@@ -164,7 +161,8 @@ def register_points(
     refined = False
     if icp_distance is not None:
         aligned = icp(described[0].points, described[1].points, transform, icp_distance)
-        transform, refined = aligned.transform, aligned.iterations > 0
+        refined = aligned.fitness * len(described[0].points) >= 3
+        transform = aligned.transform if refined else transform
     # of the transform that is returned: surfaces and ICP may have moved it
     residual = match_distances(estimate.source, estimate.target, transform)
     inliers = residual < settings.ransac.distance
@@ -181,15 +179,16 @@ def register_points(
             f"{100 * overlap:.1f} % of the source lies near the target, {100 * min_overlap:g} % "
             "required (min_overlap)"
         )
-    doubt = ambiguity(
+    rivals = with_other_poses(
+        rivals,
         described[0].points.cpu(),
         described[1].points.cpu(),
         transform,
         descriptor.voxel_size,
         settings.seed,
     )
-    if doubt and not allow_ambiguous:
-        raise AmbiguousError(doubt)
+    if rivals.ambiguity and not allow_ambiguous:
+        raise AmbiguousError(rivals)
     # after the shape was looked at: a mirror image of a symmetric one is nothing else
     if refusal:
         raise unsupported(refusal)
@@ -203,8 +202,8 @@ def register_points(
         settings.solver,
         refined,
         confidence,
-        scale=others.scale,
-        ambiguity=doubt,
+        scale=rivals.scale,
+        ambiguity=rivals.ambiguity,
     )
 
 

@@ -1,6 +1,6 @@
-"""The transform that fits matched points best: weighted, with a scale, or of very many small sets.
+"""The transform that fits matched points best: weighted, or of very many small sets.
 
-Two closed forms. By singular values (`weighted_svd`, `weighted_similarity`), differentiable. By
+Two closed forms. By singular values (`weighted_svd`), differentiable. By
 quaternions (`fitted`), for very many small sets: a singular value decomposition of every 3 x 3
 covariance is slow on a GPU, while quaternions take a handful of elementwise operations.
 """
@@ -54,24 +54,6 @@ def weighted_svd(source: Tensor, target: Tensor, weight: Tensor | None = None) -
     rotation = (vt.mT * flip[..., None, :]) @ u.mT
     translation = middle_target.squeeze(-2) - (rotation @ middle_source.mT).squeeze(-1)
     return assembled(rotation, translation)
-
-
-def weighted_similarity(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Transform that minimises ``sum_m w_m |s R p_m + t - q_m|²``, the scale ``s`` included.
-
-    The rotation is that of `weighted_svd`; with it ``s = sum_m w_m (R p_m)·q_m / sum_m w_m |p_m|²``
-    about the weighted means.
-
-    Source: Umeyama 1991 (Eqs. 40-43).
-    """
-    weight = torch.ones_like(source[:, 0]) if weight is None else weight
-    share = (weight / weight.sum().clamp(min=1e-12))[:, None]  # [M, 1]
-    middle_source, middle_target = (share * source).sum(0), (share * target).sum(0)
-    rotation = weighted_svd(source, target, weight)[:3, :3]
-    centred = source - middle_source
-    along = (share * (centred @ rotation.mT) * (target - middle_target)).sum()
-    scale = along / (share * centred.square()).sum().clamp(min=1e-12)
-    return assembled(scale * rotation, middle_target - scale * rotation @ middle_source)
 
 
 def fitted(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:

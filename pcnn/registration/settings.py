@@ -33,7 +33,6 @@ class RansacSettings:
     hypotheses: int = 50_000  # number tried at most; 0 estimates nothing
     edge_length: float = 0.9
     confidence: float = 1.0
-    scale: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.distance < math.inf:
@@ -46,33 +45,6 @@ class RansacSettings:
             raise ValueError(f"edge_length is a ratio in 0..1, got {self.edge_length}")
         if not 0 < self.confidence <= 1:
             raise ValueError(f"confidence is a probability in (0, 1], got {self.confidence}")
-        if not 1 <= self.scale < math.inf:
-            raise ValueError(f"scale is a factor of at least 1, got {self.scale}")
-
-
-@dataclass(frozen=True)
-class CliqueSettings:
-    """Settings of `pcnn.registration.cliques`."""
-
-    distance: float  # largest residual of a match that agrees [m]
-    slack: float = 1.5  # largest difference of two lengths of compatible matches, in distances
-    most: int = 1000  # matches in the graph: those with most compatible others, 3 to 2048
-    leaders: int = 128  # matches that lead a group at most, 1 or more
-    members: int = 20  # matches of a group at most, its leader included; 3 or more
-    candidates: int = 12  # poses at most that a solution holds, 1 or more
-
-    def __post_init__(self) -> None:
-        for name in ("distance", "slack"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if not 3 <= self.most <= 2048:
-            raise ValueError(f"the graph takes 3 to 2048 matches, got most={self.most}")
-        if self.candidates < 1:
-            raise ValueError(f"a solution holds at least 1 pose, got {self.candidates}")
-        if self.leaders < 1:
-            raise ValueError(f"at least 1 match leads a group, got leaders={self.leaders}")
-        if self.members < 3:
-            raise ValueError(f"a group needs at least 3 matches, got members={self.members}")
 
 
 @dataclass(frozen=True)
@@ -97,8 +69,3 @@ class EstimateSettings:
         ):
             if value not in names:
                 raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}")
-        if self.surfaces and self.ransac.scale != 1:
-            raise ValueError(
-                f"surfaces are laid on each other by rigid motions, got scale={self.ransac.scale}; "
-                "leave surfaces out"
-            )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from pcnn.registration.transforms import whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,3 +38,35 @@ def checked_shapes(source: Tensor, target: Tensor) -> None:
             "matched points must be [M, 3] on both sides, got "
             f"{list(source.shape)} and {list(target.shape)}"
         )
+
+
+class Found(NamedTuple):
+    """Poses of pairs on the device of the matches, as the first three rows of their transforms."""
+
+    rows: Tensor  # [B, K, 3, 4] float64, most support first
+    support: Tensor  # [B, K] float64, negative: no pose
+    agree: Tensor  # [B, K, M] bool
+    tried: Tensor  # [B] int64, hypotheses
+    finite: Tensor  # [B] bool, whether all coordinates are
+
+    def on_host(self, counts: Sequence[int]) -> list[Solution]:
+        """Wait for the poses, and make a solution of those of every pair with so many matches."""
+        rows, support, agree, tried, finite = (one.cpu() for one in self)
+        check_finite(finite)
+        pairs = zip(rows, support, agree, tried.tolist(), counts, strict=True)
+        return [_solution(*pair) for pair in pairs]
+
+
+def _solution(rows: Tensor, support: Tensor, agree: Tensor, tried: int, count: int) -> Solution:
+    kept = support > 0
+    if not bool(kept.any()):
+        return Solution(None, torch.zeros(count, dtype=torch.bool), tried)
+    transforms, inliers = whole(rows[kept]), agree[kept, :count]
+    candidates = Candidates(transforms, inliers, support[kept])
+    return Solution(transforms[0], inliers[0], tried, candidates)
+
+
+def check_finite(finite: Tensor) -> None:
+    """Refuse pairs whose coordinates are not all finite."""
+    if not bool(finite.all()):
+        raise ValueError("matched points hold NaN or infinite coordinates")

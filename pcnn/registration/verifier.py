@@ -1,16 +1,15 @@
 """Whether to believe a pose: a logistic model of its evidence, and the best of several poses.
 
-The coefficients stand in `verifiers/` beside this file, a file a network. They were fitted as `pcnn
-calibrate` does to simulated rooms and drives, many of the pairs of different places, so that no
-pose of theirs is right.
+The coefficients stand in `verifiers/` beside this file, a file a network. They were fitted by
+`benchmarks/fit_verifier.py` to simulated rooms and drives, many of the pairs of different places,
+so that no pose of theirs is right.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,12 @@ from torch import Tensor
 
 from pcnn.errors import FileError
 from pcnn.files.text import read_json
-from pcnn.files.whole_file import whole_file
 from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
 from pcnn.registration.solution import Candidates, Solution
 
 #: Folder of the models that come with the package, named after networks.
 SHIPPED = Path(__file__).with_name("verifiers")
-#: Parts of a file of the former layout: a model of clouds as they lie, and one of turned copies.
-FORMER = ("as_they_lie", "turned_copies")
 WORTH = 0.4  # share of the largest support from which on a pose is looked at
-DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 
 
 @dataclass(frozen=True)
@@ -115,17 +110,10 @@ def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
 def read_verifier(path: Path) -> Verifier:
     """Read a model."""
     content: Any = read_json(path)
-    if _is_former(content):
-        raise FileError(
-            path,
-            "is of the former layout, with a model of turned copies, which are gone",
-        )
-    if not _is_verifier(content):
-        raise FileError(path, "is no verifier")
     try:
         found = Verifier(**content)
     except (TypeError, ValueError) as error:
-        raise FileError(path, f"no verifier: {error}") from error
+        raise FileError(path, f"is no verifier: {error}") from error
     if found.evidence != VERSION:
         raise FileError(
             path,
@@ -136,46 +124,3 @@ def read_verifier(path: Path) -> Verifier:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def write_verifier(path: Path, verifier: Verifier) -> None:
-    """Write a model whole or not at all; it takes the place of a verifier that is there."""
-    if path.exists():
-        content: Any = read_json(path)
-        if not _is_verifier(content) and not _is_former(content):
-            raise FileError(path, "is no verifier; name another file")
-    with whole_file(path) as file:
-        file.write((json.dumps(asdict(verifier), indent=1) + "\n").encode())
-
-
-def _is_verifier(content: object) -> bool:
-    return isinstance(content, dict) and {"names", "certainty"} <= set(content)
-
-
-def _is_former(content: object) -> bool:
-    return isinstance(content, dict) and bool(content) and set(content) <= set(FORMER)
-
-
-def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Tensor:
-    """Coefficients that make right rows probable, each of the sign that its number has.
-
-    Without signs some hundred poses may teach that more support speaks against a pose.
-    """
-    speaks = torch.tensor(signs, dtype=torch.float64)
-    root = torch.full((len(signs) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([root], max_iter=300, line_search_fn="strong_wolfe")
-
-    def coefficients() -> Tensor:
-        return torch.cat([speaks * root[:-1].square(), root[-1:]])
-
-    def loss() -> float:
-        optimizer.zero_grad()
-        found = coefficients()
-        logits = columns @ found[:-1] + found[-1]
-        value = torch.nn.functional.binary_cross_entropy_with_logits(logits, right.double())
-        value = value + DECAY * found[:-1].square().sum()
-        value.backward()
-        return float(value.detach())
-
-    optimizer.step(loss)
-    return coefficients().detach()

@@ -66,6 +66,7 @@ SETTINGS = EstimateSettings(RansacSettings(0.05, hypotheses=3000))
 
 
 def test_right_descriptors_register_everything_and_each_cloud_is_described_once() -> None:
+    pytest.importorskip("open3d")
     scenes = Scenes()
     rules = protocol("predator", "threedmatch")
     done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [1500, 900], icp_distance=0.05)
@@ -85,6 +86,7 @@ def test_right_descriptors_register_everything_and_each_cloud_is_described_once(
 
 
 def test_results_are_in_the_order_of_the_set_whatever_that_is() -> None:
+    pytest.importorskip("open3d")
     scenes = Scenes()
     half = len(scenes.pairs) // 2
     scenes.pairs = [

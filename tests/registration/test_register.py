@@ -114,11 +114,11 @@ def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixt
     assert not caplog.text
     found = pcnn.register(small, small + 0.01, "interiors")  # cells of the object's own size
     assert float((found.transform[:3, 3] - 0.01).abs().max()) < 0.002
-    degrees = np.array([11.57, 48.14, 510.0]) + generator.random((300, 3)) * [0.001, 0.001, 30.0]
-    with pytest.raises(ValueError):
-        pcnn.register(degrees, degrees[::-1].copy(), "interiors", min_inliers=400)
-    assert "x and y look like degrees" in caplog.text
-    assert caplog.text.count("may not be the metre") == 1
+    millimetres = small * 50_000
+    with pytest.raises(NoOverlapError):
+        pcnn.register(millimetres, millimetres[::-1].copy(), "interiors", cell="trained")
+    assert len(caplog.records) == 1
+    assert "metres" in caplog.text
 
 
 def test_no_transform_is_no_identity() -> None:

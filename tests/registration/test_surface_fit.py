@@ -13,7 +13,6 @@ from pcnn.registration.downsample import voxel_means
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.register import default_settings, register_points
-from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.solution import Solution
 from pcnn.registration.surface_fit import fit_surfaces, on_surfaces
 from pcnn.registration.transforms import inverse, transform_points
@@ -153,9 +152,3 @@ def test_no_pose_stays_none() -> None:
     settings = replace(default_settings(CELL), surfaces=True)
     few = Described(torch.rand(1, 3), torch.rand(1, 4))
     assert estimate_all([few], [few], settings, 5000)[0].solution.transform is None
-
-
-def test_similarities_are_refused() -> None:
-    with pytest.raises(ValueError, match="surfaces are laid on each other by rigid motions"):
-        EstimateSettings(RansacSettings(0.1, scale=2.0), surfaces=True)
-    assert not EstimateSettings(RansacSettings(0.1)).surfaces

@@ -24,7 +24,7 @@ from pcnn.files.arrays import read_npy, read_npz
 from pcnn.files.bounded import named
 from pcnn.files.whole_file import whole_file
 from pcnn.registration.downsample import voxel_firsts
-from pcnn.registration.icp import Alignment, icp, open3d_icp
+from pcnn.registration.open3d_tools import Alignment, icp, open3d_name
 from pcnn.registration.transforms import inverse, rigid, transform_points
 
 GroundTruth = Literal["legacy", "fixed", "odometry"]
@@ -52,31 +52,17 @@ def odometry_transform(calibration: Tensor, target: Tensor, source: Tensor) -> T
 
 
 def refined(
-    source: Tensor, target: Tensor, odometry: Tensor, ground_truth: str, solver: str = "auto"
+    source: Tensor, target: Tensor, odometry: Tensor, ground_truth: str
 ) -> tuple[Tensor, Alignment]:
     """Refine an odometry transform by ICP and compose the two as the ground truth has it."""
     check_ground_truth(ground_truth)
-    if solver not in ("auto", "torch", "open3d"):
-        raise ValueError(f"ICP's solver is auto, torch or open3d, got {solver!r}")
     parts = [points[voxel_firsts(points, ICP_VOXEL)] for points in (source, target)]
     moved = transform_points(odometry, parts[0].double())
     start = torch.eye(4, dtype=torch.float64)
-    chosen = _icp_solver(solver)
-    if chosen == "torch":
-        found = icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS)
-    else:
-        found = open3d_icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS)
+    found = icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS)
     if ground_truth == "legacy":
         return odometry @ found.transform, found
     return found.transform @ odometry, found
-
-
-def _icp_solver(solver: str) -> str:
-    from importlib.util import find_spec
-
-    if solver == "auto":
-        return "open3d" if find_spec("open3d") else "torch"
-    return solver
 
 
 def check_ground_truth(name: str) -> None:
@@ -132,5 +118,5 @@ class IcpCache:
                     transform=transform.numpy(),
                     fitness=by.fitness,
                     rmse=by.rmse,
-                    solver=np.array(by.solver),
+                    solver=np.array(open3d_name()),
                 )

@@ -150,9 +150,7 @@ class KITTIOdometry:
             lines.append(f"sequences {list(self.sequences)} of {list(SPLITS[self.split])} alone")
         return lines
 
-    def fill_cache(
-        self, solver: str = "auto", track: Callable[[Sequence[RegistrationPair]], Iterable] = iter
-    ) -> int:
+    def fill_cache(self, track: Callable[[Sequence[RegistrationPair]], Iterable] = iter) -> int:
         """Refine every pair that the cache lacks; returns how many there were.
 
         An interrupted call has kept what it finished: the next one goes on there.
@@ -171,7 +169,6 @@ class KITTIOdometry:
                 self.cloud(pair.scene, pair.target),
                 self._odometry(sequence, pair.source, pair.target),
                 self.cache.ground_truth,
-                solver,
             )
             self.cache.put(sequence, pair.source, pair.target, transform, alignment)
         return len(missing)

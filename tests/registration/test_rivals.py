@@ -9,18 +9,15 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
-from pcnn.registration.ambiguity import ambiguity
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.normals import normals_of
-from pcnn.registration.ransac import ransac
 from pcnn.registration.register import (
     AmbiguousError,
     NoOverlapError,
     NotRigidError,
     register_points,
 )
-from pcnn.registration.rigid_fit import weighted_similarity
-from pcnn.registration.rivals import rivals
+from pcnn.registration.rivals import Rivals, rivals_of_matches, scale_of, with_other_poses
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.clouds import Known, place, two_views
@@ -72,6 +69,10 @@ def drawn_twice(shape: Callable[[torch.Generator], Tensor]) -> tuple[Tensor, Ten
     return transform_points(inverse(truth), source.double()).float(), target, truth
 
 
+def other_poses(source: Tensor, target: Tensor, truth: Tensor) -> Rivals:
+    return with_other_poses(Rivals(), source, target, truth, VOXEL)
+
+
 @pytest.mark.parametrize(
     ("shape", "turns", "shifts"),
     [(sphere, 3, 0), (cylinder, 1, 0), (corridor, 0, 1), (plane, 1, 2)],
@@ -79,17 +80,17 @@ def drawn_twice(shape: Callable[[torch.Generator], Tensor]) -> tuple[Tensor, Ten
 def test_free_directions_are_named(
     shape: Callable[[torch.Generator], Tensor], turns: int, shifts: int
 ) -> None:
-    found = ambiguity(*drawn_twice(shape), VOXEL)
-    assert str(found).count("turn about") == turns
-    assert str(found).count("shift along") == shifts
+    found = other_poses(*drawn_twice(shape))
+    assert found.ambiguity.count("turn about") == turns
+    assert found.ambiguity.count("shift along") == shifts
 
 
 def test_empty_rooms_fit_when_they_are_turned() -> None:
     source, target, truth = drawn_twice(lambda generator: box(generator, 3.0, 2.0, 1.5))
-    found = ambiguity(source, target, truth, VOXEL)
+    found = other_poses(source, target, truth)
     assert not found.free
     assert found.turns
-    assert "as well" in str(found)
+    assert found.ambiguity
     placed = transform_points(found.turns[0], source.double())
     assert float(torch.cdist(placed, target.double()).amin(1).mean()) < VOXEL
     assert float((placed - transform_points(truth, source.double())).norm(dim=1).mean()) > 0.5
@@ -100,15 +101,15 @@ def test_one_thing_in_an_empty_room_tells_its_pose() -> None:
         thing = box(generator, 0.8, 0.5, 0.7)[::6] + torch.tensor([0.3, 0.2, 0.1])
         return torch.cat([box(generator), thing])
 
-    assert not ambiguity(*drawn_twice(furnished), VOXEL)
+    assert not other_poses(*drawn_twice(furnished)).ambiguity
 
 
 def test_views_of_a_place_are_not_ambiguous() -> None:
     source, target, truth = two_views()
-    found = ambiguity(voxel_means(source, VOXEL), voxel_means(target, VOXEL), truth, VOXEL)
-    assert not found
-    assert str(found) == ""
-    assert not ambiguity(source[:500], target[:500] + 90, torch.eye(4).double(), VOXEL)
+    found = other_poses(voxel_means(source, VOXEL), voxel_means(target, VOXEL), truth)
+    assert found.ambiguity == ""
+    apart = other_poses(source[:500], target[:500] + 90, torch.eye(4).double())
+    assert apart.ambiguity == ""
 
 
 def pair(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Known]:
@@ -125,7 +126,7 @@ def pair(copy: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Known]:
 @pytest.mark.parametrize("scale", [1.5, 0.9])
 def test_copies_of_another_size_are_refused(scale: float) -> None:
     source, target, descriptor = pair(lambda world: scale * world)
-    with pytest.raises(NotRigidError, match="differ in scale by about") as caught:
+    with pytest.raises(NotRigidError, match="times as large") as caught:
         register_points(source, target, descriptor, min_inliers=10)
     assert caught.value.rivals.scale == pytest.approx(scale, abs=0.03)
 
@@ -149,28 +150,33 @@ def test_ambiguous_answers_are_refused_or_allowed() -> None:
     descriptor = Known((source, target.clone()), (target, target.clone()))
     with pytest.raises(AmbiguousError, match=r"turned poses? fits? as well") as caught:
         register_points(source, target, descriptor)
-    assert caught.value.ambiguity.turns
+    assert caught.value.rivals.turns
     assert isinstance(caught.value, NoOverlapError)
     found = register_points(source, target, descriptor, allow_ambiguous=True)
-    assert found.ambiguity.turns
+    assert found.ambiguity
 
 
-def test_a_similarity_is_fitted_exactly() -> None:
-    points, truth = torch.rand(50, 3, dtype=torch.float64), random_pose(5)
-    truth[:3, :3] *= 1.7
-    target = transform_points(truth, points)
-    torch.testing.assert_close(weighted_similarity(points, target), truth)
-    weight = torch.ones(50, dtype=torch.float64)
-    target[7], weight[7] = 9, 0
-    torch.testing.assert_close(weighted_similarity(points, target, weight), truth)
-    found = ransac(points, target, RansacSettings(0.01, scale=2.0, hypotheses=2000))
-    torch.testing.assert_close(found.transform, truth, atol=1e-5, rtol=0)
-    outside = ransac(points, 3 * target, RansacSettings(0.01, scale=2.0, hypotheses=2000))
-    assert int(outside.inliers.sum()) < 10
-    with pytest.raises(ValueError, match="scale is a factor"):
-        RansacSettings(0.01, scale=0.5)
-    few = rivals(torch.rand(2, 3), torch.rand(2, 3), RansacSettings(0.1), 10)
-    assert (few.scaled, few.mirrored, few.refusal(0)) == (0, 0, "")
+@pytest.mark.parametrize("scale", [0.6, 0.96, 1.0, 1.7])
+@pytest.mark.parametrize("right", [0.15, 1.0])
+def test_the_scale_is_that_of_right_matches(scale: float, right: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    source, target = 3 * torch.rand(2, 500, 3, generator=generator)
+    moved = scale * transform_points(random_pose(5), source.double()).float()
+    good = torch.arange(500) < right * 500
+    target = torch.where(good[:, None], moved, target)
+    assert scale_of(source, target) == pytest.approx(scale, rel=0.015)
+    found = rivals_of_matches(source, target, RansacSettings(0.05), 10)
+    assert found.scale == pytest.approx(scale, rel=0.015)
+    assert found.scaled >= right * 500 * (abs(scale - 1) > 0.03)
+    assert bool(found.not_rigid(0)) == (scale != 1)
+
+
+def test_few_matches_have_no_rivals() -> None:
+    few = rivals_of_matches(torch.rand(2, 3), torch.rand(2, 3), RansacSettings(0.1), 10)
+    assert (few.scaled, few.mirrored, few.not_rigid(0)) == (0, 0, "")
+    assert math.isnan(few.scale)
+    same = torch.ones(9, 3)
+    assert math.isnan(scale_of(same, same))
 
 
 def test_normals_of_a_plane_are_across_it() -> None:
@@ -189,4 +195,4 @@ def test_true_poses_of_a_real_scene_are_not_ambiguous(data_root: Path) -> None:
             voxel_means(data.cloud(scene, number).float(), VOXEL)
             for number in (pair.source, pair.target)
         )
-        assert not ambiguity(source, target, pair.transform, VOXEL), pair
+        assert not other_poses(source, target, pair.transform).ambiguity, pair

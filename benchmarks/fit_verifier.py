@@ -1,28 +1,41 @@
-"""Fitting the verifier: evidence of pairs that overlap and of pairs of different places."""
+"""Fit how sure `pcnn register` is of a pose, to simulated pairs of one and of two places.
+
+    pcnn simulate fragments rooms --scenes 0 --test-scenes 0 --val-scenes 8
+    python -m benchmarks.fit_verifier rooms --out verifier.json
+
+Prints the calibration error, false answers and answers kept, each of places that the model did not
+see. `pcnn register --verifier verifier.json` takes the file.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import torch
+from rich.progress import track
 from torch import Tensor
 
+from pcnn.datasets.registration import KITTIOdometry
 from pcnn.datasets.registration.pairs import PairDataset
+from pcnn.datasets.registration.threedmatch import IndoorPairs
+from pcnn.experiment.descriptors import indoors, of_checkpoint, weights_of
+from pcnn.files.whole_file import whole_file
+from pcnn.metrics.calibration import reliability
 from pcnn.metrics.registration.errors import point_rmse
-from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.descriptor import Described, Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import MEET, NAMES, SIGNS, VERSION
 from pcnn.registration.nearest import nearest_within
+from pcnn.registration.register import SAMPLES, default_settings
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.surface_fit import fit_surfaces
 from pcnn.registration.transforms import transform_points
-from pcnn.registration.verifier import (
-    Verifier,
-    fitted_logistic,
-    standard,
-    worth_a_look,
-)
+from pcnn.registration.verifier import Verifier, standard, worth_a_look
 
 #: Voxels: root mean square distance of the overlap from where it belongs, below which a pose is
 #: right. Of 5 cm they are 0.2 m, as in 3DMatch.
@@ -33,6 +46,7 @@ FOLDS = 4  # of scenes: a pair is judged by a model that never saw its places
 WEIGHED = ("share", "alike", "gap", "through", "spread", "rank", "plane", "fits")
 _COLUMNS = [NAMES.index(name) for name in WEIGHED]
 _SIGNS = [SIGNS[column] for column in _COLUMNS]
+DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 FALSE = 0.01  # share of pairs of different places that may get an answer
 
 
@@ -201,3 +215,77 @@ def _scale(seen: Tensor) -> tuple[Tensor, Tensor]:
     centre = torch.where(known, seen, 0).sum(0) / number
     off = torch.where(known, seen - centre, 0).square().sum(0) / number
     return centre, torch.where(off > 0, off.sqrt(), 1)
+
+
+def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Tensor:
+    """Coefficients that make right rows probable, each of the sign that its number has.
+
+    Without signs some hundred poses may teach that more support speaks against a pose.
+    """
+    speaks = torch.tensor(signs, dtype=torch.float64)
+    root = torch.full((len(signs) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([root], max_iter=300, line_search_fn="strong_wolfe")
+
+    def coefficients() -> Tensor:
+        return torch.cat([speaks * root[:-1].square(), root[-1:]])
+
+    def loss() -> float:
+        optimizer.zero_grad()
+        found = coefficients()
+        logits = columns @ found[:-1] + found[-1]
+        value = torch.nn.functional.binary_cross_entropy_with_logits(logits, right.double())
+        value = value + DECAY * found[:-1].square().sum()
+        value.backward()
+        return float(value.detach())
+
+    optimizer.step(loss)
+    return coefficients().detach()
+
+
+#: [m] between the scans of a drive.
+APART = (5.0, 25.0)
+
+
+def main() -> None:
+    """Fit a verifier to a folder of simulated fragments (val scenes) or drives."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=Path, help="folder of pcnn simulate fragments or kitti")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--model", default="interiors", help="whose poses are judged")
+    parser.add_argument("--turn-clouds", type=int, help="turn clouds at random, by this seed")
+    parser.add_argument("--pairs", type=int, default=25, help="overlapping pairs of a scene")
+    parser.add_argument("--threshold", type=float, default=0.75, help="confidence of an answer")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args()
+    network = of_checkpoint(weights_of(given.model), given.device)
+    descriptor: Descriptor = network
+    drives = (given.root / "sequences").is_dir()
+    if drives:
+        data: PairDataset = KITTIOdometry(given.root, "train", "odometry", distances=APART)
+    else:
+        data, descriptor = IndoorPairs(given.root, "val"), indoors(network)
+    if given.turn_clouds is not None:
+        descriptor = TurnedAtRandom(descriptor, given.turn_clouds)
+    settings = default_settings(descriptor.voxel_size, given.seed, "cliques")
+    judged = judged_pairs(
+        data, descriptor, settings, SAMPLES, given.pairs, given.device, given.seed, track
+    )
+    overlapping = sum(pair.overlaps for pair in judged)
+    made = f"{overlapping} pairs that overlap, {len(judged) - overlapping} of two places"
+    words = f"fit_verifier {' '.join(sys.argv[2:])}, on simulated data: {made}"
+    found = calibrated(judged, words, given.threshold)
+    with whole_file(given.out) as file:
+        file.write((json.dumps(asdict(found.verifier), indent=1) + "\n").encode())
+    print(f"{words}; right poses taken: {int(found.right.sum())} of {overlapping}")
+    print(f"calibration error {reliability(found.confidence, found.right).error:.3f}")
+    strict = threshold_of(found.confidence[~found.overlaps])  # one answer in a hundred
+    for at in dict.fromkeys((given.threshold, strict)):
+        answered = found.confidence >= at
+        shares = (answered[~found.overlaps], answered[found.right], ~found.right[answered])
+        told = [f"{100 * float(share.double().mean()):.1f} %" for share in shares]
+        print(f"at {at:.2f}: of two places {told[0]}, of right poses {told[1]}, wrong {told[2]}")
+
+
+if __name__ == "__main__":
+    main()
