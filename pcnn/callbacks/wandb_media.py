@@ -11,7 +11,7 @@ import wandb
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.callbacks.pictures import Scan
+from pcnn.callbacks.scan import Scan
 from pcnn.metrics import iou, present
 from pcnn.metrics.registration import (
     JudgedPairs,

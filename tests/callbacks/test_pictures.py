@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import Pictures
-from pcnn.callbacks.pictures import Scan
+from pcnn.callbacks.scan import Scan
 from pcnn.callbacks.wandb_media import LIMIT, of_pairs, overlay
 from pcnn.loggers import RunWandbLogger
 from pcnn.metrics.registration import PairResult, validation_protocol
