@@ -13,6 +13,23 @@ class UserError(ValueError):
     """
 
 
+class ConfigError(UserError):
+    """A value of a configuration or of a command line that cannot be used.
+
+    Args:
+        key: dotted, as it is typed.
+        rule: which rule the value breaks.
+    """
+
+    def __init__(self, key: str, rule: str) -> None:
+        super().__init__(key, rule)
+        self.key = key
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.rule}" if self.key else self.rule
+
+
 class DenseCloudError(UserError):
     """Neighbours of points that take more memory than they may."""
 

@@ -1,6 +1,6 @@
 """Ranges of numbers, declared in the type of the parameter that they belong to.
 
-`batch_size: Count` says what a configuration or a command line may pass; `pcnn.hints`
+`batch_size: Count` says what a configuration or a command line may pass; `pcnn.config`
 reads it. A type checker and a caller in Python see `int`. Every number is finite.
 """
 
@@ -20,6 +20,8 @@ Natural = Annotated[int, Interval(ge=0, le=MOST)]
 Label = Annotated[int, Interval(ge=-(2**31), le=MOST)]
 Seed = Annotated[int, Interval(ge=0, lt=2**32)]  # what numpy takes
 Workers = Annotated[int, Interval(ge=0, le=1024)]
+
+Devices = Annotated[int, Interval(ge=1, le=4096)]
 
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]

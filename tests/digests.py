@@ -25,7 +25,6 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.models import (
     SPVCNN,
-    HeightRange,
     LitePTS,
     MinkUNet42,
     ResNet18,
@@ -154,15 +153,6 @@ def network_digest(
     }
 
 
-def height_range_digest() -> list[float]:
-    """Classes by the histogram of heights and ranges."""
-    rng = np.random.default_rng(4)
-    points, labels = torch.from_numpy(scene(rng, 400)), torch.from_numpy(rng.integers(-1, 5, 400))
-    network = HeightRange(5)
-    network.update(points[:300], labels[:300])
-    return digest(network(points))
-
-
 # --- trainings ---------------------------------------------------------------------------------
 
 
@@ -275,7 +265,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {
             "networks": networks,
-            "height_range": height_range_digest(),
             "trainings": trainings(Path(folder)),
         }
     lines = json.dumps(found, indent=1).replace(",\n    ", ", ").replace("[\n    ", "[")

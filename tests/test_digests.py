@@ -13,7 +13,6 @@ from tests.digests import (
     CASES,
     ENGINES,
     FILE,
-    height_range_digest,
     network_digest,
     trainings,
 )
@@ -44,10 +43,6 @@ def test_networks(name: str, geometry: str) -> None:
 def test_engines_and_float32(engine: str, geometry: str) -> None:
     found = network_digest("minkunet", geometry, torch.float32, engine)
     check(found, f"minkunet {geometry}", DIGEST_FLOAT32)
-
-
-def test_height_range() -> None:
-    assert height_range_digest() == COMMITTED["height_range"]
 
 
 def test_trainings(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.experiment.checkpoint_options import with_checkpoint_options
 from pcnn.experiment.short_errors import short_errors
+from pcnn.experiment.stored_options import with_stored_options
 from tests.experiment.command import QUICK, REPOSITORY, TINY, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
@@ -30,9 +30,9 @@ def call(folder: Path, program: str, *arguments: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         if program == "eval":
-            arguments = tuple(with_checkpoint_options(arguments, CONF))
+            arguments = tuple(with_stored_options(arguments, CONF))
         patch.setattr(sys, "argv", [f"{program}.py", *arguments])
-        with short_errors(CONF):
+        with short_errors():
             importlib.import_module(program).main()
 
 

@@ -90,7 +90,8 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
     assert (
         said[-2] == "Ctrl-C: stopped. to stop/checkpoints/last.ckpt holds step 7 of 12. To go on:"
     )
-    assert said[-1] == f"""  python train.py 'resume="to stop"' {ALLOW}"""
+    # what no file keeps is said once more
+    assert shlex.split(said[-1])[2:] == ['resume="to stop"', options[-2], ALLOW]
     run("train.py", *shlex.split(said[-1])[2:], cwd=folder)
     straight, resumed = state(folder / "straight"), state(folder / "to stop")
     assert all(torch.equal(straight[key], resumed[key]) for key in straight)
@@ -103,10 +104,10 @@ def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> N
     done = run("train.py", *options, cwd=folder, expect=143)
     assert state(folder / "ranks")["steps"] == 5  # one step later
     assert "Traceback" not in done.stderr
-    assert done.stderr.strip().endswith(f"python train.py resume=ranks {ALLOW}")
+    assert shlex.split(done.stderr.strip().splitlines()[-1])[2] == "resume=ranks"
     # the same command goes on, here on one device: steps hold as many samples as before
     other = run("train.py", *options, "seed=1", cwd=folder, expect=2)
-    assert "ranks holds a run with seed=0, not 1" in other.stderr
+    assert other.stderr.startswith("seed: ")
     done = run("train.py", *options, "trainer.devices=1", cwd=folder)
     assert "samples of a step: 2 = 1 device x batches of 1 x 2 accumulated" in done.stdout
     assert state(folder / "ranks")["steps"] == 12

@@ -22,7 +22,7 @@ from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 from pcnn.callbacks.other_devices import continue_with
 from pcnn.callbacks.rng_state import capture_rng, restore_rng
 from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
-from pcnn.checkpoints.loaded_config import check_plain
+from pcnn.config import check_plain
 from pcnn.files.whole_file import drop_parts
 from pcnn.lightning_internals import (
     is_dry_run,

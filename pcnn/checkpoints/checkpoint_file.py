@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import struct
 import zlib
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pcnn.checkpoints.exported_file import NET, read_exported
-from pcnn.checkpoints.loaded_config import loaded_config
+from pcnn.config import read_stored
 from pcnn.errors import FileError, MissingFileError, first_line
 from pcnn.files.pickles import check_names
 from pcnn.files.tensors import is_tensors
@@ -58,6 +59,10 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
     try:
         check_names(path)
         content = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)
+    except pickle.UnpicklingError as error:  # torch advises to switch the protection off
+        raise CheckpointError(
+            path, "not a whole checkpoint, or it holds more than tensors and plain values"
+        ) from error
     except Exception as error:  # torch and pickle raise errors of every kind for strange bytes
         raise CheckpointError(
             path, f"not a whole checkpoint ({first_line(error)[:300]}); take another one"
@@ -101,7 +106,7 @@ class RunCheckpoint:
             raise CheckpointError(
                 self.path, "it carries no 'pcnn_config'; it was not written by a pcnn run"
             )
-        return loaded_config(self.content["pcnn_config"], self.path)
+        return read_stored(self.content["pcnn_config"], self.path)
 
     @property
     def weights(self) -> dict[str, Tensor]:

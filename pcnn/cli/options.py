@@ -64,8 +64,8 @@ def composed(overrides: Sequence[str], conf: Path | None) -> DictConfig:
     """
     from hydra import compose, initialize_config_dir
 
-    from pcnn.experiment.check import checked
-    from pcnn.experiment.targets import check_allowed
+    from pcnn.config import check_allowed
+    from pcnn.experiment.run_config import allowed, checked
     from pcnn.programs import CONF
 
     folder = conf or CONF
@@ -76,7 +76,7 @@ def composed(overrides: Sequence[str], conf: Path | None) -> DictConfig:
         words[0] = f"experiment={words[0]}"
     with initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         cfg = compose("train", words)
-        check_allowed(cfg, words)
+        check_allowed(allowed(cfg), words)
         return checked(cfg)
 
 
@@ -133,10 +133,10 @@ def packages(given: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         typer.BadParameter: one is no dotted name.
     """
-    from pcnn.experiment.targets import check_packages
+    from pcnn.config import check_allowed
 
     with refusing():
-        check_packages(given or ())
+        check_allowed(given or (), ["allow_targets="])
     return tuple(given or ())
 
 

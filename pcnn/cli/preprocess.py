@@ -50,9 +50,8 @@ def preprocess(options: PreprocessOptions) -> None:
     from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import FillCache, ReadAll
     from pcnn.experiment.short_errors import short_errors
-    from pcnn.programs import CONF
 
-    with short_errors(options.conf or CONF):
+    with short_errors():
         data = clouds_of(options)
     with refusing():
         data.prepare_data()

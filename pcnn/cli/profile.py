@@ -58,10 +58,9 @@ def profile(options: ProfileOptions) -> None:
     from pcnn.experiment import report
     from pcnn.experiment.short_errors import short_errors
     from pcnn.files.whole_file import whole_file
-    from pcnn.programs import CONF
 
     console = Console()
-    with TemporaryDirectory(prefix="pcnn-profile-") as folder, short_errors(options.conf or CONF):
+    with TemporaryDirectory(prefix="pcnn-profile-") as folder, short_errors():
         found = measured(options, Path(folder))
     summary, trace, device = found.summary, found.trace, found.device
     assert trace is not None  # the training is over

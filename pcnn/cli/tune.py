@@ -63,7 +63,6 @@ def tune(options: TuneOptions) -> None:
     of this machine, on all cores and without data: the network runs on made-up surfaces.
     """
     from pcnn.experiment.short_errors import short_errors
-    from pcnn.programs import CONF
 
     where = chosen_device(options.device)
     if options.compile_only and where.type != "cuda":
@@ -71,7 +70,7 @@ def tune(options: TuneOptions) -> None:
             "kernels are compiled for a GPU that is there, and torch sees none (pcnn doctor says "
             "why); on a CPU there is nothing to compile"
         )
-    with short_errors(options.conf or CONF):
+    with short_errors():
         cfg = composed(options.overrides, options.conf)
         precision = str(options.precision or cfg.trainer.get("precision", "32-true"))
         if options.compile_only:
@@ -133,7 +132,7 @@ def write_settings(layers: Sequence[TunedLayer], out: Path) -> None:
 
 def check_out(cfg: DictConfig) -> None:
     """Refuse to keep settings of an engine that has none, before minutes have passed."""
-    from pcnn.experiment.engine_choice import engine_of
+    from pcnn.experiment.networks import engine_of
 
     if engine_of(cfg).settings is None:
         raise typer.BadParameter(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pcnn.config.values import check_fields
 from pcnn.datamodules.pair_loading import PairLoading
 from pcnn.datasets.cloud_sets import Split
 from pcnn.datasets.placement import Placement
@@ -14,7 +15,6 @@ from pcnn.datasets.registration.mixed_pairs import MixedPairs
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.errors import UserError
-from pcnn.hints import check_fields
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
 
+from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import (
     SPLIT_NAMES,
@@ -42,7 +43,6 @@ from pcnn.datasets.readers.label_files import (
 )
 from pcnn.errors import UNREADABLE, FileError, UserError
 from pcnn.files.simulated import kind_of
-from pcnn.hints import check_fields
 from pcnn.ranges import Label, PartialShare, Positive
 
 log = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ import torch
 from annotated_types import Len
 from torch import Tensor
 
+from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE, check_labels
 from pcnn.errors import FileError
 from pcnn.geometry import Geometry, Neighbourhood, PointSet, quantize
-from pcnn.hints import check_fields
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import reduce_points, voxelize

@@ -9,9 +9,9 @@ import lightning as L
 import torch
 from omegaconf import DictConfig
 
+from pcnn.errors import ConfigError
 from pcnn.experiment import build
-from pcnn.experiment.check import no_graph, of_this_package
-from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.run_config import no_graph, of_this_package
 
 #: Values of `trainer.devices` that leave their number to the machine.
 ANY_NUMBER = ("auto", "-1")
@@ -80,17 +80,15 @@ def share_steps(cfg: DictConfig, trial: L.Trainer) -> str:
     """
     total, accumulated = int(cfg.global_batch_size), int(cfg.trainer.accumulate_grad_batches)
     if total < 1:
-        raise ConfigError(f"global_batch_size={total} is not valid.\npossible: 1 or more, or null")
+        raise ConfigError("global_batch_size", f"{total} is not valid: 1 or more, or null")
     nodes, devices = trial.num_nodes, trial.num_devices
     if str(cfg.trainer.devices) in ANY_NUMBER:
         devices = started(nodes) or most_that_share(total, nodes, devices)
     if total % (devices * nodes):
         fitting = [str(d) for d in range(1, total + 1) if total % (d * nodes) == 0]
-        ways = f"trainer.devices={' or '.join(fitting)}, " if fitting else ""
+        ways = f"; trainer.devices={' or '.join(fitting)} can" if fitting else ""
         raise ConfigError(
-            f"global_batch_size={total} cannot be shared by {devices * nodes} devices.\n"
-            f"possible: {ways}global_batch_size={devices * nodes * int(cfg.dataset.batch_size)}, "
-            "or global_batch_size=null"
+            "global_batch_size", f"{total} cannot be shared by {devices * nodes} devices{ways}"
         )
     share = total // (devices * nodes)
     batch = max(
@@ -98,9 +96,9 @@ def share_steps(cfg: DictConfig, trial: L.Trainer) -> str:
     )
     if accumulated not in (1, share // batch):
         raise ConfigError(
-            f"trainer.accumulate_grad_batches={accumulated} contradicts global_batch_size={total}, "
-            f"which wants {share // batch} on {devices * nodes} devices with batches of {batch}.\n"
-            "possible: global_batch_size=null, or without trainer.accumulate_grad_batches"
+            "trainer.accumulate_grad_batches",
+            f"{accumulated} contradicts global_batch_size={total}, which wants {share // batch} "
+            f"on {devices * nodes} devices with batches of {batch}",
         )
     cfg.trainer.devices = devices
     cfg.dataset.batch_size = batch

@@ -8,22 +8,20 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from pcnn.config import check_allowed
 from pcnn.experiment import run_folder
-from pcnn.experiment.check import checked, is_network
-from pcnn.experiment.checkpoint_options import NAMED
-from pcnn.experiment.described_keys import ABOUT_MODEL, ABOUT_TASK
+from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.job import nothing_written, started
 from pcnn.experiment.registration import evaluate_untrained
-from pcnn.experiment.resume import check_data_folders
 from pcnn.experiment.run import Run, execute
+from pcnn.experiment.run_config import ABOUT, allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.schema import EvalConfig, evaluation_keys
-from pcnn.experiment.targets import allowed_packages, check_allowed
+from pcnn.experiment.stored_options import NAMED
 from pcnn.experiment.weights import read_config
 from pcnn.files.bounded import named
 
 # groups that make the network what it is: taken from the checkpoint as they are
-OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed", "tags")
+OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed")
 
 
 def evaluate(cfg: DictConfig) -> float | None:
@@ -36,16 +34,15 @@ def evaluate(cfg: DictConfig) -> float | None:
     overrides = list(HydraConfig.get().overrides.task)
     folder = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
-        check_allowed(cfg, overrides)
-        if not is_network(cfg.model, allowed_packages(cfg)):
+        check_allowed(allowed(cfg), overrides)
+        if not is_network(cfg):
             with started(folder, nothing_written):
                 return evaluate_untrained(cfg)
+        cfg.ckpt_path = str(weights_file(cfg.ckpt_path))  # a name of the catalogue, or a file
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
-        if not any(text.lstrip("+").startswith("dataset.data_dir=") for text in overrides):
-            check_data_folders(saved.dataset, cfg.ckpt_path)
         with named(cfg.ckpt_path, "configuration of a run"):
             cfg = with_saved(cfg, saved, overrides)
-        cfg = checked(cfg, EvalConfig)
+        cfg = checked(cfg)
         with started(folder, nothing_written) as stop:
             return execute(Run(cfg, folder), stop)
     finally:
@@ -65,21 +62,17 @@ def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> 
     # options precede the user's own; an option that differs from the checkpoint's is the user's
     with open_dict(merged):
         for name in OF_THE_NETWORK:
-            if name not in given or (name in NAMED and cfg[name].name == saved[name].name):
+            # the augmentation goes with the data: it is that of training clouds
+            same = name in NAMED and cfg[name].name == saved[name].name
+            same |= name == "augment" and cfg.dataset.name == saved.dataset.name
+            if name in saved and (same or (name not in given and name != "augment")):
                 merged[name] = saved[name]
-        for key in ABOUT_MODEL:  # what a model serves now, not at the time of the checkpoint
+        for key in ABOUT["model"]:  # what a model serves now, not at the time of the checkpoint
             merged.model[key] = cfg.model[key]
-        for key in (*ABOUT_TASK, *evaluation_keys(cfg.task.name)):
-            if key in cfg.task and key not in merged.task:  # of an earlier version
-                merged.task[key] = cfg.task[key]
-        if cfg.geometry.name == saved.geometry.name:  # of an earlier version: a name alone
-            merged.geometry = OmegaConf.merge(cfg.geometry, saved.geometry)
-            if "thin" in cfg.geometry and cfg.dataset.name != saved.dataset.name:
-                merged.geometry.thin = value_of(cfg, "geometry.thin")  # goes with the data
+        if "thin" in cfg.geometry and cfg.dataset.name != saved.dataset.name:
+            merged.geometry.thin = value_of(cfg, "geometry.thin")  # goes with the data
         if cfg.dataset.name == saved.dataset.name:
-            for key, value in saved.dataset.items():
-                if key != "tasks":  # its blocks refer to the keys above
-                    merged.dataset[key] = value
+            merged.dataset.update(saved.dataset)
         for key in given:
             # what is in none of these groups is as it was composed, and may be left out by ~key
             if "." in key and key.partition(".")[0] in (*OF_THE_NETWORK, "dataset"):

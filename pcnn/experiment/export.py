@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ from torch import Tensor
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.eight_bits import packed
 from pcnn.checkpoints.exported_file import NET, write_exported
+from pcnn.config import stored as stored_config
+from pcnn.config.make import check_targets
+from pcnn.config.values import FOLDERS
 from pcnn.experiment import run_folder
 from pcnn.files.bounded import named
 
-#: Groups of a run's configuration that say nothing about its weights.
-DROPPED = ("logger", "callbacks", "trainer", "ckpt_path", "resume", "run_dir", "predictions")
 #: Bits of a weight with two or more dimensions.
 BITS = (16, 8)
 #: Keys, wherever they stand, that hold places on one machine, and what is written in their stead.
-PLACES = {"root": None, "benchmarks": None, "metadata": None, "data_dir": "data"}
+PLACES = dict.fromkeys(FOLDERS)
 
 
 def export(
@@ -28,6 +30,7 @@ def export(
     revision: str | None = None,
     temperature: float | None = None,
     bits: int = 16,
+    allow_targets: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write a checkpoint's network without its optimiser, and without names of folders.
 
@@ -42,6 +45,7 @@ def export(
         out: file to write, whole.
         revision: of the code that trained, where the run did not know it; None takes the run's.
         temperature: that predictions divide logits by; None keeps the checkpoint's, if it has one.
+        allow_targets: packages of the user's own whose classes the configuration may name.
         bits: of a weight, 16 or 8. Half the bytes for an error of 0.7 to 0.8 % of the weights.
 
     Returns:
@@ -58,7 +62,8 @@ def export(
     found = RunCheckpoint.read(path, mmap=False)
     content = found.content
     with named(path, "checkpoint of a run"):
-        config, state = found.config, content["state_dict"]
+        config, state = stored_config(found.config, path), content["state_dict"]
+        check_targets(config, allow_targets)
     held = {name: value for name, value in state.items() if name.startswith(NET)}
     weights: dict[str, Tensor] = {}
     for name, value in held.items():
@@ -80,7 +85,7 @@ def export(
         "revision": revision or metrics.get("revision") or before.get("revision"),
         "figures": dict(metrics.get("metrics") or before.get("figures", {})),
     }
-    kept = without_places({key: value for key, value in config.items() if key not in DROPPED})
+    kept = without_places(config)
     if temperature is not None:
         kept["data"] = {**kept["data"], "temperature": temperature}
     kept["tags"] = ["simulated"] if facts["source"] != "real" else []

@@ -7,8 +7,8 @@ from omegaconf import DictConfig
 from torch import nn
 
 from pcnn.checkpoints import RunCheckpoint
+from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import weights_file
-from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.weights import check_finite
 from pcnn.plural import counted
 from pcnn.tasks.layers_of import matching
@@ -40,9 +40,7 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
         return None
     if not isinstance(task, NetworkTask):
         raise ConfigError(
-            f"task={cfg.task.name} has no use for init_from, freeze, rate_by_depth and "
-            "rate_of.\n"
-            "possible: a task that inherits from pcnn.tasks.network_task.NetworkTask"
+            "task", "init_from, freeze, rate_by_depth and rate_of need a pcnn.tasks NetworkTask"
         )
     if cfg.get("init_from") is not None and begins:
         told = initialise(task.net, cfg)
@@ -50,13 +48,13 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
         try:
             task.freeze_layers(list(cfg.freeze))
         except ValueError as error:
-            raise ConfigError(f"freeze={listed(cfg.freeze)}: {error}") from error
+            raise ConfigError("freeze", str(error)) from error
     try:
         matching(task.net, list(rates))
         if any(factor <= 0 for factor in rates.values()):
             raise ValueError("factors of rates are above 0; freeze keeps layers from learning")
     except ValueError as error:
-        raise ConfigError(f"rate_of={rates}: {error}") from error
+        raise ConfigError("rate_of", str(error)) from error
     task.rate_by_depth, task.rate_of = rate, rates
     return told
 
@@ -90,8 +88,9 @@ def initialise(net: nn.Module, cfg: DictConfig) -> str:
             f"model.{key}={value}" for key, value in model.items() if isinstance(value, int | float)
         )
         raise ConfigError(
-            f"init_from={cfg.init_from}: none of its weights has name and shape of one of "
-            f"model={cfg.model.name}.\npossible: model={model.get('name')} {settings}"
+            "init_from",
+            f"no weight has name and shape of one of model={cfg.model.name}; it was trained with "
+            f"model={model.get('name')} {settings}",
         )
     net.load_state_dict(taken, strict=False)
     new = [name for name in parameters if name not in taken]

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,11 @@ from omegaconf import open_dict, read_write
 from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
 from pcnn.checkpoints import RunCheckpoint
+from pcnn.config.values import selected
 from pcnn.console import Console
-from pcnn.errors import RunWarning, StorageError, first_line, storage_cause
+from pcnn.errors import ConfigError, RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say
 from pcnn.experiment import run_folder
-from pcnn.experiment.errors import ConfigError
 
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -56,8 +56,9 @@ def check_one_folder() -> None:
     named = any(one.startswith("hydra.run.dir=") for one in hydra.overrides.hydra)
     if (by_slurm or by_torchrun) and hydra.mode != RunMode.MULTIRUN and not named:
         raise ConfigError(
-            "the ranks of this run were started by a launcher, and need the name of one folder.\n"
-            "possible: hydra.run.dir=logs/NAME resume=auto, which goes on there after a restart"
+            "hydra.run.dir",
+            "ranks that a launcher starts need the name of one folder: hydra.run.dir=logs/NAME "
+            "resume=auto, which goes on there after a restart",
         )
 
 
@@ -164,9 +165,7 @@ def _acquired(path: Path) -> int | None:
             os.close(handle)
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise ConfigError(
-                    f"{path.parent} is in use by {owner or 'another process'}.\n"
-                    "possible: wait until it has ended, or end it (kill PID), then give the same "
-                    "command; or another hydra.run.dir"
+                    "hydra.run.dir", f"{path.parent} is in use by {owner or 'another process'}"
                 ) from error
             log.warning(
                 "%s: this file system has no locks (%s); give this folder to one run at a time",
@@ -224,21 +223,20 @@ def submit_again(signum: int) -> None:
     say(f"SLURM job {job}: {said}", error=True)
 
 
-def how_to_go_on(folder: Path, allowed: Sequence[str], name: str) -> str:
+def how_to_go_on(folder: Path, name: str) -> str:
     """The command that goes on with a training, and where that will be.
 
     Args:
         folder: run folder; it has no config.yaml when the run had not begun.
-        allowed: packages of `allow_targets`, which no file keeps.
         name: of the signal.
     """
     if not (folder / run_folder.CONFIG).is_file():
         return f"{name}: stopped before the run began. The same command starts it again."
-    command = f"  {run_folder.resume_command(folder, allowed)}"
+    command = f"  {run_folder.resume_command(folder)}"
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{name}: stopped before the first step was done. To start there again:\n{command}"
-    total = run_folder.load_config(folder).trainer.max_steps
+    total = selected(run_folder.load_config(folder), "trainer.max_steps")
     step = f"step {RunCheckpoint.read(last).steps}" + (
         f" of {total}" if total and total > 0 else ""
     )
@@ -259,7 +257,7 @@ def told_full_disk(folder: Path) -> Iterator[None]:
         if cause is None:
             raise
         told = str(error) if isinstance(error, StorageError) else f"{folder.resolve()}: {cause}"
-        raise ConfigError(f"{told}.\n{kept(folder)}") from error
+        raise StorageError(f"{told}.\n{kept(folder)}") from error
 
 
 @contextmanager
@@ -275,10 +273,10 @@ def told_lost_worker(folder: Path) -> Iterator[None]:
         if "DataLoader worker" not in str(error):
             raise
         raise ConfigError(
-            f"a process that loads data was lost: {first_line(error)}\n"
-            "possible: where memory ran out, fewer dataset.num_workers or a smaller dataset.crop; "
-            "where /dev/shm is full, more of it (docker: --shm-size)\n"
-            f"{kept(folder, 'Then')}"
+            "dataset.num_workers",
+            f"a process that loads data was lost: {first_line(error)}. Where memory ran out, fewer "
+            "of them or a smaller dataset.crop; where /dev/shm is full, more of it\n"
+            f"{kept(folder, 'Then')}",
         ) from error
 
 
@@ -293,8 +291,9 @@ def told_out_of_memory(folder: Path) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         raise ConfigError(
+            "dataset.batch_size",
             f"the memory of the device is full: {first_line(error)}\npossible: {LEVERS}\n"
-            f"{kept(folder, 'Then')}"
+            f"{kept(folder, 'Then')}",
         ) from error
 
 
@@ -303,7 +302,7 @@ def kept(folder: Path, then: str = "Free space, then") -> str:
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{folder} holds no last.ckpt. {then} give the same command again."
-    command = run_folder.resume_command(folder, ())
+    command = run_folder.resume_command(folder)
     return f"kept: {last}, step {RunCheckpoint.read(last).steps}. {then}: {command}"
 
 

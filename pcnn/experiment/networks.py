@@ -1,46 +1,103 @@
-"""The network and the placement of a configuration; their packages are the only ones imported."""
+"""The network, its engine and the placement of a configuration; nothing else is imported."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from pcnn.datasets import OnVoxels, Placement
-from pcnn.experiment.described_keys import ABOUT_MODEL, without
-from pcnn.experiment.engine_choice import engine_of, set_layers
-from pcnn.experiment.nodes import filled, make, plain, refused_values
-from pcnn.experiment.targets import allowed_packages, verified
+from pcnn.config import make, named_after
+from pcnn.datasets import Placement
+from pcnn.errors import ConfigError
+from pcnn.files.text import read_yaml
 from pcnn.models.recompute import recompute
-from pcnn.ops.engine import check_served
+from pcnn.ops.engine import Engine, check_served, resolve
+from pcnn.runtime.layer_calls import convolutions
+
+#: Keys of a model and of an engine that are no arguments.
+_ABOUT_MODEL = ("name", "tasks", "geometries")
+_ABOUT_ENGINE = ("name", "deterministic", "layers")
 
 
 def placement(cfg: DictConfig) -> Placement:
     """The placement, which puts clouds on the chosen geometry."""
-    if "_target_" not in cfg.get("geometry", {}):  # an earlier version: its geometry was voxels
-        return OnVoxels()
-    made: Placement = make(plain(cfg.geometry), "geometry", allowed_packages(cfg))
+    node = OmegaConf.to_container(cfg.geometry, resolve=True)
+    made: Placement = make(node, "geometry", tuple(cfg.get("allow_targets") or ()))
     return made
 
 
 def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
-    """The network, with random weights drawn from torch's global generator."""
-    with refused_values():
+    """The network, with random weights drawn from torch's global generator.
+
+    Raises:
+        ConfigError: a value is refused.
+    """
+    with named_after("engine"):
         engine = engine_of(cfg)
-    given = {
-        "in_channels": in_channels,
-        "out_channels": out_channels,
-        "task": cfg.task.name,
-        "engine": engine,
-    }
-    node = verified(without(plain(cfg.model), ABOUT_MODEL), "model", allowed_packages(cfg))
-    net = make(filled(node, given), "model", allowed_packages(cfg))
-    assert isinstance(net, nn.Module)
+    plain: Any = OmegaConf.to_container(cfg.model, resolve=True)
+    net = make(
+        {key: value for key, value in plain.items() if key not in _ABOUT_MODEL},
+        "model",
+        tuple(cfg.get("allow_targets") or ()),
+        in_channels=in_channels,
+        out_channels=out_channels,
+        task=cfg.task.name,
+        engine=engine,
+    )
+    if not isinstance(net, nn.Module):
+        raise ConfigError("model._target_", "a network is needed")
     set_layers(net, cfg)
     if cfg.get("recompute"):
-        with refused_values():
+        with named_after("recompute"):
             recompute(net, list(cfg.recompute))
     return net
+
+
+def engine_of(cfg: DictConfig) -> Engine:
+    """The engine of the group ``engine``; keys that do not describe it are its paper's settings.
+
+    Raises:
+        ValueError: no such engine or setting, or a value that a setting does not take.
+    """
+    node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
+    settings = {str(key): value for key, value in node.items() if key not in _ABOUT_ENGINE}
+    return resolve(str(node["name"]), bool(node.get("deterministic", False)), **settings)
+
+
+def fill_layers(cfg: DictConfig) -> None:
+    """Put what a file says about single layers in the place of its name, so that runs keep it.
+
+    Raises:
+        ConfigError: no such file, or one that holds no settings of layers; settings that the engine
+            does not have.
+    """
+    layers = cfg.engine.get("layers")
+    if isinstance(layers, str):
+        if not Path(layers).is_file():
+            raise ConfigError("engine.layers", f"{layers[:80]}: no such file")
+        cfg.engine.layers = OmegaConf.create({"read": read_yaml(Path(layers))}).read
+    try:
+        for values in (cfg.engine.get("layers") or {}).values():
+            engine_of(cfg).for_layer(**{str(key): value for key, value in values.items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError("engine.layers", str(error).partition("\n")[0]) from error
+
+
+def set_layers(net: nn.Module, cfg: DictConfig) -> None:
+    """Give single layers of a network the settings that ``engine.layers`` has for them.
+
+    Raises:
+        ConfigError: the network has no layer of a name.
+    """
+    found = convolutions(net)
+    for name, values in (cfg.engine.get("layers") or {}).items():
+        layer = found.get(name)
+        if layer is None:
+            raise ConfigError("engine.layers", f"{name}: not one of {', '.join(found)}"[:500])
+        layer.engine = layer.engine.for_layer(**{str(key): one for key, one in values.items()})
 
 
 def check_engine(cfg: DictConfig, device: torch.device) -> None:
@@ -49,5 +106,5 @@ def check_engine(cfg: DictConfig, device: torch.device) -> None:
     Raises:
         ConfigError: naming the engines that serve it.
     """
-    with refused_values():
+    with named_after("engine"):
         check_served(engine_of(cfg), device, cfg.geometry.name)

@@ -13,7 +13,7 @@ from pcnn.console import Console
 from pcnn.datasets.prediction_files import missing_sequences, write_submission
 from pcnn.datasets.readers.label_files import write_label_file
 from pcnn.datasets.semantic_kitti import SemanticKITTI
-from pcnn.experiment.errors import ConfigError
+from pcnn.errors import ConfigError
 from pcnn.plural import counted
 
 
@@ -31,10 +31,7 @@ def check_apart(folder: Path, datamodule: Any) -> None:
     own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
     for place in sorted(wanted):
         if place.resolve() in own:
-            raise ConfigError(
-                f"predictions={folder}: label files in {place} would lie among the data.\n"
-                "possible: predictions=ANOTHER_FOLDER"
-            )
+            raise ConfigError("predictions", f"label files in {place} would lie among the data")
 
 
 class LabelWriter(Callback):
@@ -86,19 +83,11 @@ def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
     """
     if cfg.get("submission"):
         if cfg.dataset.name != "kitti" or cfg.task.name != "segmentation":
-            raise ConfigError(
-                "submission=FILE.zip is SemanticKITTI's.\n"
-                "possible: dataset=kitti task=segmentation, or predictions=FOLDER"
-            )
+            raise ConfigError("submission", "is SemanticKITTI's: dataset=kitti")
         if cfg.dataset.labels != "official":
-            raise ConfigError(
-                f"the test server wants the official classes, not labels={cfg.dataset.labels}"
-            )
+            raise ConfigError("dataset.labels", "the test server wants the official classes")
         if cfg.dataset.crop is not None:
-            raise ConfigError(
-                f"the test server counts all points, not those within {cfg.dataset.crop} m.\n"
-                "possible: dataset.crop=null"
-            )
+            raise ConfigError("dataset.crop", "the test server counts all points: null")
         return Path(cfg.get("predictions") or run_folder / PREDICTIONS)
     return Path(cfg.predictions) if cfg.get("predictions") else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pcnn.hints import check_fields
+from pcnn.config.values import check_fields
 from pcnn.ranges import Length, Matches, Seed, Share
 
 #: ``auto``: the trained cell where the clouds are as those of the training, otherwise by the

@@ -6,28 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from pcnn.checkpoints import RunCheckpoint
+from pcnn.config import make, named_after
 from pcnn.console import Console, Progress
 from pcnn.datasets.registration import PairDataset, RegistrationPair
-from pcnn.experiment import nodes, report, run_folder
-from pcnn.experiment.check import checked
-from pcnn.experiment.command_line import program
-from pcnn.experiment.described_keys import ABOUT_MODEL, without
+from pcnn.errors import ConfigError
+from pcnn.experiment import report, run_folder
 from pcnn.experiment.descriptors import described, trained_descriptor
-from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.registration_options import RegistrationOptions
 from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
 from pcnn.experiment.report import CURVES, PAIRS
+from pcnn.experiment.run_config import (
+    allowed,
+    checked,
+    data_module,
+    evaluation_options,
+    resolved,
+    without,
+)
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.schema import EvalConfig, evaluation_part
-from pcnn.experiment.targets import allowed_packages
 from pcnn.experiment.weights import config_of
 from pcnn.metrics.registration import (
     Figure,
@@ -46,13 +50,6 @@ from pcnn.registration.evaluation import Batches, Evaluation, Track, evaluate_pa
 from pcnn.registration.settings import EstimateSettings
 
 
-@dataclass
-class UntrainedConfig(EvalConfig):
-    """The configuration of `eval.py` without a checkpoint."""
-
-    ckpt_path: Optional[str] = None  # type: ignore[assignment]  # noqa: UP045 - read at run time
-
-
 def evaluate_untrained(cfg: DictConfig) -> float | None:
     """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv, curves and pictures.
 
@@ -65,22 +62,19 @@ def evaluate_untrained(cfg: DictConfig) -> float | None:
     """
     folder = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
-        cfg = checked(cfg, UntrainedConfig)
+        if OmegaConf.is_missing(cfg, "ckpt_path"):
+            cfg = OmegaConf.merge(cfg, {"ckpt_path": None})  # type: ignore[assignment]
+        cfg = checked(cfg)
         if cfg.ckpt_path is not None:
-            raise ConfigError(
-                f"model={cfg.model.name} has no weights, so ckpt_path names nothing.\n"
-                f"possible: {program('eval')} model={cfg.model.name} dataset={cfg.dataset.name}"
-            )
-        allow = allowed_packages(cfg)
-        with nodes.refused_values():
-            module = nodes.make(nodes.plain(cfg.dataset.tasks[cfg.task.name]), "dataset", allow)
+            raise ConfigError("ckpt_path", f"model={cfg.model.name} has no weights")
+        module: Any = data_module(cfg)
+        with named_after("dataset"):
             data: PairDataset = module.pairs("test")
-            node = without(nodes.plain(cfg.model), ABOUT_MODEL)
-            descriptor = nodes.make(node, "model", allow)
+        descriptor = make(without(resolved(cfg.model), "model"), "model", allowed(cfg))
         cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
         run_folder.record(folder, cfg, resumed=False)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        with nodes.refused_values():
+        with named_after("task"):
             done = report_pairs(cfg, folder, data, descriptor, device)
         report.write_metrics(folder, cfg, done.figures, 0, None, done.facts)
         report.say_files(Console(), folder)
@@ -111,7 +105,7 @@ def evaluate_trained(
         ConfigError: the configuration cannot be run.
         FileNotFoundError: clouds are missing.
     """
-    with nodes.refused_values():
+    with named_after("task"):
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
         descriptor = trained_descriptor(cfg, found.weights, name, device)
@@ -163,9 +157,7 @@ def report_pairs(
         ImportError: Open3D is asked for and not installed.
         ValueError: no pairs, or a value that is refused.
     """
-    node = evaluation_part(nodes.plain(cfg.task))
-    assert node is not None  # registration has settings of its evaluation
-    options: RegistrationOptions = nodes.make(node, "task")
+    options: RegistrationOptions = evaluation_options(cfg)
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
     console = Console()

@@ -19,7 +19,7 @@ import pcnn
 from pcnn.console import Console
 from pcnn.experiment import run_folder
 from pcnn.experiment.command_line import program
-from pcnn.experiment.targets import allowed_packages
+from pcnn.experiment.run_config import allowed
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PICTURE = "predictions.png"
@@ -153,9 +153,11 @@ def say_files(console: Console, folder: Path) -> None:
 
 def try_it(cfg: DictConfig, checkpoint: str) -> list[str]:
     """The command, if any, that applies a checkpoint to clouds of the user's."""
+    file = shlex.quote(checkpoint)
+    own = "".join(f" --allow-targets {package}" for package in allowed(cfg))
     commands = {
-        "registration": f"  pcnn register SOURCE TARGET --model {shlex.quote(checkpoint)}",
-        "segmentation": f"  pcnn predict {shlex.quote(checkpoint)} FILE_OR_FOLDER",
+        "registration": f"  pcnn register SOURCE TARGET --model {file}{own}",
+        "segmentation": f"  pcnn predict {file} FILE_OR_FOLDER{own}",
     }
     return [commands[cfg.task.name]] if cfg.task.name in commands else []
 
@@ -179,15 +181,16 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     """Print where the results lie and what to try next."""
     lines = [f"run folder: {folder}", *files_of(folder)]
     if cfg.train and checkpoint:
+        own = f" allow_targets=[{','.join(allowed(cfg))}]" if cfg.allow_targets else ""
+        found = run_folder.argument("ckpt_path", checkpoint)
         lines += [
             "next:",
-            f"  {program('eval')} {run_folder.argument('ckpt_path', checkpoint)}{tested(cfg)}",
+            f"  {program('eval')} {found}{tested(cfg)}{own}",
             *try_it(cfg, checkpoint),
-            f"  {run_folder.resume_command(folder, allowed_packages(cfg))} {longer(cfg)}",
+            f"  {run_folder.resume_command(folder)} {longer(cfg)}",
         ]
     if cfg.data.source != "real":
-        names = [str(key) for key in cfg.dataset]
-        roots = [name for name in names if name == "root" or name.endswith("_root")]
+        roots = [f"sources.{name}.sets.root" for name in cfg.dataset.get("sources", {})] or ["root"]
         folders = " ".join(f"dataset.{name}=FOLDER" for name in roots)
         lines.append(f"  {program('train')} dataset={cfg.dataset.name} {folders}  (real data)")
     for line in lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks.other_devices import samples_a_batch
 from pcnn.checkpoints import CheckpointError, RunCheckpoint
-from pcnn.checkpoints.loaded_config import values_in
+from pcnn.config.values import FOLDERS, LOCAL, STORED, selected, stored
+from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import run_folder
 from pcnn.experiment.devices import ANY_NUMBER
-from pcnn.experiment.errors import ConfigError, listed
+from pcnn.experiment.stored_options import BESIDE, NAMED, WORDS
 
 #: Value of `resume` that goes on with the run of `hydra.run.dir`, or begins it.
 AUTO = "auto"
@@ -23,9 +25,15 @@ AUTO = "auto"
 LONGER = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
 # the devices decide who computes which part of a step, not what a step is
 DEVICES = ("trainer.devices", "trainer.num_nodes", "dataset.num_workers")
-MAY_CHANGE = (*LONGER, *DEVICES)
+#: Keys that the command line may give beside `resume`.
+MAY_CHANGE = (*LONGER, *DEVICES, *(f"dataset.{key}" for key in (*LOCAL, *FOLDERS)))
 #: Keys that a run fills in by itself.
 FILLED = ("dataset.batch_size", "trainer.accumulate_grad_batches", "global_batch_size", "tags")
+#: Keys beside the groups that make a run what it is.
+KEPT = (
+    *("global_batch_size", "recompute", "freeze", "rate_by_depth", "rate_of"),
+    *("test", "tags", "optimized_metric"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,21 +67,15 @@ def same_run(cfg: DictConfig, folder: Path, overrides: Sequence[str]) -> Continu
     saved, kept = run_folder.load_config(folder), []
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if key in (*MAY_CHANGE, "allow_targets"):
+        if key in MAY_CHANGE or key == "allow_targets":
             kept.append(override)
             continue
-        ours, theirs = (OmegaConf.select(one, key) for one in (cfg, saved))
-        if key.startswith(("hydra.", "resume")) or key in FILLED:
+        ours, theirs = OmegaConf.select(cfg, key), selected(saved, key)
+        group = OmegaConf.is_config(ours) or isinstance(theirs, dict)
+        if group or "/" in key or key.startswith(("hydra.", "resume")) or key in FILLED:
             continue
-        if OmegaConf.is_config(ours) or OmegaConf.is_config(theirs):  # a group
-            continue
-        if key.startswith(WRITING):
-            kept.append(override)
-        if ours != theirs and "/" not in key:  # a slash is of a group
-            raise ConfigError(
-                f"resume=auto: {folder} holds a run with {key}={theirs}, not {ours}.\n"
-                "possible: another hydra.run.dir for another run, or the command that began this"
-            )
+        if ours != theirs:
+            raise ConfigError(key, f"{folder} holds a run with {str(theirs)[:80]}, not {ours}")
     return continuation(cfg, kept, folder)
 
 
@@ -82,55 +84,151 @@ def continuation(
 ) -> Continuation:
     """Read the run of a folder.
 
+    What runs beside the network is `cfg`'s: our own files, and the user's command line. Of the
+    stored configuration come the network, its data and how it was trained (`with_stored`).
+
     Args:
-        cfg: composed configuration; only `allow_targets`, the keys of `MAY_CHANGE` and
-            paths that the command line repeats are read.
-        overrides: the command line, to see which keys were given.
+        cfg: composed configuration, with the options that the run chose.
+        overrides: the command line.
         folder: of the run; None: `cfg.resume` names it.
 
     Raises:
         ConfigError: there is no such run, or other keys were given.
+        FileError: its files are damaged, or lead elsewhere.
     """
+    auto = folder is not None
     folder = Path(cfg.resume) if folder is None else folder
+    check_links(folder)
     saved = run_folder.load_config(folder)
-    changed, confirmed = False, set()
-    other_devices = str(saved.trainer.get("devices")) in ANY_NUMBER  # those of this machine
-    for override in overrides:
-        key = override.lstrip("+~").partition("=")[0]
-        if key == "allow_targets":
-            saved.allow_targets = cfg.allow_targets  # a file has none
-        elif key in MAY_CHANGE:
-            other = OmegaConf.select(saved, key) != OmegaConf.select(cfg, key)
-            changed |= other and key in LONGER
-            other_devices |= key in ("trainer.devices", "trainer.num_nodes")
-            OmegaConf.update(saved, key, OmegaConf.select(cfg, key))
-        elif key.startswith(WRITING) and OmegaConf.select(cfg, key) == OmegaConf.select(saved, key):
-            confirmed.add(key)
-        elif key != "resume" and not key.startswith("hydra."):
-            raise ConfigError(
-                f"resume continues a run as it was; {key} cannot be changed.\n"
-                f"possible besides resume: {listed((*MAY_CHANGE, 'allow_targets'))}"
-            )
-    path = folder / run_folder.CONFIG
-    check_writing(saved, confirmed, path)
-    check_data_folders(saved.dataset, path)
+    given = {text.lstrip("+~").partition("=")[0] for text in overrides}
+    if not auto:
+        for key in sorted(given):
+            _check_given(key, cfg, saved)
+    merged = with_stored(cfg, saved, given, folder / run_folder.CONFIG)
+    changed = {key for key in given if OmegaConf.select(merged, key) != selected(saved, key)}
     last = whole_checkpoint(folder)
+    devices = {"trainer.devices", "trainer.num_nodes"} & given
+    other_devices = devices or str(selected(saved, "trainer.devices")) in ANY_NUMBER
     return Continuation(
-        cfg=saved,
+        cfg=merged,
         folder=folder,
         checkpoint=None if last is None else last.path,
         steps=0 if last is None else last.steps,
-        finished=not changed and is_finished(folder),
-        samples=samples_of_a_step(saved, last) if other_devices else None,
+        finished=not changed & set(LONGER) and is_finished(folder),
+        samples=samples_of_a_step(merged, last) if other_devices else None,
     )
 
 
-def samples_of_a_step(saved: DictConfig, last: RunCheckpoint | None) -> int | None:
+def _check_given(key: str, cfg: DictConfig, saved: Mapping[str, Any]) -> None:
+    """Refuse a key that would make the run another one."""
+    group = key.partition(".")[0]
+    if key in (*MAY_CHANGE, "resume", "allow_targets") or group in ("hydra", "callbacks", "logger"):
+        return
+    if key in NAMED:
+        same = cfg[key].get("name") == selected(saved, f"{key}.name")
+    elif key in BESIDE:
+        same = True  # what it says of numbers comes from the run
+    elif group == "trainer" and not _is_kept(key, OmegaConf.select(cfg, key)):
+        same = True
+    else:
+        same = OmegaConf.select(cfg, key) == selected(saved, key)
+    if not same:
+        raise ConfigError(key, "a resumed run goes on as it was; it may get longer")
+
+
+def with_stored(
+    cfg: DictConfig, saved: Mapping[str, Any], given: Collection[str], path: Path
+) -> DictConfig:
+    """The composed configuration, with what a run's own says of the network and its training.
+
+    Of the trainer, the callbacks and the loggers come numbers alone, and the words of `WORDS`,
+    of keys that our own files have: how long, how often, how exact. No path, no class.
+
+    Args:
+        cfg: composed.
+        saved: as the file holds it.
+        given: keys of the command line, which stay as they were composed.
+        path: the file, for errors.
+
+    Raises:
+        FileError: a value that is not followed.
+    """
+    own: Any = OmegaConf.to_container(cfg, resolve=False)
+    for group, values in stored(saved, path).items():
+        if group in ("dataset", "geometry"):
+            own[group] = _updated(own.get(group) or {}, values, group, given)
+        elif group in STORED:
+            own[group] = values
+    own |= {key: saved[key] for key in KEPT if key in saved and key not in given}
+    begun = saved.get("init_from")
+    if isinstance(begun, str) and re.fullmatch(r"\w+", begun):  # a name of shipped weights
+        own["init_from"] = begun
+    for group in BESIDE:
+        if isinstance(saved.get(group), dict):
+            own[group] = _with_numbers(own.get(group) or {}, saved[group], group, given)
+    return OmegaConf.create(own)
+
+
+def _updated(own: Any, other: Any, where: str, given: Collection[str]) -> Any:
+    """`other` over `own`, but for keys of the command line and keys that `other` has not."""
+    if not isinstance(own, dict) or not isinstance(other, dict):
+        return other
+    return own | {
+        key: own[key]
+        if f"{where}.{key}" in given
+        else _updated(own.get(key), value, f"{where}.{key}", given)
+        for key, value in other.items()
+    }
+
+
+def _with_numbers(
+    own: Mapping[str, Any], other: Mapping[str, Any], where: str, given: Collection[str]
+) -> dict[str, Any]:
+    found = dict(own)
+    for name, value in own.items():
+        key, theirs = f"{where}.{name}", other.get(name)
+        if name not in other or key in given:
+            continue
+        if isinstance(value, dict) and isinstance(theirs, dict):
+            found[name] = _with_numbers(value, theirs, key, given)
+        elif theirs is None or (not isinstance(value, dict) and _is_kept(key, theirs)):
+            found[name] = theirs
+    return found
+
+
+def _is_kept(key: str, value: Any) -> bool:
+    """True for a value that a run keeps of what runs beside its network."""
+    if isinstance(value, bool) and key.startswith("logger."):
+        return False  # whether checkpoints are sent away
+    if isinstance(value, str):
+        return key in WORDS and bool(re.fullmatch(r"\w[\w:/.-]{0,80}", value, re.ASCII))
+    return isinstance(value, bool | int | float)
+
+
+def check_links(folder: Path) -> None:
+    """Refuse a run folder in which a link leads out of it: the run writes below it alone.
+
+    Raises:
+        FileError: names the link.
+    """
+    root = folder.resolve()
+    for path in folder.rglob("*"):
+        try:
+            inside = not path.is_symlink() or path.resolve().is_relative_to(root)
+            # W&B links its log from its own cache, and writes a new one
+            inside |= path.relative_to(folder).parts[0] == "wandb" and path.is_file()
+        except (OSError, RuntimeError):  # a link to itself
+            inside = False
+        if not inside:
+            raise FileError(path, "the link leads out of the run folder; it is not followed")
+
+
+def samples_of_a_step(cfg: DictConfig, last: RunCheckpoint | None) -> int | None:
     """Samples of an optimiser step of a run, over all its devices; None where nothing tells."""
-    if saved.get("global_batch_size") is not None:
-        return int(saved.global_batch_size)
+    if cfg.get("global_batch_size") is not None:
+        return int(cfg.global_batch_size)
     batch = None if last is None else samples_a_batch(last.content)
-    return None if batch is None else batch * int(saved.trainer.accumulate_grad_batches)
+    return None if batch is None else batch * int(cfg.trainer.accumulate_grad_batches)
 
 
 def is_finished(folder: Path) -> bool:
@@ -147,7 +245,7 @@ def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
     """The last checkpoint of a run; None where it was stopped before its first one.
 
     Raises:
-        ConfigError: it is damaged; says from where the run can go on.
+        FileError: it is damaged; says from where the run can go on.
     """
     last, best = folder / run_folder.LAST, folder / run_folder.BEST
     if not last.is_file():
@@ -163,70 +261,5 @@ def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
         else:
             copy = f"cp {shlex.quote(str(best))} {shlex.quote(str(last))}"
             way = f"{copy}: the same command then goes on behind step {steps}"
-        raise ConfigError(f"{error}.\npossible: {way}") from error
+        raise FileError(last, f"{error.rule}.\npossible: {way}") from error
     return found
-
-
-#: Groups whose objects write files or send figures.
-WRITING = ("callbacks", "logger", "trainer")
-
-
-def check_writing(saved: DictConfig, confirmed: Collection[str], path: object) -> None:
-    """Check that callbacks, loggers and the trainer of a stored run name no path elsewhere.
-
-    Args:
-        saved: configuration of the run.
-        confirmed: keys that the command line gives once more, with the same values.
-        path: the file, for messages.
-
-    Raises:
-        ConfigError: names the key of a path outside the run folder, or of settings that a logger
-            would pass on.
-    """
-    for group in WRITING:
-        content: Any = OmegaConf.to_container(saved[group], resolve=False) if group in saved else {}
-        for key, value in values_in(content, group):
-            depth = key.count(".")
-            if key in confirmed:
-                continue
-            if group == "logger" and isinstance(value, Mapping) and depth > 1:
-                # W&B's settings name servers and programs
-                raise ConfigError(
-                    f"{path}: {key} is refused: a stored logger takes plain values alone.\n"
-                    "possible: a new run, with these settings on its command line"
-                )
-            if isinstance(value, str) and leads_away(value):
-                raise ConfigError(
-                    f"{path}: {key}={value[:80]} is refused: it leads out of the run folder.\n"
-                    f"possible: {key}={value[:80]} on the command line too, if it is meant"
-                )
-
-
-def check_data_folders(dataset: Any, path: object) -> None:
-    """Check that the folder for caches and simulated sets lies below here, or exists already.
-
-    Args:
-        dataset: group of a stored configuration.
-        path: the file, for messages.
-
-    Raises:
-        ConfigError: names the folder.
-    """
-    for key, folder in values_in(OmegaConf.to_container(dataset, resolve=True), "dataset"):
-        if not key.endswith(".data_dir") or not isinstance(folder, str):
-            continue
-        if leads_away(folder) and not Path(folder).is_dir():
-            raise ConfigError(
-                f"{path}: dataset.data_dir={folder[:80]} is no folder of this machine.\n"
-                "possible: make it, or dataset.data_dir=FOLDER where a checkpoint is evaluated"
-            )
-
-
-def leads_away(text: str) -> bool:
-    """True for a path that is absolute, climbs, or is a home folder, a variable or a URL."""
-    return (
-        text.startswith(("/", "~", "\\"))
-        or ".." in Path(text).parts
-        or "$" in text
-        or "://" in text
-    )

@@ -13,7 +13,7 @@ from typing import Any
 import lightning as L
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import (
     Checkpoint,
@@ -22,14 +22,14 @@ from pcnn.callbacks import (
     WarmUp,
 )
 from pcnn.checkpoints import RunCheckpoint, load_weights
+from pcnn.config import check_allowed
 from pcnn.console import Console
+from pcnn.errors import ConfigError
 from pcnn.experiment import build, fine_tuning, networks, report, run_folder
-from pcnn.experiment.check import checked, is_network
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.command_line import program
 from pcnn.experiment.counts_file import write_counts
 from pcnn.experiment.devices import on_this_machine
-from pcnn.experiment.errors import ConfigError, listed
 from pcnn.experiment.final_figures import (
     LastState,
     facts_of,
@@ -49,8 +49,9 @@ from pcnn.experiment.job import (
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import AUTO, continuation, has_begun, same_run
+from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby
-from pcnn.experiment.targets import allowed_packages, check_allowed
+from pcnn.experiment.stored_options import BESIDE
 from pcnn.experiment.weights import (
     best_checkpoint,
     check_fit,
@@ -92,11 +93,7 @@ def train(cfg: DictConfig) -> float | None:
         run = prepare(cfg, made)
         if run is None:
             return None
-        message = (
-            partial(how_to_go_on, run.folder, allowed_packages(run.cfg))
-            if run.cfg.train
-            else nothing_written
-        )
+        message = partial(how_to_go_on, run.folder) if run.cfg.train else nothing_written
         with started(run.folder, message) as stop:
             return execute(run, stop)
     finally:
@@ -106,21 +103,19 @@ def train(cfg: DictConfig) -> float | None:
 def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     """Check everything and settle the run folder; None when the resumed run is finished."""
     console = Console(quiet=rank() != 0)
-    check_allowed(cfg, HydraConfig.get().overrides.task)
+    check_allowed(allowed(cfg), HydraConfig.get().overrides.task)
     check_one_folder()
+    cfg = with_choices(cfg)
     if cfg.resume is None:
         cfg = checked(cfg)
-        if not is_network(cfg.model, allowed_packages(cfg)):
-            raise ConfigError(
-                f"model={cfg.model.name} has nothing to train.\n"
-                f"possible: {program('eval')} model={cfg.model.name} dataset={cfg.dataset.name}"
-            )
+        if not is_network(cfg):
+            name = f"model={cfg.model.name}"
+            raise ConfigError("model", f"{name} has nothing to train: {program('eval')} {name}")
         if not cfg.train:
             require_checkpoint(cfg)
         elif cfg.ckpt_path is not None:
             raise ConfigError(
-                "ckpt_path names weights to test, it does not start a training.\n"
-                "possible: train=false test=true ckpt_path=FILE, or resume=RUN to continue a run"
+                "ckpt_path", "names weights to test (train=false); resume=RUN goes on with a run"
             )
         return Run(cfg, folder)
     overrides = list(HydraConfig.get().overrides.task)
@@ -131,7 +126,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     else:
         run = continuation(cfg, overrides)
     if run.finished:
-        command = run_folder.resume_command(run.folder, allowed_packages(run.cfg))
+        command = run_folder.resume_command(run.folder)
         for line in (
             f"{run.folder} is finished; its figures are in {run.folder / run_folder.METRICS}.",
             f"To train it longer:\n  {command} {report.longer(run.cfg)}",
@@ -144,6 +139,16 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         where = f"continues after step {run.steps}"
     console.say(f"{run.folder} {where}")
     return Run(checked(run.cfg), run.folder, run.checkpoint, True, run.samples)
+
+
+def with_choices(cfg: DictConfig) -> DictConfig:
+    """The configuration with the names of our own files for what runs beside the network."""
+    chosen = OmegaConf.to_container(HydraConfig.get().runtime.choices)
+    assert isinstance(chosen, dict)
+    names = {str(key).partition("@")[0]: value for key, value in chosen.items()}
+    own = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(own, dict)
+    return OmegaConf.create({**own, "choices": {key: names.get(key) for key in BESIDE}})
 
 
 def execute(run: Run, stop: StopSignals) -> float | None:
@@ -171,7 +176,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         tell_other_ranks(run.folder)
     given = {
         "run_folder": run.folder,
-        "config": run_folder.stored(cfg),
+        "config": run_folder.recorded(cfg),
         "source": cfg.data.source,
         **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
@@ -279,8 +284,9 @@ def optimized(cfg: DictConfig, metrics: Mapping[str, float]) -> float | None:
     name = cfg.optimized_metric
     if name and metrics and name not in metrics and name != cfg.task.get("metric"):
         raise ConfigError(
-            f"optimized_metric={name} is no figure of this run, whose files are complete.\n"
-            f"possible: {listed(sorted(metrics))}"
+            "optimized_metric",
+            f"{name} is no figure of this run, whose files are complete: "
+            f"{', '.join(sorted(metrics)[:40])}",
         )
     return metrics.get(name) if name else None
 

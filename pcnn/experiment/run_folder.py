@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.checkpoints import load_config as load_checkpoint_config
-from pcnn.checkpoints.loaded_config import loaded_config
-from pcnn.errors import FileError
+from pcnn.config import read_stored
+from pcnn.errors import ConfigError, FileError
 from pcnn.experiment.command_line import program
-from pcnn.experiment.errors import ConfigError, listed
+from pcnn.experiment.stored_options import repeated
 from pcnn.experiment.weights import lacking_keys
-from pcnn.files.bounded import named
 from pcnn.files.text import read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
 
@@ -46,22 +45,21 @@ def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
     """
     if (folder / CONFIG).exists() and not resumed:
         raise ConfigError(
-            f"{folder} holds a run already.\n"
-            f"possible: resume={folder} to continue it, or another hydra.run.dir"
+            "hydra.run.dir", f"{folder} holds a run already; resume={folder} goes on with it"
         )
     drop_parts(folder)  # left by a killed process
-    write_whole(folder / CONFIG, OmegaConf.to_yaml(stored(cfg)))
+    write_whole(folder / CONFIG, OmegaConf.to_yaml(recorded(cfg)))
 
 
-def stored(cfg: DictConfig) -> dict[str, Any]:
+def recorded(cfg: DictConfig) -> dict[str, Any]:
     """The resolved configuration as files hold it: whose code may run, no file says."""
     plain = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items() if key != "allow_targets"}
 
 
-def load_config(folder: Path) -> DictConfig:
-    """The resolved configuration of a run.
+def load_config(folder: Path) -> dict[str, Any]:
+    """The resolved configuration of a run, as its file holds it.
 
     Raises:
         ConfigError: the folder does not exist, or its config.yaml is missing and no checkpoint
@@ -70,16 +68,17 @@ def load_config(folder: Path) -> DictConfig:
     """
     path = folder / CONFIG
     if not path.is_file() and (folder / LAST).is_file():
-        return OmegaConf.create(load_checkpoint_config(folder / LAST))
+        return load_checkpoint_config(folder / LAST)
     if not path.is_file():
-        runs = sorted(found.parent for found in Path("logs").glob(f"*/*/{CONFIG}"))
-        latest = f"\nlatest run: {runs[-1]}" if runs else ""
-        raise ConfigError(f"resume={folder}: no run is there ({CONFIG} is missing).{latest}")
+        # evaluations have a configuration too, and no checkpoints
+        runs = sorted(found.parents[1] for found in Path("logs").glob(f"*/*/{LAST}"))
+        latest = f"; the latest run is {runs[-1]}" if runs else ""
+        raise ConfigError("resume", f"{folder} holds no run ({CONFIG} is missing){latest}")
     try:
         content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
         is_map = isinstance(content, dict)
-        lacking = lacking_keys(content, "trainer") if is_map else ["every key", "trainer"]
-        whole, why = not lacking, f"{listed(lacking)} missing"
+        lacking = lacking_keys(content) if is_map else ["every key"]
+        whole, why = not lacking, f"{', '.join(lacking)} missing"
     except FileError as error:
         content, whole, why = None, False, error.rule
     if not whole:
@@ -93,11 +92,7 @@ def load_config(folder: Path) -> DictConfig:
                 else "possible: take it from a copy, or start the run in another folder"
             ),
         )
-    loaded_config(content, path)
-    with named(path, "configuration"):
-        cfg = OmegaConf.load(path)
-    assert isinstance(cfg, DictConfig)
-    return cfg
+    return read_stored(content, path)
 
 
 def load_metrics(folder: Path) -> dict[str, Any]:
@@ -134,10 +129,11 @@ def argument(key: str, path: Path | str) -> str:
     return shlex.quote(f'{key}="{escaped}"')
 
 
-def resume_command(folder: Path, allowed: Sequence[str]) -> str:
-    """The command that goes on with a run; the packages of `allow_targets` are in no file."""
-    own = f" allow_targets=[{','.join(allowed)}]" if allowed else ""
-    return f"{program('train')} {argument('resume', folder)}{own}"
+def resume_command(folder: Path) -> str:
+    """The command that goes on with a run, with the words of this one that no file keeps."""
+    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    words = "".join(f" {shlex.quote(word)}" for word in repeated(overrides))
+    return f"{program('train')} {argument('resume', folder)}{words}"
 
 
 def drop_if_empty(folder: Path) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from annotated_types import Interval, Len, MinLen
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.checkpoints import CheckpointError, RunCheckpoint
-from pcnn.errors import FileError
+from pcnn.config import refusal, stored
+from pcnn.config.values import selected
+from pcnn.errors import ConfigError, FileError, MissingFileError
+from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.command_line import program
-from pcnn.experiment.errors import ConfigError, listed
+from pcnn.ranges import Channels, Label, Length, Positive, Seed
 
 if TYPE_CHECKING:
     import lightning as L
@@ -28,7 +32,34 @@ NEEDED = (
     "engine.name",
     "task.name",
     "data.source",
+    "data.in_channels",
 )
+_Byte = Annotated[int, Interval(ge=0, le=255)]
+#: Types of stored values that are used as they are.
+_TYPES: Mapping[str, Any] = {
+    "seed": Seed,
+    "model.name": str,
+    "dataset.name": str,
+    "geometry.name": str,
+    "engine.name": str,
+    "task.name": str,
+    "data.source": Literal["real", "simulated"],
+    "data.in_channels": Channels,
+    "data.out_channels": Channels,
+    "data.voxel_size": Length,
+    "data.benchmark": str,
+    "data.channels": list[str],
+    "data.class_names": Annotated[list[str], MinLen(1)],
+    "data.colors": Annotated[list[tuple[_Byte, _Byte, _Byte]], MinLen(1)],
+    "data.temperature": Positive,
+    "data.files": dict[str, Any],
+    "data.domain": dict[str, Any],
+    "dataset.voxel_size": Length | Annotated[list[Length], Len(3, 3)],
+    "dataset.crop": Length,
+    "dataset.ignore_label": Label,
+    "dataset.intensity_max": Positive,
+    "dataset.fill": dict[str, float],
+}
 
 
 def require_checkpoint(cfg: DictConfig) -> None:
@@ -39,14 +70,11 @@ def require_checkpoint(cfg: DictConfig) -> None:
         FileNotFoundError: the checkpoint does not exist.
     """
     if not cfg.test:
-        raise ConfigError("train=false test=false: nothing to do.\npossible: test=true")
+        raise ConfigError("test", "train=false test=false leaves nothing to do")
     if cfg.ckpt_path is None:
-        raise ConfigError(
-            "train=false test=true needs ckpt_path=FILE: there are no trained weights to test.\n"
-            "possible: ckpt_path=logs/<task>/<run>/checkpoints/best.ckpt"
-        )
+        raise ConfigError("ckpt_path", "train=false test=true needs trained weights to test")
     if not Path(cfg.ckpt_path).is_file():
-        raise FileNotFoundError(f"ckpt_path={cfg.ckpt_path}: there is no such file")
+        raise MissingFileError(cfg.ckpt_path, "no such checkpoint")
 
 
 def config_of(found: RunCheckpoint) -> dict[str, Any]:
@@ -55,22 +83,28 @@ def config_of(found: RunCheckpoint) -> dict[str, Any]:
     Raises:
         FileError: the file carries none, or not the keys that every run has.
     """
-    config = found.config
-    # an earlier version had no other geometry
-    config.setdefault("geometry", {"name": "voxel"})
-    lacking = lacking_keys(config, "data.in_channels")
+    config = stored(found.config, found.path)
+    lacking = lacking_keys(config)
     if lacking:
         raise CheckpointError(
-            found.path,
-            f"damaged, its configuration lacks {listed(lacking)}.\n"
-            "possible: another checkpoint of the run, or a copy of this one",
+            found.path, f"damaged, its configuration lacks {', '.join(lacking)}; take a copy of it"
         )
+    for key, hint in _TYPES.items():
+        value = selected(config, key)
+        rule = None if value is None else refusal(value, hint)
+        if rule is not None:
+            raise CheckpointError(found.path, f"damaged, {key}={str(value)[:80]}: {rule}")
+    registration = selected(config, "task.name") == "registration"
+    edge = "data.voxel_size" if registration else "dataset.voxel_size"
+    names, colors = selected(config, "data.class_names"), selected(config, "data.colors")
+    if selected(config, edge) is None or (colors is not None and len(colors) != len(names or [])):
+        raise CheckpointError(found.path, f"damaged, {edge} or data.colors do not fit the rest")
     return config
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """The configuration in a checkpoint (`config_of`)."""
-    return config_of(RunCheckpoint.read(path))
+    """The configuration in a checkpoint (`config_of`), or in weights of the catalogue."""
+    return config_of(RunCheckpoint.read(weights_file(path)))
 
 
 def opened(
@@ -101,15 +135,9 @@ def was_chosen_here(cfg: DictConfig, found: RunCheckpoint) -> bool:
     return all(cfg.dataset.get(key) == saved.get(key) for key in _VALIDATION)
 
 
-def lacking_keys(config: Mapping[str, Any], *more: str) -> list[str]:
-    """Those keys, of `NEEDED` and more, that a configuration lacks or has no value of."""
-    return [key for key in (*NEEDED, *more) if _value(config, key) is None]
-
-
-def _value(config: Any, key: str) -> Any:
-    for name in key.split("."):
-        config = config.get(name) if isinstance(config, Mapping) else None
-    return config
+def lacking_keys(config: Mapping[str, Any]) -> list[str]:
+    """Those keys of `NEEDED` that a configuration lacks or has no value of."""
+    return [key for key in NEEDED if selected(config, key) is None]
 
 
 def check_fit(cfg: DictConfig) -> None:
@@ -129,30 +157,33 @@ def check_fit(cfg: DictConfig) -> None:
         ours, theirs = model.get(key) or None, saved["model"].get(key) or None
         if ours != theirs:
             raise ConfigError(
-                f"the checkpoint was trained with model.{key}={theirs}, not {ours}.\n"
-                f"possible: {program('eval')} ckpt_path={cfg.ckpt_path}, "
-                "which takes its configuration"
+                f"model.{key}",
+                f"the checkpoint was trained with {theirs}, not {ours}; "
+                f"{program('eval')} takes its configuration",
             )
     if saved["data"]["in_channels"] != cfg.data.in_channels:
         raise ConfigError(
+            "dataset",
             f"the checkpoint takes {saved['data']['in_channels']} input channels, "
-            f"dataset={cfg.dataset.name} has {cfg.data.in_channels}"
+            f"{cfg.dataset.name} has {cfg.data.in_channels}",
         )
     named = cfg.data.get("channels"), saved["data"].get("channels")
     if None not in named and list(named[0]) != list(named[1]):
         raise ConfigError(
+            "dataset",
             f"the checkpoint takes the channels {', '.join(named[1])}, "
-            f"dataset={cfg.dataset.name} has {', '.join(named[0])}"
+            f"{cfg.dataset.name} has {', '.join(named[0])}",
         )
     if cfg.task.name != saved["task"]["name"]:
         raise ConfigError(
-            f"the checkpoint was trained for task={saved['task']['name']}, not {cfg.task.name}"
+            "task", f"the checkpoint was trained for {saved['task']['name']}, not {cfg.task.name}"
         )
     ours, theirs = list(cfg.data.get("class_names", [])), saved["data"].get("class_names", [])
     if ours != theirs:
         raise ConfigError(
+            "dataset",
             f"the checkpoint tells {len(theirs)} classes apart ({', '.join(theirs[:3])}, ...), "
-            f"dataset={cfg.dataset.name} has {len(ours)} ({', '.join(ours[:3])}, ...)"
+            f"{cfg.dataset.name} has {len(ours)} ({', '.join(ours[:3])}, ...)",
         )
 
 
@@ -164,9 +195,8 @@ def check_finite(state: Mapping[str, Any], where: str | Path) -> None:
     """
     for name, value in state.items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
-            raise ConfigError(
-                f"{where}: the weights {name} hold NaN or infinite numbers: the training broke.\n"
-                "possible: an earlier checkpoint, or a training with a lower task.optimizer.lr"
+            raise FileError(
+                where, f"the weights {name} hold NaN or infinite numbers: the training broke"
             )
 
 
@@ -182,9 +212,7 @@ def fitting(checkpoint: object) -> Iterator[None]:
     except RuntimeError as error:
         if "loading state_dict" not in str(error):
             raise
-        raise ConfigError(f"{checkpoint}: weights of another network than its configuration") from (
-            error
-        )
+        raise FileError(checkpoint, "weights of another network than its configuration") from error
 
 
 def best_checkpoint(trainer: L.Trainer) -> str:
@@ -196,8 +224,5 @@ def best_checkpoint(trainer: L.Trainer) -> str:
     kept = trainer.checkpoint_callback
     path = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
     if not path:
-        raise ConfigError(
-            "this run wrote no checkpoint, so nothing can be evaluated.\n"
-            "possible: callbacks=default, which keeps best.ckpt and last.ckpt"
-        )
+        raise ConfigError("callbacks", "without a checkpoint nothing can be evaluated")
     return str(path)

@@ -1,6 +1,5 @@
 """Networks, assembled from shared blocks with convolution and norm injected."""
 
-from pcnn.models.height_range import HeightRange
 from pcnn.models.litept import LitePT, LitePTS
 from pcnn.models.minkunet import MinkUNet, MinkUNet42
 from pcnn.models.resnet import ResNet, ResNet18
@@ -19,11 +18,10 @@ from pcnn.models.sparse_resnet_heads import (
 )
 from pcnn.models.spunet import SpUNet
 from pcnn.models.spvcnn import SPVCNN
-from pcnn.models.trained import available, from_hub, load, push_to_hub
+from pcnn.models.trained import available, load
 
 __all__ = [
     "SPVCNN",
-    "HeightRange",
     "LitePT",
     "LitePTS",
     "MinkUNet",
@@ -41,8 +39,6 @@ __all__ = [
     "VoxelBackbone",
     "VoxelResBackbone",
     "available",
-    "from_hub",
     "load",
-    "push_to_hub",
     "sparse_resnet_for",
 ]

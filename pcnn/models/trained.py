@@ -47,58 +47,5 @@ def load(
     return net
 
 
-def push_to_hub(
-    checkpoint: str | Path,
-    repository: str,
-    *,
-    licence: str,
-    card: str = "",
-    private: bool = False,
-    token: str | None = None,
-) -> str:
-    """Export the network of a checkpoint and upload it to the Hugging Face hub, with a card.
-
-    The file names no folders of this machine (`pcnn export`).
-
-    Args:
-        checkpoint: of a run, or an exported file.
-        repository: ``user/name``; made where there is none.
-        licence: of the weights, as the hub writes it (``apache-2.0``).
-        card: text for the card, in front of the record of the training.
-        private: whether a new repository is private.
-        token: of the hub; None takes the one of its login.
-
-    Returns:
-        Where the commit is shown.
-
-    Raises:
-        MissingPackageError: `huggingface_hub` is not installed.
-        UserError: the hub refuses, or does not answer.
-    """
-    url: str = _room("hub").push_to_hub(
-        checkpoint, repository, licence=licence, card=card, private=private, token=token
-    )
-    return url
-
-
-def from_hub(repository: str, revision: str | None = None, token: str | None = None) -> Path:
-    """Fetch a network from the Hugging Face hub into its cache.
-
-    Args:
-        repository: ``user/name``.
-        revision: branch, tag or commit; a commit is always the same file.
-        token: of the hub; None takes the one of its login.
-
-    Returns:
-        The file; `load`, `pcnn.predict` and all commands take it.
-
-    Raises:
-        MissingPackageError: `huggingface_hub` is not installed.
-        UserError: the hub refuses or does not answer, or the file is no exported network.
-    """
-    path: Path = _room("hub").from_hub(repository, revision, token)
-    return path
-
-
 def _room(name: str) -> Any:
     return import_module(f"pcnn.experiment.{name}")

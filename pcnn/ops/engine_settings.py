@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 import torch
 from annotated_types import Ge, Interval
 
+from pcnn.config.values import check_fields
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import (
@@ -31,7 +32,6 @@ from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Sort, Triplets
 from pcnn.geometry import KernelMap
 from pcnn.geometry.slot_tiles import TILE_ROWS
-from pcnn.hints import check_fields
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.kernels.tf32 import tf32_allowed

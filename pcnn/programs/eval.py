@@ -15,7 +15,7 @@ from pcnn.programs.help import readable_help
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="eval")
 def main(cfg: DictConfig) -> float | None:
     """Run one evaluation."""
-    with short_errors(CONF):
+    with short_errors():
         from pcnn.experiment.evaluate import evaluate
 
         return evaluate(cfg)
@@ -23,11 +23,12 @@ def main(cfg: DictConfig) -> float | None:
 
 def run() -> None:
     """Run the command line of this process."""
-    with short_errors(CONF), readable_help():
-        from pcnn.experiment.checkpoint_options import with_checkpoint_options
+    with short_errors(), readable_help():
+        from pcnn.experiment.stored_options import needs_checkpoint, with_stored_options
 
+        needs_checkpoint(sys.argv[1:], CONF)
         # the network's own options are composed first, so that every key of them can be set
-        sys.argv[1:] = with_checkpoint_options(sys.argv[1:], CONF)
+        sys.argv[1:] = with_stored_options(sys.argv[1:], CONF)
         main()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import hydra
 from omegaconf import DictConfig
 
@@ -13,7 +15,7 @@ from pcnn.programs.help import readable_help
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")
 def main(cfg: DictConfig) -> float | None:
     """Run one job; returns the figure that a sweep compares."""
-    with short_errors(CONF):
+    with short_errors():
         from pcnn.experiment.run import train  # after Hydra, so that --help is quick
 
         return train(cfg)
@@ -21,7 +23,12 @@ def main(cfg: DictConfig) -> float | None:
 
 def run() -> None:
     """Run the command line of this process."""
-    with short_errors(CONF), readable_help():
+    with short_errors(), readable_help():
+        if any(text.startswith("resume=") for text in sys.argv[1:]):
+            from pcnn.experiment.stored_options import with_stored_options
+
+            # the run's own options are composed first
+            sys.argv[1:] = with_stored_options(sys.argv[1:], CONF)
         main()
 
 

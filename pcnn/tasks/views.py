@@ -11,7 +11,7 @@ import torch
 from annotated_types import MinLen
 from torch import Tensor
 
-from pcnn.hints import check_fields
+from pcnn.config.values import check_fields
 from pcnn.ranges import Factor
 
 Flip = Literal["none", "x", "y", "xy"]

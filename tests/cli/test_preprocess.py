@@ -14,7 +14,7 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.preparation import FillCache, prepared
 from pcnn.errors import FileError
 from pcnn.experiment import build
-from pcnn.experiment.check import checked
+from pcnn.experiment.run_config import checked
 from tests.cli.invoking import invoke
 from tests.datasets.clouds import write_scan
 from tests.datasets.las_files import write_las

@@ -40,7 +40,7 @@ def test_the_file_is_named_and_what_to_do(
     assert "dataset.on_error=skip" in lines[1]
     assert "Traceback" not in str(raised.value)
     assert len(lines) == 2
-    with pytest.raises(SystemExit), short_errors(Path("conf")):
+    with pytest.raises(SystemExit), short_errors():
         list(module(root).train_dataloader())
     assert 1 < len(capsys.readouterr().err.splitlines()) <= 3
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
+from pcnn.errors import ConfigError
 from pcnn.experiment import build
-from pcnn.experiment.check import checked
 from pcnn.experiment.devices import on_this_machine
-from pcnn.experiment.errors import ConfigError
+from pcnn.experiment.run_config import checked
 from tests.experiment import sweep
 from tests.experiment.sweep import CONF
 
@@ -62,9 +62,12 @@ def test_a_step_holds_as_many_samples_on_any_machine(
 def test_samples_that_devices_cannot_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, 8)
     for overrides, said in (
-        (("global_batch_size=16", "trainer.devices=3"), "devices=1 or 2 or 4 or 8 or 16"),
-        (("global_batch_size=0",), "1 or more, or null"),
-        (("global_batch_size=8", "trainer.accumulate_grad_batches=2"), "which wants 8 on 1 "),
+        (("global_batch_size=16", "trainer.devices=3"), "global_batch_size"),
+        (("global_batch_size=0",), "global_batch_size"),
+        (
+            ("global_batch_size=8", "trainer.accumulate_grad_batches=2"),
+            "trainer.accumulate_grad_batches",
+        ),
     ):
         with pytest.raises(ConfigError, match=said):
             on_this_machine(composed(*overrides), Path())
@@ -135,7 +138,7 @@ def test_an_absent_gpu_is_named_with_what_works(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"no GPU here[^\n]*\npossible: trainer=auto"):
+    with pytest.raises(ConfigError, match=r"trainer\.accelerator"):
         on_this_machine(composed("trainer=gpu"), tmp_path)
 
 

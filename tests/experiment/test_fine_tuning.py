@@ -16,12 +16,11 @@ import pcnn
 from pcnn.callbacks import stop_signals
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import write_exported
-from pcnn.errors import UserError
+from pcnn.errors import ConfigError, FileError, UserError
 from pcnn.experiment import fine_tuning
-from pcnn.experiment.check import checked
-from pcnn.experiment.errors import ConfigError
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import Run, execute
+from pcnn.experiment.run_config import checked
 from pcnn.tasks import SegmentationTask
 from pcnn.tasks.layers_of import depths, stages
 from pcnn.tasks.network_task import parameter_groups
@@ -71,13 +70,13 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
         assert torch.equal(value, head[name] if name in head else theirs[name]), name
     assert fine_tuning.prepare(task(network(5, 3), 5), cfg, begins=False) is None
     other = pcnn.models.MinkUNet42(4, 5, width=0.125, engine="reference")
-    with pytest.raises(ConfigError, match=r"possible: model=minkunet model.width=0.0625"):
+    with pytest.raises(ConfigError, match="init_from"):
         fine_tuning.initialise(other, cfg)
     with pytest.raises(FileNotFoundError, match="no weights of that name"):
         fine_tuning.initialise(own, OmegaConf.create({"init_from": "nowhere"}))
     broken = {name: value * torch.nan for name, value in given.named_parameters()}
     write_exported(Path(path), {"state_dict": {f"net.{n}": v for n, v in broken.items()}})
-    with pytest.raises(ConfigError, match="NaN"):
+    with pytest.raises(FileError, match="NaN"):
         fine_tuning.initialise(own, cfg)
 
 
@@ -166,9 +165,9 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"temperature {exported.temperature:.3f}" in text
     assert exported.domain is not None
     for wrong, said in (
-        ("freeze=[nothing]", "no layer is called"),
-        ("rate_of={nothing: 0.5}", "no layer is called"),
-        ("rate_of={head: 0}", "above 0"),
+        ("freeze=[nothing]", "freeze"),
+        ("rate_of={nothing: 0.5}", "rate_of"),
+        ("rate_of={head: 0}", "rate_of"),
     ):
         with pytest.raises(ConfigError, match=said):
             run("third", wrong)

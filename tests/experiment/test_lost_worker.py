@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.experiment.errors import ConfigError
+from pcnn.errors import ConfigError
 from pcnn.experiment.job import told_lost_worker
 
 
@@ -17,7 +17,6 @@ def test_a_killed_worker_is_told_with_what_to_change(tmp_path: Path) -> None:
         raise RuntimeError(text)
     assert "dataset.num_workers" in str(found.value)
     assert "holds no last.ckpt. Then give the same command again" in str(found.value)
-    assert len(str(found.value).splitlines()) == 3
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from pcnn.console import Console
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels
-from pcnn.experiment.errors import ConfigError
+from pcnn.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42
@@ -140,8 +140,8 @@ def test_a_submission_is_of_all_points_in_official_classes() -> None:
 
     assert folder() == Path("run/predictions")
     for changes, said in (
-        ({"crop": 25.0}, "dataset.crop=null"),
-        ({"labels": "spvnas_compat"}, "official classes"),
+        ({"crop": 25.0}, "dataset.crop"),
+        ({"labels": "spvnas_compat"}, "dataset.labels"),
         ({"name": "s3dis"}, "SemanticKITTI"),
     ):
         with pytest.raises(ConfigError, match=said):

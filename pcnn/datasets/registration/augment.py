@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pcnn.config.values import check_fields
 from pcnn.datasets.registration.sensors import Sensor
 from pcnn.datasets.transforms.augment import scale_range
 from pcnn.datasets.transforms.crops import smallest
-from pcnn.hints import check_fields
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
 
 Matrix = NDArray[np.float64]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.hints import check_fields
+from pcnn.config.values import check_fields
 from pcnn.ranges import Count, Distance, Length, NonNegative, Share, rising
 
 #: Points below which a pattern is not applied: fewer are no cloud to learn from.

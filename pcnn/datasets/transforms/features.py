@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor
 
+from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
-from pcnn.hints import check_fields
 from pcnn.ranges import Factor, Length, NonNegative, Share, rising
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.

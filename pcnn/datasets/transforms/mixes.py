@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
 
+from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud, joined_cloud, turned
-from pcnn.hints import check_fields
 from pcnn.ranges import Count, Natural, NonNegative, Share
 
 

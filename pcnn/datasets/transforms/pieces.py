@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from annotated_types import Len
 
+from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.transforms.features import between
-from pcnn.hints import check_fields
 from pcnn.ranges import Length, PartialShare, Share, rising
 
 

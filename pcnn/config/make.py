@@ -1,0 +1,268 @@
+"""Objects of a configuration: listed classes with checked, plain arguments; nothing else runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from types import FunctionType
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval, Len, MinLen
+
+from pcnn.config.values import hints_of, refusal, values_in
+from pcnn.errors import ConfigError, first_line
+from pcnn.ranges import Count, Devices, Natural, NonNegative, PartialShare, Positive, Share
+
+_DATA = ("pcnn.datasets", "pcnn.datasets.transforms", "pcnn.datasets.registration")
+_SENSORS = tuple(f"pcnn.datasets.registration.{name}" for name in ("sensors", "scan_patterns"))
+#: By the group of the configuration: modules whose public classes may stand in it.
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "model": ("pcnn.models", "pcnn.registration.fpfh"),
+    "geometry": _DATA[:1],
+    "dataset": ("pcnn.datamodules", *_DATA, *_SENSORS),
+    "augment": (*_DATA, *_SENSORS),
+    "task": (
+        *("pcnn.tasks", "pcnn.tasks.schedules", "pcnn.losses"),
+        *("torch.nn", "torch.optim", "torch.optim.lr_scheduler"),
+    ),
+    "tta": ("pcnn.tasks",),
+    "trainer": (
+        *("lightning", "lightning.pytorch.strategies", "lightning.pytorch.profilers"),
+        *("lightning.pytorch.plugins", "lightning.fabric.plugins"),
+    ),
+    "callbacks": ("pcnn.callbacks", "lightning.pytorch.callbacks"),
+    "logger": ("pcnn.loggers", "lightning.pytorch.loggers"),
+}
+#: Functions that make an object as a class does.
+FUNCTIONS: Mapping[str, tuple[str, ...]] = {
+    "pcnn.models": (
+        *("MinkUNet42", "ResNet18", "ResUNetBN2C", "SparseResNet21", "SparseResNetLarge"),
+        *("LitePTS", "SpUNet", "sparse_resnet_for"),
+    ),
+    "pcnn.tasks.schedules": (
+        *("constant", "cosine", "exponential", "multi_step", "one_cycle", "poly"),
+    ),
+}
+#: Ranges of arguments whose libraries take any number.
+_TRAINER: Mapping[str, Any] = {
+    "devices": Literal[-1, "auto"] | Devices | Annotated[list[Natural], MinLen(1)],
+    "num_nodes": Devices,
+    "max_steps": Literal[-1] | Count,
+    "max_epochs": Literal[-1] | Count | None,
+    "max_time": str | None,
+    "gradient_clip_val": NonNegative | None,
+    "accumulate_grad_batches": Count,
+    "log_every_n_steps": Count | None,
+    "check_val_every_n_epoch": Count | None,
+    "val_check_interval": Count | Annotated[float, Interval(gt=0, le=1)] | None,
+    **dict.fromkeys(
+        ("limit_train_batches", "limit_test_batches"),
+        Count | Annotated[float, Interval(gt=0, le=1)] | None,
+    ),
+    "limit_val_batches": Natural | Share | None,
+}
+_OPTIMIZER: Mapping[str, Any] = {
+    **{"lr": Positive, "weight_decay": NonNegative, "eps": NonNegative},
+    **{"momentum": PartialShare, "dampening": Share, "alpha": Share},
+    "betas": Annotated[list[PartialShare], Len(2, 2)],
+}
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+_OF_NODE = ("_target_", "_partial_")
+#: Stands for an object that is made later.
+_LATER = object()
+
+
+def make(node: Any, where: str, allow: Sequence[str] = (), build: bool = True, **given: Any) -> Any:
+    """The object of a node, and of the nodes in its arguments.
+
+    Args:
+        node: plain, resolved: a mapping with a ``_target_``.
+        where: dotted name of the node, whose first word is its group.
+        allow: packages of the user's own, whose classes may stand anywhere.
+        build: False checks names and arguments, and calls nothing.
+        given: what the program passes to every target that asks for it by name.
+
+    Raises:
+        ConfigError: a target that may not stand there, or an argument that it does not take.
+    """
+    if not isinstance(node, Mapping) or "_target_" not in node:
+        raise ConfigError(where, "keys with a _target_ are needed")
+    target = looked_up(node["_target_"], where, allow)
+    bound = bool(node.get("_partial_", False))
+    arguments = {}
+    for key, value in node.items():
+        if key in _OF_NODE:
+            continue
+        if str(key).startswith("_"):
+            raise ConfigError(f"{where}.{key}", "arguments go by their names")
+        arguments[str(key)] = _inner(value, f"{where}.{key}", allow, build, given)
+    parameters = parameters_of(target)
+    # a partial is called by another object, which passes what it wants
+    asked = {} if bound else {name: given[name] for name in given if name in parameters}
+    check(target, arguments, where, () if bound else asked, bound)
+    if not build:
+        return _LATER
+    call = partial(target, **{**asked, **arguments})
+    if bound:
+        return call
+    with named_after(where, arguments):
+        try:
+            return call()
+        except TypeError as error:  # of our own code it is a defect
+            if str(target.__module__).startswith("pcnn."):
+                raise
+            raise ConfigError(where, first_line(error)) from error
+
+
+def _inner(value: Any, where: str, allow: Sequence[str], build: bool, given: Any) -> Any:
+    if isinstance(value, Mapping):
+        if any(str(key).startswith("_") for key in value):
+            return make(value, where, allow, build, **given)
+        return {k: _inner(v, f"{where}.{k}", allow, build, given) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_inner(v, f"{where}.{at}", allow, build, given) for at, v in enumerate(value)]
+    return value
+
+
+def looked_up(name: Any, where: str, allow: Sequence[str] = ()) -> Callable[..., Any]:
+    """The class or function of a dotted name, if it may stand in the group of `where`.
+
+    Raises:
+        ConfigError: it may not, or does not exist. Nothing else is imported.
+    """
+    key = where if where.endswith("_target_") else f"{where}._target_"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(key, f"{str(name)[:80]!r} is no dotted name of a class")
+    module, _, last = name.rpartition(".")
+    own = any(name.startswith(f"{package}.") for package in allow)
+    refused = ConfigError(
+        key, f"{name[:80]} may not stand here; of packages that you trust: allow_targets=[PACKAGE]"
+    )
+    if not own and module not in MODULES.get(where.partition(".")[0], ()):
+        raise refused
+    try:
+        found = getattr(import_module(module), last)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(key, first_line(error)) from error
+    home = str(getattr(found, "__module__", ""))
+    if own:  # what their modules import from elsewhere is not theirs
+        fits = any(f"{home}.".startswith(f"{package}.") for package in allow)
+        fits = fits and isinstance(found, type | FunctionType)
+    elif isinstance(found, type):
+        public = getattr(import_module(module), "__all__", None)
+        fits = home == module if public is None else last in public
+        fits |= module.startswith(("torch.", "lightning")) and not last.startswith("_")
+    else:
+        fits = last in FUNCTIONS.get(module, ())
+    if not fits:
+        raise refused
+    return found  # type: ignore[no-any-return]
+
+
+def check_targets(config: Mapping[str, Any], allow: Sequence[str] = ()) -> None:
+    """Check that every class that a configuration names is one that it may; see `looked_up`."""
+    for group, node in config.items():
+        for key, value in values_in(node, group):
+            if key.endswith("._target_"):
+                looked_up(value, key, allow)
+
+
+def check(
+    target: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    where: str,
+    given: Any = (),
+    bound: bool = False,
+) -> None:
+    """Check arguments against a signature, and plain values against its types.
+
+    Raises:
+        ConfigError: names the key of the argument.
+    """
+    parameters = parameters_of(target)
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    for name in arguments:
+        if name not in parameters and not takes_all:
+            names = ", ".join(one for one in parameters if one not in given)
+            raise ConfigError(f"{where}.{name}", f"no such key; possible: {names}")
+    missing = [] if bound else [one for one in lacking(parameters, arguments) if one not in given]
+    if missing:
+        raise ConfigError(f"{where}.{missing[0]}", "needs a value")
+    hints = {**hints_of(target), **_ranges_of(target)}
+    for name, value in arguments.items():
+        if name not in hints or _has_later(value):
+            continue
+        if value is None and parameters.get(name) and parameters[name].default is None:
+            continue
+        rule = refusal(value, hints[name])
+        if rule is not None:
+            raise ConfigError(f"{where}.{name}", f"{str(value)[:80]} is not valid: {rule}")
+
+
+def lacking(parameters: Mapping[str, inspect.Parameter], arguments: Any) -> list[str]:
+    """Names of parameters without a default that are not among the arguments."""
+    return [
+        name
+        for name, one in parameters.items()
+        if one.default is one.empty
+        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        and name not in arguments
+    ]
+
+
+def parameters_of(target: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Parameters of a function, or of a class's constructor."""
+    return inspect.signature(target).parameters
+
+
+@contextmanager
+def named_after(where: str, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Turn the refusal of a value by a constructor into a ConfigError with its key."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        refusals = (ValueError, ImportError)
+        if not isinstance(error, refusals) and type(error).__name__ != "MisconfigurationException":
+            raise
+        text = " ".join(str(error).split()) or type(error).__name__
+        named = [one for one in arguments or () if re.search(rf"\b{re.escape(one)}\b", text)]
+        key = f"{where}.{named[0]}" if len(named) == 1 else where
+        raise ConfigError(key, text[:500]) from error
+
+
+def check_allowed(packages: Sequence[str], overrides: Sequence[str]) -> None:
+    """Check that packages are names, and were named on the command line, not by a file.
+
+    Raises:
+        ConfigError: they were not.
+    """
+    given = any(text.lstrip("+").startswith("allow_targets=") for text in overrides)
+    if packages and not given:
+        raise ConfigError("allow_targets", "comes from the command line alone, not from a file")
+    for package in packages:
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", package, re.ASCII):
+            raise ConfigError("allow_targets", f"{package!r} is no name of a package")
+
+
+def _has_later(value: Any) -> bool:
+    return value is _LATER or any(_has_later(one) for one in _parts(value))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif isinstance(value, list | tuple):
+        yield from value
+
+
+def _ranges_of(target: Any) -> Mapping[str, Any]:
+    home = str(target.__module__)
+    if home.startswith("lightning.pytorch.trainer"):
+        return _TRAINER
+    return _OPTIMIZER if home.startswith("torch.optim") else {}

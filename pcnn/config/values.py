@@ -1,0 +1,223 @@
+"""Plain values: which a type takes, and which of a configuration in a file are used."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
+from types import FunctionType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pcnn.errors import ConfigError, FileError
+
+#: What a configuration in a file may say: the network, its data, and how the network was trained.
+#: Everything that runs beside it comes from our own files and from the command line.
+STORED = ("model", "geometry", "engine", "task", "dataset", "augment", "tta", "seed", "data")
+#: Keys of a data set whose places are this machine's to say.
+LOCAL = ("data_dir",)
+#: Keys whose text is a folder of data, which is read alone.
+FOLDERS = ("root", "rooms_root", "drives_root", "metadata", "benchmarks")
+#: Values of a configuration at most, runs have some hundreds; and levels.
+MAX_VALUES, MAX_DEPTH = 20_000, 64
+
+
+def refusal(value: Any, hint: Any) -> str | None:
+    """Why a value is not of a type; None where it is, or where nothing tells. Numbers are finite.
+
+    Plain values are taken strictly, as JSON has them: no text for a number, a list for a tuple.
+    """
+    from pydantic import ValidationError  # what only reads plain values needs no pydantic
+
+    adapter = _adapter_of(hint)
+    if adapter is None:
+        return None
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError):
+        text = None
+    try:
+        if text is None:
+            adapter.validate_python(value)
+        else:
+            adapter.validate_json(text, strict=True)
+    except ValidationError as error:
+        return "; or ".join(dict.fromkeys(one["msg"] for one in error.errors()))[:200]
+    except Exception:
+        return None  # a check of a library's own type that fails itself tells nothing
+    return None
+
+
+def _adapter_of(hint: Any) -> Any:
+    try:
+        return _adapter(hint)
+    except TypeError:  # a type that is not hashable
+        return _adapter.__wrapped__(hint)
+
+
+@functools.lru_cache(maxsize=4096)
+def _adapter(hint: Any) -> Any:
+    from pydantic import ConfigDict, TypeAdapter
+
+    config = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+    try:
+        return TypeAdapter(_of_instances(hint), config=config)
+    except Exception:  # a hint that pydantic has no rule for
+        return None
+
+
+def _of_instances(hint: Any) -> Any:
+    """The hint with an instance asked for where it names a dataclass, never its fields."""
+    from pydantic import PlainValidator
+
+    if isinstance(hint, type) and is_dataclass(hint):
+        return Annotated[Any, PlainValidator(functools.partial(_instance, hint))]
+    if getattr(hint, "_is_protocol", False):
+        return Annotated[Any, PlainValidator(_object)]
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return functools.reduce(operator.or_, map(_of_instances, inner))
+    if kind is Annotated:
+        return Annotated[(_of_instances(inner[0]), *inner[1:])]
+    if kind in (list, tuple, Sequence) and any(isinstance(one, type) for one in inner):
+        return kind[tuple(map(_of_instances, inner))]
+    return hint
+
+
+def _object(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str | list | dict):
+        raise ValueError("keys with a _target_ are needed")
+    return value
+
+
+def _instance(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"a {kind.__name__} is needed")
+    return value
+
+
+def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
+    """Types of parameters, with their ranges; those that cannot be resolved are absent."""
+    function = target if isinstance(target, FunctionType) else target.__init__  # type: ignore[misc]
+    function = inspect.unwrap(function)
+    try:
+        return get_type_hints(function, include_extras=True)
+    except (NameError, TypeError):
+        pass
+    found: dict[str, Any] = {}
+    for name, hint in getattr(function, "__annotations__", {}).items():
+        alone = type("alone", (), {"__annotations__": {name: hint}})
+        try:
+            found |= get_type_hints(alone, function.__globals__, include_extras=True)
+        except (NameError, TypeError):
+            continue
+    return found
+
+
+def check_fields(owner: Any) -> None:
+    """Refuse numbers and words in the fields of a dataclass that their types do not take.
+
+    Raises:
+        ValueError: names the field.
+    """
+    hints = hints_of(type(owner))
+    for name, hint in hints.items():
+        value = getattr(owner, name, None)
+        rule = refusal(value, hint) if _is_value(value) else None
+        if rule is not None:
+            raise ValueError(f"{name}: {str(value)[:80]} is not valid: {rule}")
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, list | tuple):  # objects are checked elsewhere
+        return all(map(_is_value, value))
+    return isinstance(value, bool | int | float | str)
+
+
+def check_plain(value: Any, where: str = "config") -> None:
+    """Raise unless a value is built of dict, list, str, int, float, bool and None alone.
+
+    Raises:
+        ConfigError: names the first key of another kind; or it is too large or too deep.
+    """
+    for _ in values_in(value, where):
+        pass
+
+
+def values_in(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Every value with its dotted key, containers among them."""
+    todo = [(where, value, 0)]
+    seen = 0
+    while todo:
+        key, value, depth = todo.pop()
+        seen += 1
+        if seen > MAX_VALUES or depth > MAX_DEPTH:
+            raise ConfigError(key, "too large or too deep for a configuration")
+        if isinstance(value, dict):
+            for name, item in value.items():
+                if type(name) not in (str, int):  # labels of class files are whole numbers
+                    raise ConfigError(key, f"keys are names or whole numbers, not {name!r:.80}")
+                todo.append((f"{key}.{name}" if key else str(name), item, depth + 1))
+        elif isinstance(value, list):
+            todo += [(f"{key}[{at}]", item, depth + 1) for at, item in enumerate(value)]
+        elif value is not None and type(value) not in (str, int, float, bool):
+            raise ConfigError(key, f"holds a {type(value).__name__}, not a plain value")
+        yield key, value
+
+
+def read_stored(config: Any, path: object) -> dict[str, Any]:
+    """A configuration as a file holds it: resolved plain values.
+
+    An interpolation would be resolved in the reader's environment (``${oc.env:NAME}`` tells a
+    secret to the next ``config.yaml``), so a configuration that has one is refused.
+
+    Raises:
+        FileError: names the file and the key.
+    """
+    if not isinstance(config, dict):
+        raise FileError(path, "its configuration is no mapping")
+    try:
+        for key, value in values_in(config, ""):
+            if isinstance(value, str) and ("${" in value or value == "???"):
+                raise ConfigError(key, f"{value[:80]!r} is no resolved value")
+    except ConfigError as error:
+        raise FileError(path, str(error)) from error
+    return {str(key): value for key, value in config.items()}
+
+
+def stored(config: Any, path: object) -> dict[str, Any]:
+    """The part of a configuration from a file that is used: see `STORED`.
+
+    Raises:
+        FileError: a value that is no resolved plain one, or a text that leads out of the run, as
+            a URL or an absolute path; names the key. Folders of data (`FOLDERS`) may lie anywhere
+            on this machine.
+    """
+    kept = {key: value for key, value in read_stored(config, path).items() if key in STORED}
+    dataset = kept.get("dataset")
+    if isinstance(dataset, dict):
+        kept["dataset"] = {key: one for key, one in dataset.items() if key not in LOCAL}
+    for key, value in values_in(kept, ""):
+        if not isinstance(value, str):
+            continue
+        folder = key.startswith("dataset.") and key.rpartition(".")[2] in FOLDERS
+        if "://" in value or (leads_away(value) and not folder and not key.startswith("data.")):
+            raise FileError(path, f"{key}={value[:80]} leads out of the run; it is not followed")
+    return kept
+
+
+def leads_away(text: str) -> bool:
+    """True for a path that is absolute, climbs, or is a home folder, a variable or a URL."""
+    parts = Path(text).parts
+    return text.startswith(("/", "~", "\\")) or ".." in parts or "$" in text or "://" in text
+
+
+def selected(config: Mapping[Any, Any], key: str) -> Any:
+    """The value of a dotted key; None where there is none."""
+    value: Any = config
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

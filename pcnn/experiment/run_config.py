@@ -1,0 +1,331 @@
+"""The configuration of a run: keys and their types, and what goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pcnn.config import looked_up, make, named_after, parameters_of, refusal
+from pcnn.errors import ConfigError, first_line
+from pcnn.experiment.networks import engine_of, fill_layers, placement
+from pcnn.files.text import read_yaml
+from pcnn.ops.engine import check_geometry
+from pcnn.ranges import Channels, Count, Factor, Natural, Seed
+
+if TYPE_CHECKING:
+    import lightning as L
+
+#: Folder of the configuration groups.
+CONF = Path(__file__).resolve().parents[1] / "conf"
+#: Keys beside the groups, with their types and defaults.
+RUN: Mapping[str, tuple[Any, Any]] = {
+    "seed": (Seed, 0),
+    "global_batch_size": (Count | None, None),
+    "recompute": (list[Natural], []),
+    "train": (bool, True),
+    "test": (bool, False),
+    "ckpt_path": (str | None, None),
+    "init_from": (str | None, None),
+    "freeze": (list[str], []),
+    "rate_by_depth": (Factor, 1.0),
+    "rate_of": (Mapping[str, Factor] | None, None),
+    "resume": (str | None, None),
+    "allow_targets": (list[str], []),
+    "tags": (list[str], []),
+    "optimized_metric": (str | None, None),
+    "predictions": (str | None, None),
+    "submission": (str | None, None),
+}
+#: Groups, with the keys of each that describe it; the others are arguments of its `_target_`.
+ABOUT: Mapping[str, Mapping[str, Any]] = {
+    "model": {"name": str, "tasks": list[str], "geometries": list[str]},
+    "dataset": {"name": str, "task": str, "point_thin": Any},
+    "geometry": {"name": str},
+    "engine": {"name": str, "deterministic": bool, "layers": Any},
+    "task": {
+        "name": str,
+        "metric": str | None,
+        "channels": Channels,
+        "unit_length": bool,
+        "varied_input": bool,
+    },
+    "trainer": {
+        "graph": Literal["auto"] | bool,
+        "shard_optimizer": bool,
+    },
+}
+#: Groups that may be empty; `data` and `choices` are filled in by a run.
+OTHERS = ("callbacks", "logger", "augment", "tta", "data", "choices")
+#: Describing keys that may be left out.
+_FREE = ("point_thin", "layers", "deterministic", "channels", "metric", *ABOUT["trainer"])
+#: What the program passes to a target beside its configuration.
+GIVEN: Mapping[str, tuple[str, ...]] = {
+    "model": ("in_channels", "out_channels", "engine", "task"),
+    "task": (
+        *("net", "class_names", "ignore_index", "voxel_size", "benchmark"),
+        *("graph", "views"),
+    ),
+    "trainer": ("callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
+    "callbacks": ("run_folder", "config", "source", "class_names", "colors"),
+    "logger": ("run_folder", "config", "source", "class_names", "colors"),
+}
+#: Strategies whose gradients no hooks have to see.
+_ONE_PROCESS_A_DEVICE = (
+    *("auto", "ddp", "ddp_spawn", "ddp_fork"),
+    "lightning.pytorch.strategies.DDPStrategy",
+)
+
+
+def checked(cfg: DictConfig) -> DictConfig:
+    """The configuration of a run, every key checked.
+
+    Raises:
+        ConfigError: a key is unknown, missing, of the wrong type or without effect, or model, data
+            set, task, geometry and engine do not go together.
+    """
+    written = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(written, dict)
+    for key in written:
+        if key not in RUN and key not in ABOUT and key not in OTHERS:
+            raise ConfigError(str(key), "no such key")
+    groups = {"callbacks": {}, "logger": {}, "augment": None, "tta": None, "data": {}}
+    defaults = {key: default for key, (_, default) in RUN.items()}
+    cfg = OmegaConf.create({**defaults, **groups, "choices": {}, **written})
+    for key in missing(OmegaConf.to_container(cfg, resolve=False)):
+        raise ConfigError(key, "needs a value")
+    _check_keys(resolved(cfg))
+    fill_layers(cfg)
+    _check_combination(cfg)
+    _check_nodes(cfg)
+    return cfg
+
+
+def resolved(cfg: Any) -> dict[str, Any]:
+    """A configuration, or a group of one, as plain values.
+
+    Raises:
+        ConfigError: an interpolation leads nowhere.
+    """
+    try:
+        plain = OmegaConf.to_container(cfg, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(str(getattr(error, "full_key", "")), first_line(error)) from error
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def missing(node: Any, prefix: str = "") -> Iterator[str]:
+    """Dotted names of the keys that are still ???."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            yield from missing(value, f"{prefix}.{name}" if prefix else str(name))
+    elif node == MISSING:
+        yield prefix
+
+
+def allowed(cfg: DictConfig) -> tuple[str, ...]:
+    """`allow_targets`: packages of the user's own."""
+    return tuple(map(str, cfg.get("allow_targets") or ()))
+
+
+def without(node: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """A group without the keys that describe it."""
+    return {key: value for key, value in node.items() if key not in ABOUT[group]}
+
+
+def _check_keys(plain: Mapping[str, Any]) -> None:
+    for key, (hint, _) in RUN.items():
+        _check_value(key, plain[key], hint)
+    for group, keys in ABOUT.items():
+        if not isinstance(plain.get(group), dict):
+            raise ConfigError(group, f"an option of the group is needed: {group}=NAME")
+        for key, hint in keys.items():
+            if key in plain[group] or key not in _FREE:
+                _check_value(f"{group}.{key}", plain[group].get(key), hint)
+    for group in OTHERS:
+        if plain[group] is not None and not isinstance(plain[group], dict):
+            raise ConfigError(group, "keys with values are needed")
+
+
+def _check_value(key: str, value: Any, hint: Any) -> None:
+    rule = refusal(value, hint)
+    if rule is not None:
+        raise ConfigError(key, f"{str(value)[:80]} is not valid: {rule}")
+
+
+def _check_combination(cfg: DictConfig) -> None:
+    task, geometry = cfg.task.name, cfg.geometry.name
+    if task not in cfg.model.tasks:
+        raise ConfigError(
+            "model", f"{cfg.model.name} serves task={', '.join(cfg.model.tasks)}, not {task}"
+        )
+    if task != cfg.dataset.task:
+        raise ConfigError(
+            "dataset",
+            f"{cfg.dataset.name} serves task={cfg.dataset.task}, not {task}; "
+            f"possible: dataset={', '.join(serving(task))}",
+        )
+    if geometry not in cfg.model.geometries:
+        raise ConfigError(
+            "geometry", f"model={cfg.model.name} serves {', '.join(cfg.model.geometries)}"
+        )
+    with named_after("engine"):
+        check_geometry(engine_of(cfg), geometry)
+    parameters = parameters_of(looked_up(cfg.task.get("_target_"), "task", allowed(cfg)))
+    if cfg.tta and "views" not in parameters:
+        raise ConfigError("tta", f"task={task} has no use for it")
+    reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
+    if reason is not None:
+        raise ConfigError("trainer.graph", f"true is not possible: {reason}")
+    if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
+        raise ConfigError(
+            "trainer.max_steps", "-1 leaves the length of the schedule open: trainer.max_epochs=N"
+        )
+
+
+def serving(task: str) -> list[str]:
+    """Names of the data sets that serve a task."""
+    files = sorted((CONF / "dataset").glob("*.yaml"))
+    return [file.stem for file in files if read_yaml(file).get("task") == task]
+
+
+def no_graph(cfg: DictConfig) -> str | None:
+    """Why no CUDA graph holds the steps of a training, on whatever machine; None: one does."""
+    from pcnn.tasks.network_task import can_run_as_graph
+
+    strategy = cfg.trainer.get("strategy")
+    strategy = strategy.get("_target_") if isinstance(strategy, DictConfig) else strategy
+    synchronised = cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1"
+    task: Any = looked_up(cfg.task.get("_target_"), "task", allowed(cfg))
+    reasons = {
+        f"task={cfg.task.name} does not say what a step learns": not can_run_as_graph(task),
+        f"engine={cfg.engine.name} takes numbers of every map to the host": (
+            engine_of(cfg).dataflow is not None
+        ),
+        "recompute runs layers again in backward": cfg.get("recompute"),
+        "model.overlap_head=true is taught outside of the graph": cfg.model.get("overlap_head"),
+        "trainer.shard_optimizer=true exchanges weights in a step": (
+            cfg.trainer.get("shard_optimizer")
+        ),
+        "trainer.sync_batchnorm=true counts spare rows": synchronised,
+        f"trainer.strategy={strategy} takes gradients from hooks": (
+            str(strategy) not in _ONE_PROCESS_A_DEVICE
+        ),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def of_this_package(cfg: DictConfig) -> bool:
+    """True where network, task and loss are of this package, whose steps are known to be held."""
+    parts = (cfg.model, cfg.task, cfg.task.get("loss") or {})
+    return all(str(part.get("_target_")).startswith("pcnn.") for part in parts)
+
+
+def is_network(cfg: DictConfig) -> bool:
+    """True for a model with weights to train and to load; a hand-made descriptor has none."""
+    from torch import nn
+
+    target = looked_up(cfg.model.get("_target_"), "model", allowed(cfg))
+    return not isinstance(target, type) or issubclass(target, nn.Module)
+
+
+def _check_nodes(cfg: DictConfig) -> None:
+    allow = allowed(cfg)
+    training, evaluation = task_parts(cfg)
+    nodes = {
+        "model": without(resolved(cfg.model), "model"),
+        "task": training,
+        "trainer": without(resolved(cfg.trainer), "trainer"),
+        **{
+            f"{group}.{name}": node
+            for group in ("callbacks", "logger")
+            for name, node in resolved(cfg[group]).items()
+            if node is not None  # null leaves it out
+        },
+    }
+    for where, node in nodes.items():
+        given = dict.fromkeys(GIVEN[where.partition(".")[0]])
+        make(node, where, allow, build=False, **given)
+    data_module(cfg)
+    views(cfg)
+    if evaluation is not None:
+        evaluation_options(cfg)
+
+
+def task_parts(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The node of the Lightning module, and the settings of its evaluation, None without any."""
+    node = without(resolved(cfg.task), "task")
+    if cfg.task.name != "registration":
+        return node, None
+    from pcnn.experiment.registration_options import RegistrationOptions
+
+    names = {field.name for field in fields(RegistrationOptions)}
+    training = {key: value for key, value in node.items() if key not in names}
+    return training, {key: value for key, value in node.items() if key in names}
+
+
+def evaluation_options(cfg: DictConfig) -> Any:
+    """The settings of an evaluation of registration."""
+    from pcnn.config.make import check
+    from pcnn.experiment.registration_options import RegistrationOptions
+
+    _, options = task_parts(cfg)
+    check(RegistrationOptions, options or {}, "task")
+    with named_after("task", options):
+        return RegistrationOptions(**(options or {}))
+
+
+def views(cfg: DictConfig) -> Any:
+    """Views of test-time augmentation, or None."""
+    return make(resolved(cfg.tta), "tta", allowed(cfg)) if cfg.get("tta") else None
+
+
+def data_module(cfg: DictConfig) -> L.LightningDataModule:
+    """The data module of a configuration; nothing is read.
+
+    A data-set file is the node of its data module: keys that the module takes go to the module,
+    those that its ``sets`` take go to these, and a key that neither takes is an error. ``augment``,
+    ``geometry`` and ``seed`` come from the run.
+
+    Raises:
+        ConfigError: a key that has no effect, or a value that is refused.
+    """
+    import lightning as L
+
+    allow = allowed(cfg)
+    node = without(resolved(cfg.dataset), "dataset")
+    taken = set(parameters_of(looked_up(node.get("_target_"), "dataset", allow)))
+    sets = node.get("sets")
+    if isinstance(sets, str):
+        own = parameters_of(looked_up(sets, "dataset.sets", allow))
+        arguments = {key: value for key, value in node.items() if key in own}
+        node["sets"] = make({"_target_": sets, **arguments}, "dataset", allow)
+        node = {key: value for key, value in node.items() if key in taken or key not in own}
+    for key in ("augment", "geometry", "seed"):
+        if key in node:
+            raise ConfigError(f"dataset.{key}", f"is a key of the run: {key}")
+    for key in ("augment", "geometry"):
+        # the default geometry is that of a module that knows none
+        if cfg[key] and key not in taken and cfg[key].get("name") != "voxel":
+            raise ConfigError(key, f"dataset={cfg.dataset.name} has no use for it")
+    ours = {
+        "augment": make(resolved(cfg.augment), "augment", allow) if cfg.augment else None,
+        "geometry": placement(cfg),
+        "seed": cfg.seed,
+    }
+    node |= {key: value for key, value in ours.items() if key in taken}
+    module = make(node, "dataset", allow)
+    if not isinstance(module, L.LightningDataModule):
+        raise ConfigError("dataset._target_", "a data module of Lightning's is needed")
+    return module
+
+
+def described(cfg: DictConfig, keys: Sequence[str]) -> dict[str, Any]:
+    """Those of some keys of ``data`` that a run has filled in."""
+    data = resolved(cfg.data)
+    return {key: data[key] for key in keys if key in data}
