@@ -34,17 +34,7 @@ class CheckpointError(FileError):
 
 
 def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = True) -> Any:
-    """Content of a checkpoint, its checksum compared.
-
-    Args:
-        path: a file that `torch.save` or `pcnn export` wrote.
-        map_location: as of `torch.load`.
-        mmap: leave tensors on the disk until they are used.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        CheckpointError: it is cut short, a bit of it has changed, or it is no checkpoint.
-    """
+    """Content of a checkpoint, its checksum compared."""
     path = Path(path)
     if not path.is_file():
         raise MissingFileError(path, "no such checkpoint")
@@ -74,34 +64,19 @@ def read_checkpoint(path: str | Path, map_location: Any = "cpu", mmap: bool = Tr
 
 @dataclass(frozen=True)
 class RunCheckpoint:
-    """A checkpoint of a run, read once.
+    """A checkpoint of a run, read once."""
 
-    Args:
-        path: its file, written by `pcnn.callbacks.Checkpoint` or by `pcnn export`.
-        content: what it holds; tensors of a mapped file stay on the disk until they are used.
-    """
-
-    path: Path
-    content: Mapping[str, Any] = field(repr=False)
+    path: Path  # its file, written by pcnn.callbacks.Checkpoint or by pcnn export
+    content: Mapping[str, Any] = field(repr=False)  # what it holds
 
     @classmethod
     def read(cls, path: str | Path, mmap: bool = True) -> RunCheckpoint:
-        """Read a file.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            CheckpointError: it is damaged.
-        """
+        """Read a file."""
         return cls(Path(path), read_checkpoint(path, mmap=mmap))
 
     @property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration.
-
-        Raises:
-            CheckpointError: the file carries none.
-            UserError: it holds more than resolved values.
-        """
+        """The resolved configuration."""
         if not isinstance(self.content.get("pcnn_config"), dict):
             raise CheckpointError(
                 self.path, "it carries no 'pcnn_config'; it was not written by a pcnn run"
@@ -110,11 +85,7 @@ class RunCheckpoint:
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """Weights of the network, by their names in the network.
-
-        Raises:
-            CheckpointError: the file carries none.
-        """
+        """Weights of the network, by their names in the network."""
         state = self.content.get("state_dict")
         if not isinstance(state, dict) or not all(
             isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()
@@ -128,11 +99,7 @@ class RunCheckpoint:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps behind the weights.
-
-        Raises:
-            CheckpointError: the file tells none.
-        """
+        """Optimiser steps behind the weights."""
         steps = self.content.get("global_step")
         if not isinstance(steps, int):
             raise CheckpointError(self.path, "not a checkpoint of a run, it tells no step")
@@ -162,13 +129,6 @@ def write_whole(checkpoint: dict[str, Any], path: Path) -> None:
 
     At every instant `path` is either the previous file or the new one, also when the process is
     killed or the power fails.
-
-    Args:
-        checkpoint: what `torch.save` takes.
-        path: local file; its folder is created.
-
-    Raises:
-        StorageError: the disk is full.
     """
     with whole_file(path, durable=True) as file:
         torch.save(checkpoint, file)
@@ -183,14 +143,7 @@ _CHUNK = 1 << 20
 
 
 def add_checksum(file: BinaryIO) -> None:
-    """Put the checksum at the end of a zip file that has no comment.
-
-    Args:
-        file: open for reading and writing, complete.
-
-    Raises:
-        ValueError: its end is not that of a zip file without a comment.
-    """
+    """Put the checksum at the end of a zip file that has no comment."""
     file.seek(-_END_SIZE, os.SEEK_END)
     end = file.read(_END_SIZE)
     if end[:4] != _END or end[-2:] != b"\0\0":

@@ -24,16 +24,6 @@ def packed(name: str, weight: Tensor) -> dict[str, Tensor]:
     """A weight in 8 bits and its scales.
 
     Scales are float32, because float16 would make 0 of those of weights below 1e-6.
-
-    Args:
-        name: of the weight.
-        weight: [..., I, O], floating point, with one number or more.
-
-    Returns:
-        ``name``: [..., I, O] int8, from -127 to 127; ``name:scale``: [..., 1, O] float32.
-
-    Raises:
-        ValueError: a weight that is not finite, or too large for float32.
     """
     weight = weight.float()
     # never 0: what divides by it stays finite where all weights of a group are 0
@@ -44,16 +34,7 @@ def packed(name: str, weight: Tensor) -> dict[str, Tensor]:
 
 
 def restored(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Tensors of a file, those in 8 bits as s q in float32, the others as they are.
-
-    Args:
-        tensors: by name, with the scales among them.
-        path: the file, for messages.
-
-    Raises:
-        FileError: int8 without scales, scales of no such weight, of another shape or type, or
-            scales that are not above 0 and finite.
-    """
+    """Tensors of a file, those in 8 bits as s q in float32, the others as they are."""
     scales = {name: value for name, value in tensors.items() if name.endswith(SCALE)}
     found = {}
     for name, value in tensors.items():

@@ -27,15 +27,7 @@ _WORD = "pcnn"
 
 
 def write_exported(path: Path, content: Mapping[str, Any]) -> None:
-    """Write the content of a checkpoint, whole or not at all.
-
-    Args:
-        path: the file.
-        content: ``state_dict`` with the network's weights, and plain values.
-
-    Raises:
-        StorageError: the disk is full.
-    """
+    """Write the content of a checkpoint, whole or not at all."""
     plain = {key: value for key, value in content.items() if key != "state_dict"}
     state = content["state_dict"]
     weights = {name.removeprefix(NET): v for name, v in state.items() if name.startswith(NET)}
@@ -43,11 +35,8 @@ def write_exported(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Content of an exported network, as of a checkpoint; weights in 8 bits come back in float32.
-
-    Raises:
-        MissingFileError: no such file.
-        FileError: a damaged file, or one of another program.
+    """Content of an exported network, as of a checkpoint;
+    weights in 8 bits come back in float32.
     """
     weights, words = read_tensors(path)
     text = words.get(_WORD)

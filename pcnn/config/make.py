@@ -77,18 +77,7 @@ _LATER = object()
 
 
 def make(node: Any, where: str, allow: Sequence[str] = (), build: bool = True, **given: Any) -> Any:
-    """The object of a node, and of the nodes in its arguments.
-
-    Args:
-        node: plain, resolved: a mapping with a ``_target_``.
-        where: dotted name of the node, whose first word is its group.
-        allow: packages of the user's own, whose classes may stand anywhere.
-        build: False checks names and arguments, and calls nothing.
-        given: what the program passes to every target that asks for it by name.
-
-    Raises:
-        ConfigError: a target that may not stand there, or an argument that it does not take.
-    """
+    """The object of a node, and of the nodes in its arguments."""
     if not isinstance(node, Mapping) or "_target_" not in node:
         raise ConfigError(where, "keys with a _target_ are needed")
     target = looked_up(node["_target_"], where, allow)
@@ -129,11 +118,7 @@ def _inner(value: Any, where: str, allow: Sequence[str], build: bool, given: Any
 
 
 def looked_up(name: Any, where: str, allow: Sequence[str] = ()) -> Callable[..., Any]:
-    """The class or function of a dotted name, if it may stand in the group of `where`.
-
-    Raises:
-        ConfigError: it may not, or does not exist. Nothing else is imported.
-    """
+    """The class or function of a dotted name, if it may stand in the group of `where`."""
     key = where if where.endswith("_target_") else f"{where}._target_"
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(key, f"{str(name)[:80]!r} is no dotted name of a class")
@@ -178,11 +163,7 @@ def check(
     given: Any = (),
     bound: bool = False,
 ) -> None:
-    """Check arguments against a signature, and plain values against its types.
-
-    Raises:
-        ConfigError: names the key of the argument.
-    """
+    """Check arguments against a signature, and plain values against its types."""
     parameters = parameters_of(target)
     takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     for name in arguments:
@@ -237,11 +218,7 @@ def named_after(where: str, arguments: Mapping[str, Any] | None = None) -> Itera
 
 
 def check_allowed(packages: Sequence[str], overrides: Sequence[str]) -> None:
-    """Check that packages are names, and were named on the command line, not by a file.
-
-    Raises:
-        ConfigError: they were not.
-    """
+    """Check that packages are names, and were named on the command line, not by a file."""
     given = any(text.lstrip("+").startswith("allow_targets=") for text in overrides)
     if packages and not given:
         raise ConfigError("allow_targets", "comes from the command line alone, not from a file")

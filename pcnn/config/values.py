@@ -118,11 +118,7 @@ def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_fields(owner: Any) -> None:
-    """Refuse numbers and words in the fields of a dataclass that their types do not take.
-
-    Raises:
-        ValueError: names the field.
-    """
+    """Refuse numbers and words in the fields of a dataclass that their types do not take."""
     hints = hints_of(type(owner))
     for name, hint in hints.items():
         value = getattr(owner, name, None)
@@ -138,11 +134,7 @@ def _is_value(value: Any) -> bool:
 
 
 def check_plain(value: Any, where: str = "config") -> None:
-    """Raise unless a value is built of dict, list, str, int, float, bool and None alone.
-
-    Raises:
-        ConfigError: names the first key of another kind; or it is too large or too deep.
-    """
+    """Raise unless a value is built of dict, list, str, int, float, bool and None alone."""
     for _ in values_in(value, where):
         pass
 
@@ -173,9 +165,6 @@ def read_stored(config: Any, path: object) -> dict[str, Any]:
 
     An interpolation would be resolved in the reader's environment (``${oc.env:NAME}`` tells a
     secret to the next ``config.yaml``), so a configuration that has one is refused.
-
-    Raises:
-        FileError: names the file and the key.
     """
     if not isinstance(config, dict):
         raise FileError(path, "its configuration is no mapping")
@@ -189,13 +178,7 @@ def read_stored(config: Any, path: object) -> dict[str, Any]:
 
 
 def stored(config: Any, path: object) -> dict[str, Any]:
-    """The part of a configuration from a file that is used: see `STORED`.
-
-    Raises:
-        FileError: a value that is no resolved plain one, or a text that leads out of the run, as
-            a URL or an absolute path; names the key. Folders of data (`FOLDERS`) may lie anywhere
-            on this machine.
-    """
+    """The part of a configuration from a file that is used: see `STORED`."""
     kept = {key: value for key, value in read_stored(config, path).items() if key in STORED}
     dataset = kept.get("dataset")
     if isinstance(dataset, dict):

@@ -23,19 +23,12 @@ _ROWS = 20_000
 
 @dataclass(frozen=True)
 class Calibration:
-    """The measured calibration.
+    """The measured calibration."""
 
-    Args:
-        temperature: to divide logits by.
-        before: expected calibration error without it, on the clouds that did not choose it.
-        after: the same with it.
-        clouds: number of clouds.
-    """
-
-    temperature: float
-    before: float
-    after: float
-    clouds: int
+    temperature: float  # to divide logits by
+    before: float  # expected calibration error without it, on the clouds that did not choose it
+    after: float  # the same with it
+    clouds: int  # number of clouds
 
 
 @torch.inference_mode()
@@ -45,17 +38,7 @@ def calibrate(
     root: str | None = None,
     allow_targets: Sequence[str] = (),
 ) -> Calibration:
-    """Find the temperature on every second validation cloud, and measure it on the others.
-
-    Args:
-        checkpoint: of a segmentation run, or exported.
-        device: where the network computes.
-        root: folder of the data set; None takes the run's.
-        allow_targets: packages of the user's own whose classes the checkpoint may name.
-
-    Raises:
-        FileError: a checkpoint of another task, or fewer than two labelled clouds.
-    """
+    """Find the temperature on every second validation cloud, and measure it on the others."""
     path = Path(checkpoint)
     with named(path, "checkpoint of a segmentation"):
         cfg, found = opened(path, "segmentation", allow_targets)

@@ -31,40 +31,21 @@ class NoWeightsError(UserError, FileNotFoundError):
 
 @dataclass(frozen=True)
 class Weights:
-    """An entry of the catalogue.
+    """An entry of the catalogue."""
 
-    Args:
-        name: what it is called.
-        version: of the file; another file has another one.
-        task: ``segmentation`` or ``registration``.
-        sha256: of the file, in hexadecimal digits.
-        bytes: size of the file.
-        licence: of the weights, as SPDX writes it.
-        source: ``real`` or ``simulated``, what it was trained on.
-        trained_on: the data set, in words.
-        classes: names of the classes of a segmentation.
-    """
-
-    name: str
-    version: str
-    task: str
-    sha256: str
-    bytes: int
-    licence: str
-    source: str
-    trained_on: str
-    classes: tuple[str, ...]
+    name: str  # what it is called
+    version: str  # of the file; another file has another one
+    task: str  # segmentation or registration
+    sha256: str  # of the file, in hexadecimal digits
+    bytes: int  # size of the file
+    licence: str  # of the weights, as SPDX writes it
+    source: str  # real or simulated, what it was trained on
+    trained_on: str  # the data set, in words
+    classes: tuple[str, ...]  # names of the classes of a segmentation
 
 
 def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:
-    """Entries by name; none where the folder has no catalogue.
-
-    Args:
-        folder: where the catalogue lies, beside the files that it ships.
-
-    Raises:
-        FileError: no catalogue of this kind.
-    """
+    """Entries by name; none where the folder has no catalogue."""
     path = folder / CATALOGUE
     if not path.is_file():
         return {}
@@ -77,15 +58,7 @@ def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:
 
 
 def local_file(weights: Weights, folder: Path = SHIPPED) -> Path | None:
-    """The file of an entry on this machine, its checksum compared; None where it is not here.
-
-    Args:
-        weights: the entry.
-        folder: of the weights that come with the package.
-
-    Raises:
-        FileError: another file than the catalogue says.
-    """
+    """The file of an entry on this machine, its checksum compared; None where it is not here."""
     path = folder / f"{weights.name}{SUFFIX}"
     if not path.is_file():
         return None
@@ -94,16 +67,7 @@ def local_file(weights: Weights, folder: Path = SHIPPED) -> Path | None:
 
 
 def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
-    """The file that a name of the catalogue or a path stands for.
-
-    Args:
-        model: a name, or the path of a checkpoint. A name wins over a file called so.
-        folder: of the weights that come with the package.
-
-    Raises:
-        NoWeightsError: neither; says which command trains such weights.
-        FileError: another file than the catalogue says.
-    """
+    """The file that a name of the catalogue or a path stands for."""
     entries, name = catalogue(folder), str(model)
     if name in entries:
         found = local_file(entries[name], folder)
@@ -123,11 +87,7 @@ def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
 
 
 def check_sum(path: Path, weights: Weights) -> None:
-    """Compare a file with its entry; a file is read once, as long as it stays the same.
-
-    Raises:
-        FileError: another size, or another SHA-256.
-    """
+    """Compare a file with its entry; a file is read once, as long as it stays the same."""
     found = path.stat()
     told = _sum(path, found.st_ino, found.st_size, found.st_mtime_ns)
     if told != weights.sha256:

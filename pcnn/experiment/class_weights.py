@@ -24,14 +24,6 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
     """The configuration with numbers in the place of every ``weight: counted`` of the loss.
 
     The numbers go into the run's configuration and its checkpoints, so nothing is counted again.
-
-    Args:
-        cfg: of a run; one that asks for nothing, as that of a checkpoint, comes back as it is.
-        datamodule: `dataset("train")` has clouds with labels (`read(index)`), or one label a cloud
-            (`labels`).
-
-    Raises:
-        ValueError: no training cloud is labelled.
     """
     loss = cfg.task.get("loss")
     plain = None if loss is None else OmegaConf.to_container(loss)

@@ -9,10 +9,6 @@ import pcnn
 
 
 def program(name: str) -> str:
-    """`pcnn train` where this process runs the package's own program, else `python train.py`.
-
-    Args:
-        name: ``train`` or ``eval``.
-    """
+    """`pcnn train` where this process runs the package's own program, else `python train.py`."""
     own = Path(pcnn.__file__).with_name("programs")
     return f"pcnn {name}" if Path(sys.argv[0]).parent == own else f"python {name}.py"

@@ -20,15 +20,9 @@ CONFUSION = "confusion.json"
 
 @dataclass(frozen=True)
 class Counts:
-    """Confusion counts of a run.
+    """Confusion counts of a run."""
 
-    Args:
-        class_names: C names.
-        passes: [C, C + 1] int64 by pass: `val`, `test`, and with `/tta` those of the summed views;
-            rows truth, the last column points without a prediction.
-    """
-
-    class_names: tuple[str, ...]
+    class_names: tuple[str, ...]  # C names
     passes: Mapping[str, Tensor]
 
 

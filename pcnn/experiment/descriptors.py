@@ -57,19 +57,12 @@ FPFH_SPACING = 2.5
 
 @dataclass(frozen=True)
 class Choice:
-    """The descriptor that was chosen.
+    """The descriptor that was chosen."""
 
-    Args:
-        weights: file of a network; None stands for FPFH.
-        voxel_size: of FPFH [m]; None with a network, which has its own.
-        reason: why, in words.
-        like: benchmark whose clouds a voxel of FPFH suits, where it was not given; else empty.
-    """
-
-    weights: Path | None
-    voxel_size: float | None
-    reason: str
-    like: str = ""
+    weights: Path | None  # file of a network; None stands for FPFH
+    voxel_size: float | None  # of FPFH [m]; None with a network, which has its own
+    reason: str  # why, in words
+    like: str = ""  # benchmark whose clouds a voxel of FPFH suits, where it was not given
 
     @property
     def verified_as(self) -> str:
@@ -79,21 +72,7 @@ class Choice:
 
 
 def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
-    """Choose the descriptor that a name stands for.
-
-    Args:
-        model: ``interiors``, ``turned``, ``streets``, ``fpfh``, the name of shipped weights, or a
-            file. None goes by the larger span of the clouds
-            (`pcnn.registration.cloud_measures.span`), up to 20 m interiors, beyond it streets;
-            weights for all places come first where they are shipped. Where there are none FPFH
-            stands in.
-        clouds: their measures.
-        voxel_size: of FPFH [m]; asks for FPFH where no model is named.
-
-    Raises:
-        FileNotFoundError: no such file or shipped weights.
-        ValueError: a voxel size beside a network.
-    """
+    """Choose the descriptor that a name stands for."""
     if model is None and voxel_size is not None:
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
     found = scene_of(clouds.spans)
@@ -143,11 +122,7 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
 def descriptor_of(
     options: DescriptorOptions, choice: Choice, clouds: CloudMeasures
 ) -> tuple[Descriptor, Choice]:
-    """What was chosen, in cells that fit the clouds, and why.
-
-    Raises:
-        ValueError: a torn file, or a checkpoint of another task.
-    """
+    """What was chosen, in cells that fit the clouds, and why."""
     descriptor = made(options, choice)
     return fitted(descriptor, choice, clouds, options.cell)
 
@@ -208,11 +183,7 @@ def indoors(descriptor: Descriptor) -> Descriptor:
 
 
 def weights_of(model: str | Path) -> Path:
-    """The file that a name or a path stands for.
-
-    Raises:
-        FileNotFoundError: there is none; names what there is.
-    """
+    """The file that a name or a path stands for."""
     path = shipped(str(model)) or Path(model)
     if path.is_file():
         return path
@@ -228,11 +199,7 @@ def weights_of(model: str | Path) -> Path:
 
 
 def shipped(name: str) -> Path | None:
-    """The file of shipped weights, by place or by its own name; None where there is none.
-
-    Raises:
-        FileError: another file than the catalogue says.
-    """
+    """The file of shipped weights, by place or by its own name; None where there is none."""
     for stem in FILES.get(name, (name,)):
         path = FOLDER / f"{stem}{SUFFIX}"
         if Path(stem).name == stem and path.is_file():
@@ -249,17 +216,7 @@ def trained_descriptor(
     name: str,
     device: torch.device | str,
 ) -> NetworkDescriptor:
-    """The network of a configuration with given weights.
-
-    Args:
-        cfg: of a run with task=registration; its geometry is the one that is used.
-        weights: of the network itself.
-        name: as it is named beside figures.
-        device: where it computes.
-
-    Raises:
-        ValueError: weights of another network.
-    """
+    """The network of a configuration with given weights."""
     net = networks.network(cfg, 1, int(cfg.data.out_channels))
     check_finite(weights, name)
     with fitting(name):
@@ -283,15 +240,6 @@ def of_checkpoint(
 
     The last two are kept as long as their files stay the same: to read a network takes longer than
     to register a pair with it.
-
-    Args:
-        path: the checkpoint.
-        device: where it computes.
-        allow_targets: packages of the user's own whose classes the configuration may name.
-
-    Raises:
-        FileNotFoundError: no such checkpoint.
-        FileError: a torn file, or a checkpoint of another task.
     """
     with named(path, "checkpoint of a registration"):
         file = Path(path).stat()
@@ -313,12 +261,8 @@ def _of_file(
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:
-    """Name of a descriptor: what it is, at which cell, on which geometry, what it was trained on.
-
-    Args:
-        cfg: of the network as it is used.
-        path: file of the weights.
-        source: of the training data, ``real`` or ``simulated``.
+    """Name of a descriptor: what it is, at which cell, on which geometry,
+    what it was trained on.
     """
     unit = "cells" if cfg.data.get("benchmark") == IN_CELLS else "m"
     where = f"{cfg.model.name} {voxel_size(cfg):g} {unit}, {cfg.geometry.name}"

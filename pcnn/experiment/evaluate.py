@@ -25,12 +25,7 @@ OF_THE_NETWORK = ("model", "task", "geometry", "engine", "augment", "seed")
 
 
 def evaluate(cfg: DictConfig) -> float | None:
-    """Run `eval.py`'s configuration: test, print the table, write metrics.json and label files.
-
-    Raises:
-        ConfigError: the configuration cannot be run.
-        FileNotFoundError: the checkpoint or data is missing.
-    """
+    """Run `eval.py`'s configuration: test, print the table, write metrics.json and label files."""
     overrides = list(HydraConfig.get().overrides.task)
     folder = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
@@ -50,12 +45,8 @@ def evaluate(cfg: DictConfig) -> float | None:
 
 
 def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """The composed configuration with the checkpoint's values, except where the user gave others.
-
-    Args:
-        cfg: composed with the checkpoint's options and the user's overrides.
-        saved: resolved configuration of the checkpoint.
-        overrides: the command line.
+    """The composed configuration with the checkpoint's values,
+    except where the user gave others.
     """
     merged = cfg.copy()
     given = [text.lstrip("+~").partition("=")[0] for text in overrides]

@@ -38,23 +38,6 @@ def export(
     dimension (norms, biases) stays in float32, because running variances leave float16's range.
     The file is in the safetensors format, holds tensors and text alone, and serves wherever a
     checkpoint does, except to resume.
-
-    Args:
-        checkpoint: of a run; figures come from its run folder's ``metrics.json``, if any. Of a file
-            that was exported before, its own figures and revision are kept.
-        out: file to write, whole.
-        revision: of the code that trained, where the run did not know it; None takes the run's.
-        temperature: that predictions divide logits by; None keeps the checkpoint's, if it has one.
-        allow_targets: packages of the user's own whose classes the configuration may name.
-        bits: of a weight, 16 or 8. Half the bytes for an error of 0.7 to 0.8 % of the weights.
-
-    Returns:
-        The record of its training that the file holds.
-
-    Raises:
-        FileNotFoundError: no such checkpoint.
-        ValueError: another number of bits, a torn or foreign file, or weights that are not finite
-            or that float16 cannot hold.
     """
     if bits not in BITS:
         raise ValueError(f"bits={bits}: weights are written in {' or '.join(map(str, BITS))} bits")
@@ -100,22 +83,14 @@ def export(
 
 
 def stored(name: str, value: Tensor, bits: int) -> dict[str, Tensor]:
-    """A weight as it is written, by name; with its scales where it has two dimensions or more.
-
-    Raises:
-        ValueError: a weight that is not finite, or out of float16's range.
-    """
+    """A weight as it is written, by name; with its scales where it has two dimensions or more."""
     if bits == 8 and value.is_floating_point() and value.ndim > 1 and value.numel():
         return packed(name, value)
     return {name: halved(name, value)}
 
 
 def halved(name: str, value: Tensor) -> Tensor:
-    """A weight in float16, unless it has one dimension or no fraction.
-
-    Raises:
-        ValueError: a weight that is not finite, or out of float16's range.
-    """
+    """A weight in float16, unless it has one dimension or no fraction."""
     if not value.is_floating_point():
         # int8 in such a file stands for a weight in 8 bits
         return value.short() if value.dtype == torch.int8 else value.clone()

@@ -23,17 +23,11 @@ from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accurac
 
 @dataclass(frozen=True)
 class LastState:
-    """The last state of a training.
+    """The last state of a training."""
 
-    Args:
-        checkpoint: its file.
-        steps: optimiser steps behind it.
-        metrics: its figures, by the names that those of the best state have.
-    """
-
-    checkpoint: str
-    steps: int
-    metrics: dict[str, float]
+    checkpoint: str  # its file
+    steps: int  # optimiser steps behind it
+    metrics: dict[str, float]  # its figures, by the names that those of the best state have
 
 
 def last_state(
@@ -47,13 +41,6 @@ def last_state(
 
     The last state is validated at the end of a training: it is evaluated here only where that did
     not happen.
-
-    Args:
-        trainer: at the end of its training.
-        steps: optimiser steps behind the state that is evaluated.
-        evaluate: figures of a checkpoint on a split.
-        views: evaluations sum views, which validations of a training do not.
-        test: evaluate it on the test split too.
     """
     kept: Any = trainer.checkpoint_callback
     path = getattr(kept, "last_model_path", "")
@@ -110,15 +97,7 @@ def say_tables(
     chosen: bool = False,
     tests_on_validation: bool = False,
 ) -> None:
-    """Print the last evaluation class by class: a single pass, then the sum of the views if any.
-
-    Args:
-        console: where to.
-        cfg: configuration of the run.
-        task: with the counts of its last evaluation.
-        chosen: whether the weights are the best ones on validation.
-        tests_on_validation: whether the test reads what validates.
-    """
+    """Print the last evaluation class by class: a single pass, then the sum of the views if any."""
     confusion: dict[str, Tensor] = getattr(task, "confusion", {})
     for split in ("test", "val"):
         if split not in confusion:
@@ -142,13 +121,7 @@ def say_tables(
 
 
 def accuracy_table(counts: Tensor, class_names: list[str], title: str) -> Table:
-    """The share of right answers, class by class.
-
-    Args:
-        counts: [C, C + 1] confusion counts of whole clouds.
-        class_names: C names.
-        title: heading.
-    """
+    """The share of right answers, class by class."""
     table = Table(title=title, title_justify="left", show_footer=True)
     table.add_column("class", footer="all\nmean of classes")
     overall, mean = float(accuracy(counts)), float(mean_class_accuracy(counts))

@@ -26,25 +26,15 @@ from pcnn.registration.transforms import transform_points
 
 @dataclass(frozen=True, eq=False)
 class Multiway:
-    """Clouds placed in the frame of the first.
+    """Clouds placed in the frame of the first."""
 
-    Args:
-        clouds: as they were given.
-        graph: poses between the local frames of the clouds.
-        found: by (source, target), the transforms that the graph was made of.
-        refused: by (source, target), why a pair has none.
-        descriptor: name.
-        reason: why it was taken.
-        measures: of all clouds.
-    """
-
-    clouds: tuple[LocalCloud, ...]
-    graph: PoseGraph
-    found: dict[tuple[int, int], Registration]
-    refused: dict[tuple[int, int], str]
-    descriptor: str
-    reason: str
-    measures: CloudMeasures
+    clouds: tuple[LocalCloud, ...]  # as they were given
+    graph: PoseGraph  # poses between the local frames of the clouds
+    found: dict[tuple[int, int], Registration]  # by (source
+    refused: dict[tuple[int, int], str]  # by (source, target), why a pair has none
+    descriptor: str  # name
+    reason: str  # why it was taken
+    measures: CloudMeasures  # of all clouds
 
     def pose(self, number: int) -> Tensor:
         """[4, 4] float64: from the coordinates of a cloud's file to those of the first."""
@@ -62,19 +52,7 @@ def register_many(
     options: RegisterOptions,
     progress: Callable[[str], object] = str,
 ) -> Multiway:
-    """Register every pair of clouds, and place all of them so that the pairs agree.
-
-    Args:
-        clouds: two or more, as `points_of` gives them.
-        names: of the clouds, for messages.
-        options: of every pair; one descriptor serves all clouds, chosen by the largest.
-        progress: is told what begins.
-
-    Raises:
-        ValueError: a cloud that cannot be described; `NoOverlapError` where no pair connects clouds
-            with the first.
-        MissingPackageError: Open3D is not installed.
-    """
+    """Register every pair of clouds, and place all of them so that the pairs agree."""
     measures = measured([cloud.points for cloud in clouds])
     choice = chosen(options.model, measures, options.voxel_size)
     single, choice = descriptor_of(options, choice, measures)

@@ -23,23 +23,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Classes of the points of a cloud.
+    """Classes of the points of a cloud."""
 
-    Args:
-        classes: [P] uint8, 0..C-1; 255 where a row is no point (NaN, or zeros).
-        confidence: [P] float32 in 0..1, the probability of the class.
-        labels: [P] int64, the labels that the classes have in the files of the training set.
-        class_names: C names.
-        colors: [C, 3] uint8.
-        doubts: why the cloud is unlike those that the network was trained on.
-    """
-
-    classes: np.ndarray
-    confidence: np.ndarray
-    labels: np.ndarray
-    class_names: tuple[str, ...]
-    colors: np.ndarray
-    doubts: tuple[str, ...] = ()
+    classes: np.ndarray  # [P] uint8, 0..C-1; 255 where a row is no point (NaN, or zeros)
+    confidence: np.ndarray  # [P] float32 in 0..1, the probability of the class
+    labels: np.ndarray  # [P] int64
+    class_names: tuple[str, ...]  # C names
+    colors: np.ndarray  # [C, 3] uint8
+    doubts: tuple[str, ...] = ()  # why the cloud is unlike those that the network was trained on
 
 
 def predict(
@@ -120,11 +111,7 @@ def opened(
     channels: Mapping[str, np.ndarray | Tensor],
     reading: Reading,
 ) -> PartedCloud:
-    """A cloud of a file or of memory.
-
-    Raises:
-        ValueError: shapes that do not fit, or channels beside a file.
-    """
+    """A cloud of a file or of memory."""
     if isinstance(points, str | Path):
         if channels:
             raise ValueError(f"{points}: a file has its own channels; give none beside it")

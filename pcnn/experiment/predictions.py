@@ -21,9 +21,6 @@ def check_apart(folder: Path, datamodule: Any) -> None:
     """Refuse a folder in which label files of an evaluation would lie among the data's own files.
 
     There they would replace labels, or be read as labels by the next training.
-
-    Raises:
-        ConfigError: naming the folder of the data.
     """
     dataset = datamodule.dataset("test")
     rows = range(0 if dataset is None else len(dataset))
@@ -39,10 +36,6 @@ class LabelWriter(Callback):
 
     For SemanticKITTI: `<folder>/sequences/XX/predictions/NNNNNN.label`, uint32, as the official
     evaluator reads them. Points outside `dataset.crop` get the data set's id for "unlabelled".
-
-    Args:
-        folder: where the layout begins.
-        ignore_index: class of a point that was not predicted.
     """
 
     def __init__(self, folder: str | Path, ignore_index: int = 255) -> None:
@@ -76,11 +69,7 @@ PREDICTIONS = "predictions"
 
 
 def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
-    """Where label files of an evaluation go; None where none are asked for.
-
-    Raises:
-        ConfigError: a submission of a set, of classes or of a crop that the server does not know.
-    """
+    """Where label files of an evaluation go; None where none are asked for."""
     if cfg.get("submission"):
         if cfg.dataset.name != "kitti" or cfg.task.name != "segmentation":
             raise ConfigError("submission", "is SemanticKITTI's: dataset=kitti")
@@ -93,11 +82,7 @@ def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
 
 
 def submit(cfg: DictConfig, folder: Path, datamodule: Any, console: Console) -> None:
-    """Zip the predictions of the test scans, checked, and say what is in the zip.
-
-    Raises:
-        ValueError: files that are missing or wrong.
-    """
+    """Zip the predictions of the test scans, checked, and say what is in the zip."""
     dataset: SemanticKITTI = datamodule.dataset("test")
     expected = {
         dataset.name(index): dataset.sources(index)[0].stat().st_size // 16

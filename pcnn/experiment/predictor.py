@@ -47,56 +47,28 @@ GREY = (128, 128, 128)
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A network and what the checkpoint says about its inputs and classes.
+    """A network and what the checkpoint says about its inputs and classes."""
 
-    Args:
-        net: in evaluation mode, on ``device``.
-        device: where it computes.
-        class_names: C names.
-        colors: ``[C + 1, 3]`` uint8; the last row is for points without a class.
-        in_channels: input channels: x, y, z and the cloud's own.
-        voxel_size: edge of a voxel [m]; on native points of a cell, the unit of kernels.
-        trained_crop: radius the network was trained in [m], ``None`` if whole clouds.
-        source: ``real`` or ``simulated``, what it was trained on.
-        label_map: labels that the classes have in the files of the set it was trained on.
-        as_words: whether those files hold labels as words, ``.label``, as SemanticKITTI's do.
-        reading: which channels of a file the network was trained on, by name, and where the origin
-            lies.
-        placement: puts clouds on the geometry the network was trained on.
-        unit_intensity: whether the intensity that it was trained on is known to lie in 0..1.
-        temperature: that logits are divided by, so that probabilities are calibrated.
-    """
-
-    net: nn.Module
-    device: torch.device
-    class_names: tuple[str, ...]
-    colors: np.ndarray
-    in_channels: int
-    voxel_size: VoxelSize
-    trained_crop: float | None
-    source: str
-    label_map: LabelMap
-    as_words: bool
-    reading: Reading
-    placement: Placement
+    net: nn.Module  # in evaluation mode, on device
+    device: torch.device  # where it computes
+    class_names: tuple[str, ...]  # C names
+    colors: np.ndarray  # [C + 1, 3] uint8; the last row is for points without a class
+    in_channels: int  # input channels: x, y, z and the cloud's own
+    voxel_size: VoxelSize  # edge of a voxel [m]; on native points of a cell, the unit of kernels
+    trained_crop: float | None  # radius the network was trained in [m], None if whole clouds
+    source: str  # real or simulated, what it was trained on
+    label_map: LabelMap  # labels that the classes have in the files of the set it was trained on
+    as_words: bool  # whether those files hold labels as words, .label, as SemanticKITTI's do
+    reading: Reading  # which channels of a file the network was trained on
+    placement: Placement  # puts clouds on the geometry the network was trained on
     unit_intensity: bool = False
-    temperature: float = 1.0
+    temperature: float = 1.0  # that logits are divided by, so that probabilities are calibrated
 
     @classmethod
     def load(
         cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str] = ()
     ) -> Predictor:
-        """Rebuild the network that a checkpoint holds.
-
-        Args:
-            checkpoint: its file.
-            device: where it computes.
-            allow_targets: packages of the user's own whose classes the configuration may name.
-
-        Raises:
-            FileNotFoundError: no such file.
-            FileError: a checkpoint of another program or another task, or a torn file.
-        """
+        """Rebuild the network that a checkpoint holds."""
         with named(checkpoint, "checkpoint of a segmentation"):
             return cls._loaded(checkpoint, device, allow_targets)
 
@@ -127,19 +99,7 @@ class Predictor:
 
     @torch.inference_mode()
     def __call__(self, cloud: Cloud, radius: float | None = None) -> Tensor:
-        """Class of every point of a cloud.
-
-        Args:
-            cloud: as read from a file.
-            radius: points further from the origin, horizontally [m], get no class.
-
-        Returns:
-            ``[P]`` int64: 0..C-1, or ``IGNORE`` beyond the radius.
-
-        Raises:
-            FileError: the cloud has other channels than the network was trained on, or no point
-                within the radius.
-        """
+        """Class of every point of a cloud."""
         scored = self.scored(cloud, radius)
         classes = torch.full((cloud.n_points,), IGNORE)
         classes[scored.rows] = scored.scores.argmax(1)[scored.inverse].cpu()
@@ -147,15 +107,7 @@ class Predictor:
 
     @torch.inference_mode()
     def scored(self, cloud: Cloud, radius: float | None = None) -> Scored:
-        """Probabilities of the classes of the points of a cloud.
-
-        Args:
-            cloud: as read from a file.
-            radius: points further from the origin, horizontally [m], are left out.
-
-        Raises:
-            FileError: as a call.
-        """
+        """Probabilities of the classes of the points of a cloud."""
         channels = 3 + cloud.features.shape[1]
         if channels != self.in_channels:
             raise FileError(
@@ -194,14 +146,7 @@ class Predictor:
             raise FileError(cloud.path, str(error)) from error
 
     def cloud_of(self, part: Part, path: Path, in_map: bool, piece: bool = False) -> Cloud:
-        """Points as the network takes them: about an origin where float32 keeps them.
-
-        Args:
-            part: the points.
-            path: their file.
-            in_map: whether their coordinates are those of a map.
-            piece: whether they are a part of a larger cloud.
-        """
+        """Points as the network takes them: about an origin where float32 keeps them."""
         origin = self.reading.origin(part.places, in_map, piece)
         x, y, z = origin.tolist()
         return Cloud(
@@ -269,17 +214,11 @@ class Predictor:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Probabilities of a network for a cloud.
+    """Probabilities of a network for a cloud."""
 
-    Args:
-        rows: [M] int64, the points of the cloud that were looked at.
-        scores: [N, C] float32, rows of the network's output.
-        inverse: [M] int64, the row of scores of each of these points.
-    """
-
-    rows: Tensor
-    scores: Tensor
-    inverse: Tensor
+    rows: Tensor  # [M] int64, the points of the cloud that were looked at
+    scores: Tensor  # [N, C] float32, rows of the network's output
+    inverse: Tensor  # [M] int64, the row of scores of each of these points
 
 
 def _files(cfg: DictConfig) -> dict[str, Any]:

@@ -223,15 +223,6 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
     """Points of a file or an array, at least one, about an origin where float32 keeps them.
 
     The number of rows that were left out, as they hold no return, is logged.
-
-    Args:
-        cloud: file or points.
-        name: what the points are called in messages; a file is called by its path.
-        columns: of files, as of `pcnn.datasets.readers.clouds.Reading`.
-
-    Raises:
-        FileError: a file that cannot be read.
-        ValueError: points that are empty, or too large for float32; the message names them.
     """
     if isinstance(cloud, LocalCloud):
         return cloud

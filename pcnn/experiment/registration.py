@@ -51,15 +51,7 @@ from pcnn.registration.settings import EstimateSettings
 
 
 def evaluate_untrained(cfg: DictConfig) -> float | None:
-    """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv, curves and pictures.
-
-    Returns:
-        Registration recall at the first number of samples.
-
-    Raises:
-        ConfigError: the configuration cannot be run.
-        FileNotFoundError: data is missing.
-    """
+    """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv, curves and pictures."""
     folder = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
         if OmegaConf.is_missing(cfg, "ckpt_path"):
@@ -91,20 +83,7 @@ def evaluate_trained(
     device: torch.device,
     loggers: Sequence[Logger] = (),
 ) -> PairReport:
-    """Evaluate the network of a checkpoint on the pairs of the test split.
-
-    Args:
-        cfg: of the evaluation, `cfg.data` filled in; its geometry need not be the training's.
-        folder: as in `report_pairs`, with `data`, `device` and `loggers`.
-        data: ...
-        checkpoint: weights.
-        device: ...
-        loggers: ...
-
-    Raises:
-        ConfigError: the configuration cannot be run.
-        FileNotFoundError: clouds are missing.
-    """
+    """Evaluate the network of a checkpoint on the pairs of the test split."""
     with named_after("task"):
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
@@ -121,17 +100,11 @@ FLAT = (
 
 @dataclass(frozen=True)
 class PairReport:
-    """The outcome of an evaluation.
+    """The outcome of an evaluation."""
 
-    Args:
-        figures: by name, as metrics.json holds them.
-        facts: what they rest on, for metrics.json.
-        recall: registration recall at the first number of samples.
-    """
-
-    figures: dict[str, float]
-    facts: dict[str, Any]
-    recall: float
+    figures: dict[str, float]  # by name, as metrics.json holds them
+    facts: dict[str, Any]  # what they rest on, for metrics.json
+    recall: float  # registration recall at the first number of samples
 
 
 def report_pairs(
@@ -142,21 +115,7 @@ def report_pairs(
     device: torch.device | str,
     loggers: Sequence[Logger] = (),
 ) -> PairReport:
-    """Register all pairs, print the tables, write pairs.csv, curves and pictures.
-
-    Args:
-        cfg: `cfg.task` says how pairs are registered and judged, `cfg.data.source` whether the data
-            was simulated; `cfg.seed` is that of samples, hypotheses and bootstrap.
-        folder: run folder.
-        data: the pairs.
-        descriptor: describes clouds.
-        device: where matching and the solvers but Open3D's compute.
-        loggers: W&B among them gets tables, curves and clouds.
-
-    Raises:
-        ImportError: Open3D is asked for and not installed.
-        ValueError: no pairs, or a value that is refused.
-    """
+    """Register all pairs, print the tables, write pairs.csv, curves and pictures."""
     options: RegistrationOptions = evaluation_options(cfg)
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)

@@ -67,15 +67,6 @@ def draw_pairs(
     """Draw the pairs with the smallest and the largest errors: as given, as registered, matches.
 
     A page for the browser lies beside each picture, best_1.html.
-
-    Args:
-        folder: for best_1.png, worst_1.png, ...
-        data: the pairs.
-        done: their results.
-        rules: a match is right within its distance.
-        samples: number of samples whose results are drawn.
-        number: of pairs of either kind.
-        matches: a pair's matches once more; evaluations of many pairs do not keep them.
     """
     for kind, places in chosen_pairs(done.results[samples], number).items():
         for rank, place in enumerate(places, 1):
@@ -101,14 +92,6 @@ def send_evaluation(
     """Send figures, tables per pair and per scene, recall curves and overlays.
 
     Does nothing without W&B; a failure of it costs the media, never the evaluation.
-
-    Args:
-        loggers: guarded or not.
-        data: the pairs.
-        done: their results.
-        rules: what counts.
-        samples: number of samples whose pairs are listed and shown.
-        figures: as metrics.json holds them.
     """
 
     def media() -> dict[str, Any]:

@@ -34,16 +34,7 @@ def write_metrics(
     checkpoint: str | None,
     extra: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write `metrics.json` whole; a figure that is not finite becomes null.
-
-    Args:
-        folder: run folder, which holds config.yaml.
-        cfg: configuration of the run; `cfg.data.source` says whether the data was simulated.
-        metrics: figures by name.
-        steps: optimiser steps behind the weights that were measured.
-        checkpoint: file of these weights.
-        extra: further plain entries, e.g. the protocol behind the figures.
-    """
+    """Write `metrics.json` whole; a figure that is not finite becomes null."""
     content = {
         "source": cfg.data.source,
         "metrics": {

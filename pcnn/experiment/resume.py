@@ -54,16 +54,7 @@ def has_begun(folder: Path) -> bool:
 
 
 def same_run(cfg: DictConfig, folder: Path, overrides: Sequence[str]) -> Continuation:
-    """Read the run of a folder, which the same command line began (``resume=auto``).
-
-    Args:
-        cfg: composed configuration.
-        folder: of the run.
-        overrides: the command line.
-
-    Raises:
-        ConfigError: the command line asks for another value of a key.
-    """
+    """Read the run of a folder, which the same command line began (``resume=auto``)."""
     saved, kept = run_folder.load_config(folder), []
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
@@ -86,15 +77,6 @@ def continuation(
 
     What runs beside the network is `cfg`'s: our own files, and the user's command line. Of the
     stored configuration come the network, its data and how it was trained (`with_stored`).
-
-    Args:
-        cfg: composed configuration, with the options that the run chose.
-        overrides: the command line.
-        folder: of the run; None: `cfg.resume` names it.
-
-    Raises:
-        ConfigError: there is no such run, or other keys were given.
-        FileError: its files are damaged, or lead elsewhere.
     """
     auto = folder is not None
     folder = Path(cfg.resume) if folder is None else folder
@@ -143,15 +125,6 @@ def with_stored(
 
     Of the trainer, the callbacks and the loggers come numbers alone, and the words of `WORDS`,
     of keys that our own files have: how long, how often, how exact. No path, no class.
-
-    Args:
-        cfg: composed.
-        saved: as the file holds it.
-        given: keys of the command line, which stay as they were composed.
-        path: the file, for errors.
-
-    Raises:
-        FileError: a value that is not followed.
     """
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     for group, values in stored(saved, path).items():
@@ -206,11 +179,7 @@ def _is_kept(key: str, value: Any) -> bool:
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a run folder in which a link leads out of it: the run writes below it alone.
-
-    Raises:
-        FileError: names the link.
-    """
+    """Refuse a run folder in which a link leads out of it: the run writes below it alone."""
     root = folder.resolve()
     for path in folder.rglob("*"):
         try:
@@ -242,11 +211,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
-    """The last checkpoint of a run; None where it was stopped before its first one.
-
-    Raises:
-        FileError: it is damaged; says from where the run can go on.
-    """
+    """The last checkpoint of a run; None where it was stopped before its first one."""
     last, best = folder / run_folder.LAST, folder / run_folder.BEST
     if not last.is_file():
         return None

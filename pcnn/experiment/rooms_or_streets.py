@@ -11,23 +11,14 @@ ROOMS_UP_TO = 20.0
 
 @dataclass(frozen=True)
 class Scene:
-    """Where clouds seem to have been scanned.
+    """Where clouds seem to have been scanned."""
 
-    Args:
-        indoors: whether it is a room.
-        spans: in words, as in "the cloud spans 3.1 m".
-    """
-
-    indoors: bool
-    spans: str
+    indoors: bool  # whether it is a room
+    spans: str  # in words, as in "the cloud spans 3.1 m"
 
 
 def scene_of(spans: Sequence[float]) -> Scene:
-    """The scene of clouds, by the one that spans most.
-
-    Args:
-        spans: `pcnn.registration.cloud_measures.span` of each [m].
-    """
+    """The scene of clouds, by the one that spans most."""
     least, most = min(spans, default=0.0), max(spans, default=0.0)
     subject = "the cloud spans" if len(spans) == 1 else "the clouds span"
     indoors = most <= ROOMS_UP_TO

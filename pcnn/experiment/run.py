@@ -79,15 +79,7 @@ class Run:
 
 
 def train(cfg: DictConfig) -> float | None:
-    """Run `train.py`'s configuration: fit, evaluate the best checkpoint, write metrics.json.
-
-    Returns:
-        The figure `cfg.optimized_metric`, for a sweep; None when the run has no such figure.
-
-    Raises:
-        ConfigError: the configuration cannot be run.
-        FileNotFoundError: data or a checkpoint is missing.
-    """
+    """Run `train.py`'s configuration: fit, evaluate the best checkpoint, write metrics.json."""
     made = nearby(Path(HydraConfig.get().runtime.output_dir))
     try:
         run = prepare(cfg, made)
@@ -152,11 +144,7 @@ def with_choices(cfg: DictConfig) -> DictConfig:
 
 
 def execute(run: Run, stop: StopSignals) -> float | None:
-    """Build everything, then fit, evaluate and record.
-
-    Raises:
-        Stopped: a signal ended it.
-    """
+    """Build everything, then fit, evaluate and record."""
     quieten()
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
@@ -276,11 +264,7 @@ def start_of(trainer: L.Trainer) -> dict[str, dict[str, float]]:
 
 
 def optimized(cfg: DictConfig, metrics: Mapping[str, float]) -> float | None:
-    """The figure that a sweep compares; None where none is asked for, or nothing was measured.
-
-    Raises:
-        ConfigError: there are figures, and none has the name that was given.
-    """
+    """The figure that a sweep compares; None where none is asked for, or nothing was measured."""
     name = cfg.optimized_metric
     if name and metrics and name not in metrics and name != cfg.task.get("metric"):
         raise ConfigError(

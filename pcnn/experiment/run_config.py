@@ -82,12 +82,7 @@ _ONE_PROCESS_A_DEVICE = (
 
 
 def checked(cfg: DictConfig) -> DictConfig:
-    """The configuration of a run, every key checked.
-
-    Raises:
-        ConfigError: a key is unknown, missing, of the wrong type or without effect, or model, data
-            set, task, geometry and engine do not go together.
-    """
+    """The configuration of a run, every key checked."""
     written = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(written, dict)
     for key in written:
@@ -106,11 +101,7 @@ def checked(cfg: DictConfig) -> DictConfig:
 
 
 def resolved(cfg: Any) -> dict[str, Any]:
-    """A configuration, or a group of one, as plain values.
-
-    Raises:
-        ConfigError: an interpolation leads nowhere.
-    """
+    """A configuration, or a group of one, as plain values."""
     try:
         plain = OmegaConf.to_container(cfg, resolve=True)
     except OmegaConfBaseException as error:
@@ -291,9 +282,6 @@ def data_module(cfg: DictConfig) -> L.LightningDataModule:
     A data-set file is the node of its data module: keys that the module takes go to the module,
     those that its ``sets`` take go to these, and a key that neither takes is an error. ``augment``,
     ``geometry`` and ``seed`` come from the run.
-
-    Raises:
-        ConfigError: a key that has no effect, or a value that is refused.
     """
     import lightning as L
 

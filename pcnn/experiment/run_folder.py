@@ -38,10 +38,8 @@ def sha256(path: Path) -> str:
 
 
 def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
-    """Write the resolved configuration into the run folder, less what the command line alone says.
-
-    Raises:
-        ConfigError: the folder holds another run already.
+    """Write the resolved configuration into the run folder,
+    less what the command line alone says.
     """
     if (folder / CONFIG).exists() and not resumed:
         raise ConfigError(
@@ -59,13 +57,7 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
 
 
 def load_config(folder: Path) -> dict[str, Any]:
-    """The resolved configuration of a run, as its file holds it.
-
-    Raises:
-        ConfigError: the folder does not exist, or its config.yaml is missing and no checkpoint
-            carries what was in it.
-        FileError: config.yaml is damaged, or holds more than resolved values.
-    """
+    """The resolved configuration of a run, as its file holds it."""
     path = folder / CONFIG
     if not path.is_file() and (folder / LAST).is_file():
         return load_checkpoint_config(folder / LAST)
@@ -96,11 +88,7 @@ def load_config(folder: Path) -> dict[str, Any]:
 
 
 def load_metrics(folder: Path) -> dict[str, Any]:
-    """Content of metrics.json of a run.
-
-    Raises:
-        FileError: it is damaged.
-    """
+    """Content of metrics.json of a run."""
     path = folder / METRICS
     try:
         content = read_json(path)

@@ -18,31 +18,17 @@ from pcnn.registration.cloud_measures import span
 
 @dataclass
 class Segmenters:
-    """Networks for segmentation, each loaded once.
+    """Networks for segmentation, each loaded once."""
 
-    Args:
-        device: where they compute.
-        model: a name of the catalogue, or a checkpoint; None chooses by the span of each cloud.
-        allow_targets: packages of the user's own whose classes a checkpoint may name.
-        folder: of the weights that come with the package.
-    """
-
-    device: torch.device
-    model: str | Path | None = None
+    device: torch.device  # where they compute
+    model: str | Path | None = None  # a name of the catalogue, or a checkpoint
     allow_targets: Sequence[str] = ()
-    folder: Path = SHIPPED
+    folder: Path = SHIPPED  # of the weights that come with the package
     _loaded: dict[str, Predictor] = field(default_factory=dict)
 
     def of(self, places: np.ndarray, path: Path) -> tuple[Predictor, str]:
-        """The network for a cloud, and why it is that one; the reason is empty where it was named.
-
-        Args:
-            places: [P, 3] some points of the cloud [m].
-            path: its file, for errors.
-
-        Raises:
-            NoWeightsError: no such file, or no such weights on this machine.
-            FileError: no point; a checkpoint of another task, or a damaged one.
+        """The network for a cloud, and why it is that one;
+        the reason is empty where it was named.
         """
         if self.model is not None:
             return self.named(), ""
@@ -55,11 +41,7 @@ class Segmenters:
             raise NoWeightsError(f"{why}; {error}") from None
 
     def named(self) -> Predictor:
-        """The network that was named.
-
-        Raises:
-            ValueError: none was named; or as `of`.
-        """
+        """The network that was named."""
         if self.model is None:
             raise ValueError("no network was named")
         return self._load(self.model)
@@ -73,11 +55,7 @@ class Segmenters:
 
 
 def chosen(places: np.ndarray) -> tuple[str, str]:
-    """``rooms`` or ``streets``, by the rule of `pcnn.experiment.rooms_or_streets`, and why.
-
-    Args:
-        places: [P, 3] points [m].
-    """
+    """``rooms`` or ``streets``, by the rule of `pcnn.experiment.rooms_or_streets`, and why."""
     found = scene_of([span(torch.from_numpy(places))])
     name = "rooms" if found.indoors else "streets"
     return name, f"{name}: {found.spans} (up to {ROOMS_UP_TO:g} m: rooms)"

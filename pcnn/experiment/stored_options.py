@@ -28,12 +28,7 @@ WORDS = (
 
 
 def with_stored_options(arguments: Sequence[str], conf: Path) -> list[str]:
-    """The command line, preceded by the options that the checkpoint's or the run's own chose.
-
-    Args:
-        arguments: command line without the program.
-        conf: folder of the configuration groups.
-    """
+    """The command line, preceded by the options that the checkpoint's or the run's own chose."""
     given = {text.partition("=")[0]: text.partition("=")[2] for text in arguments}
     if any(text.startswith("-") for text in arguments):
         return list(arguments)  # --help and the like need no file
@@ -97,11 +92,7 @@ def repeated(overrides: Sequence[str]) -> list[str]:
 
 
 def needs_checkpoint(arguments: Sequence[str], conf: Path) -> None:
-    """Refuse an evaluation of a network without weights.
-
-    Raises:
-        ConfigError: the model is no hand-made descriptor, and no checkpoint was named.
-    """
+    """Refuse an evaluation of a network without weights."""
     given = {text.partition("=")[0]: text.partition("=")[2] for text in arguments}
     if any(text.startswith("-") for text in arguments) or given.get("ckpt_path"):
         return

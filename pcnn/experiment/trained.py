@@ -32,15 +32,7 @@ def load(
 
 
 def network_of(cfg: DictConfig, found: RunCheckpoint) -> nn.Module:
-    """The network of a checkpoint, with its weights, on the CPU.
-
-    Args:
-        cfg: configuration of the checkpoint.
-        found: the checkpoint.
-
-    Raises:
-        ConfigError: weights that are not finite, or of another network than the configuration.
-    """
+    """The network of a checkpoint, with its weights, on the CPU."""
     names = cfg.data.get("class_names")
     out = int(cfg.data.out_channels) if names is None else len(names)
     net = networks.network(cfg, int(cfg.data.in_channels), out)

@@ -63,12 +63,7 @@ _TYPES: Mapping[str, Any] = {
 
 
 def require_checkpoint(cfg: DictConfig) -> None:
-    """Without training there must be something to test, and weights to test it with.
-
-    Raises:
-        ConfigError: nothing is to be done, or no checkpoint was named.
-        FileNotFoundError: the checkpoint does not exist.
-    """
+    """Without training there must be something to test, and weights to test it with."""
     if not cfg.test:
         raise ConfigError("test", "train=false test=false leaves nothing to do")
     if cfg.ckpt_path is None:
@@ -78,11 +73,7 @@ def require_checkpoint(cfg: DictConfig) -> None:
 
 
 def config_of(found: RunCheckpoint) -> dict[str, Any]:
-    """The configuration in a checkpoint.
-
-    Raises:
-        FileError: the file carries none, or not the keys that every run has.
-    """
+    """The configuration in a checkpoint."""
     config = stored(found.config, found.path)
     lacking = lacking_keys(config)
     if lacking:
@@ -110,16 +101,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def opened(
     path: str | Path, task: str | None = None, allow_targets: Sequence[str] = ()
 ) -> tuple[DictConfig, RunCheckpoint]:
-    """A checkpoint that is used outside of its run, and its configuration.
-
-    Args:
-        path: the checkpoint.
-        task: that it has to be trained for; None takes any.
-        allow_targets: packages of the user's own whose classes the configuration may name.
-
-    Raises:
-        FileError: as `config_of`, or a checkpoint of another task.
-    """
+    """A checkpoint that is used outside of its run, and its configuration."""
     found = RunCheckpoint.read(path, mmap=False)
     cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
     if task not in (None, cfg.task.name):
@@ -141,11 +123,7 @@ def lacking_keys(config: Mapping[str, Any]) -> list[str]:
 
 
 def check_fit(cfg: DictConfig) -> None:
-    """Check that the checkpoint `cfg.ckpt_path` holds weights of the network of `cfg`.
-
-    Raises:
-        ConfigError: the model, the input channels or the classes differ.
-    """
+    """Check that the checkpoint `cfg.ckpt_path` holds weights of the network of `cfg`."""
     found = RunCheckpoint.read(cfg.ckpt_path)
     saved = config_of(found)
     check_finite(found.content.get("state_dict", {}), cfg.ckpt_path)
@@ -188,11 +166,7 @@ def check_fit(cfg: DictConfig) -> None:
 
 
 def check_finite(state: Mapping[str, Any], where: str | Path) -> None:
-    """Refuse weights that are not numbers: any answer of such a network is wrong.
-
-    Raises:
-        ConfigError: names the first tensor with NaN or infinite values.
-    """
+    """Refuse weights that are not numbers: any answer of such a network is wrong."""
     for name, value in state.items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
             raise FileError(
@@ -202,11 +176,7 @@ def check_finite(state: Mapping[str, Any], where: str | Path) -> None:
 
 @contextmanager
 def fitting(checkpoint: object) -> Iterator[None]:
-    """Name the checkpoint whose weights do not fit the network of its configuration.
-
-    Raises:
-        ConfigError: in place of torch's error.
-    """
+    """Name the checkpoint whose weights do not fit the network of its configuration."""
     try:
         yield
     except RuntimeError as error:
@@ -216,11 +186,7 @@ def fitting(checkpoint: object) -> Iterator[None]:
 
 
 def best_checkpoint(trainer: L.Trainer) -> str:
-    """The best checkpoint of the training that just ended, or its last one without validation.
-
-    Raises:
-        ConfigError: the run keeps no checkpoints, so there are no weights to evaluate.
-    """
+    """The best checkpoint of the training that just ended, or its last one without validation."""
     kept = trainer.checkpoint_callback
     path = getattr(kept, "best_model_path", "") or getattr(kept, "last_model_path", "")
     if not path:
