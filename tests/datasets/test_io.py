@@ -159,7 +159,7 @@ def test_formats_hold_the_same_points_whole_and_in_parts(
     labelled = name.startswith(LABELS_OF) and name != "npz of columns"
     assert (cloud.labels is not None) == labelled
     assert label_source(path, reading.columns) == (path if labelled else None)
-    for module in ("clouds", "columns", "formats"):
+    for module in ("clouds", "columns", "formats", "point_file"):
         monkeypatch.setattr(f"pcnn.datasets.readers.{module}.PART", 64)
     parted = open_parts(path, reading)
     assert [len(part) for part in parted] == [64, 64, 64, 64, N - 256]

@@ -21,6 +21,7 @@ from pcnn.datasets.readers.columns import (
     rounded_points,
     valid_returns,
 )
+from pcnn.datasets.readers.point_file import PointFile
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.plural import counted
@@ -163,7 +164,7 @@ def _sensor(points: np.ndarray, piece: bool) -> np.ndarray:
 _PLAIN = Reading()
 
 
-def open_points(path: Path, reading: Reading = _PLAIN) -> formats.PointFile | las.LasFile:
+def open_points(path: Path, reading: Reading = _PLAIN) -> PointFile | las.LasFile:
     """Open a cloud of any format and size; text, packed data and archives are held whole."""
     suffix = path.suffix.lower()
     if not path.is_file():
@@ -272,7 +273,7 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
 class PartedCloud:
     """A cloud that is read part by part, as often as is asked for; its file stays on the disk."""
 
-    file: formats.PointFile | las.LasFile  # of a format, or points in memory
+    file: PointFile | las.LasFile  # of a format, or points in memory
     reading: Reading  # which channels are read
 
     @property
@@ -326,14 +327,14 @@ def open_parts(path: Path, reading: Reading) -> PartedCloud:
     return PartedCloud(open_points(path, reading), reading)
 
 
-def held_points(table: Columns) -> formats.PointFile:
+def held_points(table: Columns) -> PointFile:
     """Points in memory as those of a file."""
 
     def columns(rows: np.ndarray) -> Columns:
         values = {name: column[rows] for name, column in table.values.items()}
         return replace(table, places=table.places[rows], values=values)
 
-    return formats.PointFile(table.path, np.arange(len(table)), columns)
+    return PointFile(table.path, np.arange(len(table)), columns)
 
 
 def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
