@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,7 +47,7 @@ def preprocess(options: PreprocessOptions) -> None:
     """
     from pcnn.console import Console
     from pcnn.datasets.cloud_dataset import CloudDataset
-    from pcnn.datasets.preparation import FillCache, ReadAll
+    from pcnn.datasets.preparation import Preparation
     from pcnn.experiment.short_errors import short_errors
 
     with short_errors():
@@ -57,8 +56,8 @@ def preprocess(options: PreprocessOptions) -> None:
         data.prepare_data()
         train = data.build("train")
         val = data.build("val") if options.check else None
-    work: list[Preparation] = [FillCache(train)] if isinstance(train, CloudDataset) else []
-    work += [ReadAll(val)] if isinstance(val, CloudDataset) else []
+    clouds = [one if isinstance(one, CloudDataset) else None for one in (train, val)]
+    work = Preparation(*clouds)
     console = Console()
     if not do_all(work, options, console):
         raise typer.Exit(1)
@@ -78,7 +77,7 @@ def clouds_of(options: PreprocessOptions) -> CloudDataModule:
     return data
 
 
-def do_all(work: Sequence[Preparation], options: PreprocessOptions, console: Console) -> bool:
+def do_all(work: Preparation, options: PreprocessOptions, console: Console) -> bool:
     """Do all work, then say what was done and name what could not be.
 
     Raises:
@@ -86,16 +85,14 @@ def do_all(work: Sequence[Preparation], options: PreprocessOptions, console: Con
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from pcnn.datasets.preparation import prepared
-
     outcomes: list[Outcome] = []
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     stopped = ""
-    total = sum(map(len, work))
+    total = len(work)
     with Progress(*columns, console=console, disable=not options.progress) as bar:
         task = bar.add_task("clouds", total=total)
         try:
-            for outcome in prepared(work, options.workers):
+            for outcome in work.done(options.workers):
                 outcomes.append(outcome)
                 bar.advance(task)
         except (OSError, RuntimeError) as error:
@@ -106,9 +103,9 @@ def do_all(work: Sequence[Preparation], options: PreprocessOptions, console: Con
         f"{counted(total, 'cloud')}: {', '.join(said) or 'nothing done'}", highlight=False
     )
     for outcome in outcomes:
-        for note in outcome.notes:
-            console.say(note, "note", "yellow")
-    failed = [outcome.problem for outcome in outcomes if outcome.state == "failed"]
+        if outcome.text and outcome.state != "failed":
+            console.say(outcome.text, "note", "yellow")
+    failed = [outcome.text for outcome in outcomes if outcome.state == "failed"]
     for problem in failed:
         console.say(problem, "not done", "red")
     if stopped:

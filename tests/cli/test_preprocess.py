@@ -11,7 +11,7 @@ import pytest
 
 from pcnn.datasets import cache
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.preparation import FillCache, prepared
+from pcnn.datasets.preparation import Preparation
 from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.run_config import checked
@@ -117,11 +117,11 @@ class Failing(CloudDataset):
 
 
 def test_a_full_disk_ends_it() -> None:
-    outcomes = list(prepared([FillCache(Failing(FileError("x.bin", "odd")))], workers=0))
-    assert [o.problem for o in outcomes] == ["a/0: x.bin: odd", "a/1: x.bin: odd"]
+    outcomes = list(Preparation(Failing(FileError("x.bin", "odd")), None).done(0))
+    assert [o.text for o in outcomes] == ["a/0: x.bin: odd", "a/1: x.bin: odd"]
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
-        list(prepared([FillCache(Failing(full))], workers=0))
+        list(Preparation(Failing(full), None).done(0))
 
 
 class Killed(Failing):
@@ -134,4 +134,4 @@ class Killed(Failing):
 def test_a_process_that_died_is_no_hang() -> None:
     require_fork()
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
-        list(prepared([FillCache(Killed(ValueError()))], workers=1))
+        list(Preparation(Killed(ValueError()), None).done(1))
