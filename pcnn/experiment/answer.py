@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,11 +15,12 @@ from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.datasets.readers.columns import PART
-from pcnn.datasets.tile_spool import Square, TileSpool, square_size
 from pcnn.experiment.predictor import Predictor, Scored
-from pcnn.experiment.square_votes import FULL, SquareVotes, best_classes
+from pcnn.experiment.squares import Square, Squares, square_size
 from pcnn.files.mapped import forget_pages
 
+#: Confidence is kept as a byte: so much is 1.
+FULL = 255
 #: Points of a cloud that is classified as a whole; larger ones are in squares.
 WHOLE = 1_000_000
 #: Points that a square with its margin holds, about.
@@ -150,32 +150,47 @@ def answer_in_squares(
             max(2 * margin, 16 * voxel),
             largest,
         )
-    spool = TileSpool(folder, size, margin, predictor.in_channels - 3)
-    squares, returns = spool.fill(_telling(cloud, say, _SIZED, _SPOOLED))
-    kept = _Kept(
-        Answer.empty(cloud.points, folder),
-        SquareVotes(folder, len(predictor.class_names), predictor.device),
-    )
+    squares = Squares(folder, size, margin, predictor.in_channels - 3, len(predictor.class_names))
+    chosen = squares.fill(_telling(cloud, say, _SIZED, _SPOOLED))
+    found = Answer.empty(cloud.points, folder)
 
-    def read(square: Square) -> _Read:
-        return _read(predictor, cloud.path, spool, square, square == squares[0])
+    def read(square: Square) -> tuple[Square, Part, np.ndarray, Cloud]:
+        part, slots = squares.read(square)
+        return square, part, slots, predictor.cloud_of(part, cloud.path, in_map=True, piece=True)
 
-    with ThreadPoolExecutor(1) as keeper:  # one thread: answers are kept in the order of squares
-        keeping: Future[None] = keeper.submit(lambda: None)
-        readers = _READERS if predictor.device.type == "cuda" else 1  # on a CPU the network is slow
-        for number, held in enumerate(in_order(read, squares, readers)):
-            if look is not None and held.part is not None:
-                look(held.part)
-            found = _classify(predictor, held)
-            keeping.result()
-            # squares whose neighbours are all done
-            following = squares[number + 1][0] if number + 1 < len(squares) else None
-            before = None if following is None else following - 1
-            keeping = keeper.submit(kept.keep, held, found, before)
-            say(_SPOOLED + (1 - _SPOOLED) * (number + 1) / len(squares))
-        keeping.result()
-    note = f"{len(squares)} squares of {size:.4g} m, each seen with {margin:g} m around"
-    return replace(kept.found, returns=returns, note=note)
+    readers = _READERS if predictor.device.type == "cuda" else 1  # on a CPU the network is slow
+    for number, (square, part, slots, points) in enumerate(in_order(read, chosen, readers), 1):
+        if look is not None and number == 1:
+            look(part)
+        _classify(predictor, squares, found, square, part, slots, points)
+        say(_SPOOLED + (1 - _SPOOLED) * number / len(chosen))
+    for rows, scores in squares.settled():
+        found.put(rows, *(best.numpy() for best in best_classes(torch.from_numpy(scores))))
+        forget_pages(found.classes, found.confidence)
+    note = f"{len(chosen)} squares of {size:.4g} m, each seen with {margin:g} m around"
+    return replace(found, returns=squares.points, note=note)
+
+
+@torch.inference_mode()
+def _classify(
+    predictor: Predictor,
+    squares: Squares,
+    found: Answer,
+    square: Square,
+    part: Part,
+    slots: np.ndarray,
+    points: Cloud,
+) -> None:
+    """Keep the network's answer for the points that a square sees alone, and its votes."""
+    scored = predictor.scored(points)
+    alone, shared = np.flatnonzero(slots < 0), np.flatnonzero(slots >= 0)
+    device = scored.scores.device
+    found.put(part.rows[alone], *_best(scored, torch.from_numpy(alone).to(device)))
+    rows = scored.inverse[torch.from_numpy(shared).to(device)]
+    weights = squares.weights(square, part.places[shared])
+    scores = scored.scores.half()[rows].cpu().numpy()
+    squares.vote(slots[shared], part.rows[shared], weights, scores)
+    forget_pages(found.classes, found.confidence)
 
 
 def square_points(device: torch.device) -> int:
@@ -195,84 +210,6 @@ def _telling(
         told(first + (last - first) * min(1.0, (number + 1) * PART / cloud.points))
 
 
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """A square before it is classified.
-
-    Args:
-        part: its points, with those around it; None where it is not the first.
-        cloud: the same as the network takes them.
-        alone: [A] positions of its own points that no other square sees.
-        shared: [S] positions of the others, by the square that owns them.
-        owners: where the points of every such square begin and end among these.
-        weights: [S] float32, how much this square's answer counts.
-    """
-
-    part: Part | None
-    cloud: Cloud
-    alone: np.ndarray
-    shared: np.ndarray
-    owners: dict[Square, tuple[int, int]]
-    weights: np.ndarray
-
-
-def _read(
-    predictor: Predictor, path: Path, spool: TileSpool, square: Square, looked_at: bool
-) -> _Read:
-    part = spool.read(square)
-    cloud = predictor.cloud_of(part, path, in_map=True, piece=True)
-    near = spool.shared(square, part.places)
-    shared = np.flatnonzero(near)
-    places = part.places[shared]
-    order, owners = spool.by_owner(places)
-    weights = spool.weights(square, places)[order]
-    alone = ~near if spool.margin else spool.own(square, part.places)
-    held = part if looked_at else None
-    return _Read(held, cloud, np.flatnonzero(alone), shared[order], owners, weights)
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The network's answer for a square.
-
-    Args:
-        classes: [A] uint8 of the points that are its alone.
-        confidence: [A] uint8.
-        scores: [S, C] float16, probabilities of the others.
-    """
-
-    classes: np.ndarray
-    confidence: np.ndarray
-    scores: np.ndarray
-
-
-@torch.inference_mode()
-def _classify(predictor: Predictor, held: _Read) -> _Found:
-    scored = predictor.scored(held.cloud)
-    device = scored.scores.device
-    classes, confidence = _best(scored, torch.from_numpy(held.alone).to(device))
-    rows = scored.inverse[torch.from_numpy(held.shared).to(device)]
-    return _Found(classes, confidence, scored.scores.half()[rows].cpu().numpy())
-
-
-@dataclass
-class _Kept:
-    """What is known of a cloud, while squares are classified."""
-
-    found: Answer
-    votes: SquareVotes
-
-    def keep(self, held: _Read, found: _Found, before: int | None) -> None:
-        """Keep the answer of a square, and settle squares in columns before this one; None: all."""
-        assert held.cloud.point_index is not None  # a square's cloud has its places in the file
-        places = held.cloud.point_index.numpy()
-        self.found.put(places[held.alone], found.classes, found.confidence)
-        self.votes.add(held.owners, places[held.shared], held.weights, found.scores)
-        for rows, classes, confidence in self.votes.settled(before):
-            self.found.put(rows, classes, confidence)
-        forget_pages(self.found.classes, self.found.confidence)
-
-
 def _best(scored: Scored, chosen: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Class and confidence as a byte of points that were looked at; of all, or of these."""
     if not len(scored.inverse):
@@ -280,3 +217,9 @@ def _best(scored: Scored, chosen: Tensor | None = None) -> tuple[np.ndarray, np.
     classes, confidence = best_classes(scored.scores)
     rows = scored.inverse if chosen is None else scored.inverse[chosen]
     return classes[rows].cpu().numpy(), confidence[rows].cpu().numpy()
+
+
+def best_classes(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Class and confidence of rows of probabilities [N, C], both [N] uint8; 255 is certain."""
+    probability, classes = scores.max(1)
+    return classes.to(torch.uint8), (probability * FULL).round().to(torch.uint8)

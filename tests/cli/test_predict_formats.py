@@ -14,12 +14,12 @@ from pcnn.checkpoints.exported_file import write_exported
 from pcnn.cli.prediction_view import prediction_view
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Reading, open_parts
-from pcnn.datasets.tile_spool import TileSpool, square_size
 from pcnn.experiment import answer as answers
 from pcnn.experiment import segmenters
 from pcnn.experiment.answer import answer, answer_in_squares
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.predictor import Predictor
+from pcnn.experiment.squares import Squares, square_size
 from tests.cli.invoking import invoke
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.clouds import records_of, write_vertices
@@ -223,7 +223,7 @@ def test_squares_that_overlap_are_blended(kitti: Path, tmp_path: Path, margin: f
         found = answer_in_squares(predictor, parts, tmp_path / "tiles", 13.0, margin)
     assert found.returns == 3000
     assert found.note.startswith("16 squares of 13 m") or "squares of 13 m" in found.note
-    spool = TileSpool(tmp_path, 13.0, margin, 1)
+    spool = Squares(tmp_path, 13.0, margin, 1, 19)
     whole, places = parts.whole(), np.asarray(las.xyz)
     np.testing.assert_allclose(whole.places, places, atol=1e-6)
     total, weight = np.zeros((3000, 19)), np.zeros(3000)
@@ -231,7 +231,7 @@ def test_squares_that_overlap_are_blended(kitti: Path, tmp_path: Path, margin: f
         low = np.array(square) * 13.0
         near = ((places[:, :2] >= low - margin) & (places[:, :2] <= low + 13 + margin)).all(axis=1)
         if margin == 0:
-            near = spool.own(square, places)
+            near = (np.floor(places[:, :2] / 13) == square).all(axis=1)
         part = whole.select(near)
         scored = predictor.scored(predictor.cloud_of(part, parts.path, True))
         share = spool.weights(square, part.places)
