@@ -66,22 +66,12 @@ class FolderSplit:
     share above zero is one cloud at least, but one cloud trains before any validates, and one
     validates before any tests. Where nothing is set apart for the test, it reads what validates.
     Clouds without labels belong to no split.
-
-    Args:
-        root: the folder.
-        val_fraction: share of the clouds that validates, in [0, 1).
-        test_fraction: share that tests, in [0, 1); both together below 1.
-        columns: names of the columns of files of bare numbers, ``label`` among them or not.
-
-    Raises:
-        FileNotFoundError: no such folder.
-        ValueError: a share out of range.
     """
 
-    root: Path
-    val_fraction: PartialShare = 0.2
-    test_fraction: PartialShare = 0.0
-    columns: tuple[str, ...] | None = None
+    root: Path  # the folder
+    val_fraction: PartialShare = 0.2  # share of the clouds that validates, in [0, 1)
+    test_fraction: PartialShare = 0.0  # share that tests, in [0, 1); both together below 1
+    columns: tuple[str, ...] | None = None  # names of the columns of files of bare numbers
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -101,15 +91,7 @@ class FolderSplit:
         return "test" in self._folders if self._has_folders else self.test_fraction > 0.0
 
     def clouds(self, split: str) -> list[Path]:
-        """Return the clouds of a split, sorted; an empty list where none are meant for it.
-
-        Args:
-            split: ``train``, ``val``, ``test`` or ``all``, everything below the root.
-
-        Raises:
-            FileNotFoundError: clouds are meant for it, and none is there.
-            ValueError: another split, or two clouds of one name.
-        """
+        """Return the clouds of a split, sorted; an empty list where none are meant for it."""
         if split not in SPLITS:
             raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         wanted = "val" if split == "test" and not self.has_own_test else split
@@ -199,22 +181,6 @@ class FolderClouds:
 
     The split is that of `FolderSplit`; a set of one cloud trains on it,
     and its validation is empty.
-
-    Args:
-        root: the folder.
-        labels: classes and the labels they have in the files; see
-            `pcnn.datasets.labels.read_classes`. Names alone stand for the labels 0..C-1 and,
-            of points that do not count, 255.
-        split: ``train``, ``val``, ``test`` or ``all`` (everything under root).
-        val_fraction: share of the clouds that validates, in [0, 1).
-        test_fraction: share that tests, in [0, 1).
-        reading: which channels are read; the origin of LAS clouds, and of those far from zero, is
-            put into their middle, in any case. Without a choice the channels are those of the first
-            cloud, and all clouds have them.
-
-    Raises:
-        FileNotFoundError: no root, or no cloud where the split should have some.
-        ValueError: two clouds of one name, or a number out of range.
     """
 
     def __init__(
@@ -267,11 +233,7 @@ class FolderClouds:
 
     @cached_property
     def channels(self) -> tuple[str, ...]:
-        """Names of the F channels besides x, y, z: those of the first cloud that can be read.
-
-        Raises:
-            ValueError: none can.
-        """
+        """Names of the F channels besides x, y, z: those of the first cloud that can be read."""
         refusals = []
         for path in self._clouds:
             try:
@@ -283,12 +245,7 @@ class FolderClouds:
         raise FileError(self.root, f"none of {len(refusals)} clouds can be read; {refusals[0]}")
 
     def read(self, index: int) -> Cloud:
-        """Return the points of a cloud, without missing returns.
-
-        Raises:
-            ValueError: a file that breaks its format, without a channel that the other clouds have,
-                or a label that the classes do not know.
-        """
+        """Return the points of a cloud, without missing returns."""
         path = self._clouds[index]
         reading = replace(self.reading, channels=self.channels)
         cloud = read_points(path, self.name(index), reading)
@@ -330,44 +287,20 @@ class FolderClouds:
 
 @dataclass(frozen=True)
 class FolderSets(CloudSets):
-    """The splits of a folder of clouds; formats and splits as in `FolderClouds`.
+    """The splits of a folder of clouds; formats and splits as in `FolderClouds`."""
 
-    Args:
-        root: the folder.
-        classes: names, colours and labels of the classes: a YAML file, or what it holds; see
-            `pcnn.datasets.labels.read_classes`.
-        class_names: in place of ``classes``, names of the labels 0..C-1.
-        colors: goes with ``class_names``: RGB in 0..255 of the classes; None spreads hues.
-        ignore_label: goes with ``class_names``: the label of points that do not count; 255 unless
-            given.
-        channels: names of the properties that become channels besides x, y, z; None: intensity and
-            colours, as far as the files have them.
-        intensity_max: the number in the files that becomes intensity 1; None: as
-            `pcnn.datasets.readers.clouds.Reading`.
-        columns: names of the columns of ``.bin`` and ``.npy`` files, or the name of a layout
-            (kitti, nuscenes, scannet, sunrgbd); None: as `pcnn.datasets.read_points`.
-        fill: numbers for channels that a file lacks, by name.
-        strict: refuse clouds with missing returns, in place of leaving these out.
-        val_fraction: share of the clouds that validates where there are no train and val folders.
-        test_fraction: share that tests there; 0: the test reads the clouds of validation.
-
-    Raises:
-        FileNotFoundError: no such class file.
-        ValueError: not one of ``classes`` and ``class_names``, or entries that do not fit.
-    """
-
-    root: str
-    classes: str | Mapping[str, Any] | None = None
-    class_names: Annotated[Sequence[str], MinLen(1)] | None = None
-    colors: Sequence[_Rgb] | None = None
+    root: str  # the folder
+    classes: str | Mapping[str, Any] | None = None  # names
+    class_names: Annotated[Sequence[str], MinLen(1)] | None = None  # in place of classes
+    colors: Sequence[_Rgb] | None = None  # goes with class_names: RGB in 0..255 of the classes
     ignore_label: Label | None = None
-    channels: Sequence[str] | None = None
-    intensity_max: Positive | None = None
-    columns: str | Sequence[str] | None = None
-    fill: Mapping[str, float] | None = None
-    strict: bool = False
+    channels: Sequence[str] | None = None  # names of the properties that become channels besides x
+    intensity_max: Positive | None = None  # the number in the files that becomes intensity 1
+    columns: str | Sequence[str] | None = None  # names of the columns of .bin and .npy files
+    fill: Mapping[str, float] | None = None  # numbers for channels that a file lacks, by name
+    strict: bool = False  # refuse clouds with missing returns, in place of leaving these out
     val_fraction: PartialShare = 0.2
-    test_fraction: PartialShare = 0.0
+    test_fraction: PartialShare = 0.0  # share that tests there
     always_centred = True
 
     def __post_init__(self) -> None:

@@ -75,34 +75,18 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SegmentationSample:
-    """A cloud on a geometry with what is needed to score every point of it.
+    """A cloud on a geometry with what is needed to score every point of it."""
 
-    Args:
-        geometry: its rows, voxels or native points; ``geometry.inverse`` [P] gives the row of
-            every point.
-        features: [N, 3 + F] float32: (x, y, z, features) of a native point, or their mean over the
-            points of a voxel.
-        labels: [N] int64: a native point's own, or the majority of a voxel's points; ``IGNORE``
-            where none is labelled.
-        points: [P, 3] float32 [m].
-        point_labels: [P] int64 or None.
-        name: as in `Cloud`, with ``path``, ``point_index`` and ``n_points_total``.
-        path: ...
-        point_index: ...
-        n_points_total: ...
-        raw: the points' own features, where they may be placed again; else None.
-    """
-
-    geometry: Geometry
-    features: Tensor
-    labels: Tensor
-    points: Tensor
-    point_labels: Tensor | None
-    name: str
-    path: str
-    point_index: Tensor | None
-    n_points_total: int
-    raw: RawPoints | None = None
+    geometry: Geometry  # its rows, voxels or native points
+    features: Tensor  # [N, 3 + F] float32:
+    labels: Tensor  # [N] int64: a native point's own, or the majority of a voxel's points
+    points: Tensor  # [P, 3] float32 [m]
+    point_labels: Tensor | None  # [P] int64 or None
+    name: str  # as in Cloud, with path, point_index and n_points_total
+    path: str  #
+    point_index: Tensor | None  #
+    n_points_total: int  #
+    raw: RawPoints | None = None  # the points' own features, where they may be placed again
 
     @classmethod
     def of(
@@ -124,25 +108,15 @@ class SegmentationSample:
 
 @dataclass(frozen=True, eq=False)
 class ClassificationSample:
-    """A cloud on a geometry, and its class.
+    """A cloud on a geometry, and its class."""
 
-    Args:
-        geometry: its rows, voxels or native points.
-        features: [N, C] float32, inputs of the rows.
-        label: class of the cloud, from 0.
-        name: identifies the cloud within its set.
-        path: the file or folder it comes from.
-        points: [P, 3] float32 [m], where they may be placed again; else None.
-        raw: the points' own features, likewise.
-    """
-
-    geometry: Geometry
-    features: Tensor
-    label: int
-    name: str
-    path: str
-    points: Tensor | None = None
-    raw: RawPoints | None = None
+    geometry: Geometry  # its rows, voxels or native points
+    features: Tensor  # [N, C] float32, inputs of the rows
+    label: int  # class of the cloud, from 0
+    name: str  # identifies the cloud within its set
+    path: str  # the file or folder it comes from
+    points: Tensor | None = None  # [P, 3] float32 [m], where they may be placed again; else None
+    raw: RawPoints | None = None  # the points' own features, likewise
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,34 +124,21 @@ class RawPoints:
     """The features of the points themselves, and what put the points on their geometry.
 
     With them, evaluation puts points of a batch on the geometry again: moved, or some of them.
-
-    Args:
-        features: [P, F] float32, besides x, y, z.
-        voxel_size: edge of a cell of the finest level [m].
-        placement: as in `pcnn.datasets.CloudDataset`.
     """
 
-    features: Tensor
-    voxel_size: VoxelSize
-    placement: Placement
+    features: Tensor  # [P, F] float32, besides x, y, z
+    voxel_size: VoxelSize  # edge of a cell of the finest level [m]
+    placement: Placement  # as in pcnn.datasets.CloudDataset
 
     def placed(
         self,
-        points: Tensor,
-        rows: Tensor | None,
-        scans: Tensor,
+        points: Tensor,  # [M, 3] where the chosen points lie now [m]
+        rows: Tensor | None,  # [M] int64, the chosen points, 0..P-1; None means all, M = P
+        scans: Tensor,  # [P] the cloud of every point
         batch_size: int,
         planner: Planner | None,
     ) -> SparseTensor:
-        """Put points of the batch on the geometry; inputs are (x, y, z, features).
-
-        Args:
-            points: [M, 3] where the chosen points lie now [m].
-            rows: [M] int64, the chosen points, 0..P-1; None means all, M = P.
-            scans: [P] the cloud of every point.
-            batch_size: number of clouds.
-            planner: of the network that takes the tensor, or None.
-        """
+        """Put points of the batch on the geometry; inputs are (x, y, z, features)."""
         features = self.features
         if rows is not None:
             features, scans = features[rows], scans[rows]
@@ -205,15 +166,6 @@ def fragments(
     covers the whole cloud, and cells of fewer points repeat theirs. As many fragments as the
     fullest cell has points; works on the device of the points.
 
-    Args:
-        points: ``[P, 3]`` [m].
-        batch: ``[P]`` cloud of every point; None means one.
-        cell: edge of a cell [m], one number or one per axis.
-        batch_size: number of clouds.
-
-    Yields:
-        ``[N]`` int64 rows, in the order of the cells; none is yielded for no points.
-
     Source: the test mode of Pointcept's GridSample (transform.py).
     """
     inverse = quantize(points, batch, voxel_size=cell, batch_size=batch_size).inverse
@@ -229,13 +181,9 @@ def fragments(
 
 @dataclass(frozen=True)
 class OnVoxels:
-    """Cells that hold points: inputs are means, labels majorities.
+    """Cells that hold points: inputs are means, labels majorities."""
 
-    Args:
-        name: in configurations and reports.
-    """
-
-    name: Literal["voxel"] = "voxel"
+    name: Literal["voxel"] = "voxel"  # in configurations and reports
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
         """Voxelise a cloud; see `voxelize_cloud`."""
@@ -271,15 +219,7 @@ class OnVoxels:
 
 
 def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
-    """Voxelise a cloud on cells ``floor(p / voxel_size)``.
-
-    Args:
-        cloud: any number of points, also none.
-        voxel_size: edge of a cell [m].
-
-    Raises:
-        ValueError: as `pcnn.geometry.quantize` and `majority`, with the name of the file.
-    """
+    """Voxelise a cloud on cells ``floor(p / voxel_size)``."""
     try:
         grid = quantize(cloud.points, voxel_size=voxel_size, batch_size=1)
         assert grid.inverse is not None  # quantize sets it
@@ -301,11 +241,7 @@ def _inputs(cloud: Cloud) -> Tensor:
 
 
 def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
-    """Replace the points of every cell by their mean, with the majority of their labels.
-
-    Returns:
-        A cloud of N points sorted by cell, without positions in the file.
-    """
+    """Replace the points of every cell by their mean, with the majority of their labels."""
     sample = voxelize_cloud(cloud, voxel_size)
     return replace(
         cloud,
@@ -317,19 +253,7 @@ def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
 
 
 def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
-    """Most frequent label of the points of every row; the smallest one where several are.
-
-    Args:
-        labels: [P] int64 in 0..254, or ``IGNORE``, which has no vote.
-        rows: [P] int64 in 0..n-1.
-        n: number of rows.
-
-    Returns:
-        [n] int64; ``IGNORE`` where no point has a vote.
-
-    Raises:
-        ValueError: a label out of 0..255.
-    """
+    """Most frequent label of the points of every row; the smallest one where several are."""
     check_labels(labels)
     # sorted as one number a point; labels rise within a row, IGNORE comes last
     dtype = torch.int32 if n < 1 << 23 else torch.int64
@@ -357,32 +281,16 @@ def _changes(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class OnPoints:
-    """The points themselves (PointCNN++, 3.2): `pcnn.native_points` of a cloud.
+    """The points themselves (PointCNN++, 3.2): `pcnn.native_points` of a cloud."""
 
-    Args:
-        sites: points of strided convolutions, ``nearest`` or ``cell_origin``.
-        thin: edge of a cell [m], one number or one per axis, of which only the point nearest to its
-            centre becomes a row, with its own features and label; None makes every point a row.
-            A prediction for a row holds for all points of its cell.
-        outside: as in `pcnn.geometry.Neighbourhood`, with the following four.
-        volume: ...
-        cell: ...
-        metric: ...
-        memory: ...
-        name: in configurations and reports.
-
-    Raises:
-        ValueError: as `pcnn.geometry.Neighbourhood`, or cells to thin by that are none.
-    """
-
-    sites: Literal["nearest", "cell_origin"] = "nearest"
-    thin: VoxelSize | None = None
-    outside: Literal["clamp", "drop"] = "clamp"
-    volume: Factor = 1.0
-    cell: Factor = 1.0
-    metric: Literal["auto", "box"] = "auto"
-    memory: float | None = None
-    name: Literal["point"] = "point"
+    sites: Literal["nearest", "cell_origin"] = "nearest"  # points of strided convolutions
+    thin: VoxelSize | None = None  # edge of a cell [m]
+    outside: Literal["clamp", "drop"] = "clamp"  # as in pcnn.geometry.Neighbourhood
+    volume: Factor = 1.0  #
+    cell: Factor = 1.0  #
+    metric: Literal["auto", "box"] = "auto"  #
+    memory: float | None = None  #
+    name: Literal["point"] = "point"  # in configurations and reports
 
     def __post_init__(self) -> None:
         _ = self.neighbourhood  # refuses what does not exist
@@ -423,11 +331,7 @@ class OnPoints:
         return self.thin
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
-        """Put the points of a cloud into cells of ``size``, each where it is.
-
-        Raises:
-            ValueError: as `pcnn.native_points`, or a label out of range, with the name of the file.
-        """
+        """Put the points of a cloud into cells of ``size``, each where it is."""
         inputs = _inputs(cloud)
         try:
             x = self.place(cloud.points, inputs, None, 1, size)

@@ -30,17 +30,11 @@ Columns = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class PairClouds:
-    """The clouds of a pair.
+    """The clouds of a pair."""
 
-    Args:
-        source: [P, 3] float32 [m].
-        target: [Q, 3] float32 [m].
-        transform: [4, 4] float64, source to target.
-    """
-
-    source: Tensor
-    target: Tensor
-    transform: Tensor
+    source: Tensor  # [P, 3] float32 [m]
+    target: Tensor  # [Q, 3] float32 [m]
+    transform: Tensor  # [4, 4] float64, source to target
 
 
 @dataclass(frozen=True)
@@ -55,50 +49,22 @@ class PairAugmentation:
     Source: FCGF, lib/data_loaders.py, which draws the axis from a cube and turns clouds about their
     mean into the origin; here axes are uniform and the mean stays where it is. FCGF also scales the
     radius within which places count as the same; here it stays what the task says.
-
-    Args:
-        rotation: both clouds are turned by angles uniform in [-rotation, rotation) [deg]; FCGF has
-            180 on 3DMatch, 0 on KITTI.
-        axis: ``any``, uniform on the sphere, or ``vertical``, the z axis.
-        uniform_rotations: draw uniformly among the rotations up to that angle, about any axis: with
-            180 from all of SO(3). Uniform angles favour small rotations, which are few.
-        rotation_growth: (share of the training, rotation [deg]) in rising order, in place of
-            `rotation`: the largest angle grows along lines between them, and stays where it is
-            before the first and after the last.
-        scale: lowest and highest factor, or None; FCGF has 0.8 to 1.2 on KITTI.
-        scale_probability: of scaling a pair at all.
-        legacy_scale_bug: leave the translation of the true transform as it is when clouds are
-            scaled, as FCGF does on KITTI: at 10 m positives are then looked for up to 2 m from the
-            truth.
-        shift: both clouds are moved by up to so much along every axis [m].
-        jitter: standard deviation of the noise of every coordinate [m].
-        depth_noise: standard deviation of the noise along the ray from the sensor, at a distance of
-            1 m [m]; it grows with the square of the distance, as that of depth cameras does.
-        warp: standard deviation of a smooth distortion of each cloud [m], of waves 0.5 to 4 m long:
-            what is left of the drift of a camera in a fused fragment.
-        drop: largest share of points left out at random.
-        crop: largest share of points cut off by a random plane.
-        sensors: changes that stand for other sensors, applied to each cloud by itself in their
-            order (`pcnn.datasets.registration.sensors`, `scan_patterns`).
-
-    Raises:
-        ValueError: a number out of range.
     """
 
-    rotation: Degrees = 180.0
-    axis: Literal["any", "vertical"] = "any"
-    uniform_rotations: bool = False
-    rotation_growth: tuple[tuple[Share, Degrees], ...] | None = None
-    scale: tuple[Factor, Factor] | None = None
-    scale_probability: Share = 0.95
+    rotation: Degrees = 180.0  # both clouds are turned by angles uniform in [-rotation
+    axis: Literal["any", "vertical"] = "any"  # any, uniform on the sphere, or vertical, the z axis
+    uniform_rotations: bool = False  # draw uniformly among the rotations up to that angle
+    rotation_growth: tuple[tuple[Share, Degrees], ...] | None = None  # (share of the training
+    scale: tuple[Factor, Factor] | None = None  # lowest and highest factor, or None
+    scale_probability: Share = 0.95  # of scaling a pair at all
     legacy_scale_bug: bool = False
-    shift: Distance = 0.0
-    jitter: Distance = 0.0
-    depth_noise: Distance = 0.0
-    warp: Distance = 0.0
-    drop: PartialShare = 0.0
-    crop: PartialShare = 0.0
-    sensors: tuple[Sensor, ...] = ()
+    shift: Distance = 0.0  # both clouds are moved by up to so much along every axis [m]
+    jitter: Distance = 0.0  # standard deviation of the noise of every coordinate [m]
+    depth_noise: Distance = 0.0  # standard deviation of the noise along the ray from the sensor
+    warp: Distance = 0.0  # standard deviation of a smooth distortion of each cloud [m]
+    drop: PartialShare = 0.0  # largest share of points left out at random
+    crop: PartialShare = 0.0  # largest share of points cut off by a random plane
+    sensors: tuple[Sensor, ...] = ()  # changes that stand for other sensors
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -126,13 +92,7 @@ class PairAugmentation:
     def __call__(
         self, pair: PairClouds, generator: np.random.Generator, share: float = 1.0
     ) -> PairClouds:
-        """Return the changed pair; the given one stays as it is.
-
-        Args:
-            pair: ...
-            generator: of the sample.
-            share: of the training that is done, in 0..1.
-        """
+        """Return the changed pair; the given one stays as it is."""
         source = self._measured(pair.source, generator)
         target = self._measured(pair.target, generator)
         largest = self.largest_angle(share)

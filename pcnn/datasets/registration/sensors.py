@@ -37,18 +37,10 @@ class Sensor(ABC):
 
 @dataclass(frozen=True)
 class AnySensor(Sensor):
-    """One of several sensors, with a probability; all are as likely.
+    """One of several sensors, with a probability; all are as likely."""
 
-    Args:
-        sensors: to choose among; each may be a list, which is applied in its order.
-        probability: of changing the cloud at all.
-
-    Raises:
-        ValueError: no sensors, or a number out of range.
-    """
-
-    sensors: tuple[Sensor | tuple[Sensor, ...], ...]
-    probability: Share = 1.0
+    sensors: tuple[Sensor | tuple[Sensor, ...], ...]  # to choose among
+    probability: Share = 1.0  # of changing the cloud at all
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,15 +60,10 @@ class AnySensor(Sensor):
 
 @dataclass(frozen=True)
 class RangeCut(Sensor):
-    """A sensor that sees less far: points beyond a distance are left out.
+    """A sensor that sees less far: points beyond a distance are left out."""
 
-    Args:
-        farthest: that distance is uniform between the two [m].
-        nearest: points closer than this are left out as well [m].
-    """
-
-    farthest: tuple[Length, Length] = (20.0, 80.0)
-    nearest: Distance = 0.0
+    farthest: tuple[Length, Length] = (20.0, 80.0)  # that distance is uniform between the two [m]
+    nearest: Distance = 0.0  # points closer than this are left out as well [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -87,16 +74,12 @@ class RangeCut(Sensor):
 
 @dataclass(frozen=True)
 class RangeThinning(Sensor):
-    """Density that falls with the distance: a point at r stays with probability (whole / r)^power.
-
-    Args:
-        whole: distance up to which all points stay, uniform between the two [m].
-        power: uniform between the two; 2 is that of rays at even angles on surfaces that face the
-            sensor.
+    """Density that falls with the distance:
+    a point at r stays with probability (whole / r)^power.
     """
 
-    whole: tuple[Length, Length] = (1.0, 3.0)
-    power: tuple[NonNegative, NonNegative] = (0.0, 2.0)
+    whole: tuple[Length, Length] = (1.0, 3.0)  # distance up to which all points stay
+    power: tuple[NonNegative, NonNegative] = (0.0, 2.0)  # uniform between the two
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -108,15 +91,10 @@ class RangeThinning(Sensor):
 
 @dataclass(frozen=True)
 class RangeNoise(Sensor):
-    """Normal noise along the ray whose standard deviation grows with the distance.
+    """Normal noise along the ray whose standard deviation grows with the distance."""
 
-    Args:
-        base: at the sensor, uniform from 0 to this [m].
-        growth: on every metre of distance, uniform from 0 to this [m].
-    """
-
-    base: Distance = 0.02
-    growth: Distance = 0.0005
+    base: Distance = 0.02  # at the sensor, uniform from 0 to this [m]
+    growth: Distance = 0.0005  # on every metre of distance, uniform from 0 to this [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -131,16 +109,11 @@ class DepthCamera(Sensor):
     """A camera that finds depth by disparity: noise and steps that grow with the square of it.
 
     Ranges are rounded to whole steps of 1 / r: a step is ``quantum r²`` metres at the distance r.
-
-    Args:
-        farthest: of what the camera sees, uniform between the two [m].
-        noise: standard deviation at 1 m, uniform from 0 to this [m].
-        quantum: step at 1 m, uniform from 0 to this [m].
     """
 
-    farthest: tuple[Length, Length] = (3.0, 8.0)
-    noise: Distance = 0.003
-    quantum: Distance = 0.003
+    farthest: tuple[Length, Length] = (3.0, 8.0)  # of what the camera sees
+    noise: Distance = 0.003  # standard deviation at 1 m, uniform from 0 to this [m]
+    quantum: Distance = 0.003  # step at 1 m, uniform from 0 to this [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""
@@ -160,13 +133,9 @@ class DepthCamera(Sensor):
 
 @dataclass(frozen=True)
 class Sparser(Sensor):
-    """Fewer points: that many random ones at most, a number drawn evenly on a log scale.
+    """Fewer points: that many random ones at most, a number drawn evenly on a log scale."""
 
-    Args:
-        points: fewest and most.
-    """
-
-    points: tuple[Count, Count] = (2000, 20000)
+    points: tuple[Count, Count] = (2000, 20000)  # fewest and most
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """See `Sensor`."""

@@ -105,11 +105,7 @@ def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Clou
 
 
 def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    """Return the lowest and the highest factor, of which YAML gives a list.
-
-    Raises:
-        ValueError: the lowest is above the highest.
-    """
+    """Return the lowest and the highest factor, of which YAML gives a list."""
     if scale is None:
         return None
     low, high = rising("scale", scale)
@@ -122,48 +118,24 @@ class Augmentation:
 
     A scan is mixed with another one first, then cropped to a piece or a sector, thinned, turned,
     tilted, scaled, mirrored, shifted, shaken and distorted; its features change last.
-
-    Args:
-        rotate_z: rotate about the vertical axis.
-        rotate_limit: largest angle of that rotation [deg].
-        scale: lowest and highest factor, or None.
-        flip: mirror x and y.
-        jitter: standard deviation of the noise [m], or the lowest and the highest, between which
-            that of each cloud is drawn; 0 switches it off. A network that has only seen surfaces as
-            thick as one deviation makes them takes thinner ones for something else.
-        drop: share of points left out, in [0, 1).
-        beams: chance that every second or fourth beam alone is kept, as of a sensor that has fewer.
-        sector: width of the random sector about the sensor that is kept [deg], or None.
-        tilt: largest angle of the rotations about x and y [deg]; 0 switches them off.
-        shift: largest moves along x, y and z [m], or None.
-        elastic: smooth distortion, or None.
-        chromatic: change of colour, or None.
-        remission: change of remission, or None.
-        pieces: cuts a piece out of a room, or None.
-        mix: mixes the scan with another one of the set before everything else, or None.
-        mix3d: chance that another cloud of the set, changed and cropped as in its own turn, is
-            added to this one (Nekrasov et al., "Mix3D", 2021). It is the data set that does it.
-
-    Raises:
-        ValueError: a number out of range.
     """
 
-    rotate_z: bool = True
+    rotate_z: bool = True  # rotate about the vertical axis
     rotate_limit: Annotated[float, Interval(gt=0, le=180)] = 180.0
-    scale: tuple[Factor, Factor] | None = (0.95, 1.05)
-    flip: bool = True
-    jitter: Distance | tuple[Distance, Distance] = 0.01
-    drop: PartialShare = 0.0
+    scale: tuple[Factor, Factor] | None = (0.95, 1.05)  # lowest and highest factor, or None
+    flip: bool = True  # mirror x and y
+    jitter: Distance | tuple[Distance, Distance] = 0.01  # standard deviation of the noise [m]
+    drop: PartialShare = 0.0  # share of points left out, in [0, 1)
     sector: Annotated[float, Interval(gt=0, le=360)] | None = None
-    tilt: Degrees = 0.0
-    shift: tuple[Distance, Distance, Distance] | None = None
-    elastic: Elastic | None = None
-    chromatic: Chromatic | None = None
-    remission: Remission | None = None
-    mix: ScanMix | None = None
-    mix3d: Share = 0.0
-    beams: Share = 0.0
-    pieces: Pieces | None = None
+    tilt: Degrees = 0.0  # largest angle of the rotations about x and y [deg]; 0 switches them off
+    shift: tuple[Distance, Distance, Distance] | None = None  # largest moves along x
+    elastic: Elastic | None = None  # smooth distortion, or None
+    chromatic: Chromatic | None = None  # change of colour, or None
+    remission: Remission | None = None  # change of remission, or None
+    mix: ScanMix | None = None  # mixes the scan with another one of the set before everything else
+    mix3d: Share = 0.0  # chance that another cloud of the set
+    beams: Share = 0.0  # chance that every second or fourth beam alone is kept
+    pieces: Pieces | None = None  # cuts a piece out of a room, or None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -179,16 +151,7 @@ class Augmentation:
         generator: np.random.Generator,
         partner: Callable[[np.random.Generator], Cloud] | None = None,
     ) -> Cloud:
-        """Return the changed cloud; the given one stays as it is.
-
-        Args:
-            cloud: any number of points.
-            generator: of the sample.
-            partner: draws another cloud of the set, unchanged, for `mix`.
-
-        Raises:
-            ValueError: a mix without a partner, or features that are not what a change is about.
-        """
+        """Return the changed cloud; the given one stays as it is."""
         if self.mix is not None:
             if partner is None:
                 raise ValueError(f"{cloud.path}: a mix of scans needs a set to draw another from")

@@ -27,19 +27,12 @@ FORGOTTEN = 0.5
 class Elastic:
     """Distortions one after another, each of a grain and a strength.
 
-    Args:
-        strengths: pairs of grain and magnitude [m].
-        share: chance that a cloud is distorted at all.
-
-    Raises:
-        ValueError: numbers that are not positive, or a chance outside 0..1.
-
     Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, section 5.1 and its code, with the
     numbers of Pointcept's S3DIS configurations.
     """
 
     strengths: Sequence[Annotated[Sequence[Length], Len(2, 2)]] = ((0.2, 0.4), (0.8, 1.6))
-    share: Share = 0.95
+    share: Share = 0.95  # chance that a cloud is distorted at all
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -58,15 +51,6 @@ def distort(cloud: Cloud, generator: np.random.Generator, grain: float, magnitud
 
     Normal noise at the nodes is averaged over three nodes along each axis, twice, interpolated
     trilinearly at the points and multiplied by `magnitude`.
-
-    Args:
-        cloud: any number of points.
-        generator: draws three numbers a node.
-        grain: edge of the grid [m].
-        magnitude: [m] factor on the displacement.
-
-    Raises:
-        ValueError: a cloud so large that its grid would not fit in memory, with its file.
     """
     if cloud.n_points == 0:
         return cloud
@@ -109,34 +93,18 @@ class Chromatic:
     Colours are the first three features, in 0..1, and stay in it. A network that has seen clouds
     without colours serves for these too; they are `FORGOTTEN` there.
 
-    Args:
-        contrast: chance of auto-contrast, which blends a random share of the colours with
-            ``(c - min) / (max - min)``, channel by channel.
-        shift_share: chance of a shift.
-        shift: largest shift of a channel; the shift is uniform in [-shift, shift).
-        noise_share: chance of noise.
-        noise: its standard deviation, in every channel of every point.
-        forget: chance that all colours of a cloud are `FORGOTTEN`.
-        balance: standard deviation of the logarithm of a factor on each channel, as of white
-            balance and exposure.
-        fade: chance that colours lose a random share of their saturation.
-        gamma: lowest and highest exponent of all colours, or None.
-
-    Raises:
-        ValueError: a chance outside 0..1, a negative number, or a range that is none.
-
     Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, and its code, with the numbers of
     Pointcept's S3DIS configurations.
     """
 
-    contrast: Share = 0.2
-    shift_share: Share = 0.95
-    shift: NonNegative = 0.05
-    noise_share: Share = 0.95
-    noise: NonNegative = 0.05
-    forget: Share = 0.0
-    balance: NonNegative = 0.0
-    fade: Share = 0.0
+    contrast: Share = 0.2  # chance of auto-contrast
+    shift_share: Share = 0.95  # chance of a shift
+    shift: NonNegative = 0.05  # largest shift of a channel; the shift is uniform in [-shift, shift)
+    noise_share: Share = 0.95  # chance of noise
+    noise: NonNegative = 0.05  # its standard deviation, in every channel of every point
+    forget: Share = 0.0  # chance that all colours of a cloud are FORGOTTEN
+    balance: NonNegative = 0.0  # standard deviation of the logarithm of a factor on each channel
+    fade: Share = 0.0  # chance that colours lose a random share of their saturation
     gamma: Annotated[Sequence[Factor], Len(2, 2)] | None = None
 
     def __post_init__(self) -> None:
@@ -145,11 +113,7 @@ class Chromatic:
             rising("gamma of colours", self.gamma)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the cloud in other colours.
-
-        Raises:
-            ValueError: fewer than three features a point, with the name of the file.
-        """
+        """Return the cloud in other colours."""
         if cloud.features.shape[1] < 3:
             raise ValueError(
                 f"{cloud.path}: {cloud.features.shape[1]} features a point are no colour, which "
@@ -203,21 +167,12 @@ class Remission:
     A network that has seen scans without remission, and scans of every scale, uses shape first;
     remission then decides where shape does not, as between a road and a sidewalk. Remission is the
     last feature, in 0..1, and stays in it.
-
-    Args:
-        forget: chance that all of a scan's remission is 0.
-        gain: lowest and highest factor, one a scan.
-        gamma: lowest and highest exponent, one a scan.
-        noise: standard deviation of what is added to every point.
-
-    Raises:
-        ValueError: a chance outside 0..1, ranges that are none, or negative noise.
     """
 
-    forget: Share = 0.2
-    gain: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)
-    gamma: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)
-    noise: NonNegative = 0.02
+    forget: Share = 0.2  # chance that all of a scan's remission is 0
+    gain: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)  # lowest and highest factor
+    gamma: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)  # lowest and highest exponent
+    noise: NonNegative = 0.02  # standard deviation of what is added to every point
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -225,11 +180,7 @@ class Remission:
             rising(f"{name} of remission", getattr(self, name))
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the cloud with another remission.
-
-        Raises:
-            ValueError: a cloud without features, with the name of its file.
-        """
+        """Return the cloud with another remission."""
         if cloud.features.shape[1] == 0:
             raise ValueError(
                 f"{cloud.path}: the points have no remission, which this augmentation changes; "

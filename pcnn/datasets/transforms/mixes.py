@@ -35,18 +35,11 @@ class LaserMix:
 
     ``pitch = atan2(z, sqrt(x^2 + y^2))``, points beyond the outer angles belong to the outer bands.
 
-    Args:
-        areas: numbers of bands to choose from, with equal chances.
-        pitch: lowest and highest angle that is divided [deg].
-
-    Raises:
-        ValueError: no number of bands or one below 1, or angles that are no interval.
-
     Source: Kong et al., "LaserMix for Semi-Supervised LiDAR Semantic Segmentation", CVPR 2023, as
     mmdetection3d uses it with labels.
     """
 
-    areas: Annotated[Sequence[Count], MinLen(1)] = (3, 4, 5, 6)
+    areas: Annotated[Sequence[Count], MinLen(1)] = (3, 4, 5, 6)  # numbers of bands to choose from
     pitch: Annotated[Sequence[Annotated[float, Interval(ge=-90, le=90)]], Len(2, 2)] = (-25.0, 3.0)
 
     def __post_init__(self) -> None:
@@ -80,20 +73,12 @@ class PolarMix:
     as they are, and turned about the vertical axis by angles uniform in [0, 120) and [120, 240)
     degrees.
 
-    Args:
-        classes: train ids that are pasted; of SemanticKITTI 0..7, all that moves.
-        swap: chance of swapping.
-        paste: chance of pasting.
-
-    Raises:
-        ValueError: a chance outside 0..1.
-
     Source: Xiao et al., "PolarMix", NeurIPS 2022, with mmdetection3d's numbers.
     """
 
-    classes: Sequence[Natural] = tuple(range(8))
-    swap: Share = 0.5
-    paste: Share = 1.0
+    classes: Sequence[Natural] = tuple(range(8))  # train ids that are pasted
+    swap: Share = 0.5  # chance of swapping
+    paste: Share = 1.0  # chance of pasting
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -125,18 +110,10 @@ def _within(cloud: Cloud, start: float, width: float) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Choose a mix for every sample; with what is left to 1, none.
+    """Choose a mix for every sample; with what is left to 1, none."""
 
-    Args:
-        mixes: to choose from.
-        shares: the chance of each.
-
-    Raises:
-        ValueError: not one share a mix, or shares that are no chances.
-    """
-
-    mixes: Sequence[ScanMix]
-    shares: Sequence[NonNegative]
+    mixes: Sequence[ScanMix]  # to choose from
+    shares: Sequence[NonNegative]  # the chance of each
 
     def __post_init__(self) -> None:
         if len(self.mixes) != len(self.shares):

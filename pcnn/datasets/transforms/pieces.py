@@ -25,24 +25,13 @@ class Pieces:
     floor. So a network learns from rooms that lack walls or a ceiling, and from clouds of several
     densities. The origin of the points that are left is in the middle of their box along x and y
     and at their lowest point, as that of whole rooms is.
-
-    Args:
-        share: chance of a piece; half of them are balls.
-        radius: smallest and largest radius [m].
-        open: chance that everything above a height is missing.
-        height: smallest and largest such height above the lowest point [m].
-        thin: largest share of points left out; each cloud draws its own from 0 to this, in half of
-            the clouds less than a quarter of it.
-
-    Raises:
-        ValueError: a chance outside 0..1, or ranges that are none.
     """
 
-    share: Share = 0.7
-    radius: Annotated[Sequence[Length], Len(2, 2)] = (1.5, 4.0)
-    open: Share = 0.3
+    share: Share = 0.7  # chance of a piece; half of them are balls
+    radius: Annotated[Sequence[Length], Len(2, 2)] = (1.5, 4.0)  # smallest and largest radius [m]
+    open: Share = 0.3  # chance that everything above a height is missing
     height: Annotated[Sequence[Length], Len(2, 2)] = (0.8, 2.2)
-    thin: PartialShare = 0.0
+    thin: PartialShare = 0.0  # largest share of points left out
 
     def __post_init__(self) -> None:
         check_fields(self)
