@@ -48,8 +48,8 @@ from pcnn.simulate.shapes import RANDOM_SHAPES, SHAPES, turned
 Paints = Callable[[str], int | None]
 
 _FUNCTIONS: dict[str, Any] = {
-    "abs": np.abs, "ceil": np.ceil, "cos": np.cos, "floor": np.floor, "max": np.maximum,
-    "min": np.minimum, "round": np.round, "sin": np.sin, "pi": np.pi,
+    "cos": np.cos, "max": np.maximum, "min": np.minimum, "round": np.round, "sin": np.sin,
+    "pi": np.pi,
     "line": lambda a, b, count: np.linspace(a, b, max(int(count), 1)),  # evenly from a to b
     "row": lambda count, pitch: (np.arange(int(count)) - (int(count) - 1) / 2) * pitch,  # about 0
     "steps": np.arange,  # a, a + step, ... below b

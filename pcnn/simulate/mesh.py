@@ -49,9 +49,6 @@ class Mesh:
         """Return the mesh turned by `yaw` [rad] about z, then shifted by (x, y, z) [m]."""
         return replace(self, triangles=self.triangles @ rotation_z(yaw).T + np.array([x, y, z]))
 
-    def scaled(self, factor: float) -> Mesh:
-        return replace(self, triangles=self.triangles * factor)
-
     def labelled(self, label: int, instance: int = 0) -> Mesh:
         return surface(self.triangles, self.materials, label, instance)
 

@@ -18,7 +18,6 @@ from pcnn.simulate.streets.materials import MATERIALS, MOVING
 from pcnn.simulate.streets.plants import FoliageCaster, volumes
 from pcnn.simulate.streets.settings import BLOCK_LENGTH, draw_sensor_settings
 from pcnn.simulate.streets.street import Street, View
-from pcnn.simulate.streets.traffic import Passing
 
 # the raw ids of every training class, written down independently of the package
 CLASSES = (
@@ -116,7 +115,7 @@ def test_what_moves_says_so_and_meets_nothing(street: Street) -> None:
         mover
         for index in range(-2, 6)
         for mover in street.block(index).movers
-        if isinstance(mover, Passing) and mover.d == street.settings.lane
+        if mover.d == street.settings.lane
     ]
     assert len(oncoming) > 4
     for when in (0.0, 5.0, 12.0):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, cell_noise
 
-Texture = Literal["plain", "grain", "tiles", "carpet", "bricks", "stripes", "marbled"]
+Texture = Literal["plain", "grain", "tiles", "carpet", "marbled"]
 Range = tuple[float, float]
 
 
@@ -21,7 +21,7 @@ class Paint:
     colour: tuple[float, float, float]  # 0..1
     texture: Texture = "plain"
     contrast: float = 0.06  # of the pattern, a share of the brightness
-    size: float = 0.3  # [m] of tiles, stripes, bricks, grain
+    size: float = 0.3  # [m] of tiles and grain
     returns: float = 0.995  # share of depth pixels that get an answer at normal incidence
     gloss: float = 0.12  # answers vanish below about this cosine of incidence
 
@@ -120,20 +120,9 @@ def _pattern(paint: Paint, points: Floats) -> Floats:
     size = paint.size
     x, y, z = points.T
 
-    def off_line(at: Floats) -> Floats:
-        return np.abs(at - np.round(at))
-
     if paint.texture == "tiles":
-        joint = (off_line(points / size) * size < 0.004).any(1)
+        joint = (np.abs(points / size - np.round(points / size)) * size < 0.004).any(1)
         return np.where(joint, -3.0, 0.6 * (2 * cell_noise(np.floor(points / size)) - 1))
-    if paint.texture == "bricks":
-        row = np.floor(z / size)
-        along = (x + y) / (2.5 * size) + 0.5 * (row % 2)
-        joint = (off_line(z / size) < 0.07) | (off_line(along) < 0.03)
-        cell = np.stack([np.floor(along), row, np.zeros_like(row)], 1)
-        return np.where(joint, 1.5, 2 * cell_noise(cell) - 1)
-    if paint.texture == "stripes":
-        return np.where(((x + y) / size) % 1 < 0.5, -1.0, 1.0)
     if paint.texture == "grain":
         across = x + 0.31 * y + 0.17 * z
         rings = np.sin(2 * np.pi * across / size + 3 * np.sin(2.1 * (x + y + z)))
