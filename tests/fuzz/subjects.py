@@ -17,7 +17,6 @@ import yaml
 
 from pcnn.checkpoints import load_config, load_weights
 from pcnn.checkpoints.eight_bits import packed
-from pcnn.dataflows import tuning_file
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import read_classes
@@ -241,20 +240,12 @@ def _plain() -> list[Subject]:
         Subject(
             "SIMULATED.json", (b'{"seed": 0, "version": "4"}',), lambda p: read_marker(p.parent)
         ),
-        Subject("tuned.json", (_tuned(),), tuning_file.read),  # counts as empty, with a warning
     ]
 
 
 def _encode(path: Path) -> None:
     labels = read_classes(path)
     labels.encode(np.array(list(labels.raw_to_train)), str(path))
-
-
-def _tuned() -> bytes:
-    shipped = json.loads(next(tuning_file.SHIPPED.glob("*.json")).read_text())
-    shipped["rows"] = shipped["rows"][:2]
-    shipped["layouts"] = shipped.get("layouts", [])[:2]
-    return json.dumps(shipped).encode()
 
 
 def _experiments(folder: Path) -> list[Subject]:
