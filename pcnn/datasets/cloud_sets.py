@@ -10,7 +10,6 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,18 +52,14 @@ class Published:
         required: Sequence[str] = (),
     ) -> DataSource:
         """Find the set, or simulate it; see `resolve_source`."""
-        simulator, data = pkgutil.resolve_name(self.simulator), Path(data_dir)
-        given = dict(arguments or {})
-        return resolve_source(
-            self.name,
-            root,
-            source,
-            data / self.folder,
-            simulator.folder(data, given),
-            partial(simulator.write, **given),
-            required,
-            self.steps,
-        )
+        data, given = Path(data_dir), dict(arguments or {})
+
+        def simulate() -> Path:
+            simulator = pkgutil.resolve_name(self.simulator)  # no real set imports it
+            return Path(simulator.write(simulator.folder(data, given), **given))
+
+        default = data / self.folder
+        return resolve_source(self.name, root, source, default, simulate, required, self.steps)
 
 
 def resolve_source(
@@ -72,8 +67,7 @@ def resolve_source(
     root: str | Path | None,
     source: str,
     default_root: Path,
-    simulated_root: Path,
-    simulate: Callable[[Path], Path],
+    simulate: Callable[[], Path],
     required: Sequence[str],
     steps: str = "",
 ) -> DataSource:
@@ -81,7 +75,8 @@ def resolve_source(
 
     * ``auto``: the given root; else the default root where it exists; else simulated data.
     * ``real``: the given root or the default root, which must hold real data.
-    * ``simulated``: the given root, which must hold simulated data; else ``simulated_root``.
+    * ``simulated``: the given root, which must hold simulated data; else what `simulate` writes,
+      or has written, and returns the folder of.
 
     A root that lacks something is never replaced by simulated data. Simulated data is announced
     in the log at level WARNING.
@@ -90,10 +85,9 @@ def resolve_source(
         raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
     chosen = Path(root) if root is not None else default_root
     if root is None and (source == "simulated" or (source == "auto" and not chosen.exists())):
-        chosen = simulated_root
         if source == "auto":
             log.warning("%s: no root was given and %s does not exist", name, default_root)
-        simulate(chosen)
+        chosen = simulate()
     _check(name, chosen, required, steps)
     kind = kind_of(chosen)
     if source != "auto" and kind != source:

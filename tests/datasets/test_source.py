@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pcnn.datasets import S3DISSets, SemanticKITTISets
-from pcnn.datasets.cloud_sets import DataSource, resolve_source
+from pcnn.datasets.cloud_sets import DataSource, Published, resolve_source
 from pcnn.datasets.registration import KITTISets, ThreeDMatchSets
 from pcnn.files.simulated import write_marker
 from pcnn.simulate.rooms import s3dis, threedmatch
@@ -40,8 +40,7 @@ def resolve(
         root,
         source,
         tmp_path / "default",
-        tmp_path / "simulated" / "streets-0-1",
-        partial(simulate, calls=calls),
+        partial(simulate, tmp_path / "simulated" / "streets-0-1", calls),
         ["sequences"],
         "Download it.",
     )
@@ -70,6 +69,14 @@ def test_the_default_root_is_real_where_it_exists(tmp_path: Path, simulated: lis
     assert resolve(tmp_path, simulated) == DataSource(tmp_path / "default", "real")
     assert not simulated
     assert resolve(tmp_path, simulated, source="simulated").kind == "simulated"
+
+
+def test_a_real_set_imports_no_simulator(tmp_path: Path):
+    published = Published("Streets", "streets", "no.module:SIMULATOR", "Download it.")
+    found = published.found(str(real(tmp_path / "own")), "auto", str(tmp_path), None)
+    assert found.kind == "real"
+    with pytest.raises(ModuleNotFoundError):
+        published.found(None, "simulated", str(tmp_path), None)
 
 
 def test_a_root_that_lacks_something_is_never_replaced(tmp_path: Path, simulated: list[Path]):
