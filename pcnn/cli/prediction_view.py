@@ -28,7 +28,7 @@ def prediction_view(
     Raises:
         ValueError: no point.
     """
-    own = replace(cloud.reading, channels=None, fill={}, by_place=False)
+    own = replace(cloud.reading, channels=None, fill={})
     step = -(-cloud.points // points) if cloud.points else 1
     part = _joined([one.select(one.rows % step == 0) for one in replace(cloud, reading=own)])
     channels = part.channels.shape[1]  # intensity, then three colours, as far as the file has them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pcnn.datasets.batches import CollateSegmentation
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.labels import IGNORE, LabelMap, contents, read_classes
+from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.clouds import (
     Part,
@@ -25,7 +25,6 @@ from pcnn.datasets.readers.clouds import (
 )
 from pcnn.datasets.readers.columns import COLORS, meant, rounded_points
 from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doubt
-from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
@@ -34,9 +33,6 @@ from pcnn.experiment.trained import network_of
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
 from pcnn.tensor import SparseTensor
-
-#: Channels of networks whose checkpoints do not name them, by their number.
-_UNNAMED = {0: (), 1: ("intensity",), 3: COLORS, 4: ("intensity", *COLORS)}
 
 #: Intensities up to this are taken for those of 0 to 1.
 _UNIT = 1.5
@@ -77,24 +73,28 @@ class Predictor:
         cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str]
     ) -> Predictor:
         cfg, found = opened(checkpoint, "segmentation", allow_targets)
-        names = tuple(cfg.data.class_names)
-        files = _files(cfg)
+        plain: Any = OmegaConf.to_container(cfg)
+        data, files = plain["data"], plain["data"]["files"]
+        names = tuple(data["class_names"])
+        colors = _checked("colors", data["colors"], [(len(names), 3)], least=-1.0)
+        size = _checked("voxel_size", plain["dataset"]["voxel_size"], [(), (3,)])
+        temperature = float(_checked("temperature", data.get("temperature", 1.0), [()]))
         net = network_of(cfg, found)
         return cls(
             net.to(device).eval(),
             device,
             names,
-            np.array([*cfg.data.colors, GREY], dtype=np.uint8),
-            int(cfg.data.in_channels),
-            cfg.dataset.voxel_size,
+            np.array([*colors, GREY], dtype=np.uint8),
+            3 + len(data["channels"]),
+            size,
             cfg.dataset.get("crop"),  # rooms have none
-            str(cfg.data.source),
+            str(data["source"]),
             read_classes(files["classes"]),
             files["word_labels"],
-            _reading(cfg, files),
+            _reading(cfg),
             networks.placement(cfg),
             files["unit_intensity"],
-            float(cfg.data.get("temperature") or 1.0),
+            temperature,
         )
 
     @torch.inference_mode()
@@ -221,42 +221,27 @@ class Scored:
     inverse: Tensor  # [M] int64, the row of scores of each of these points
 
 
-def _files(cfg: DictConfig) -> dict[str, Any]:
-    """`CloudDataModule.files` of the run; of an earlier version's, by the data set's name."""
-    plain: Any = OmegaConf.to_container(cfg)
-    data, dataset = plain["data"], plain["dataset"]
-    if "files" in data:
-        return data["files"]
-    kitti = dataset["name"] == "kitti"
-    classes = contents(label_map(dataset["labels"])) if kitti else dataset.get("classes")
-    if classes is None:
-        ignored = dataset.get("ignore_label")
-        classes = {"names": data["class_names"], "ignore": IGNORE if ignored is None else ignored}
-    return {
-        "classes": classes,
-        "word_labels": kitti,
-        "always_centred": dataset["name"] == "folder",
-        "unit_intensity": kitti or dataset.get("intensity_max") is not None,
-    }
-
-
-def _reading(cfg: DictConfig, files: Mapping[str, Any]) -> Reading:
-    named = cfg.data.get("channels")
-    own = cfg.dataset.get("channels") if named is None else named
-    further = int(cfg.data.in_channels) - 3
-    channels = _UNNAMED.get(further) if own is None else tuple(own)
+def _reading(cfg: DictConfig) -> Reading:
+    files = cfg.data.files
     own_fill: dict[str, float] = dict(cfg.dataset.get("fill") or {})
     return Reading(
-        channels,
+        tuple(cfg.data.channels),
         cfg.dataset.get("intensity_max"),
         centred=True,
         columns=chosen_columns(cfg.dataset.get("columns")),
         fill=Reading(fill=_forgotten(cfg)).filled(own_fill),
         strict=bool(cfg.dataset.get("strict")),
-        at_sensor=not files["always_centred"],
+        at_sensor=not files.always_centred,
         on_floor=bool(files.get("on_floor")),
-        by_place=own is None,
     )
+
+
+def _checked(name: str, value: Any, shapes: Sequence[tuple[int, ...]], least: float = 0.0) -> Any:
+    """Numbers of a configuration above the least, of one of these shapes."""
+    numbers = np.asarray(value, dtype=np.float64)
+    if numbers.shape not in shapes or not ((numbers > least) & np.isfinite(numbers)).all():
+        raise ValueError(f"{name} must be {' or '.join(map(str, shapes))} numbers, got {value}")
+    return value
 
 
 def _forgotten(cfg: DictConfig) -> dict[str, float]:

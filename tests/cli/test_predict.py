@@ -11,6 +11,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from pcnn.datamodules import CloudDataModule
+from pcnn.datasets import CloudSets, FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
@@ -33,6 +35,7 @@ def config(dataset: str) -> dict[str, Any]:
             "_target_": "pcnn.models.MinkUNet42",
             "width": 0.125,
         },
+        "geometry": {"_target_": "pcnn.datasets.OnVoxels", "name": "voxel"},
         "engine": {"name": "reference"},
         "task": {"name": "segmentation"},
         "dataset": {"name": dataset, "voxel_size": 0.5, "crop": 5.0, "labels": "official"},
@@ -61,14 +64,23 @@ def saved(
 ) -> Path:
     """A network with random weights, kept the way a run keeps it.
 
-    Channels besides x, y, z are `further` ones without names, as of earlier versions, where none
-    are named; more keys are the data set's.
+    Channels besides x, y, z are `further` ones in their usual order where none are named; more keys
+    are the data set's.
     """
     cfg = config(dataset)
-    further = further if channels is None else len(channels)
-    cfg["data"] |= {"in_channels": 3 + further}
-    cfg["data"] |= {} if channels is None else {"channels": channels}
+    if channels is None:
+        colours = ["red", "green", "blue"]
+        channels = {0: [], 1: ["intensity"], 3: colours, 4: ["intensity", *colours]}[further]
+    further = len(channels)
+    cfg["data"] |= {"in_channels": 3 + further, "channels": channels}
     cfg["dataset"] |= more
+    if dataset == "kitti":
+        sets: CloudSets = SemanticKITTISets(labels=more.get("labels", "official"))
+    else:
+        names = cfg["data"]["class_names"] if more.get("classes") is None else None
+        own = {key: more[key] for key in ("ignore_label", "intensity_max") if key in more}
+        sets = FolderSets("x", classes=more.get("classes"), class_names=names, **own)
+    cfg["data"]["files"] = CloudDataModule(sets, voxel_size=0.5).files
     state = random_weights(3 + further, len(cfg["data"]["class_names"]))
     torch.save({"state_dict": state | {"loss.weight": torch.ones(1)}, "pcnn_config": cfg}, path)
     return path

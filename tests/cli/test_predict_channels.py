@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from pcnn.datamodules import CloudDataModule
-from pcnn.datasets import FolderSets, SemanticKITTISets
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
+from pcnn.errors import FileError
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from tests.cli.test_predict import cloud, run, saved
@@ -105,41 +105,19 @@ def test_channels_come_in_the_order_of_the_training(tmp_path: Path) -> None:
     assert predictor(read).shape == (40,)
 
 
-def test_checkpoints_without_names_predict_as_before(tmp_path: Path) -> None:
-    for dataset in ("kitti", "folder"):
-        old = saved(tmp_path / f"{dataset}.ckpt", dataset)
-        new = saved(tmp_path / f"{dataset}_new.ckpt", dataset, ["intensity"])
-        cloud(200).tofile(tmp_path / "a.bin")
-        np.save(tmp_path / "b.npy", cloud(200))
-        cpu = torch.device("cpu")
-        before, after = Predictor.load(old, cpu), Predictor.load(new, cpu)
-        first = before(read_points(tmp_path / "a.bin", reading=before.reading))
-        second = before(read_points(tmp_path / "b.npy", reading=before.reading))
-        assert torch.equal(first, second)
-        assert torch.equal(first, after(read_points(tmp_path / "a.bin", reading=after.reading)))
-
-
-def test_conventions_of_files_come_from_the_checkpoint_not_from_a_name(tmp_path: Path) -> None:
-    names = ["ground", "tree", "house"]
-    for dataset, sets, more in (
-        ("kitti", SemanticKITTISets(labels="spvnas_compat"), {"labels": "spvnas_compat"}),
-        ("folder", FolderSets("x", class_names=names, ignore_label=9), {"ignore_label": 9}),
-        ("folder", FolderSets("x", class_names=names, intensity_max=7), {"intensity_max": 7}),
+def test_damaged_numbers_of_a_checkpoint_are_named(kitti: Path, tmp_path: Path) -> None:
+    content = torch.load(kitti, weights_only=True)
+    config = content["pcnn_config"]
+    for group, key, value in (
+        *(("dataset", "voxel_size", v) for v in (None, "x", [None] * 3, [0.1, 0.1], -1, nan)),
+        ("data", "colors", []),
+        *(("data", "temperature", v) for v in (nan, -1.0, 0.0, "hot")),
     ):
-        path = saved(tmp_path / f"{dataset}.ckpt", dataset, ["intensity"], **more)
-        before = Predictor.load(path, torch.device("cpu"))  # as an earlier version wrote it
-        content = torch.load(path, weights_only=True)
-        content["pcnn_config"]["dataset"]["name"] = "fields"
-        del content["pcnn_config"]["dataset"]["crop"]  # as sets of rooms have none
-        content["pcnn_config"]["data"]["files"] = CloudDataModule(sets, voxel_size=0.5).files
-        torch.save(content, path)
-        after = Predictor.load(path, torch.device("cpu"))
-        assert after.trained_crop is None
-        train = np.array([*range(len(before.class_names)), IGNORE])
-        decoded = before.label_map.decode(train), after.label_map.decode(train)
-        np.testing.assert_array_equal(*decoded, err_msg=dataset)
-        for part in ("as_words", "reading", "unit_intensity"):
-            assert getattr(before, part) == getattr(after, part), (dataset, part)
+        broken = {**config, group: {**config[group], key: value}}
+        torch.save({**content, "pcnn_config": broken}, tmp_path / "broken.ckpt")
+        with pytest.raises(FileError) as error:
+            Predictor.load(tmp_path / "broken.ckpt", torch.device("cpu"))
+        assert error.value.path == tmp_path / "broken.ckpt"
 
 
 def test_clouds_of_a_map_are_moved_and_come_back(kitti: Path, tmp_path: Path) -> None:

@@ -106,5 +106,6 @@ def test_labels_apart_are_no_clouds(checkpoint: Path, tmp_path: Path) -> None:
         np.save(path, np.random.default_rng(index).uniform(0, 4, (40, 7)))
         (tmp_path / "in" / "labels").mkdir(exist_ok=True)
         np.save(tmp_path / "in" / "labels" / f"{index}.npy", np.zeros(40, np.int64))
-    text = run(checkpoint, tmp_path / "in", "--out", tmp_path / "out", "--no-ply")
+    columns = ("--columns", "x,y,z,intensity,red,green,blue")
+    text = run(checkpoint, tmp_path / "in", "--out", tmp_path / "out", "--no-ply", *columns)
     assert "2 clouds labelled" in text

@@ -43,16 +43,16 @@ _MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
 class Reading:
     """The part of a file that is read, and how."""
 
-    channels: tuple[str, ...] | None = None  # names of the properties that become channels
-    intensity_max: float | None = None  # the number in the files that becomes intensity 1
-    centred: bool = False  # put the origin of LAS and LAZ clouds
-    columns: tuple[str, ...] | None = None  # names of the columns of files of bare numbers
+    # properties that become channels, in order; None: intensity and colours, where they are there
+    channels: tuple[str, ...] | None = None
+    intensity_max: float | None = None  # the number that is intensity 1; None: the format's
+    centred: bool = False  # move the origin of clouds of a map to their middle
+    columns: tuple[str, ...] | None = None  # of files of bare numbers, or the name of a layout
     fill: Mapping[str, float] = field(default_factory=dict)
-    strict: bool = False  # refuse clouds with missing returns (NaN
-    scale: float | None = None  # metres in a unit of the files' coordinates
-    at_sensor: bool = False  # with centred
-    on_floor: bool = False  # put the origin of every cloud into the middle of its box along x and y
-    by_place: bool = False  # take the columns of an array without names for the channels
+    strict: bool = False  # refuse clouds with missing returns in place of leaving these out
+    scale: float | None = None  # metres in a unit of the files; None: 1, or as a LAS file says
+    at_sensor: bool = False  # with centred: the origin is where a sensor seems to stand
+    on_floor: bool = False  # the origin is the middle of the box, at the height of the floor
 
     def __post_init__(self) -> None:
         names = [name.lower() for name in self.channels or ()]
@@ -71,7 +71,7 @@ class Reading:
     @property
     def places_alone(self) -> Reading:
         """The same without channels."""
-        return replace(self, channels=(), fill={}, by_place=False)
+        return replace(self, channels=(), fill={})
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Reading:
 
         Without a choice these are what the file has and ``fill`` adds.
         """
-        if table.unnamed and (self.by_place or self.channels is None):
+        if table.unnamed and self.channels is None:
             return tuple(table.values)
         if self.channels is not None:
             return self.channels
