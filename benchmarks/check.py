@@ -67,7 +67,7 @@ def triplets(source: Geometry, target: Geometry, kernel: Kernel) -> list[Pair]:
         return _between_voxels(_voxels(source), _voxels(target), kernel)
     centres = target.points_about(source)
     i, j = _every_pair(source.points, centres, _radius(source, kernel))
-    slot = _slots(source.points[j] - centres[i], source.grid_size[0], kernel)
+    slot = _slots(source.points[j] - centres[i], source.voxel_size[0], kernel)
     order = slot.argsort(stable=True)
     sizes = torch.bincount(slot, minlength=kernel.volume).tolist()
     return list(zip(j[order].split(sizes), i[order].split(sizes), strict=True))
@@ -112,7 +112,7 @@ def _voxels(points: PointSet) -> VoxelGrid:
 
 def _radius(source: PointSet, kernel: Kernel) -> float:
     """Radius of the ball that has the volume of the kernel's box [m]."""
-    (size, *others), (edge, *edges) = kernel.size, source.grid_size
+    (size, *others), (edge, *edges) = kernel.size, source.voxel_size
     if {size, *others} != {size} or {edge, *edges} != {edge} or not size % 2:
         raise ValueError(f"the kernel must be odd and cubic, over cubic cells, got {kernel}")
     # in this order of operations: the last bit decides about points on the boundary

@@ -186,7 +186,7 @@ class Layer:
     def __init__(self, engine: Engine, place: Place, operands: Operands) -> None:
         self.engine, self.place, self.operands = engine, place, operands
         self.map = new_map(engine, place.grid, place.kernel)
-        self.dataflow = engine.untuned(self.map, place.grid.device)
+        self.dataflow = engine.choose(self.map, place.grid.device)
 
     def _output(self, built: KernelMap) -> Tensor:
         own = self.operands

@@ -78,7 +78,7 @@ class Points:
     Args:
         points: ``[P, 3]`` float32 [m].
         features: ``[P, 4]``.
-        grid_size: edge of a cell [m].
+        voxel_size: edge of a cell [m].
         geometry: ``voxel``; ``native``, points as they are; or ``degraded``, points moved to the
             corners of their cells, which computes what voxels do.
         batch: ``[P]`` int32, cloud of every point; ``None``: one cloud.
@@ -87,7 +87,7 @@ class Points:
 
     points: Tensor
     features: Tensor
-    grid_size: float
+    voxel_size: float
     geometry: str
     batch: Tensor | None = None
     batches: int = 1
@@ -98,7 +98,7 @@ class Points:
         device = cloud.points.device
         random = torch.Generator(device).manual_seed(1)
         features = torch.randn(len(cloud.points), CHANNELS, generator=random, device=device)
-        return cls(cloud.points, features, cloud.grid_size, geometry)
+        return cls(cloud.points, features, cloud.voxel_size, geometry)
 
     @property
     def sites(self) -> int:
@@ -108,7 +108,7 @@ class Points:
     @property
     def as_points(self) -> tuple[tuple[Any, ...], float]:
         """See `Cells.as_points`."""
-        return (self.points, self.features, self.batch, self.batches), self.grid_size
+        return (self.points, self.features, self.batch, self.batches), self.voxel_size
 
     def to(self, dtype: torch.dtype) -> Points:
         """The same with features of another dtype."""
@@ -126,10 +126,10 @@ def tensor_on(cloud: Points, planner: Any = None) -> SparseTensor:
     given = cloud.points, cloud.features, cloud.batch
     words: dict[str, Any] = {"batch_size": cloud.batches}
     if cloud.geometry == "voxel":
-        return voxelize(*given, voxel_size=cloud.grid_size, planner=planner, **words)
+        return voxelize(*given, voxel_size=cloud.voxel_size, planner=planner, **words)
     if cloud.geometry == "degraded":
-        words |= {"downsampling": "cell_origin", "thin": cloud.grid_size}
-    return native_points(*given, grid_size=cloud.grid_size, **words)
+        words |= {"downsampling": "cell_origin", "thin": cloud.voxel_size}
+    return native_points(*given, voxel_size=cloud.voxel_size, **words)
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,7 +141,7 @@ class Gate:
         """The network of a line, unchecked; a graph with a bucket for every size if asked for."""
         work = self.standard.work(line.engine, "infer", self.standard.cells)
         work.compile_ahead("infer")
-        size = self.cloud.grid_size if line.is_graph else None
+        size = self.cloud.voxel_size if line.is_graph else None
         return Runner(work.network, self.options, size, exactly)
 
     def _runner(self, line: Line) -> Runner:
@@ -274,7 +274,7 @@ def gates(options: Options) -> Iterator[tuple[Gate, Cloud, int]]:
 
 def voxels_of(cloud: Cloud) -> int:
     """Number of different cells of a cloud."""
-    return len(torch.floor(cloud.points.double() / cloud.grid_size).long().unique(dim=0))
+    return len(torch.floor(cloud.points.double() / cloud.voxel_size).long().unique(dim=0))
 
 
 def checked_task(gate: Gate, line: Line, scans: Sequence[Points]) -> Task:

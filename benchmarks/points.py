@@ -91,7 +91,7 @@ def lines(options: Options, *wanted: str) -> list[Line]:
 
 def sites_of(geometry: str, cloud: Cloud) -> Geometry:
     """The geometry of a cloud alone."""
-    return tensor_on(Points(cloud.points, cloud.points, cloud.grid_size, geometry)).geometry
+    return tensor_on(Points(cloud.points, cloud.points, cloud.voxel_size, geometry)).geometry
 
 
 def given(options: Options, points: int = 100_000) -> Iterator[Cloud]:
@@ -206,7 +206,7 @@ def _map_case(options: Options, place: Place, line: Line, product: str, figure: 
 
 
 def _deliver(built: KernelMap, engine: Engine, product: str, device: torch.device) -> None:
-    flow = engine.untuned(built, device)
+    flow = engine.choose(built, device)
     if product == "pairs":
         built.layout("pairs")
         return
@@ -230,13 +230,13 @@ def _sort_case(cloud: Cloud, geometry: str, figure: str) -> Case:
 
 def _check_sites(sites: Any, cloud: Cloud) -> None:
     """Every point has its row: in its own cell, and on native points at its own place."""
-    cells = torch.floor(cloud.points.double() / cloud.grid_size).long()
+    cells = torch.floor(cloud.points.double() / cloud.voxel_size).long()
     if isinstance(sites, VoxelGrid):
         wanted = torch.cat([torch.zeros_like(cells[:, :1]), cells], dim=1)
         found = torch.equal(sites.coords.long()[sites.inverse], wanted)
     else:
         off = (sites.positions[sites.inverse] - cloud.points).abs()
-        found = bool((off <= NEAR * cloud.grid_size).all())
+        found = bool((off <= NEAR * cloud.voxel_size).all())
     if not (found and bool((sites.keys[1:] >= sites.keys[:-1]).all())):
         raise CheckFailed("rows are not those of the points, sorted by cell")
 

@@ -68,7 +68,7 @@ class Cloud:
 
     name: str
     points: Tensor
-    grid_size: float
+    voxel_size: float
 
     def to(self, device: torch.device) -> Cloud:
         """The cloud on another device."""
@@ -102,7 +102,7 @@ def _scene(word: str) -> Scene:
         return Scene(file.stem, grid, points, round(edge, 6) or 0.05)
     cloud = _cloud(word) if file.suffix == ".npz" else None
     points = cloud.points if cloud else torch.as_tensor(read_points(file).points)
-    edge = float(size) if size else cloud.grid_size if cloud else 0.05
+    edge = float(size) if size else cloud.voxel_size if cloud else 0.05
     name = f"{key or file.stem}@{edge:g}"
     return Scene(name, quantize(points.float(), voxel_size=edge), points.float(), edge)
 
@@ -145,7 +145,7 @@ def _generated(kind: str, count: int) -> np.ndarray:
         return surface(count)
     if kind == "room":
         made = room(0, count, torch.device("cpu"))
-        cells = torch.floor(made.points.double() / made.grid_size).long()
+        cells = torch.floor(made.points.double() / made.voxel_size).long()
         return (cells - cells.amin(0)).unique(dim=0).numpy()
     if kind == "slab":
         side = max(1, round((count / (FILLED_SHARE * HEIGHT)) ** 0.5))
@@ -281,8 +281,8 @@ def make(folder: Path, kitti: Path | None = None, seed: int = 0) -> list[Path]:
             points[f"{name}{suffix}"] = kept.numpy()
     for name, count in (("indoor_150k", 150_000), ("indoor_600k", 600_000)):
         made = room(0, count, cpu)
-        cells = np.floor(made.points.numpy().astype(np.float64) / made.grid_size)
-        written.append(_save(folder / f"{name}.npz", cells.astype(np.int64), made.grid_size))
+        cells = np.floor(made.points.numpy().astype(np.float64) / made.voxel_size)
+        written.append(_save(folder / f"{name}.npz", cells.astype(np.int64), made.voxel_size))
     points["room002"] = _one_per_cell(room(1, 400_000, cpu).points, 0.02).numpy()
     for name, shape, count in (
         ("rand_100k", (200, 200, 200), 100_000),

@@ -100,7 +100,7 @@ def sample(geometry: str, dtype: torch.dtype) -> pcnn.SparseTensor:
     batch = torch.arange(2).repeat_interleave(torch.tensor([300, 200]))
     if geometry == "voxel":
         return pcnn.voxelize(points, features, batch, voxel_size=0.5)
-    return pcnn.native_points(points, features, batch, grid_size=0.5)
+    return pcnn.native_points(points, features, batch, voxel_size=0.5)
 
 
 def filled(network: nn.Module) -> nn.Module:

@@ -92,7 +92,7 @@ def test_an_engine(lab: Path, device: str) -> None:
     check_builder(engine.builder, torch.device(device))
     check_dataflow(engine.dataflow, torch.device(device))
     close_to_the_oracle(engine, device)
-    points = pcnn.native_points(torch.rand(50, 3), torch.randn(50, 4), grid_size=0.3).to(device)
+    points = pcnn.native_points(torch.rand(50, 3), torch.randn(50, 4), voxel_size=0.3).to(device)
     layers = [Conv3d(4, 5, 3, engine=one).to(device) for one in (engine, "reference")]
     layers[1].load_state_dict(layers[0].state_dict())
     mine, theirs = (layer(points).features for layer in layers)

@@ -151,7 +151,7 @@ def test_mistakes_are_named() -> None:
         make(torch.zeros(3, 1, 4, 4, 4), geometry=x.geometry)
     with pytest.raises(ValueError, match="packed key holds at most"):
         make(torch.zeros(1, 1, 1, 1, 1), 1 << 18)
-    points = pcnn.native_points(torch.rand(5, 3), torch.rand(5, 1), grid_size=0.3)
+    points = pcnn.native_points(torch.rand(5, 3), torch.rand(5, 1), voxel_size=0.3)
     with pytest.raises(TypeError, match="dense takes sites of a VoxelGrid"):
         points.dense()
     with pytest.raises(TypeError, match="from_dense takes sites of a VoxelGrid"):

@@ -70,7 +70,7 @@ def test_points_and_cells_may_be_arrays(kind: str) -> None:
     cells[0], whole[0] = np.floor(arrays[0] * 4), (tensors[0] * 4).floor()
     makes: tuple[tuple[Callable[..., pcnn.SparseTensor], list[Any], list[Any]], ...] = (
         (partial(pcnn.voxelize, voxel_size=0.2), arrays, tensors),
-        (partial(pcnn.native_points, grid_size=0.2), arrays, tensors),
+        (partial(pcnn.native_points, voxel_size=0.2), arrays, tensors),
         (pcnn.from_coordinates, cells, whole),
     )
     for make, own, wanted in makes:
@@ -94,6 +94,6 @@ def test_layers_take_sparse_tensors(layer: torch.nn.Module, given: Any) -> None:
 
 @pytest.mark.parametrize("size", [0, -1.0, float("nan"), float("inf"), [1.0, 1.0], [1, 1, 0]])
 def test_voxels_of_no_size(size: Any) -> None:
-    for make, key in ((pcnn.voxelize, "voxel_size"), (pcnn.native_points, "grid_size")):
-        with pytest.raises(ValueError, match=f"{key} must be positive"):
-            make(TENSOR, torch.ones(4, 2), **{key: size})
+    for make in (pcnn.voxelize, pcnn.native_points):
+        with pytest.raises(ValueError, match="voxel_size must be positive"):
+            make(TENSOR, torch.ones(4, 2), voxel_size=size)

@@ -30,10 +30,10 @@ def test_axes_that_differ_are_told_apart(voxels: pcnn.SparseTensor) -> None:
 
 
 def test_a_tensor_of_native_points() -> None:
-    x = pcnn.native_points(torch.rand(100, 3), torch.rand(100, 2).half(), grid_size=0.05)
+    x = pcnn.native_points(torch.rand(100, 3), torch.rand(100, 2).half(), voxel_size=0.05)
     assert repr(x) == (
         "SparseTensor(features=[100, 2] float16, geometry=PointSet(rows=100, batch_size=1, "
-        "grid_size=0.05, tensor_stride=1, downsampling=nearest, device=cpu))"
+        "voxel_size=0.05, tensor_stride=1, downsampling=nearest, device=cpu))"
     )
 
 

@@ -34,7 +34,7 @@ def test_it_answers_for_its_features_and_sites() -> None:
     coarse = Conv3d(3, 2, 2, 2).double()(x)
     assert coarse.tensor_stride == (2, 2, 2)
     assert (coarse.coords[:, 1:] % 2 == 0).all()
-    points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), grid_size=0.3)
+    points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), voxel_size=0.3)
     assert torch.equal(points.coords, points.geometry.cells)  # type: ignore[attr-defined]
 
 
@@ -53,7 +53,7 @@ def test_a_batch_is_split_and_collated() -> None:
     assert torch.equal(joined.features, x.features)
     assert torch.equal(joined.geometry.keys, x.geometry.keys)
     batch = torch.tensor([0, 2, 2, 0])
-    points = pcnn.native_points(torch.rand(4, 3), torch.rand(4, 2), batch, grid_size=0.3)
+    points = pcnn.native_points(torch.rand(4, 3), torch.rand(4, 2), batch, voxel_size=0.3)
     clouds = points.split()
     assert [len(cloud) for cloud in clouds] == [2, 0, 2]
     assert torch.equal(pcnn.SparseTensor.collate(clouds).coords, points.coords)

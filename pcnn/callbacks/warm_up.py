@@ -141,7 +141,7 @@ class WarmUp(Callback):
 
         inputs = task.inputs(batch) if batch.batch_size else ()
         try:
-            if stage == "train" and getattr(task, "graph", False):
+            if stage == "train" and getattr(task, "cuda_graphs", False):
                 inputs = [in_fixed_memory(task.net, x) for x in inputs]
             with trainer.precision_plugin.forward_context():
                 return launches_of(task.net, inputs, backward=stage == "train")

@@ -53,7 +53,8 @@ def task(cfg: DictConfig) -> L.LightningModule:
         "task",
         allowed(cfg),
         net=network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels)),
-        graph=cfg.trainer.get("graph") is True,  # auto: the machine has not been asked
+        # auto: the machine has not been asked
+        cuda_graphs=cfg.trainer.get("cuda_graphs") is True,
         views=views(cfg),
         **described(cfg, ("class_names", "voxel_size", "benchmark")),
     )

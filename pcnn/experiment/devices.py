@@ -23,8 +23,8 @@ def on_this_machine(
     """The configuration with what this machine decides, the device, and lines that tell of it.
 
     * Half precision by loss scaling (`16-mixed`) is of GPUs; a CPU computes in `32-true`.
-    * Steps run as CUDA graphs (`trainer.graph`) on CUDA devices alone; with `auto` where one is
-      known to hold them.
+    * Steps run as CUDA graphs (`trainer.cuda_graphs`) on CUDA devices alone; with `auto` where one
+      is known to hold them.
     * `global_batch_size` samples go into an optimiser step, whatever the number of devices: they
       are `devices * dataset.batch_size * trainer.accumulate_grad_batches` of them. The batch of a
       device may get smaller, to divide its share, and `trainer.devices=auto` leaves devices out
@@ -47,14 +47,16 @@ def on_this_machine(
     if half and device.type == "cpu":
         cfg.trainer.precision = "32-true"
         lines.append(f"precision: 32-true, as trainer.precision={given} needs a GPU")
-    asked = cfg.trainer.get("graph")
+    asked = cfg.trainer.get("cuda_graphs")
     if asked:
-        reason = None if device.type == "cuda" else "trainer.graph=true needs a CUDA device"
+        reason = None if device.type == "cuda" else "trainer.cuda_graphs=true needs a CUDA device"
         if asked == "auto" and reason is None:
             reason = no_graph(cfg)
             if reason is None and not of_this_package(cfg):
-                reason = "trainer.graph=auto knows parts of this package alone (true takes others)"
-        cfg.trainer.graph = reason is None
+                reason = (
+                    "trainer.cuda_graphs=auto knows parts of this package alone (true takes others)"
+                )
+        cfg.trainer.cuda_graphs = reason is None
         if reason is not None and cfg.train and (asked is True or device.type == "cuda"):
             lines.append(f"steps run eagerly: {reason}")
     if before is not None and cfg.train:

@@ -33,14 +33,15 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
         ConfigError: weights of another network, or a pattern that no layer has.
         NoWeightsError: no such file or name.
     """
-    told, rate = None, float(cfg.get("rate_by_depth", 1.0))
-    rates = {name: float(factor) for name, factor in (cfg.get("rate_of") or {}).items()}
+    told, rate = None, float(cfg.get("layer_decay", 1.0))
+    rates = {name: float(factor) for name, factor in (cfg.get("lr_multipliers") or {}).items()}
     asked = cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0 or rates
     if not asked:
         return None
     if not isinstance(task, NetworkTask):
         raise ConfigError(
-            "task", "init_from, freeze, rate_by_depth and rate_of need a pcnn.tasks NetworkTask"
+            "task",
+            "init_from, freeze, layer_decay and lr_multipliers need a pcnn.tasks NetworkTask",
         )
     if cfg.get("init_from") is not None and begins:
         told = initialise(task.net, cfg)
@@ -54,8 +55,8 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | Non
         if any(factor <= 0 for factor in rates.values()):
             raise ValueError("factors of rates are above 0; freeze keeps layers from learning")
     except ValueError as error:
-        raise ConfigError("rate_of", str(error)) from error
-    task.rate_by_depth, task.rate_of = rate, rates
+        raise ConfigError("lr_multipliers", str(error)) from error
+    task.layer_decay, task.lr_multipliers = rate, rates
     return told
 
 

@@ -118,8 +118,8 @@ LOCK = ".lock"
 #: Settings that need less memory, the cheapest first.
 LEVERS = (
     "a smaller dataset.batch_size with global_batch_size (the same steps), trainer.precision="
-    "16-mixed, recompute=[0] (activations of the finest level are computed again), a smaller "
-    "dataset.crop or dataset.point_max"
+    "16-mixed, activation_checkpointing=[0] (activations of the finest level are computed again), "
+    "a smaller dataset.crop or dataset.point_max"
 )
 MAX_WARNINGS = 20  # that are repeated at the end
 

@@ -13,7 +13,7 @@ from pcnn.config import make, named_after
 from pcnn.datasets import Placement
 from pcnn.errors import ConfigError
 from pcnn.files.text import read_yaml
-from pcnn.models.recompute import recompute
+from pcnn.models.activation_checkpointing import checkpoint_activations
 from pcnn.ops.engine import Engine, check_served, resolve
 from pcnn.runtime.layer_calls import convolutions
 
@@ -50,9 +50,9 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     if not isinstance(net, nn.Module):
         raise ConfigError("model._target_", "a network is needed")
     set_layers(net, cfg)
-    if cfg.get("recompute"):
-        with named_after("recompute"):
-            recompute(net, list(cfg.recompute))
+    if cfg.get("activation_checkpointing"):
+        with named_after("activation_checkpointing"):
+            checkpoint_activations(net, list(cfg.activation_checkpointing))
     return net
 
 

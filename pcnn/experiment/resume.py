@@ -31,7 +31,7 @@ MAY_CHANGE = (*LONGER, *DEVICES, *(f"dataset.{key}" for key in (*LOCAL, *FOLDERS
 FILLED = ("dataset.batch_size", "trainer.accumulate_grad_batches", "global_batch_size", "tags")
 #: Keys beside the groups that make a run what it is.
 KEPT = (
-    *("global_batch_size", "recompute", "freeze", "rate_by_depth", "rate_of"),
+    *("global_batch_size", "activation_checkpointing", "freeze", "layer_decay", "lr_multipliers"),
     *("test", "tags", "optimized_metric"),
 )
 

@@ -26,14 +26,14 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 RUN: Mapping[str, tuple[Any, Any]] = {
     "seed": (Seed, 0),
     "global_batch_size": (Count | None, None),
-    "recompute": (list[Natural], []),
+    "activation_checkpointing": (list[Natural], []),
     "train": (bool, True),
     "test": (bool, False),
     "ckpt_path": (str | None, None),
     "init_from": (str | None, None),
     "freeze": (list[str], []),
-    "rate_by_depth": (Factor, 1.0),
-    "rate_of": (Mapping[str, Factor] | None, None),
+    "layer_decay": (Factor, 1.0),
+    "lr_multipliers": (Mapping[str, Factor] | None, None),
     "resume": (str | None, None),
     "allow_targets": (list[str], []),
     "tags": (list[str], []),
@@ -55,7 +55,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
         "varied_input": bool,
     },
     "trainer": {
-        "graph": Literal["auto"] | bool,
+        "cuda_graphs": Literal["auto"] | bool,
         "shard_optimizer": bool,
     },
 }
@@ -68,7 +68,7 @@ GIVEN: Mapping[str, tuple[str, ...]] = {
     "model": ("in_channels", "out_channels", "engine", "task"),
     "task": (
         *("net", "class_names", "ignore_index", "voxel_size", "benchmark"),
-        *("graph", "views"),
+        *("cuda_graphs", "views"),
     ),
     "trainer": ("callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
     "callbacks": ("run_folder", "config", "source", "class_names", "colors"),
@@ -170,9 +170,9 @@ def _check_combination(cfg: DictConfig) -> None:
     parameters = parameters_of(looked_up(cfg.task.get("_target_"), "task", allowed(cfg)))
     if cfg.tta and "views" not in parameters:
         raise ConfigError("tta", f"task={task} has no use for it")
-    reason = no_graph(cfg) if cfg.trainer.get("graph") is True else None
+    reason = no_graph(cfg) if cfg.trainer.get("cuda_graphs") is True else None
     if reason is not None:
-        raise ConfigError("trainer.graph", f"true is not possible: {reason}")
+        raise ConfigError("trainer.cuda_graphs", f"true is not possible: {reason}")
     if cfg.trainer.get("max_steps") == -1 and cfg.trainer.get("max_epochs") in (None, -1):
         raise ConfigError(
             "trainer.max_steps", "-1 leaves the length of the schedule open: trainer.max_epochs=N"
@@ -198,7 +198,9 @@ def no_graph(cfg: DictConfig) -> str | None:
         f"engine={cfg.engine.name} takes numbers of every map to the host": (
             engine_of(cfg).dataflow is not None
         ),
-        "recompute runs layers again in backward": cfg.get("recompute"),
+        "activation_checkpointing runs layers again in backward": cfg.get(
+            "activation_checkpointing"
+        ),
         "model.overlap_head=true is taught outside of the graph": cfg.model.get("overlap_head"),
         "trainer.shard_optimizer=true exchanges weights in a step": (
             cfg.trainer.get("shard_optimizer")

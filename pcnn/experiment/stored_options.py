@@ -22,7 +22,7 @@ BESIDE = ("trainer", "callbacks", "logger")
 #: Words of these groups that make a run what it is; its numbers all do.
 WORDS = (
     *("trainer.accelerator", "trainer.devices", "trainer.precision", "trainer.max_time"),
-    "trainer.graph",
+    "trainer.cuda_graphs",
     *("callbacks.checkpoint.monitor", "callbacks.checkpoint.mode"),
 )
 

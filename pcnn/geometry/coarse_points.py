@@ -46,7 +46,7 @@ def level_of(
         fine,
         points=points,
         keys=keys,
-        grid_size=coarse_size(fine, stride),
+        voxel_size=coarse_size(fine, stride),
         tensor_stride=(x * a, y * b, z * c),
         one_per_cell=True,
         inverse=inverse,
@@ -57,7 +57,7 @@ def level_of(
 
 def coarse_size(fine: PointSet, stride: Triple) -> tuple[float, float, float]:
     """Edges of the cells of a coarser level [m]."""
-    (x, y, z), (a, b, c) = fine.grid_size, stride
+    (x, y, z), (a, b, c) = fine.voxel_size, stride
     return x * a, y * b, z * c
 
 
@@ -65,7 +65,7 @@ def in_cells(points: PointSet, share: float) -> Tensor:
     """``[N, 3]`` float64: a place in the cell of every row,
     relative to the origins of the clouds.
     """
-    size = torch.tensor(points.grid_size, dtype=torch.float64, device=points.device)
+    size = torch.tensor(points.voxel_size, dtype=torch.float64, device=points.device)
     start = (points.corners - points.origins)[points.batch_index]
     return (points.cells[:, 1:].to(torch.float64) + share) * size + start
 

@@ -25,15 +25,15 @@ def point_set_of(
     points: Tensor,  # [P, 3] floating point coordinates [m]
     batch: Tensor | None = None,  # [P] integers, cloud of every point; None means one cloud
     batch_size: int | None = None,
-    grid_size: float | Sequence[float] = 1.0,
+    voxel_size: float | Sequence[float] = 1.0,
     downsampling: str = "nearest",
     thin: float | Sequence[float] | None = None,
     neighbourhood: Neighbourhood | None = None,
 ) -> PointSet:
-    """Point set of points, each kept where it is, sorted by the cell ``floor(p / grid_size)``.
+    """Point set of points, each kept where it is, sorted by the cell ``floor(p / voxel_size)``.
 
     At ``sites=cell_origin`` every point moves to its cell's lowest corner instead; with ``thin`` =
-    ``grid_size`` every cell has one point there, as voxels do.
+    ``voxel_size`` every cell has one point there, as voxels do.
 
     Every cloud is centred in float64 before its points are rounded to float32. Origins are
     multiples of a power of two, at least 1024 cells: a cloud around zero has origin 0 and keeps its
@@ -42,7 +42,7 @@ def point_set_of(
     packed key holds; then from a multiple of that. The host waits for the device twice.
     """
     check_points(points, batch)
-    sizes = voxel_sizes(grid_size, "grid_size")
+    sizes = voxel_sizes(voxel_size, "voxel_size")
     rule = neighbourhood or USUAL
     if thin is None:
         return _sorted(points, batch, batch_size, sizes, downsampling, rule)
@@ -148,7 +148,7 @@ def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
     if not numbers[7] < _EXACT_CELLS:
         raise ValueError(
             f"point set: coordinates lie {numbers[7]:.3g} cells from zero, where float64 tells "
-            "neighbouring cells no longer apart; subtract an offset, or use a larger grid_size"
+            "neighbouring cells no longer apart; subtract an offset, or use a larger voxel_size"
         )
     for axis, name in enumerate("xyz"):
         limit = DEFAULT_FORMAT.half[axis] - 1
@@ -156,7 +156,7 @@ def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
         if max(high, -low) > limit:
             raise ValueError(
                 f"point set: cells lie at {low:.0f}..{high:.0f} along {name} about the middle of "
-                f"their cloud, but a packed key holds {-limit}..{limit}; use a larger grid_size or "
-                "crop the cloud"
+                f"their cloud, but a packed key holds {-limit}..{limit}; use a larger voxel_size "
+                "or crop the cloud"
             )
     return bool(numbers[6])

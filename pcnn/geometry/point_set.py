@@ -37,7 +37,7 @@ class PointSet(Geometry):
     """Where the features of a native-point tensor live (PointCNN++ 3.2).
 
     Rows are sorted by (batch, cell x, y, z), points of one cell in the order they came; a point may
-    occur twice. Cell ``c`` of cloud b begins at ``corners[b] + c * grid_size``. Levels and kernel
+    occur twice. Cell ``c`` of cloud b begins at ``corners[b] + c * voxel_size``. Levels and kernel
     maps are kept with a set (`Geometry`), and no copy of it takes them along: neither
     `dataclasses.replace` nor `copy` nor `pickle`.
 
@@ -48,7 +48,7 @@ class PointSet(Geometry):
         corners: ``[B, 3]`` float64 [m], where cell (0, 0, 0) of every cloud begins.
         keys: ``[N]`` int64 packed cells, in units of this level's cells; sorted, repeated.
         batch_size: number of clouds, empty ones included.
-        grid_size: edge of a cell of this level along x, y and z [m].
+        voxel_size: edge of a cell of this level along x, y and z [m].
         tensor_stride: the same in cells of the finest level.
         downsampling: points of strided convolutions, one in each coarse cell: ``nearest`` (the
             point nearest to the cell's centre) or ``cell_origin`` (the cell's lowest corner, where
@@ -77,7 +77,7 @@ class PointSet(Geometry):
     corners: Tensor
     keys: Tensor
     batch_size: int
-    grid_size: Sizes
+    voxel_size: Sizes
     tensor_stride: Triple = (1, 1, 1)
     downsampling: str = "nearest"
     one_per_cell: bool = False
@@ -131,7 +131,7 @@ class PointSet(Geometry):
         check_rows(self.inverse, self.rows, "point set: inverse")
         if self.inverse is not None:
             check_rows(self.chosen, len(self.inverse), "point set: chosen")
-        size = torch.tensor(self.grid_size, dtype=torch.float64, device=self.device)
+        size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
         places = (self.points.to(torch.float64) - in_cells(self, 0.0)) / size  # [N, 3]
         outside = ((places - 0.5).abs() > 0.5 + OUT_OF_CELL).any(1)
         if bool(outside.any()):
@@ -142,8 +142,8 @@ class PointSet(Geometry):
             )
 
     def __repr__(self) -> str:
-        size, stride = per_axis(self.grid_size), per_axis(self.tensor_stride)
-        facts = {"batch_size": self.batch_size, "grid_size": size, "tensor_stride": stride}
+        size, stride = per_axis(self.voxel_size), per_axis(self.tensor_stride)
+        facts = {"batch_size": self.batch_size, "voxel_size": size, "tensor_stride": stride}
         how = self.downsampling
         return one_line(self, rows=self.rows, **facts, downsampling=how, device=self.device)
 
@@ -201,7 +201,7 @@ class PointSet(Geometry):
 
     @property
     def _kind(self) -> tuple[Any, ...]:
-        return *super()._kind, self.grid_size, self.neighbourhood
+        return *super()._kind, self.voxel_size, self.neighbourhood
 
     def _coarser(self, kernel: Kernel) -> PointSet:
         """One point in every coarse cell that holds a point; the host waits for their number."""

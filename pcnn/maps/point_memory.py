@@ -127,12 +127,12 @@ def refuse_uncounted(points: PointSet, compared: int, most: int) -> None:
 
 def _refuse(points: PointSet, found: str, most: int) -> None:
     (x, y, z), cloud, number = densest_cell(points)
-    edges = " x ".join(f"{edge:g}" for edge in points.grid_size)
+    edges = " x ".join(f"{edge:g}" for edge in points.voxel_size)
     raise DenseCloudError(
         f"native points: the kernel maps of {points.rows:,} points {found}, where "
         f"{most / 1e9:.2f} GB may be taken on {points.device}. The densest cell ({edges} m), at "
         f"({x:.3f}, {y:.3f}, {z:.3f}) m of cloud {cloud}, holds {number:,} points. Thin the "
-        f"points, such as geometry.thin={min(points.grid_size) / 3:.3g} (pcnn.native_points(..., "
+        f"points, such as geometry.thin={min(points.voxel_size) / 3:.3g} (pcnn.native_points(..., "
         "thin=...)), or raise the budget: geometry.memory=GB"
     )
 
@@ -145,7 +145,7 @@ def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int
     place = counts.argmax()
     cloud, *cell = points.key_format.unpack(keys[place : place + 1])[0].tolist()
     corner = points.corners[cloud].tolist()
-    axes = zip(corner, cell, points.grid_size, strict=True)
+    axes = zip(corner, cell, points.voxel_size, strict=True)
     x, y, z = (start + (number + 0.5) * edge for start, number, edge in axes)
     return (x, y, z), cloud, int(counts[place])
 

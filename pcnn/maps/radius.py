@@ -184,12 +184,12 @@ class RadiusSearch:
                     f"stride {source.tensor_stride} to {expected}, not to {target.tensor_stride}; "
                     "use ConvTranspose3d or unpool for finer cells"
                 )
-            sizes = zip(source.grid_size, kernel.stride, target.grid_size, strict=True)
+            sizes = zip(source.voxel_size, kernel.stride, target.voxel_size, strict=True)
             if not all(math.isclose(edge * step, other) for edge, step, other in sizes):
                 raise ValueError(
-                    f"at sites=cell_origin cells of {source.grid_size} m and a kernel of stride "
-                    f"{kernel.stride} do not fit output cells of {target.grid_size} m; make both "
-                    "sets of points with one grid_size"
+                    f"at sites=cell_origin cells of {source.voxel_size} m and a kernel of stride "
+                    f"{kernel.stride} do not fit output cells of {target.voxel_size} m; make both "
+                    "sets of points with one voxel_size"
                 )
             return _cell_field(source, target, kernel)
         if not all(size % 2 for size in kernel.size):
@@ -210,7 +210,7 @@ class RadiusSearch:
             covers, needed = reach >= math.hypot(*cell), f"{math.hypot(*cell):.4g} m"
         if not covers:
             raise ValueError(
-                f"a kernel of size {kernel.size} over cells of {source.grid_size} m reaches "
+                f"a kernel of size {kernel.size} over cells of {source.voxel_size} m reaches "
                 f"{reach} m, and finer points may lie {needed} from the nearest coarse one: some "
                 "would have no neighbour. Use a larger kernel or volume, or go back over the map "
                 "that made the coarse points (ConvTranspose3d)"
@@ -245,7 +245,7 @@ class RadiusSearch:
 
     def _edges(self, source: PointSet, kernel: Kernel) -> Edges:
         """Edges of a kernel cell [m]."""
-        edges = zip(source.grid_size, kernel.dilation, strict=True)
+        edges = zip(source.voxel_size, kernel.dilation, strict=True)
         cell = self.rule(source).cell
         x, y, z = (edge * cell * dilation for edge, dilation in edges)
         return x, y, z
@@ -273,7 +273,7 @@ def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any
 
 def _across(source: PointSet, stride: Triple) -> Edges:
     """How far two points of a cell of so many cells may lie apart along every axis [m]."""
-    x, y, z = (COVERING * e * s for e, s in zip(source.grid_size, stride, strict=True))
+    x, y, z = (COVERING * e * s for e, s in zip(source.voxel_size, stride, strict=True))
     return x, y, z
 
 
@@ -287,7 +287,7 @@ def _covering(source: PointSet, kernel: Kernel) -> Edges:
 def _moved(source: PointSet, kernel: Kernel) -> Edges:
     """From the output to the centre of the kernel [m]: 0 at the usual padding."""
     usual = Kernel.of(kernel.size, kernel.stride, kernel.dilation).padding
-    axes = zip(source.grid_size, usual, kernel.padding, strict=True)
+    axes = zip(source.voxel_size, usual, kernel.padding, strict=True)
     x, y, z = (edge * (padding - own) for edge, padding, own in axes)
     return x, y, z
 
@@ -305,7 +305,7 @@ def _cell_field(source: PointSet, target: PointSet, kernel: Kernel) -> Field:
     points = source.cells[:, 1:].to(torch.float32)
     centres = target.cells[:, 1:].to(torch.float32) * stride + shift
     if target.corners is not source.corners:  # sets of two makers may count from two places
-        size = torch.tensor(source.grid_size, dtype=torch.float64, device=source.device)
+        size = torch.tensor(source.voxel_size, dtype=torch.float64, device=source.device)
         apart = torch.round((target.corners - source.corners) / size)  # [B, 3] whole numbers
         centres = centres + apart.to(torch.float32)[target.batch_index]
     spans = zip(kernel.dilation, kernel.size, strict=True)
@@ -325,7 +325,7 @@ def _within(source: PointSet, target: PointSet, field: Field) -> tuple[Tensor, T
 def _places(source: PointSet, field: Field, degraded: bool) -> Places:
     """The inputs by their cells, on the host."""
     points, keys = field.points.cpu().numpy(), source.keys.cpu().numpy()
-    start, size = source.corners - source.origins, source.grid_size
+    start, size = source.corners - source.origins, source.voxel_size
     if degraded:  # the field's unit is a cell, and cells are counted from their own corner
         start, size = torch.zeros_like(start), (1.0, 1.0, 1.0)
     return Places(points, keys, source.key_format, start.cpu().numpy(), np.array(size))

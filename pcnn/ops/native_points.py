@@ -16,7 +16,7 @@ def native_points(
     points: Tensor | np.ndarray,
     features: Tensor | np.ndarray,
     batch: Tensor | np.ndarray | None = None,
-    grid_size: float | Sequence[float] = 1.0,
+    voxel_size: float | Sequence[float] = 1.0,
     *,
     batch_size: int | None = None,
     downsampling: str = "nearest",
@@ -29,7 +29,7 @@ def native_points(
         points: ``[P, 3]`` floating point coordinates [m]; float64 where they lie far from zero.
         features: ``[P, C]`` floating point; gradients flow to it.
         batch: ``[P]`` integers, cloud of every point; ``None`` means one cloud.
-        grid_size: edge of a cell of the finest level [m], one number or one per axis: the unit of
+        voxel_size: edge of a cell of the finest level [m], one number or one per axis: the unit of
             kernels, as ``voxel_size`` is on voxels.
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
         downsampling: points of strided convolutions: ``nearest`` (of every coarse cell the point
@@ -55,6 +55,8 @@ def native_points(
             f"features must be [{points.shape[0]}, C] to match the points, got "
             f"{tuple(features.shape)}"
         )
-    geometry = point_set_of(points, batch, batch_size, grid_size, downsampling, thin, neighbourhood)
+    geometry = point_set_of(
+        points, batch, batch_size, voxel_size, downsampling, thin, neighbourhood
+    )
     assert geometry.chosen is not None
     return SparseTensor(features.index_select(0, geometry.chosen), geometry)

@@ -75,7 +75,7 @@ def _places(geometry: Geometry, batch: Tensor) -> tuple[Tensor, Tensor]:
         cells = coords
         cloud = batch.clamp(max=geometry.batch_size - 1)
         start = (geometry.corners - geometry.origins)[cloud]  # [N, 3]
-        inside = (geometry.points.to(torch.float64) - start) / _axes(geometry.grid_size, start)
+        inside = (geometry.points.to(torch.float64) - start) / _axes(geometry.voxel_size, start)
     else:
         cells = coords // _axes(geometry.tensor_stride, coords)
         inside = cells.to(torch.float64)

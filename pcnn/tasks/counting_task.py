@@ -43,10 +43,10 @@ class CountingTask(NetworkTask):
         ignore_index: int = 255,
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
-        graph: bool = False,
+        cuda_graphs: bool = False,
         views: EvaluationViews | None = None,
     ) -> None:
-        settings = decay_norms_and_biases, prefetch_maps, graph
+        settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
         self.loss = loss
         self.class_names = tuple(class_names)

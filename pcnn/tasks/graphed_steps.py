@@ -37,14 +37,15 @@ class GraphedSteps:
     def __init__(self, trainer: Trainer, net: nn.Module, learn: Learn, capture: Capture) -> None:
         if type(trainer.strategy) not in (SingleDeviceStrategy, DDPStrategy):
             raise UserError(
-                f"trainer.graph=true: {type(trainer.strategy).__name__} takes gradients from "
+                f"trainer.cuda_graphs=true: {type(trainer.strategy).__name__} takes gradients from "
                 "hooks, which no CUDA graph calls.\npossible: trainer.strategy=auto or ddp, or "
-                "trainer.graph=false"
+                "trainer.cuda_graphs=false"
             )
         if any(isinstance(module, nn.SyncBatchNorm) for module in net.modules()):
             raise UserError(
-                "trainer.graph=true: norms over all devices (trainer.sync_batchnorm=true) count "
-                "spare rows.\npossible: trainer.sync_batchnorm=false, or trainer.graph=false"
+                "trainer.cuda_graphs=true: norms over all devices (trainer.sync_batchnorm=true) "
+                "count spare rows.\npossible: trainer.sync_batchnorm=false, or "
+                "trainer.cuda_graphs=false"
             )
         self.trainer = trainer
         self._trained, self._buffers = trained(net), list(net.buffers())

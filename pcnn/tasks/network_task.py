@@ -43,7 +43,7 @@ class NetworkTask(L.LightningModule):
         scheduler: Callable[..., LRScheduler],
         decay_norms_and_biases: bool = False,
         prefetch_maps: bool = True,
-        graph: bool = False,
+        cuda_graphs: bool = False,
     ) -> None:
         super().__init__()
         self.net = net
@@ -51,13 +51,13 @@ class NetworkTask(L.LightningModule):
         self.make_scheduler = scheduler
         self.decay_norms_and_biases = decay_norms_and_biases
         self.prefetch_maps = prefetch_maps
-        self.graph = graph
+        self.cuda_graphs = cuda_graphs
         #: whether each device keeps a part of the optimiser's state alone
         self.shard_optimizer = False
         #: Factor of the learning rate from a stage of the network to the one before it.
-        self.rate_by_depth = 1.0
+        self.layer_decay = 1.0
         #: Factors of the learning rate of layers, by patterns of their names.
-        self.rate_of: Mapping[str, float] = {}
+        self.lr_multipliers: Mapping[str, float] = {}
         self._frozen: list[nn.Module] = []
         self._graphed: GraphedSteps | None = None
         self._side: SideStream | None = None
@@ -111,7 +111,7 @@ class NetworkTask(L.LightningModule):
     def step_figures(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
         """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device."""
         if self._graphed is None or not self._graphed.serves(self.net):
-            capture = capture_on(self.device) if self.graph else None
+            capture = capture_on(self.device) if self.cuda_graphs else None
             if capture is None:
                 return self.compute_loss(
                     self.inputs(batch), {name: own for name, (own, _) in beside.items()}
@@ -217,19 +217,19 @@ class NetworkTask(L.LightningModule):
 
     def _rates(self) -> Mapping[int, float] | None:
         """The rate of every parameter, by its identity; None where one serves all."""
-        if self.rate_by_depth == 1.0 and not self.rate_of:
+        if self.layer_decay == 1.0 and not self.lr_multipliers:
             return None
         given = getattr(self.make_optimizer, "keywords", {})
         if "lr" not in given:
             raise UserError(
-                "rate_by_depth and rate_of need task.optimizer.lr, the rate of the last layers"
+                "layer_decay and lr_multipliers need task.optimizer.lr, the rate of the last layers"
             )
         behind = depths(self.net)
         rates = {
-            id(one): given["lr"] * self.rate_by_depth ** behind.get(id(one), 0)
+            id(one): given["lr"] * self.layer_decay ** behind.get(id(one), 0)
             for one in self.net.parameters()
         }
-        for pattern, factor in self.rate_of.items():
+        for pattern, factor in self.lr_multipliers.items():
             layers = matching(self.net, [pattern])
             for one in {id(p) for layer in layers for p in layer.parameters()}:
                 rates[one] *= factor
@@ -245,7 +245,7 @@ class NetworkTask(L.LightningModule):
             optimizer = sharded(self.make_optimizer, groups)
         else:
             optimizer = made_for(self.device, self.make_optimizer, groups)
-        capture = capture_on(self.device) if self.graph else None
+        capture = capture_on(self.device) if self.cuda_graphs else None
         if capture is not None:
             update_as_graph(optimizer, capture)
         total = int(self.trainer.estimated_stepping_batches)

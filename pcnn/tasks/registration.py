@@ -87,19 +87,19 @@ class RegistrationTask(NetworkTask):
         overlap_weight: NonNegative = 1.0,
         decay_norms_and_biases: bool = True,
         prefetch_maps: bool = True,
-        graph: bool = False,
+        cuda_graphs: bool = False,
         seed: Seed = 0,
     ) -> None:
-        settings = decay_norms_and_biases, prefetch_maps, graph
+        settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
         if not voxel_size > 0 or not positive_radius > 0:
             raise ValueError(
                 f"voxel_size [m] and positive_radius [voxels] must be positive, got {voxel_size} "
                 f"and {positive_radius}"
             )
-        if self.head is not None and graph:
+        if self.head is not None and cuda_graphs:
             raise ValueError(
-                "model.overlap_head=true: steps are no CUDA graphs; leave trainer.graph out"
+                "model.overlap_head=true: steps are no CUDA graphs; leave trainer.cuda_graphs out"
             )
         self.loss = loss
         self.overlap_loss = OverlapLoss()

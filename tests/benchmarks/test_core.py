@@ -266,7 +266,7 @@ def test_scenes_of_tables_are_made_from_a_seed_or_a_scan(
     assert torch.equal(scene.cloud().points, torch.from_numpy(scan[:, :3]))
     word = f"{tmp_path / 'out' / 'clouds.npz'}:lidar010"
     (cloud,) = workloads.clouds([word], torch.device("cpu"))
-    assert (cloud.name, cloud.grid_size) == ("lidar010", 0.1)
+    assert (cloud.name, cloud.voxel_size) == ("lidar010", 0.1)
     with pytest.raises(FileError):
         workloads.scenes(["nowhere.npz"])
 

@@ -102,10 +102,10 @@ def test_half_precision_stays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ("device", "overrides", "taken", "line"),
     [
         ("cpu", [], False, None),
-        ("cpu", ["trainer.graph=true"], False, "needs a CUDA device"),
+        ("cpu", ["trainer.cuda_graphs=true"], False, "needs a CUDA device"),
         ("cuda", [], True, None),
-        ("cuda", ["trainer.graph=true"], True, None),
-        ("cuda", ["trainer.graph=false"], False, None),
+        ("cuda", ["trainer.cuda_graphs=true"], True, None),
+        ("cuda", ["trainer.cuda_graphs=false"], False, None),
         ("cuda", ["geometry=point"], True, None),
         ("cuda", ["trainer=ddp"], False, "sync_batchnorm"),
         ("cuda", ["trainer.strategy=fsdp"], False, "strategy=fsdp"),
@@ -125,7 +125,7 @@ def test_graphs_of_steps(
     if own != overrides:
         cfg.task.loss = {"_target_": "torch.nn.CrossEntropyLoss"}
     cfg, _, lines = on_this_machine(cfg, Path())
-    assert cfg.trainer.graph is taken
+    assert cfg.trainer.cuda_graphs is taken
     if line is None:
         assert not lines
     else:

@@ -114,7 +114,7 @@ def test_rates_fall_with_depth() -> None:
     assert names[-1] == "head"
     (weight,) = (p for n, p in learner.net.named_parameters() if n == "head.module.weight")
     assert behind[id(weight)] == 0
-    learner.rate_by_depth = 0.5
+    learner.layer_decay = 0.5
     groups = parameter_groups(learner.net, False, learner._rates())
     rates = [group["lr"] for group in groups]
     assert rates == sorted(rates, reverse=True)
@@ -124,7 +124,7 @@ def test_rates_fall_with_depth() -> None:
         for one in group["params"]:
             assert group["lr"] == 0.1 * 0.5 ** behind[id(one)]
             assert group.get("weight_decay", 1) == (0 if one.ndim < 2 else 1)
-    learner.rate_by_depth, learner.rate_of = 1.0, {"encoder*": 0.5, "head": 2.0}
+    learner.layer_decay, learner.lr_multipliers = 1.0, {"encoder*": 0.5, "head": 2.0}
     rates = learner._rates()
     assert rates is not None
     for name, one in learner.net.named_parameters():
@@ -147,7 +147,7 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return RunCheckpoint.read(tmp_path / name / "checkpoints/last.ckpt", mmap=False).weights
 
     first = run("first")
-    rates = "rate_by_depth=0.8", "rate_of={head: 0.5}"
+    rates = "layer_decay=0.8", "lr_multipliers={head: 0.5}"
     words = ("freeze=[stem,input]", *rates, "task.optimizer.lr=0.01")
     given = f"init_from={tmp_path / 'first/checkpoints/last.ckpt'}"
     second = run("second", given, *words)
@@ -157,7 +157,7 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     head = "head.module.weight"
     assert not torch.equal(second[head], first[head])
     config = RunCheckpoint.read(tmp_path / "second/checkpoints/last.ckpt").config
-    assert (config["freeze"], config["rate_by_depth"]) == (["stem", "input"], 0.8)
+    assert (config["freeze"], config["layer_decay"]) == (["stem", "input"], 0.8)
     last = tmp_path / "second/checkpoints/last.ckpt"
     text = invoke("export", last, tmp_path / "a.safetensors", "--calibrate", "--device", "cpu")
     assert "on 2 validation clouds" in text
@@ -166,8 +166,8 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert exported.domain is not None
     for wrong, said in (
         ("freeze=[nothing]", "freeze"),
-        ("rate_of={nothing: 0.5}", "rate_of"),
-        ("rate_of={head: 0}", "rate_of"),
+        ("lr_multipliers={nothing: 0.5}", "lr_multipliers"),
+        ("lr_multipliers={head: 0}", "lr_multipliers"),
     ):
         with pytest.raises(ConfigError, match=said):
             run("third", wrong)

@@ -20,7 +20,7 @@ def nearest(fine: PointSet, coarse: PointSet, stride: tuple[int, ...]) -> dict[t
         above = (cell[0], *(c // s for c, s in zip(cell[1:], stride, strict=True)))
         offsets = [
             p - ((c + 0.5) * g + b)
-            for p, c, g, b in zip(point, above[1:], coarse.grid_size, start, strict=True)
+            for p, c, g, b in zip(point, above[1:], coarse.voxel_size, start, strict=True)
         ]
         x, y, z = (d * d for d in offsets)
         best[above] = min(best.get(above, (float("inf"), row)), (x + y + z, row))
@@ -51,7 +51,9 @@ def test_the_nearest_point_of_every_cell_is_kept(n: int, shift: float, stride: i
             above[:, 1:], torch.tensor(kernel.stride, dtype=torch.int32), rounding_mode="floor"
         )
         assert torch.equal(coarse.cells[coarse.inverse], above)
-        for size, finer, step in zip(coarse.grid_size, fine.grid_size, kernel.stride, strict=True):
+        for size, finer, step in zip(
+            coarse.voxel_size, fine.voxel_size, kernel.stride, strict=True
+        ):
             assert size == finer * step
         fine = coarse
     assert fine.tensor_stride == tuple(s * s for s in kernel.stride)
@@ -108,7 +110,7 @@ def test_thinning_keeps_the_nearest_point_of_every_small_cell(n: int) -> None:
     made = point_set_of(points, batch, 3, 0.75, thin=0.25)
     assert made.inverse is not None
     assert set(made.chosen.tolist()) == brute_thin(points, batch, 0.25)
-    assert made.grid_size == (0.75, 0.75, 0.75)
+    assert made.voxel_size == (0.75, 0.75, 0.75)
     assert torch.equal(made.keys, made.keys.sort().values)
     assert torch.equal(made.batch_index, batch[made.chosen])
     # every point stands for itself or for one of its own small cell

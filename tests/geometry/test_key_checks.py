@@ -152,7 +152,7 @@ def test_points_of_every_maker_lie_in_their_cells() -> None:
             points = near.positions + place
             for thin in (None, 0.02):
                 made = pcnn.geometry.point_set_of(
-                    points, grid_size=0.05, downsampling=sites, thin=thin
+                    points, voxel_size=0.05, downsampling=sites, thin=thin
                 )
                 made.validate()
                 made.strided(Kernel.of(3, 3)).strided(Kernel.of(2, 2)).validate()

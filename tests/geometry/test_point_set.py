@@ -48,14 +48,14 @@ def test_rows_are_sorted_by_cell_and_name_their_points(n: int, dtype: torch.dtyp
 
 def test_a_cloud_around_zero_keeps_its_float32_points() -> None:
     points = cloud(300).float()
-    made = point_set_of(points, grid_size=0.1)
+    made = point_set_of(points, voxel_size=0.1)
     assert made.origins.tolist() == [[0, 0, 0]]
     assert torch.equal(made.points, points[made.chosen])
 
 
 def test_differences_of_float32_points_far_away_are_exact() -> None:
     points = (cloud(300, scale=20.0) + 1000).float()
-    made = point_set_of(points, grid_size=0.05)
+    made = point_set_of(points, voxel_size=0.05)
     assert made.origins.abs().min() > 0
     assert torch.equal(made.positions, points[made.chosen].double())
 
@@ -66,7 +66,7 @@ def test_map_frames_keep_their_precision(where: float) -> None:
     frame = torch.tensor([where, -where, 100.0], dtype=torch.float64)
     points = torch.cat([near, near + frame])
     batch = torch.arange(2).repeat_interleave(400)
-    made = point_set_of(points, batch, grid_size=0.05)
+    made = point_set_of(points, batch, voxel_size=0.05)
     assert (made.positions - points[made.chosen]).abs().max() < 5e-6
     assert made.points.abs().max() < 150
     # every point lies in its cell, counted from its cloud's corner
@@ -104,9 +104,9 @@ def test_clouds_may_be_empty() -> None:
         ({"points": torch.zeros(3, 4)}, r"\[P, 3\]"),
         ({"points": NOT_FINITE}, "1 of 3 points are NaN or infinite, the first is 1"),
         ({"points": torch.zeros(3, 3, dtype=torch.int64)}, "floating"),
-        ({"grid_size": 0.0}, "grid_size must be positive"),
-        ({"grid_size": (0.1, 0.2)}, "grid_size must be positive"),
-        ({"grid_size": float("inf")}, "grid_size must be positive"),
+        ({"voxel_size": 0.0}, "voxel_size must be positive"),
+        ({"voxel_size": (0.1, 0.2)}, "voxel_size must be positive"),
+        ({"voxel_size": float("inf")}, "voxel_size must be positive"),
         ({"thin": -1.0}, "thin must be positive"),
         ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
         ({"batch": torch.tensor([0.0, 0.9, 1.0])}, "batch must hold integers"),
@@ -123,17 +123,17 @@ def test_bad_input_is_refused(arguments: dict, message: str) -> None:
 
 @pytest.mark.parametrize("grid", [np.float32(0.25), torch.tensor(0.25), np.full(3, 0.25)])
 def test_a_grid_size_may_be_any_kind_of_number(grid: Any) -> None:
-    assert point_set_of(torch.rand(9, 3), grid_size=grid).grid_size == (0.25, 0.25, 0.25)
+    assert point_set_of(torch.rand(9, 3), voxel_size=grid).voxel_size == (0.25, 0.25, 0.25)
 
 
 def test_points_without_digits_for_their_cells_are_refused() -> None:
     points = torch.tensor([[0.0, 0.3, 0.0], [0.0, 0.1, 0.0]], dtype=torch.float64)
     far = points + torch.tensor([2.0**40, 0.0, 0.0], dtype=torch.float64)
-    assert point_set_of(far, grid_size=0.25).inverse.tolist() == [1, 0]
+    assert point_set_of(far, voxel_size=0.25).inverse.tolist() == [1, 0]
     for value in (2.0**46, 1e300):
         far = points + torch.tensor([value, 0.0, 0.0], dtype=torch.float64)
         with pytest.raises(ValueError, match="subtract an offset"):
-            point_set_of(far, grid_size=0.25)
+            point_set_of(far, voxel_size=0.25)
 
 
 def test_cells_up_to_the_limit_of_a_key() -> None:
@@ -153,11 +153,11 @@ def test_collate_equals_a_batch_made_at_once() -> None:
     order = torch.argsort(batch, stable=True)
     points, batch = points[order] + 1e4 * batch[order, None], batch[order]
     whole = point_set_of(points, batch, 3, 0.5)
-    parts = PointSet.collate([point_set_of(points[batch == b], grid_size=0.5) for b in range(3)])
+    parts = PointSet.collate([point_set_of(points[batch == b], voxel_size=0.5) for b in range(3)])
     for name in ("points", "origins", "corners", "keys", "inverse", "chosen"):
         assert torch.equal(getattr(parts, name), getattr(whole, name)), name
     assert parts.batch_size == 3
-    thinned = [point_set_of(points[batch == b], grid_size=0.5, thin=0.9) for b in range(3)]
+    thinned = [point_set_of(points[batch == b], voxel_size=0.5, thin=0.9) for b in range(3)]
     both = PointSet.collate(thinned)
     whole = point_set_of(points, batch, 3, 0.5, thin=0.9)
     assert torch.equal(both.keys, whole.keys)
@@ -172,13 +172,13 @@ def test_collate_refuses_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="set 1 holds 2"):
         PointSet.collate([one, two])
     with pytest.raises(ValueError, match="another grid size"):
-        PointSet.collate([one, point_set_of(torch.zeros(2, 3), grid_size=2.0)])
+        PointSet.collate([one, point_set_of(torch.zeros(2, 3), voxel_size=2.0)])
     with pytest.raises(ValueError, match="at most 511"):
         PointSet.collate([one] * 512)
 
 
 def test_maps_are_kept_and_freed_with_their_set() -> None:
-    made = point_set_of(cloud(50), grid_size=0.5)
+    made = point_set_of(cloud(50), voxel_size=0.5)
     kernel = Kernel.of(3, 2)
     coarse = made.strided(kernel)
     first = made.map_to(coarse, kernel, Empty())
@@ -199,7 +199,7 @@ def test_maps_are_kept_and_freed_with_their_set() -> None:
 
 
 def test_maps_that_cannot_be_are_refused() -> None:
-    made = point_set_of(cloud(50), grid_size=0.5)
+    made = point_set_of(cloud(50), voxel_size=0.5)
     with pytest.raises(ValueError, match="takes tensor stride"):
         made.map_to(made, Kernel.of(2, 2), Empty())
     with pytest.raises(ValueError, match="1 clouds"):
@@ -210,7 +210,7 @@ def test_maps_that_cannot_be_are_refused() -> None:
 
 def test_points_in_the_frame_of_another_set() -> None:
     points = cloud(100, scale=20.0) + 1e6
-    whole, half = point_set_of(points, grid_size=0.05), point_set_of(points[:50], grid_size=0.6)
+    whole, half = point_set_of(points, voxel_size=0.05), point_set_of(points[:50], voxel_size=0.6)
     assert not torch.equal(whole.origins, half.origins)
     moved = half.points_about(whole).double() + whole.origins
     assert (moved - half.positions).abs().max() < 1e-4
@@ -218,7 +218,7 @@ def test_points_in_the_frame_of_another_set() -> None:
 
 
 def test_every_builder_has_maps_of_its_own() -> None:
-    made = point_set_of(cloud(50), grid_size=0.5)
+    made = point_set_of(cloud(50), voxel_size=0.5)
     kernel = Kernel.of(3)
     first = made.map_to(made, kernel, Empty(1))
     assert made.map_to(made, kernel, Empty(1)) is first
@@ -233,7 +233,7 @@ def test_every_builder_has_maps_of_its_own() -> None:
 
 def test_the_rule_of_neighbours_stays_with_the_points() -> None:
     rule = Neighbourhood("drop", cell=0.6)
-    made = point_set_of(cloud(50), grid_size=0.5, thin=0.2, neighbourhood=rule)
+    made = point_set_of(cloud(50), voxel_size=0.5, thin=0.2, neighbourhood=rule)
     levels = made, made.strided(Kernel.of(2, 2)), pickle.loads(pickle.dumps(made)), made.to("meta")
     assert [level.neighbourhood for level in levels] == [rule] * 4
     with pytest.raises(ValueError, match="neighbourhood than set 0"):

@@ -15,7 +15,7 @@ def scan(n: int, clouds: int = 3, grid: Sizes = CUBES, downsampling: str = "near
     cells = surface(n, n) + torch.rand(n, 3, generator=generator)
     batch = torch.randint(0, clouds, (n,), generator=generator)
     points = (cells * torch.tensor(grid)).float()
-    return point_set_of(points, batch, clouds, grid_size=grid, downsampling=downsampling)
+    return point_set_of(points, batch, clouds, voxel_size=grid, downsampling=downsampling)
 
 
 def single(points: PointSet) -> PointSet:
@@ -26,7 +26,7 @@ def single(points: PointSet) -> PointSet:
         points.points[first],
         points.batch_index[first],
         points.batch_size,
-        grid_size=points.grid_size,
+        voxel_size=points.voxel_size,
         downsampling=points.downsampling,
     )
 

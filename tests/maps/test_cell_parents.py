@@ -24,7 +24,7 @@ KERNELS = [
 
 def brute_force(source: PointSet, target: PointSet, kernel: Kernel) -> list[tuple[int, int, int]]:
     """Every point in the coarse cell of every output: its place there, from its coordinates."""
-    fine, steps = np.array(source.grid_size), np.array(kernel.stride)
+    fine, steps = np.array(source.voxel_size), np.array(kernel.stride)
     found = []
     corners = source.corners.numpy()
     for i, (batch, *cell) in enumerate(target.cells.tolist()):

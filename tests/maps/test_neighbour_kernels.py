@@ -109,7 +109,7 @@ def test_duplicates_and_ties(
     # whole numbers: many distances equal the reach, many points share a place; with 40 copies the
     # triplets of a row are too many for insertion
     points = (surface(60).float()).repeat(repeats, 1)
-    source = point_set_of(points, grid_size=1.0)
+    source = point_set_of(points, voxel_size=1.0)
     box = RadiusSearch(metric="box", volume=8.0 / 27)
     assert box.reach(source, Kernel.of(3)) == pytest.approx((1.0, 1.0, 1.0))
     assert agree(monkeypatch, source, source, Kernel.of(3), box, device) >= len(points) * repeats

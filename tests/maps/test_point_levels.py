@@ -24,7 +24,7 @@ def same(found: PointSet, wanted: PointSet) -> None:
     if found.chosen is not None and wanted.chosen is not None:
         assert torch.equal(found.chosen, wanted.chosen)
     plain = (
-        "grid_size",
+        "voxel_size",
         "tensor_stride",
         "one_per_cell",
         "downsampling",
@@ -53,14 +53,14 @@ def test_all_levels_at_once(n: int, sites: str, passes: int) -> None:
 def test_ties_go_to_the_lowest_row() -> None:
     # corners of cells, copies: many points of a coarse cell are equally far from its centre
     points = surface(400).float().repeat(3, 1)
-    root = point_set_of(points, grid_size=1.0)
+    root = point_set_of(points, voxel_size=1.0)
     for stride in ((2, 2, 2), (3, 2, 1)):
         same(strided_points(root, Kernel.of(stride, stride)), coarser(root, stride))
 
 
 def test_frames_far_away() -> None:
     points = surface(500).double() * 0.3 + 5e5
-    root = point_set_of(points, torch.arange(len(points)) % 3, 3, grid_size=0.5)
+    root = point_set_of(points, torch.arange(len(points)) % 3, 3, voxel_size=0.5)
     same(strided_points(root, Kernel.of((2, 2, 2), (2, 2, 2))), coarser(root, (2, 2, 2)))
 
 

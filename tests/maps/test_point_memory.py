@@ -87,7 +87,7 @@ def test_a_hopeless_cloud_is_refused_without_a_comparison(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(host_search.HostSearch, "_compared", compare)
     for points in (torch.full((20_000, 3), 1.23), uniform(20_000, edge=1e-3)):
-        dense = point_set_of(points, grid_size=0.1, neighbourhood=Neighbourhood(memory=0.1))
+        dense = point_set_of(points, voxel_size=0.1, neighbourhood=Neighbourhood(memory=0.1))
         with pytest.raises(DenseCloudError, match="400,000,000 pairs were to be compared"):
             RadiusSearch().build(dense, dense, KERNEL)
 
@@ -102,7 +102,7 @@ def test_counting_ends_where_the_budget_does(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(host_search.HostSearch, "_count", observed)
     monkeypatch.setattr(host_search, "LISTED", 1 << 16)  # blocks of few rows
-    points = point_set_of(uniform(1500, edge=0.05), grid_size=0.1)  # 2.25 million triplets
+    points = point_set_of(uniform(1500, edge=0.05), voxel_size=0.1)  # 2.25 million triplets
     with pytest.raises(DenseCloudError):
         RadiusSearch(memory=0.002).build(points, points, KERNEL)
     assert 0 < sum(counts) < 1_000_000
@@ -112,11 +112,11 @@ def test_counting_ends_where_the_budget_does(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_plan_is_told_as_a_whole(sites: str) -> None:
     net = pcnn.models.MinkUNet42(in_channels=1, out_channels=2, width=0.25)
     points = uniform(2000, edge=0.3)
-    fits = point_set_of(points, grid_size=0.1, downsampling=sites)
+    fits = point_set_of(points, voxel_size=0.1, downsampling=sites)
     with torch.no_grad():
         pcnn.plan(net, fits)
     memory = Neighbourhood(memory=1e-3)
-    refused = point_set_of(points, grid_size=0.1, downsampling=sites, neighbourhood=memory)
+    refused = point_set_of(points, voxel_size=0.1, downsampling=sites, neighbourhood=memory)
     with torch.no_grad(), pytest.raises(DenseCloudError, match="densest cell"):
         pcnn.plan(net, refused)
     assert all(built.volume == 8 for built in refused.cached_maps())  # those of cells, unsearched
@@ -127,7 +127,7 @@ def test_a_plan_is_told_as_a_whole(sites: str) -> None:
 def test_a_planner_bounds_what_its_plan_takes(kind: str, backward: bool) -> None:
     net = pcnn.models.MinkUNet42(in_channels=1, out_channels=2, width=0.25)
     points = uniform(2000, edge=1.0)
-    geometry: PointSet | VoxelGrid = point_set_of(points, grid_size=0.05)
+    geometry: PointSet | VoxelGrid = point_set_of(points, voxel_size=0.05)
     if kind == "voxel":
         geometry = grid_of_cells((points * 20).int())
     planner = Planner(net)
@@ -233,7 +233,7 @@ def test_a_million_points_end_in_time(name: str) -> None:
     make, serves = HOSTILE[name]
     net = pcnn.models.MinkUNet42(in_channels=1, out_channels=2, width=0.25)
     start = time.process_time()
-    points = point_set_of(make(), grid_size=0.1)
+    points = point_set_of(make(), voxel_size=0.1)
     try:
         with torch.no_grad():
             pcnn.plan(net, points)

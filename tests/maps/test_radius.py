@@ -193,12 +193,12 @@ def test_strided_kernels_may_cover_every_point(grid: tuple[float, ...], stride: 
 def test_upsampling_onto_any_points() -> None:
     every = scan(600)
     thinned = point_set_of(
-        every.points, every.batch_index, every.batch_size, every.grid_size, thin=0.06
+        every.points, every.batch_index, every.batch_size, every.voxel_size, thin=0.06
     )
     coarse = thinned.strided(Kernel.of(2, 2))
     for target in (thinned, every):
         built = coarse.map_to(target, Kernel.of(3), RadiusSearch())
-        edge = coarse.grid_size[0]
+        edge = coarse.voxel_size[0]
         wanted = all_pairs(
             coarse, target, Kernel.of(3), official_radius(edge, 3), (edge,) * 3, "clamp"
         )
@@ -226,7 +226,7 @@ def test_cells_of_two_makers_count_from_one_place(stride: int, where: str) -> No
     for shift in (0, 2**15 - 2):
         places = points.positions - points.positions[half].amin(0)
         places += torch.tensor([shift * grid, 0.0, 0.0], dtype=torch.float64)
-        made = partial(point_set_of, batch_size=3, grid_size=grid, downsampling="cell_origin")
+        made = partial(point_set_of, batch_size=3, voxel_size=grid, downsampling="cell_origin")
         source = made(places, points.batch_index)
         target = made(places[half], points.batch_index[half])
         assert torch.equal(source.corners, target.corners) == (shift == 0)
@@ -237,7 +237,7 @@ def test_cells_of_two_makers_count_from_one_place(stride: int, where: str) -> No
 
 def test_cells_of_two_sizes_do_not_fit() -> None:
     fine, coarse = scan(60, downsampling="cell_origin"), scan(60, 3, (0.1, 0.1, 0.1), "cell_origin")
-    with pytest.raises(ValueError, match="make both sets of points with one grid_size"):
+    with pytest.raises(ValueError, match="make both sets of points with one voxel_size"):
         fine.map_to(coarse, Kernel.of(3), RadiusSearch())
 
 
@@ -272,6 +272,6 @@ def test_triplets_of_real_scans(
     if not path.exists():
         pytest.skip(f"no {path}")
     points = torch.from_numpy(np.load(path)[name])
-    source = point_set_of(points, grid_size=grid).to(device)
+    source = point_set_of(points, voxel_size=grid).to(device)
     counts = [RadiusSearch().build(source, source, Kernel.of(size)).triplets for size in (3, 5)]
     assert tuple(counts) == expected

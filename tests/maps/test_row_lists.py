@@ -80,7 +80,7 @@ def test_more_maps_than_a_launch_takes() -> None:
 
 def test_crowded_slots() -> None:
     points = torch.rand(7, 3).repeat(60, 1)
-    source = point_set_of(points, grid_size=0.4)
+    source = point_set_of(points, voxel_size=0.4)
     built = RadiusSearch().build(source, source, Kernel.of(3))
     agree(built.layout("row_lists"), plain.row_lists(built))
 

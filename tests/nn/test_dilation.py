@@ -98,7 +98,7 @@ def test_few_sites() -> None:
     x = tensor()
     assert dilate(x, 1) is x
     assert SparseConv3d(2, 1, 1).double()(x).geometry is x.geometry
-    points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), grid_size=0.3)
+    points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), voxel_size=0.3)
     for call in (lambda: dilate(points, 3), lambda: SparseConv3d(2, 1, 3)(points)):
         with pytest.raises(TypeError, match="PointSet"):
             call()

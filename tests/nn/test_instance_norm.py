@@ -124,7 +124,7 @@ def test_spare_rows_are_zero_and_in_no_statistics() -> None:
 
 
 def test_native_points_and_mistakes() -> None:
-    points = pcnn.native_points(torch.randn(9, 3), torch.randn(9, 2), grid_size=1.0)
+    points = pcnn.native_points(torch.randn(9, 3), torch.randn(9, 2), voxel_size=1.0)
     wanted = nn.InstanceNorm1d(2)(points.features.t()).t()
     torch.testing.assert_close(InstanceNorm(2)(points).features, wanted)
     with pytest.raises(ValueError, match=r"\[1, C\]"):

@@ -71,13 +71,13 @@ def test_unpool_copies_the_site_above() -> None:
 
 
 def test_unpool_of_native_points_sums_no_neighbours() -> None:
-    points = pcnn.native_points(torch.rand(60, 3), torch.rand(60, 2), grid_size=0.3)
+    points = pcnn.native_points(torch.rand(60, 3), torch.rand(60, 2), voxel_size=0.3)
     coarse = points.geometry.strided(pcnn.Kernel.of(2, 2))
     x = torch.randn(coarse.rows, 2)
     fine = unpool(pcnn.SparseTensor(x, coarse), points.geometry)
     assert coarse.inverse is not None
     assert torch.equal(fine.features, x[coarse.inverse])
     assert unpool(points, points.geometry) is points
-    others = pcnn.native_points(torch.rand(60, 3), torch.rand(60, 2), grid_size=0.3).geometry
+    others = pcnn.native_points(torch.rand(60, 3), torch.rand(60, 2), voxel_size=0.3).geometry
     with pytest.raises(ValueError, match="neither lies inside the other's cells"):
         unpool(points, others)

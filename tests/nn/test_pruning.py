@@ -89,13 +89,13 @@ def test_gradients_flow_to_the_sites_that_stay() -> None:
 
 def test_native_points() -> None:
     points = torch.rand(80, 3)
-    x = pcnn.native_points(points, torch.randn(80, 2).double(), grid_size=0.2)
+    x = pcnn.native_points(points, torch.randn(80, 2).double(), voxel_size=0.2)
     mask = mask_of(x)
     y = prune(x, mask)
     y.geometry.validate()  # type: ignore[attr-defined]
     chosen = x.geometry.chosen[mask]  # type: ignore[attr-defined]
     kept = chosen.sort().values  # in the order they came
-    alone = pcnn.native_points(points[kept], x.at_points()[kept], grid_size=0.2)
+    alone = pcnn.native_points(points[kept], x.at_points()[kept], voxel_size=0.2)
     assert torch.equal(y.geometry.chosen, chosen)  # type: ignore[attr-defined]
     assert torch.equal(y.features, alone.features)
     assert torch.equal(y.geometry.positions, alone.geometry.positions)  # type: ignore[attr-defined]

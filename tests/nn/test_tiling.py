@@ -141,4 +141,4 @@ def test_a_kernel_of_native_points_moves_with_its_padding() -> None:
     ):
         target = points.strided(kernel)
         field = search._field(points, target, kernel)
-        assert torch.equal(field.centres, target.points + moved * points.grid_size[0])
+        assert torch.equal(field.centres, target.points + moved * points.voxel_size[0])

@@ -86,6 +86,6 @@ def test_mistakes_are_named() -> None:
     fewer = pcnn.SparseTensor(torch.zeros(other.rows, 2), other)
     with pytest.raises(ValueError, match="batch_size"):
         union(x, fewer)
-    points = pcnn.native_points(torch.randn(5, 3), torch.randn(5, 2), grid_size=1.0)
+    points = pcnn.native_points(torch.randn(5, 3), torch.randn(5, 2), voxel_size=1.0)
     with pytest.raises(TypeError, match="union takes sites of a VoxelGrid"):
         union(points, points)

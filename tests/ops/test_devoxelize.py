@@ -153,6 +153,6 @@ def test_mistakes_are_named() -> None:
         voxelize_onto(x.geometry, points, points, batch, voxel_size=SIZE, reduce="first")
     with pytest.raises(ValueError, match=r"features must be \[5, C\]"):
         voxelize_onto(x.geometry, points, points[:2], batch, voxel_size=SIZE)
-    native = pcnn.native_points(points, points, grid_size=1.0)
+    native = pcnn.native_points(points, points, voxel_size=1.0)
     with pytest.raises(TypeError, match="devoxelize takes sites of a VoxelGrid"):
         devoxelize(native, points, voxel_size=SIZE)

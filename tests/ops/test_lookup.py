@@ -71,6 +71,6 @@ def test_mistakes_in_cells_are_named() -> None:
         pcnn.lookup(x, cells + 0.5, torch.zeros(2).long())
     with pytest.raises(ValueError, match="batch must be"):
         pcnn.lookup(x, cells, torch.zeros(3).long())
-    points = pcnn.native_points(torch.randn(5, 3), torch.randn(5, 3), grid_size=1.0)
+    points = pcnn.native_points(torch.randn(5, 3), torch.randn(5, 3), voxel_size=1.0)
     with pytest.raises(TypeError, match="lookup takes sites of a VoxelGrid"):
         pcnn.lookup(points, cells)

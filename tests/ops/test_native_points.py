@@ -42,7 +42,7 @@ def test_features_that_do_not_match_are_refused() -> None:
 
 
 def test_a_tensor_on_points_moves_whole() -> None:
-    x = pcnn.native_points(cloud(20), torch.zeros(20, 2), grid_size=0.5)
+    x = pcnn.native_points(cloud(20), torch.zeros(20, 2), voxel_size=0.5)
     assert x.to("cpu").geometry is x.geometry
     moved = x.geometry.to("meta")
     assert isinstance(moved, pcnn.PointSet)
@@ -110,7 +110,7 @@ def test_points_of_one_cell_share_a_slot_of_the_layer() -> None:
 
 
 def test_what_no_builder_serves_is_refused() -> None:
-    x = pcnn.native_points(cloud(30), torch.zeros(30, 2), grid_size=0.5)
+    x = pcnn.native_points(cloud(30), torch.zeros(30, 2), voxel_size=0.5)
     with pytest.raises(ValueError, match="'spira' does not serve native points; there serve auto"):
         Conv3d(2, 2, 3, engine="spira")(x)
     voxels = pcnn.voxelize(cloud(30), torch.zeros(30, 2), voxel_size=0.5)

@@ -40,7 +40,7 @@ def cloud(n: int, seed: int = 0, cell: float = 0.1, device: torch.device = DEVIC
     draw = torch.Generator().manual_seed(seed)
     places = (surface(n, seed=seed) + torch.rand(n, 3, generator=draw)) * 0.07
     features = torch.randn(n, 4, generator=draw)
-    return pcnn.native_points(places.to(device), features.to(device), grid_size=cell, batch_size=1)
+    return pcnn.native_points(places.to(device), features.to(device), voxel_size=cell, batch_size=1)
 
 
 def network(name: str = "resunet", **options: Any) -> Any:

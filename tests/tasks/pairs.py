@@ -65,7 +65,7 @@ def side(
     )
     size = max(len(clouds), 1)
     if geometry == "point":
-        made = native_points(points, points, batch, grid_size=voxel_size, batch_size=size)
+        made = native_points(points, points, batch, voxel_size=voxel_size, batch_size=size)
     else:
         made = voxelize(points, points, batch, voxel_size=voxel_size, batch_size=size)
     places = made.features

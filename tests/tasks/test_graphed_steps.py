@@ -131,14 +131,14 @@ def describing(
     net = ResUNetBN2C(out_channels=8, first_kernel=3, width=0.125, engine=engine).to(dtype)
     optimizer, schedule = partial(torch.optim.SGD, lr=0.1, momentum=0.8), partial(cosine)
     loss = HardestContrastive(256, 64)
-    return RegistrationTask(net, loss, optimizer, schedule, 0.1, "threedmatch", graph=graph)
+    return RegistrationTask(net, loss, optimizer, schedule, 0.1, "threedmatch", cuda_graphs=graph)
 
 
 def classifying(graph: bool, dtype: torch.dtype = torch.float64) -> ClassificationTask:
     torch.manual_seed(0)
     net = ResNet18(2, 3, 0.125, engine=TILES).to(dtype)
     optimizer = partial(torch.optim.AdamW, lr=0.02)
-    return ClassificationTask(net, "abc", CrossEntropy(), optimizer, cosine, graph=graph)
+    return ClassificationTask(net, "abc", CrossEntropy(), optimizer, cosine, cuda_graphs=graph)
 
 
 def task(
@@ -150,7 +150,7 @@ def task(
         WeightedSum([CrossEntropy(), LovaszSoftmax()]),
         partial(torch.optim.AdamW, lr=0.02, fused=fused),
         partial(cosine, warmup_steps=2),
-        graph=graph,
+        cuda_graphs=graph,
     )
     return made
 

@@ -314,7 +314,7 @@ def test_counts_of_a_head() -> None:
         {f"val/{name}": value for name, value in {**wanted, "match_recall": 0.0}.items()}
     )
     with pytest.raises(ValueError, match=r"model\.overlap_head=true"):
-        task_of(small(overlap_head=True), graph=True)
+        task_of(small(overlap_head=True), cuda_graphs=True)
 
 
 def test_diverged_descriptors_are_named() -> None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from pcnn import models
-from pcnn.models import recompute as recomputing
+from pcnn.models import activation_checkpointing
+from pcnn.models.activation_checkpointing import checkpoint_activations
 from pcnn.models.blocks import ResidualBlock
-from pcnn.models.recompute import recompute
 from pcnn.ops import from_coordinates
 from pcnn.tensor import SparseTensor
 
@@ -38,16 +38,16 @@ def test_gradients_and_statistics_are_the_same(
     torch.manual_seed(0)
     net = models.MinkUNet42(4, 3, width=0.125).double()
     other = copy.deepcopy(net)
-    blocks = recompute(other, levels)
+    blocks = checkpoint_activations(other, levels)
     assert blocks == 16
     again: list[int] = []
-    unmoved = recomputing.unmoved_statistics
+    unmoved = activation_checkpointing.unmoved_statistics
 
     def counted(module: nn.Module) -> object:
         again.append(1)
         return unmoved(module)
 
-    monkeypatch.setattr(recomputing, "unmoved_statistics", counted)
+    monkeypatch.setattr(activation_checkpointing, "unmoved_statistics", counted)
     gradients, buffers = step(net)
     mine, statistics = step(other)
     # encoder blocks lie on levels 1 to 4, those of the decoder on 3 to 0
@@ -62,7 +62,7 @@ def test_gradients_and_statistics_are_the_same(
 
 def test_a_copy_runs_its_own_blocks() -> None:
     net = models.MinkUNet42(4, 3, width=0.125)
-    recompute(net, [0])
+    checkpoint_activations(net, [0])
     twin = copy.deepcopy(net)
     for block in (module for module in twin.modules() if isinstance(module, ResidualBlock)):
         assert block.__dict__["forward"].block is block
@@ -70,6 +70,6 @@ def test_a_copy_runs_its_own_blocks() -> None:
 
 def test_levels_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ValueError, match="count from 0"):
-        recompute(models.MinkUNet42(4, 3, width=0.125), [-1])
+        checkpoint_activations(models.MinkUNet42(4, 3, width=0.125), [-1])
     with pytest.raises(ValueError, match="Linear has no residual blocks"):
-        recompute(nn.Linear(2, 2), [0])
+        checkpoint_activations(nn.Linear(2, 2), [0])

@@ -14,7 +14,7 @@ from pcnn.models.blocks import ResidualBlock
 from pcnn.tensor import SparseTensor
 
 
-def recompute(net: nn.Module, levels: Collection[int]) -> int:
+def checkpoint_activations(net: nn.Module, levels: Collection[int]) -> int:
     """Let the residual blocks of some levels keep their inputs alone while a network trains.
 
     Their forward runs once more in backward: the gradients are the same, the memory of their inner
@@ -22,10 +22,12 @@ def recompute(net: nn.Module, levels: Collection[int]) -> int:
     statistics move once. Level 0 is the resolution of the input, level 1 half of it, and so on.
     """
     if any(level < 0 for level in levels):
-        raise ValueError(f"recompute={list(levels)}: levels count from 0, the finest")
+        raise ValueError(
+            f"activation_checkpointing={list(levels)}: levels count from 0, the finest"
+        )
     blocks = [module for module in net.modules() if isinstance(module, ResidualBlock)]
     if levels and not blocks:
-        raise ValueError(f"recompute: {type(net).__name__} has no residual blocks")
+        raise ValueError(f"activation_checkpointing: {type(net).__name__} has no residual blocks")
     for block in blocks:
         block.__dict__["forward"] = Recomputed(block, frozenset(levels))
     return len(blocks)
