@@ -73,17 +73,9 @@ class EngineSettings(Protocol):
 
 @dataclass(frozen=True)
 class AutoSettings:
-    """The usual choice of every device and map.
+    """The usual choice of every device and map."""
 
-    Args:
-        blocks: how the implicit GEMM of voxels is cut into programs, by the fields of `GemmBlocks`;
-            ``None``: by the sizes of the layer.
-
-    Raises:
-        ValueError: blocks that no kernel takes.
-    """
-
-    blocks: GemmBlocks | None = None
+    blocks: GemmBlocks | None = None  # how the implicit GEMM of voxels is cut into programs
 
     def __post_init__(self) -> None:
         if isinstance(self.blocks, Mapping):
@@ -116,36 +108,18 @@ class AutoSettings:
 
 @dataclass(frozen=True)
 class TorchSparseSettings:
-    """TorchSparse (MLSys 2022).
+    """TorchSparse (MLSys 2022)."""
 
-    Args:
-        epsilon: tolerance of redundant computation in a group, section 4.2.3.
-        threshold: rows S from which slots are multiplied one by one; ``None``: no number of rows.
-        grouping: ``adaptive``; ``fixed``, ``symmetric`` and ``separate`` are the steps before it,
-            without epsilon and threshold.
-        fused: one gather and one scatter for all slots, section 4.3.2.
-        locality: gather in the order of input rows, scatter in that of output rows.
-        vectorised: 16 bytes a thread, section 4.3.1.
-        search: how sites are kept, section 4.4: ``hash``, ``grid``, or ``auto``, which takes a grid
-            that is small for the number of sites.
-        grid_bytes: largest grid of a map; ``search="grid"`` refuses a larger one.
-        simplified: loops of known length in the search.
-        symmetry: half of the slots of a submanifold map is searched.
-
-    Raises:
-        ValueError: a value that its setting does not take.
-    """
-
-    epsilon: Share = 0.25
-    threshold: Natural | None = None
-    grouping: Literal["adaptive", "fixed", "symmetric", "separate"] = "adaptive"
-    fused: bool = True
-    locality: bool = True
-    vectorised: bool = True
-    search: Literal["auto", "hash", "grid"] = "auto"
-    grid_bytes: GridBytes = 16 << 30
-    simplified: bool = True
-    symmetry: bool = True
+    epsilon: Share = 0.25  # tolerance of redundant computation in a group, section 4.2.3
+    threshold: Natural | None = None  # rows S from which slots are multiplied one by one
+    grouping: Literal["adaptive", "fixed", "symmetric", "separate"] = "adaptive"  # adaptive
+    fused: bool = True  # one gather and one scatter for all slots, section 4.3.2
+    locality: bool = True  # gather in the order of input rows, scatter in that of output rows
+    vectorised: bool = True  # 16 bytes a thread, section 4.3.1
+    search: Literal["auto", "hash", "grid"] = "auto"  # how sites are kept
+    grid_bytes: GridBytes = 16 << 30  # largest grid of a map; search="grid" refuses a larger one
+    simplified: bool = True  # loops of known length in the search
+    symmetry: bool = True  # half of the slots of a submanifold map is searched
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -184,29 +158,15 @@ class TorchSparseSettings:
 
 @dataclass(frozen=True)
 class MinuetSettings:
-    """Minuet (EuroSys 2024).
+    """Minuet (EuroSys 2024)."""
 
-    Args:
-        padding: largest padding overhead of a group of sorted slots, section 5.2.2; -1 multiplies
-            every slot on its own.
-        threshold: rows from which slots are multiplied one by one; ``None``: no number of rows.
-        gather_tile: channels of a program of the gather, section 5.2.1; ``None``: whole rows.
-        scatter_tile: the same of the scatter.
-        streams: that products are spread over.
-        source_block: B, input keys of a block of the search, section 5.1.
-        query_block: C, largest number of queries of a block.
-
-    Raises:
-        ValueError: a value that its setting does not take.
-    """
-
-    padding: Annotated[float, Ge(-1)] = 0.15
-    threshold: Natural | None = None
-    gather_tile: Count | None = None
-    scatter_tile: Count | None = None
-    streams: Count = 4
-    source_block: Count = 256
-    query_block: Count = 512
+    padding: Annotated[float, Ge(-1)] = 0.15  # largest padding overhead of a group of sorted slots
+    threshold: Natural | None = None  # rows from which slots are multiplied one by one
+    gather_tile: Count | None = None  # channels of a program of the gather, section 5.2.1
+    scatter_tile: Count | None = None  # the same of the scatter
+    streams: Count = 4  # that products are spread over
+    source_block: Count = 256  # B, input keys of a block of the search, section 5.1
+    query_block: Count = 512  # C, largest number of queries of a block
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -242,20 +202,10 @@ class MinuetSettings:
 
 @dataclass(frozen=True)
 class SpiraSettings:
-    """Spira (MLSys 2026).
+    """Spira (MLSys 2026)."""
 
-    Args:
-        t: slots of a smaller L1 norm are served by output row, section 5.4. The paper searches t
-            layer by layer, as `pcnn.tune` does. ``None``: kernels up to 3^3 are served by output
-            row alone, and of larger ones the centre is (t = 1).
-        key_bits: of the packed keys of the search, 64, 32 or ``auto``, section 5.1.
-
-    Raises:
-        ValueError: a value that its setting does not take.
-    """
-
-    t: Natural | None = None
-    key_bits: Literal["auto", 32, 64] = "auto"
+    t: Natural | None = None  # slots of a smaller L1 norm are served by output row, section 5.4
+    key_bits: Literal["auto", 32, 64] = "auto"  # of the packed keys of the search
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -281,22 +231,12 @@ class SpiraSettings:
 
 @dataclass(frozen=True)
 class PointCnnppSettings:
-    """PointCNN++ (CVPR 2026), on native points.
+    """PointCNN++ (CVPR 2026), on native points."""
 
-    Args:
-        sort: what triplets are sorted by, ``k``, ``i`` or ``j``.
-        length: L, triplets of a program of Algorithm 1.
-        block_in: input channels of a block, a power of two.
-        block_out: output channels of a block, a power of two.
-
-    Raises:
-        ValueError: a value that its setting does not take.
-    """
-
-    sort: Sort = "k"
-    length: Count = 128
-    block_in: Count = 32
-    block_out: Count = 32
+    sort: Sort = "k"  # what triplets are sorted by, k, i or j
+    length: Count = 128  # L, triplets of a program of Algorithm 1
+    block_in: Count = 32  # input channels of a block, a power of two
+    block_out: Count = 32  # output channels of a block, a power of two
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -338,17 +278,7 @@ def changed_settings(settings: EngineSettings, usual: EngineSettings) -> dict[st
 def with_settings(
     engine: str, settings: EngineSettings | None, values: dict[str, Any]
 ) -> EngineSettings:
-    """Settings with other values.
-
-    Args:
-        engine: name of the engine, for the error.
-        settings: of the engine; ``None``: it has none.
-        values: by the setting's name.
-
-    Raises:
-        ValueError: the engine has no such setting, the message names those it has; or a value that
-            is refused.
-    """
+    """Settings with other values."""
     known = setting_names(settings)
     unknown = [name for name in values if name not in known]
     if settings is None or unknown:
