@@ -14,7 +14,7 @@ from pcnn.nn import Conv3d
 
 torch.manual_seed(0)
 cells = torch.randint(0, 6, (80, 3))
-x = pcnn.voxelize_cells(cells, torch.rand(80, 4))
+x = pcnn.from_coordinates(cells, torch.rand(80, 4))
 layer = Conv3d(4, 8, 3, bias=False)
 
 # %% [markdown]
@@ -55,7 +55,7 @@ for builder in (SortedSearch(), BruteForce()):
     for dataflow in (Reference(), Blocked()):
         layer.engine = pcnn.Engine("mine", builder, dataflow)
         with torch.no_grad():
-            fresh = pcnn.voxelize_cells(cells, torch.zeros(80, 4)).geometry  # keeps no maps yet
+            fresh = pcnn.from_coordinates(cells, torch.zeros(80, 4)).geometry  # keeps no maps yet
             y = layer(pcnn.SparseTensor(x.features, fresh))
         assert torch.allclose(y.features, out, atol=1e-5)
         print(builder.name, "+", dataflow.name, ": the same values")

@@ -104,6 +104,8 @@ def test_commands_exist() -> None:
                 assert words[0] in node.commands, name
                 node = node.commands[words.pop(0)]
             assert {word for word in words if word.startswith("--")} <= options_of(node), name
+            if "overrides" in {one.name for one in node.params}:
+                composed(*(word for word in words if re.match(r"[\w./@]+=", word)), name="train")
         elif words[0] == "pcnn" or words[1:2] in (["train.py"], ["eval.py"]):
             program = words[1].removesuffix(".py")
             of_file = program == "eval" and any(word.startswith("ckpt_path=") for word in words)
