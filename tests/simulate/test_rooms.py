@@ -16,8 +16,9 @@ from pcnn.simulate.rooms.scanner import brightness
 from pcnn.simulate.rooms.settings import draw_settings
 from pcnn.simulate.rooms.site import LABELS
 from pcnn.simulate.rooms.threedmatch import Drift, drifted, take_fragment
-from pcnn.simulate.rooms.walk import draw_motion, look, walk_through
+from pcnn.simulate.rooms.walk import Motion, look, walk_through
 from pcnn.simulate.shapes import block
+from pcnn.simulate.simulator import draw
 
 MATT = Paint((0.5, 0.5, 0.5), returns=1.0, gloss=1e-6)
 AHEAD = look(np.zeros(3), 0.0, 0.0)  # along x
@@ -89,7 +90,7 @@ def test_a_palette_is_bounded_and_patterns_stay_near_the_paint() -> None:
 
 def test_a_camera_is_carried_smoothly_through_free_space() -> None:
     built, rng = room("lounge", 1, "train"), np.random.default_rng(2)
-    poses = walk_through(rng, built, draw_motion(rng), 300)
+    poses = walk_through(rng, built, Motion(**draw(rng, Motion)), 300)
     turns = poses[:, :3, :3]
     np.testing.assert_allclose(
         turns @ turns.transpose(0, 2, 1), np.tile(np.eye(3), (300, 1, 1)), atol=1e-9

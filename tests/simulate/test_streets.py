@@ -12,11 +12,12 @@ from scipy.spatial import cKDTree
 
 from pcnn.simulate.mesh import RayCaster, join, surface
 from pcnn.simulate.shapes import block, quads
+from pcnn.simulate.simulator import draw
 from pcnn.simulate.streets.drive import Sweep
 from pcnn.simulate.streets.lidar import AZIMUTH_STEPS, ELEVATIONS, HEIGHTS, Lidar
 from pcnn.simulate.streets.materials import MATERIALS, MOVING
 from pcnn.simulate.streets.plants import FoliageCaster, volumes
-from pcnn.simulate.streets.settings import BLOCK_LENGTH, draw_sensor_settings
+from pcnn.simulate.streets.settings import BLOCK_LENGTH, SensorSettings
 from pcnn.simulate.streets.street import Street, View
 
 # the raw ids of every training class, written down independently of the package
@@ -119,7 +120,7 @@ def test_what_moves_says_so_and_meets_nothing(street: Street) -> None:
     ]
     assert len(oncoming) > 4
     for when in (0.0, 5.0, 12.0):
-        places = [one.place(when, street.drive.meeting_time(one.s)) for one in oncoming]
+        places = [one.place(when, one.s / street.drive.speed) for one in oncoming]
         x = [one.mesh.moved(*p).triangles[..., 0] for one, p in zip(oncoming, places, strict=True)]
         assert all(a[1] < b[0] for a, b in pairwise(sorted((v.min(), v.max()) for v in x)))
     whole, pose = street.moving(3.0), street.drive.pose(3.0)
@@ -154,7 +155,7 @@ def test_sequences_differ_by_seed_district_and_sensor() -> None:
 
 
 def unit(**changed: float) -> Lidar:
-    chosen = draw_sensor_settings(np.random.default_rng(0), "train")
+    chosen = SensorSettings(**draw(np.random.default_rng(0), SensorSettings))
     exact = {"range_noise": 0.0, "range_bias": 0.0, "roughness": 0.0, "dropout": 0.0}
     exact |= {"max_range": 80.0, "blind_shift": 90.0}  # hides nothing
     return Lidar.draw(np.random.default_rng(0), replace(chosen, **exact | changed))

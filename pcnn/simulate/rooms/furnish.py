@@ -28,7 +28,7 @@ _SMALL = {
 
 
 def furnish(site: Site, room_type: str) -> None:
-    for kind, what in TYPES[room_type].furniture.items():
+    for kind, what in TYPES[room_type].items():
         if kind == "arrange":
             for name in what:
                 _ARRANGEMENTS[name](site)
@@ -39,7 +39,7 @@ def furnish(site: Site, room_type: str) -> None:
             for name, (mean, chair, small) in what.items():
                 for _ in range(site.several(mean)):
                     _table_group(site, name, chair, small)
-        else:
+        elif kind == "boards":
             _boards(site, what)
     perimeter = 2 * (site.settings.width + site.settings.depth)
     for _ in range(site.several(perimeter / 6 * site.settings.clutter)):

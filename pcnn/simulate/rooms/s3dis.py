@@ -100,7 +100,7 @@ def plan_area(seed: int, area: int, rooms: int, spacing: float, layout: Layout) 
     Every other room takes the types in turn, the others follow the types' shares.
     """
     rng = np.random.default_rng([seed, area, 1])
-    shares = np.array([TYPES[name].share for name in ROOM_TYPES], np.float64)
+    shares = np.array([TYPES[name]["share"] for name in ROOM_TYPES], np.float64)
     jobs, numbers = [], Counter[str]()
     for index in range(rooms):
         drawn = ROOM_TYPES[int(rng.choice(len(ROOM_TYPES), p=shares / shares.sum()))]

@@ -11,27 +11,8 @@ import numpy as np
 from pcnn.files.text import read_yaml
 from pcnn.simulate.simulator import Split, draw, drawn
 
-
-@dataclass(frozen=True)
-class RoomType:
-    """A kind of room, as `room_types.yaml` describes it."""
-
-    share: float
-    smallest: tuple[float, float, float]  # width, depth and height [m]
-    largest: tuple[float, float, float]
-    furniture: dict[str, Any]
-
-
-def _read_types() -> dict[str, RoomType]:
-    found = read_yaml(Path(__file__).with_name("room_types.yaml"))
-    return {
-        name: RoomType(entry.pop("share"), entry.pop("smallest"), entry.pop("largest"), entry)
-        for name, entry in found.items()
-    }
-
-
 #: kinds of rooms by name: those of S3DIS in their order, and `guestRoom`
-TYPES = _read_types()
+TYPES: dict[str, dict[str, Any]] = read_yaml(Path(__file__).with_name("room_types.yaml"))
 
 
 @dataclass(frozen=True)
@@ -64,9 +45,8 @@ class RoomSettings:
 def draw_settings(rng: np.random.Generator, room_type: str, split: Split) -> RoomSettings:
     if room_type not in TYPES:
         raise ValueError(f"room type {room_type!r} is unknown; use one of {', '.join(TYPES)}")
-    kind = TYPES[room_type]
-    ranges = draw(rng, RoomSettings, split)
-    width, depth, height = np.round(rng.uniform(kind.smallest, kind.largest), 3).tolist()
+    kind, ranges = TYPES[room_type], draw(rng, RoomSettings, split)
+    width, depth, height = np.round(rng.uniform(kind["smallest"], kind["largest"]), 3).tolist()
     large = width * depth > 35.0
     return RoomSettings(
         width=width,

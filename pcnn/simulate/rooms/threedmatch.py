@@ -27,7 +27,7 @@ from pcnn.simulate.mesh import Floats
 from pcnn.simulate.rooms.depth_camera import VOXEL, DepthCamera, draw_camera, fuse, measure
 from pcnn.simulate.rooms.room import Room, build_room
 from pcnn.simulate.rooms.settings import TYPES
-from pcnn.simulate.rooms.walk import draw_motion, walk_through
+from pcnn.simulate.rooms.walk import Motion, walk_through
 from pcnn.simulate.simulator import (
     SetPlan,
     Simulator,
@@ -180,7 +180,7 @@ def do_job(folder: Path, job: Job) -> dict[str, Any]:
     """Take and write the fragments of one job; return their points and the scene's settings."""
     scene, rng = job.scene, job.scene.stream()
     room = build_room(rng, scene.room_type, scene.split)
-    camera, motion, drift = draw_camera(rng), draw_motion(rng), Drift(**draw(rng, Drift))
+    camera, motion, drift = draw_camera(rng), Motion(**draw(rng, Motion)), Drift(**draw(rng, Drift))
     path = walk_through(rng, room, motion, scene.fragments * FRAMES)
     points = []
     for number in range(job.first, job.last):

@@ -8,7 +8,7 @@ import numpy as np
 
 from pcnn.simulate.mesh import Floats
 from pcnn.simulate.rooms.room import Room
-from pcnn.simulate.simulator import draw, drawn
+from pcnn.simulate.simulator import drawn
 
 _CLEARANCE = 0.35  # [m] to the nearest surface, at the height of the camera
 _NEAR, _FAR = 0.9, 2.9  # [m] distance at which an operator keeps the scanned surfaces
@@ -23,11 +23,6 @@ class Motion:
     height: float = drawn((1.15, 1.65))  # [m] of the camera above the floor
     tremor: float = drawn((0.002, 0.006))  # [m] amplitude of the hand's shaking
     sway: float = drawn((0.004, 0.012))  # [rad] amplitude of the hand's turning
-
-
-def draw_motion(rng: np.random.Generator) -> Motion:
-    """Draw an operator: slow and careful up to brisk."""
-    return Motion(**draw(rng, Motion))
 
 
 def look(position: Floats, yaw: float, pitch: float, roll: float = 0.0) -> Floats:

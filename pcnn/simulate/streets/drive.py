@@ -145,19 +145,9 @@ class Drive:
     sensor_height: float  # [m] above the road
     phases: Floats  # [4] [rad]
 
-    @staticmethod
-    def draw(
-        rng: np.random.Generator, road: Road, speed: float, lane: float, sensor_height: float
-    ) -> Drive:
-        return Drive(road, speed, lane, sensor_height, rng.uniform(0, 2 * np.pi, 4))
-
     def along(self, time: float) -> float:
         """Return how far the vehicle has come after `time` seconds [m]."""
         return self.speed * time + 0.4 * float(np.sin(0.5 * time + self.phases[0]))
-
-    def meeting_time(self, s: float) -> float:
-        """Return about when the vehicle passes s [s]."""
-        return s / self.speed
 
     def pose(self, time: float) -> Floats:
         """Return sensor to world [4, 4]: x forward, y left, z up, all metres."""

@@ -12,12 +12,10 @@ from pcnn.simulate.streets.site import Site, footprint
 
 def furnish_roadside(site: Site) -> None:
     for side in site.block.sides:
-        _lamps(site, side)
-        _signs(site, side)
+        _poles(site, side)
         _street_trees(site, side)
         _cycles(site, side)
-        _standing_people(site, side)
-        _bins_and_bollards(site, side)
+        _on_sidewalk(site, side)
     if site.block.island is not None:
         a, b = site.block.island
         site.put("low_sign", a + 0.6, 0.0)
@@ -26,15 +24,12 @@ def furnish_roadside(site: Site) -> None:
             site.put("bollard", (a + b) / 2, 0.0)
 
 
-def _lamps(site: Site, side: Side) -> None:
+def _poles(site: Site, side: Side) -> None:
     spacing, d = site.settings.lamp_spacing, side.sign * (side.bay + 0.4)
     start = site.block.s0 + spacing * site.rng.uniform(0.1, 0.6)
     for s in np.arange(start, site.block.s1, spacing).tolist():
         if site.claim(s, d, 0.4):
             site.put("lamp", s, d, side.to_road)
-
-
-def _signs(site: Site, side: Side) -> None:
     d = side.sign * (side.bay + 0.5)
     for _ in range(int(site.rng.poisson(site.settings.sign_count / 2)) + 1):
         s = site.find(d, 0.5)
@@ -74,15 +69,12 @@ def _cycles(site: Site, side: Side) -> None:
                 site.put(site.thing("motorcycle"), s, side.sign * inner, yaw)
 
 
-def _standing_people(site: Site, side: Side) -> None:
+def _on_sidewalk(site: Site, side: Side) -> None:
     for _ in range(int(site.rng.poisson(site.settings.person_count / 5))):
         d = side.sign * site.rng.uniform(side.verge + 0.5, side.edge - 0.4)
         s = site.find(d, 0.45)
         if s is not None:
             site.put(site.thing("stander"), s, d, site.rng.uniform(-np.pi, np.pi))
-
-
-def _bins_and_bollards(site: Site, side: Side) -> None:
     if side.edge - side.verge > 2.4 and site.happens(0.15):
         s = site.find(side.sign * (side.edge - 0.8), 2.3)
         if s is not None:

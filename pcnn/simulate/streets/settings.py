@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from pcnn.simulate.simulator import Split, draw, drawn
+from pcnn.simulate.simulator import drawn
 
 BLOCK_LENGTH = 40.0  # [m] a street is generated block by block, each from its own seed
 DISTRICT_BLOCKS = 6  # blocks that share the settings of a district
@@ -85,15 +83,3 @@ class SensorSettings:
     max_range: float = drawn((78.0, 82.0))  # [m]
     deskew: float = drawn((0.97, 1.0))  # share of the sensor's motion that is taken out of a scan
     blind_shift: float = drawn((-1.0, 1.0))  # [deg] by which the vehicle hides less than usual
-
-
-def draw_course(rng: np.random.Generator, split: Split) -> Course:
-    return Course(**draw(rng, Course, split))
-
-
-def draw_district(rng: np.random.Generator, split: Split, course: Course) -> StreetSettings:
-    return StreetSettings(**vars(course), **draw(rng, StreetSettings, split))
-
-
-def draw_sensor_settings(rng: np.random.Generator, split: Split) -> SensorSettings:
-    return SensorSettings(**draw(rng, SensorSettings, split))

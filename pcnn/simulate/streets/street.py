@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, Hits, Mesh, RayCaster, join
-from pcnn.simulate.simulator import Split
+from pcnn.simulate.simulator import Split, draw
 from pcnn.simulate.streets.drive import REVOLUTION, Drive, Road
 from pcnn.simulate.streets.ground import Ground, Relief
 from pcnn.simulate.streets.layout import Block, draw_block, draw_sides
@@ -22,11 +22,10 @@ from pcnn.simulate.streets.settings import (
     ANY_HEIGHT,
     BLOCK_LENGTH,
     DISTRICT_BLOCKS,
+    Course,
     Sensors,
+    SensorSettings,
     StreetSettings,
-    draw_course,
-    draw_district,
-    draw_sensor_settings,
 )
 from pcnn.simulate.streets.site import INSTANCES_PER_BLOCK, Site
 from pcnn.simulate.streets.traffic import Mover, Place, block_traffic, convoy
@@ -61,13 +60,13 @@ class Street:
         self._seed = (seed, sequence)
         self._split: Split = split
         rng = self._stream(_STREET, 0)
-        self.settings = course = draw_course(rng, split)
+        self.settings = course = Course(**draw(rng, Course, split))
         self.road = Road.draw(rng, course.bend, course.hill, course.crown, course.camber)
         self._sides = draw_sides(rng, course)
         self._relief = Relief.draw(rng, course.relief, (course.bank_left, course.bank_right))
         self._convoy = convoy(rng, course, first_instance=1)
         rng = self._stream(_SENSOR, 0)
-        self.sensor_settings = draw_sensor_settings(rng, split)
+        self.sensor_settings = SensorSettings(**draw(rng, SensorSettings, split))
         head = HDL64
         if sensors == "any":
             other = self._stream(_HEAD, 0)
@@ -75,9 +74,8 @@ class Street:
             height = other.uniform(*ANY_HEIGHT)
             self.sensor_settings = replace(self.sensor_settings, height=height)
         self.lidar = Lidar.draw(rng, self.sensor_settings, head)
-        self.drive = Drive.draw(
-            rng, self.road, course.ego_speed, course.lane, self.sensor_settings.height
-        )
+        height, phases = self.sensor_settings.height, rng.uniform(0, 2 * np.pi, 4)
+        self.drive = Drive(self.road, course.ego_speed, course.lane, height, phases)
         self._blocks: dict[int, BuiltBlock] = {}
 
     def _stream(self, purpose: int, number: int) -> np.random.Generator:
@@ -89,7 +87,8 @@ class Street:
     def district(self, index: int) -> tuple[int, StreetSettings]:
         number = (index - _FIRST_BLOCK) // DISTRICT_BLOCKS
         rng = self._stream(_DISTRICT, number)
-        return number, draw_district(rng, self._split, self.settings)
+        own = draw(rng, StreetSettings, self._split)
+        return number, StreetSettings(**vars(self.settings), **own)
 
     def districts(self, low: float, high: float) -> dict[int, StreetSettings]:
         return dict(self.district(index) for index in self._blocks_near(low - VIEW, high + VIEW))
@@ -134,7 +133,7 @@ class Street:
         ]
         for index in self._blocks_near(here - VIEW, here + VIEW):
             for mover in self.block(index).movers:
-                found.append((mover, mover.place(time, self.drive.meeting_time(mover.s))))
+                found.append((mover, mover.place(time, mover.s / self.drive.speed)))
         if sector is not None and found:
             places = np.array([place[:3] for _, place in found])
             radii = np.array([mover.radius for mover, _ in found])
