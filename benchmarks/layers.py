@@ -25,7 +25,17 @@ from benchmarks.convolution import (
 from benchmarks.engines import Entry, Settings
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, by_part, middle_trace, run, timed
+from benchmarks.run import (
+    Case,
+    Measure,
+    Options,
+    Prepare,
+    by_part,
+    middle_trace,
+    run,
+    timed,
+    timing,
+)
 from benchmarks.workloads import Scene, scenes
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive
@@ -256,7 +266,8 @@ def groupings_by_scene(options: Options, figure: str) -> Iterator[Row]:
 
     @cache
     def entries(shape: Shape) -> list[Entry]:
-        chosen = {one.name: _searched(options, one, shape) for one in found}
+        with timing(options):
+            chosen = {one.name: _searched(options, one, shape) for one in found}
         table = engines.on(options.device, HashTable())
         return [
             (Engine("torchsparse", table, GatherScatter(own)), {"searched_on": name})

@@ -19,7 +19,7 @@ from benchmarks.layers import parts_of_call
 from benchmarks.nets import Size, Standard, Work, make_network
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, middle_trace, run, timed
+from benchmarks.run import Case, Measure, Options, Prepare, middle_trace, run, timed, timing
 from benchmarks.workloads import Scene, aggregated, scenes
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.geometry import KernelMap
@@ -184,7 +184,8 @@ def quickest_thresholds(options: Options, figure: str) -> Iterator[Row]:
             size = Size(model)
             with products_of(options.dtype):
                 calls = layer_calls(options, scene, size)
-                counts = Counter(_by_work(calls, partial(_quickest_threshold, options)))
+                with timing(options):
+                    counts = Counter(_by_work(calls, partial(_quickest_threshold, options)))
             for label, layers in sorted(counts.items()):
                 row = network_row(options, figure, scene.name, "spira", size, t=label)
                 yield {**row, "n": scene.grid.rows, "result": {"layers": layers}}
@@ -241,7 +242,9 @@ def quickest_tiles(options: Options, figure: str) -> Iterator[Row]:
     for scene in scenes(options.workloads):
         with products_of(options.dtype):
             calls = layer_calls(options, scene, size)
-            for number, tiles in enumerate(_by_work(calls, partial(_quickest_tiles, options)), 1):
+            with timing(options):
+                quickest = list(_by_work(calls, partial(_quickest_tiles, options)))
+            for number, tiles in enumerate(quickest, 1):
                 row = network_row(options, figure, scene.name, "minuet", size, layer=number)
                 yield {**row, "n": scene.grid.rows, "result": tiles}
 

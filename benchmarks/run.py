@@ -142,15 +142,21 @@ def run(cases: Iterable[Case], options: Options) -> Iterator[Row]:
         else:
             passed.append((row, found[0], case.measure or timed))
         del case, found  # nor their references
-    for number in range(options.runs):
-        for row, made, measured in passed:
-            own = {**row, "run": number} if options.runs > 1 else row
-            try:
-                with timing(options):
-                    for keys, result in measured(made, options):
-                        yield {**own, **keys, "result": rounded(result)}
-            except Exception as error:  # out of memory, at the full size only
-                yield _left_out(own, error)
+    if not passed:
+        return
+    with timing(options):  # of all cases together: others check before and after
+        for number in range(options.runs):
+            for row, made, measured in passed:
+                own = {**row, "run": number} if options.runs > 1 else row
+                yield from _measured(own, made, measured, options)
+
+
+def _measured(row: Row, made: Any, measured: Measure, options: Options) -> Iterator[Row]:
+    try:
+        for keys, result in measured(made, options):
+            yield {**row, **keys, "result": rounded(result)}
+    except Exception as error:  # out of memory, at the full size only
+        yield _left_out(row, error)
 
 
 def _checked(case: Case, options: Options) -> tuple[Any] | Row:
@@ -217,9 +223,9 @@ def by_part(
 
 
 def middle_trace(prepare: Prepare, options: Options) -> Trace:
-    """The one of three traces whose time on the device is the median."""
+    """The one of three traces whose time on the device is the median; of few repeats one."""
     prepare()()
-    found = [trace(prepare(), options.device) for _ in range(min(3, options.repeats))]
+    found = [trace(prepare(), options.device) for _ in range(3 if options.repeats >= 20 else 1)]
     return sorted(found, key=lambda seen: seen.busy_ms)[len(found) // 2]
 
 
