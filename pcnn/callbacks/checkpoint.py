@@ -124,14 +124,7 @@ class Checkpoint(LightningCheckpoint):
         if trainer.is_global_zero:
             drop_parts(self.folder, "*.ckpt")  # left by a killed process
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Write `last.ckpt` when it is due, or leave it to the validation that comes first."""
         self._behind_validation = False
         step = trainer.global_step

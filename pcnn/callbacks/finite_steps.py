@@ -24,31 +24,23 @@ LARGEST = 1e8
 class FiniteSteps(Callback):
     """Take a step's gradients out when any of them is NaN, infinite, or absurdly large.
 
-    One broken scan or an overflow would otherwise end in weights that are NaN, hours of training
-    lost, and a `last.ckpt` that holds them. Such a step leaves the weights to momentum and decay,
-    and a fused optimiser, which GPUs take, leaves it out altogether; running statistics of norms
-    that broke go back to what they were at the last look. Steps with
-    good numbers are not touched: the same bits with and without this. Nothing waits for the device
-    but every `every_n_steps` steps, when the number of steps with a broken loss, and of those with
-    gradients beyond 1e8, is read: a warning tells of new ones, and loggers get
-    ``train/broken_steps``.
+    Such a step leaves the weights to momentum and decay, and a fused optimiser, which GPUs take,
+    leaves it out altogether; running statistics of norms that broke go back to what they were at
+    the last look. Steps with good numbers keep their bits. The host waits for the device at a look
+    alone, every `every_n_steps` steps: a warning tells of new broken steps, and loggers get
+    ``train/broken_steps``. Training ends when no loss was finite in `patience` batches in a row.
 
-    Mixed precision in float16 overflows now and then by design; its scaler leaves such steps out
-    by itself, and they are not counted while the loss is finite.
+    The scaler of float16 leaves steps that overflow out by itself; these are not counted.
     """
 
     def __init__(self, every_n_steps: Count = 25, patience: Count = 100) -> None:
         super().__init__()
-        if every_n_steps < 1 or patience < 1:
-            raise ValueError(
-                f"every_n_steps and patience must be at least 1, got {every_n_steps}, {patience}"
-            )
         self.every_n_steps = every_n_steps
         self.patience = patience
         # [3] on the device: broken losses, of these in a row, finite gradients that are too large
-        self._counts: Tensor | None = None
-        self._losses: Recent | None = None  # not counted yet
-        self._norms: Recent | None = None  # the largest norm of each step, not counted yet
+        self._counts = torch.zeros(3)
+        self._losses: list[Tensor] = []  # not counted yet
+        self._norms: list[Tensor] = []  # the largest norm of each step, not counted yet
         self._kept: dict[str, Tensor] = {}  # running statistics at the last look
         self._told = (0, 0)
         self._looked_at = -1
@@ -57,9 +49,7 @@ class FiniteSteps(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts, and the statistics that broken ones would be replaced with."""
-        if self._counts is None:
-            return {}
-        self._count(self._counts)
+        self._count()
         return {
             "counts": self._counts.cpu(),
             "told": list(self._told),
@@ -69,15 +59,14 @@ class FiniteSteps(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep the counts until training starts."""
-        self._resumed = state_dict or None
+        self._resumed = state_dict
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin to count, or go on with the counts of a resumed run."""
         state, self._resumed = self._resumed, None
         self._looked_at = trainer.global_step
         self._kept = {name: value.clone() for name, value in running(pl_module).items()}
-        self._losses = Recent(self.every_n_steps, pl_module.device)
-        self._norms = Recent(self.every_n_steps, pl_module.device)
+        self._losses, self._norms = [], []
         if state is None:
             self._counts = torch.zeros(3, device=pl_module.device)
             self._told, self._first_step = (0, 0), trainer.global_step
@@ -101,9 +90,8 @@ class FiniteSteps(Callback):
         ]
         if not gradients:
             return
-        assert self._norms is not None  # training has begun
         largest = torch.stack(torch._foreach_norm(gradients)).max()  # NaN where one is
-        self._note(self._norms, largest)
+        self._norms.append(largest)
         bad = ~(largest < LARGEST)  # NaN is below nothing
         if leaves_steps_out(optimizer):
             optimizer.found_inf = bad.float()  # type: ignore[attr-defined]  # read in its step
@@ -112,18 +100,12 @@ class FiniteSteps(Callback):
             gradient.masked_fill_(bad, 0)  # a product would leave NaN what is NaN
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any
     ) -> None:
         """Count a loss that is not finite; look at the counter now and then."""
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if isinstance(loss, Tensor):
-            assert self._losses is not None  # training has begun
-            self._note(self._losses, loss.detach())
+            self._losses.append(loss.detach().clone())  # a graph writes the next one there
         step = trainer.global_step
         # last.ckpt is written behind this, at steps of which many are such ones
         if step % self.every_n_steps == 0 and step != self._looked_at:
@@ -131,7 +113,7 @@ class FiniteSteps(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Validation works with running statistics: look first."""
-        if self._counts is not None and trainer.state.fn == "fit":
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
             self._look(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -145,31 +127,24 @@ class FiniteSteps(Callback):
                 "\npossible: a lower task.optimizer.lr"
             )
 
-    def _note(self, recent: Recent, value: Tensor) -> None:
-        assert self._counts is not None  # training has begun
-        if recent.is_full:  # of gradients that are being accumulated
-            self._count(self._counts)
-        recent.add(value)
-
     @torch.no_grad()
-    def _count(self, counts: Tensor) -> None:
+    def _count(self) -> None:
         """Add what was noted to the counts; nothing waits."""
-        assert self._losses is not None  # training has begun
-        assert self._norms is not None
-        losses, norms = self._losses.taken(), self._norms.taken()
-        counts[2] += (torch.isfinite(norms) & ~(norms < LARGEST)).sum()
-        if len(losses):
-            good = torch.isfinite(losses)
-            place = torch.arange(1, len(losses) + 1, device=losses.device)
+        if self._norms:
+            norms = torch.stack(self._norms)
+            self._counts[2] += (torch.isfinite(norms) & ~(norms < LARGEST)).sum()
+        if self._losses:
+            good = torch.isfinite(torch.stack(self._losses))
+            place = torch.arange(1, len(good) + 1, device=good.device)
             last = (place * good).max()  # place of the last good one; 0: there is none
-            counts[0] += (~good).sum()
-            counts[1] = counts[1] * (last == 0) + len(losses) - last
+            self._counts[0] += (~good).sum()
+            self._counts[1] = self._counts[1] * (last == 0) + len(good) - last
+        self._losses, self._norms = [], []
 
     @torch.no_grad()
     def _look(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        assert self._counts is not None  # training has begun
         self._looked_at = trainer.global_step
-        self._count(self._counts)
+        self._count()
         total, in_a_row, large = (int(value) for value in self._counts.tolist())
         statistics = running(pl_module)
         # they may break under a loss that is finite: one of nothing is 0, whatever the features are
@@ -180,19 +155,13 @@ class FiniteSteps(Callback):
                 self._kept[name].copy_(value)
             else:
                 value.copy_(self._kept[name])
-        if large > self._told[1]:
-            rank_zero_warn(
-                f"{counted(large, 'step')} so far had gradients beyond {LARGEST:g}, which were "
-                "left out: batch norms over clouds of one or two rows cause that, or too high a "
-                "learning rate",
-                category=RunWarning,
-            )
-        if total > self._told[0]:
-            rank_zero_warn(
-                f"{counted(total, 'step')} so far had a loss that is NaN or infinite; the weights "
-                "learn nothing from such a step",
-                category=RunWarning,
-            )
+        exploded = f"gradients beyond {LARGEST:g}, which were left out: batch norms over clouds of "
+        exploded += "one or two rows cause that, or too high a learning rate"
+        broken = "a loss that is NaN or infinite; the weights learn nothing from such a step"
+        for number, told, what in zip((total, large), self._told, (broken, exploded), strict=True):
+            if number > told:
+                said = f"{counted(number, 'step')} so far had {what}"
+                rank_zero_warn(said, category=RunWarning)
         if (total, large) != self._told:
             step = logged_step(trainer)
             for logger in trainer.loggers:
@@ -203,29 +172,6 @@ class FiniteSteps(Callback):
                 f"the loss of {in_a_row} steps in a row is NaN or infinite: the learning rate may "
                 "be too high, or the data broken; checkpoints hold the weights before"
             )
-
-
-class Recent:
-    """The last few scalars of a training, on the device: one launch each."""
-
-    def __init__(self, size: int, device: torch.device) -> None:
-        self._values = torch.zeros(size, device=device)
-        self._number = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further one fits."""
-        return self._number == len(self._values)
-
-    def add(self, value: Tensor) -> None:
-        """Keep a scalar."""
-        self._values[self._number] = value
-        self._number += 1
-
-    def taken(self) -> Tensor:
-        """Those since the last call, [n] float32, to be used before the next `add`."""
-        number, self._number = self._number, 0
-        return self._values[:number]
 
 
 def running(module: nn.Module) -> dict[str, Tensor]:

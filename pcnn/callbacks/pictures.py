@@ -83,7 +83,7 @@ class Pictures(Callback):
         kept = [one if isinstance(one, Scan) else replace(one, simulated=simulated) for one in kept]
         if kept and isinstance(kept[0], Scan):
             kept[0].draw(self.path, task.class_names, data, when)
-        elif kept:
+        elif kept and not isinstance(kept[0], Scan):
             from pcnn.visualize.registration import overlay_picture
 
             overlay_picture(replace(kept[0], name=f"{kept[0].name}   ({when})"), self.path)

@@ -21,7 +21,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from pcnn.console import Console
+from pcnn.console import Console, duration
 from pcnn.lightning_internals import is_last_batch
 from pcnn.ranges import Count
 
@@ -44,34 +44,24 @@ EVALUATION = {
 
 
 def format_figures(metrics: dict[str, Any], words: dict[str, str]) -> str:
-    """Return e.g. ``loss 0.412  mIoU 0.35`` for the metrics that are there."""
-    parts = []
-    for key, word in words.items():
-        if key in metrics:
-            digits = 3 if word == "loss" else 2
-            parts.append(f"{word} {float(metrics[key]):.{digits}f}")
-    return "  ".join(parts)
-
-
-def total_steps(trainer: Trainer) -> int | None:
-    """Return the optimiser steps of the whole training, None when it has no end."""
-    total = trainer.estimated_stepping_batches
-    return None if math.isinf(total) else int(total)
+    """The metrics that are there, as ``loss 0.412  mIoU 0.35``."""
+    return "  ".join(
+        f"{word} {float(metrics[key]):.{3 if word == 'loss' else 2}f}"
+        for key, word in words.items()
+        if key in metrics
+    )
 
 
 class TrainingProgress(ProgressBar):
-    """Show how far a training is, with loss and mIoU.
+    """Show how far a training is, with its figures, which are read from the device then only.
 
-    On a terminal: one bar over all steps of the training, with time left, and a second one while an
-    evaluation runs. Elsewhere (a log file, a pipe): one line every `every_n_steps` steps, or where
-    these take longer than 30 s, and one an evaluation, so that logs stay readable. Figures are read
-    from the device at those moments only.
+    On a terminal one bar over all steps with the time left, and a second one while an evaluation
+    runs. Elsewhere a line every `every_n_steps` steps, or where these take longer than 30 s, and
+    one an evaluation. `terminal` says whether to draw bars; None asks standard output.
     """
 
     def __init__(self, every_n_steps: Count = 25, terminal: bool | None = None) -> None:
         super().__init__()
-        if every_n_steps < 1:
-            raise ValueError(f"every_n_steps must be at least 1, got {every_n_steps}")
         self.every_n_steps = every_n_steps
         self.terminal = sys.stdout.isatty() if terminal is None else terminal
         # None: the console finds standard output when it writes, also when it was redirected
@@ -92,74 +82,45 @@ class TrainingProgress(ProgressBar):
         """Speak again."""
         self._enabled = True
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
         """Open the bar."""
         self._start = (time.monotonic(), trainer.global_step)
-        self._told = math.inf
-        self._seen_step = trainer.global_step
+        self._told, self._seen_step = math.inf, trainer.global_step
         if self._enabled and self.terminal:
-            bars = self._open()
-            self._train_bar = bars.add_task(
-                "training", total=total_steps(trainer), completed=trainer.global_step, figures=""
+            total = total_steps(trainer)
+            self._train_bar = self._open().add_task(
+                "training", total=total, completed=trainer.global_step, figures=""
             )
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Move the bar, or print a line."""
         step = trainer.global_step
         stepped, self._seen_step = step != self._seen_step, step
         if not self._enabled or not stepped:
             return  # gradients are being accumulated
-        total = total_steps(trainer)
-        last = is_last_batch(trainer)
+        last, now = is_last_batch(trainer), time.monotonic()
         if self._bars is not None and self._train_bar is not None:
             self._bars.update(self._train_bar, completed=step)
             if last or step % max(self.every_n_steps // 10, 1) == 0:
                 figures = format_figures(trainer.callback_metrics, TRAIN)
                 self._bars.update(self._train_bar, figures=figures)
             return
-        self._told = min(self._told, time.monotonic())
-        if last or step % self.every_n_steps == 0 or time.monotonic() - self._told > QUIET:
-            self._told = time.monotonic()
+        self._told = min(self._told, now)
+        if last or step % self.every_n_steps == 0 or now - self._told > QUIET:
+            self._told, total = now, total_steps(trainer)
             figures = format_figures(trainer.callback_metrics, TRAIN)
-            self._line(
-                f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(trainer)}"
-            )
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Close the bar."""
-        self._close()
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Close the bar, so that the error stands on a clean line."""
-        self._close()
-
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Close the bar."""
-        self._close()
+            self.say(f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(trainer)}")
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open a second bar."""
         if not trainer.sanity_checking:
             self._begin_evaluation("validation", self.total_val_batches)
 
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open a bar."""
+        self._begin_evaluation("test", sum(trainer.num_test_batches))
+
+    def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
         """Move it."""
         if self._bars is not None and self._eval_bar is not None:
             self._bars.advance(self._eval_bar)
@@ -171,20 +132,27 @@ class TrainingProgress(ProgressBar):
         if not trainer.sanity_checking:
             self._end_evaluation(trainer, "validation", "val")
 
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open a bar."""
-        self._begin_evaluation("test", sum(trainer.num_test_batches))
-
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the figures."""
         self._end_evaluation(trainer, "test", "test")
         self._close()
 
+    def on_train_end(self, *_: Any) -> None:
+        """Close the bar."""
+        self._close()
+
+    def on_exception(self, *_: Any) -> None:
+        """Close the bar, so that the error stands on a clean line."""
+        self._close()
+
+    def teardown(self, *_: Any, **__: Any) -> None:
+        """Close the bar."""
+        self._close()
+
     def _begin_evaluation(self, name: str, total: float) -> None:
         if self._enabled and self.terminal:
-            bars = self._bars or self._open()
             count = None if math.isinf(total) else int(total)
-            self._eval_bar = bars.add_task(name, total=count, figures="")
+            self._eval_bar = (self._bars or self._open()).add_task(name, total=count, figures="")
 
     def _end_evaluation(self, trainer: Trainer, name: str, stage: str) -> None:
         if self._bars is not None and self._eval_bar is not None:
@@ -192,10 +160,10 @@ class TrainingProgress(ProgressBar):
             self._eval_bar = None
         words = {f"{stage}/{key}": word for key, word in EVALUATION.items()}
         figures = format_figures(trainer.callback_metrics, words)
-        if self._enabled and figures:
+        if figures:
             # outside training the weights come from a checkpoint, whatever the trainer counted
             step = f" at step {trainer.global_step}" if trainer.state.fn == "fit" else ""
-            self._line(f"{name}{step}  {figures}")
+            self.say(f"{name}{step}  {figures}")
 
     def _pace(self, trainer: Trainer) -> str:
         begun, first = self._start
@@ -206,17 +174,17 @@ class TrainingProgress(ProgressBar):
         left = math.inf if total is None else seconds * (total - step)
         limit = timer.time_remaining() if timer is not None else None
         if limit is not None and limit < left:  # the steps will not all be taken
-            return f"{seconds:.2f} s/step, {_duration(max(limit, 0.0))} left of max_time"
-        return f"{seconds:.2f} s/step" + (f", {_duration(left)} left" if total else "")
+            return f"{seconds:.2f} s/step, {duration(max(limit, 0.0))} left of max_time"
+        return f"{seconds:.2f} s/step" + (f", {duration(left)} left" if total else "")
 
     def say(self, text: str) -> None:
         """Print a line, above the bars where there are any."""
         if self._enabled:
-            self._line(text)
+            (self._bars.console if self._bars is not None else self._console).print(text)
 
     @contextmanager
     def work(self, name: str, total: int) -> Iterator[Callable[[], None]]:
-        """Show a piece of work within the run: a bar of its own, or a line as it begins."""
+        """A bar for a piece of work within the run, or a line as it begins; yields its advance."""
         if not (self._enabled and self.terminal):
             self.say(f"{name}: {total}")
             yield lambda: None
@@ -231,16 +199,10 @@ class TrainingProgress(ProgressBar):
             if opened:
                 self._close()
 
-    def _line(self, text: str) -> None:
-        (self._bars.console if self._bars is not None else self._console).print(text)
-
     def _open(self) -> Progress:
+        columns = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
         self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            *(TextColumn("{task.description}"), BarColumn(bar_width=None), *columns),
             TextColumn("{task.fields[figures]}"),
             console=self._console,
             refresh_per_second=4,
@@ -255,7 +217,7 @@ class TrainingProgress(ProgressBar):
         self._bars = self._train_bar = self._eval_bar = None
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def total_steps(trainer: Trainer) -> int | None:
+    """The optimiser steps of the whole training, None when it has no end."""
+    total = trainer.estimated_stepping_batches
+    return None if math.isinf(total) else int(total)

@@ -73,18 +73,11 @@ def seed_globals(seed: int) -> None:
 class RngState(Callback):
     """Make every random draw of training a function of (seed, step, rank), across interruptions.
 
-    Two means, each for what the other cannot reach:
-
-    * At the start of every training batch the global generators are seeded from
-      (`seed`, batches trained so far, rank). So dropout and the like do not depend on what happened
-      between steps: a validation that was or was not run, the draw that every new iterator of a
-      `DataLoader` takes from torch's global generator, pictures, loggers.
-    * The states go into the checkpoint, as tensors, and are restored when training starts. So a
-      data set that draws from the global generators in the main process (``num_workers=0``)
-      continues too. They are restored in `on_train_start`: after Lightning has built loaders and
-      run its sanity check, both of which draw, and before the first batch is fetched. A checkpoint
-      holds rank 0's states; other ranks keep their own, which the seeding makes right from the
-      first step on.
+    The global generators are seeded at the start of every batch, so that dropout and the like do
+    not depend on what happened between steps: a validation, a new iterator of a loader, a picture.
+    Their states go into the checkpoint and come back when training starts, behind the loaders and
+    the sanity check, which draw: so a data set that draws in the main process goes on too. These
+    are rank 0's; the seeding makes other ranks right from the first step on.
     """
 
     def __init__(self, seed: Seed | None = None) -> None:
@@ -103,9 +96,7 @@ class RngState(Callback):
             restore_rng(self._restored)
         self._restored = None
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Seed the generators for this batch."""
         assert self.seed is not None  # set by `setup`
         step = trainer.fit_loop.total_batch_idx

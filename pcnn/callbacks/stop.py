@@ -43,10 +43,6 @@ class Agreement:
         self._send(number)
         return max(answer, self._answer()) if now else answer
 
-    def forget(self) -> None:
-        """Leave a question unanswered: other ranks may be gone."""
-        self._asked = None
-
     def _send(self, number: int) -> None:
         if self._hosts is None and torch.distributed.get_backend() != "gloo":
             self._hosts = torch.distributed.new_group(backend="gloo")
@@ -138,14 +134,11 @@ def stop_signals(speaks: bool = True) -> Iterator[StopSignals]:
 class StopOnSignal(Callback):
     """End a training or an evaluation behind the step in which a signal came.
 
-    A training writes `last.ckpt` behind that step, and goes on exactly when it is resumed. In a
-    validation of a training that is the state in front of it, and the resumed run begins with the
-    validation. The last validation of a training is not broken off. On several ranks all stop at
-    the same step, whichever of them got the signal: one step or batch later, as no host waits for
-    the answer of the others (`Agreement`).
-
-    It must be the last callback but the checkpoint: what others do at the end of a step is part of
-    the state.
+    A training writes `last.ckpt` behind that step, and goes on exactly when it is resumed; where a
+    validation is due there, or under way, it goes on from the checkpoint before. The last
+    validation of a training is not broken off. On several ranks all stop at the same step, one
+    later, as no host waits for the answer of the others. It must be the last callback but the
+    checkpoint: what others do at the end of a step is part of the state.
     """
 
     def __init__(self, stop: StopSignals) -> None:
@@ -172,20 +165,11 @@ class StopOnSignal(Callback):
 
     on_test_start = on_sanity_check_start
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, *_: Any) -> None:
         """Stop in front of the next step."""
         self._end_if_saved()
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Write the state that the resumed run goes on from."""
         step = trainer.global_step
         stepped, self._seen_step = step != self._seen_step, step
@@ -199,15 +183,7 @@ class StopOnSignal(Callback):
                     each.save_for_stop(trainer)
             self._saved = True
 
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         """Break off, unless training is over and this is its last validation."""
         last = trainer.state.fn == "fit" and not trainer.sanity_checking and is_last_batch(trainer)
         if not last and self._agreed(trainer):
@@ -222,16 +198,14 @@ class StopOnSignal(Callback):
 
     on_test_end = on_validation_end
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """No boundary follows."""
         self.stop.deferring = False
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """No boundary follows."""
+    def on_exception(self, *_: Any) -> None:
+        """No boundary follows, and other ranks may be gone."""
         self.stop.deferring = False
-        self._agreement.forget()
+        self._agreement = Agreement()
 
     def _begin(self) -> None:
         self.stop.install()

@@ -15,10 +15,7 @@ from pcnn.lightning_internals import logged_step
 
 
 def peak_memory(device: torch.device) -> float:
-    """Return the peak memory of this process so far [MiB].
-
-    On CUDA what torch allocated on the device, elsewhere the resident memory of the process.
-    """
+    """Peak so far [MiB]: of torch's memory on a CUDA device, elsewhere of the process's."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -41,25 +38,19 @@ def batch_size_of(batch: Any) -> tuple[int, int]:
 
 
 class Throughput(Callback):
-    """Log speed, waiting time and memory every `log_every_n_steps` batches.
+    """Log speed, waiting time and memory every `log_every_n_steps` batches, as means over these.
 
-    ``speed/points_per_second`` and ``speed/voxels_per_second`` count all ranks (this rank's figure
-    times their number), ``speed/step_seconds`` is the wall time of a batch including the wait for
-    it. ``speed/data_share`` is the share of that time spent waiting for the loader, as
-    `pcnn.datamodules.batch_stream.BatchStream` counts it, and ``speed/between_share`` the share of
-    everything between two training steps: that wait, moving a batch and planning its maps, and
-    writing a checkpoint where one is due. Of a loader that does not count its waits both are the
-    latter. Validations are left out. ``memory/peak_mib`` is the peak since the start of training.
-
-    Figures are means over the batches since the last report, taken from host clocks. Nothing waits
-    for the device that would not wait anyway. So on a GPU the time of a single batch would mean
-    nothing, but the mean over many does. The very first batch (compilation, allocation) is left
-    out.
+    ``speed/points_per_second`` and ``speed/voxels_per_second`` count all ranks,
+    ``speed/step_seconds`` is the wall time of a batch with the wait for it.
+    ``speed/data_share`` is the share of that spent waiting for the loader, ``speed/between_share``
+    that of everything between two steps: that wait, moving a batch and planning its maps, writing a
+    checkpoint. Validations are left out, and the first batch, which compiles and allocates. Times
+    are of the host's clock, and nothing waits for the device.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.latest: dict[str, float] = {}
+        self.latest: dict[str, float] = {}  # the figures reported last
         self._end: float | None = None  # when the batch before ended
         self._begin = 0.0
         self._loaded = 0.0  # seconds waited for the loader when the batch before ended
@@ -76,19 +67,12 @@ class Throughput(Callback):
         self._end = None
         self._reset()
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, *_: Any) -> None:
         """Note when the batch is there."""
         self._begin = time.perf_counter()
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
     ) -> None:
         """Add the batch, and report when it is time."""
         now = time.perf_counter()
@@ -108,7 +92,7 @@ class Throughput(Callback):
         if self._batches >= max(every, 1):
             self._report(trainer, pl_module)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_end(self, *_: Any) -> None:
         """Leave the validation out of the waiting time."""
         if self._end is not None:
             self._end = time.perf_counter()
@@ -119,19 +103,16 @@ class Throughput(Callback):
             self._report(trainer, pl_module)
 
     def _report(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        figures = {
+        spent = self._spent or 1.0
+        self.latest = {
             "speed/step_seconds": self._spent / self._batches,
-            "speed/data_share": self._waited / self._spent if self._spent else 0.0,
-            "speed/between_share": self._between / self._spent if self._spent else 0.0,
+            "speed/data_share": self._waited / spent,
+            "speed/between_share": self._between / spent,
             "memory/peak_mib": peak_memory(pl_module.device),
         }
         for name, count in (("points", self._points), ("voxels", self._voxels)):
-            if count and self._spent:
-                rate = count / self._spent * trainer.world_size
-                figures[f"speed/{name}_per_second"] = rate
-        self.latest = figures
-        # the step Lightning itself logs under (as its own monitors do)
-        step = logged_step(trainer)
+            if count:
+                self.latest[f"speed/{name}_per_second"] = count / spent * trainer.world_size
         for logger in trainer.loggers:
-            logger.log_metrics(figures, step=step)
+            logger.log_metrics(self.latest, step=logged_step(trainer))
         self._reset()

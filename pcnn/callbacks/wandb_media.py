@@ -74,11 +74,11 @@ def confusion_chart(counts: Tensor, names: Sequence[str], stage: str) -> Any:
         for i, truth in enumerate(names)
         for j, predicted in enumerate(names)
     ]
-    columns = ["Actual", "Predicted", "nPredictions"]
+    columns: list[str | int] = ["Actual", "Predicted", "nPredictions"]
     return wandb.plot_table(
         vega_spec_name="wandb/confusion_matrix/v1",
         data_table=wandb.Table(columns=columns, data=rows),
-        fields={column: column for column in columns},
+        fields={str(column): str(column) for column in columns},
         string_fields={"title": f"{stage}: points by true and predicted class"},
     )
 

@@ -30,14 +30,12 @@ _EDGES = Edges()
 class WarmUp(Callback):
     """Compile what a run needs on all cores, before its first batch; report how it started.
 
-    On a CUDA device the sources of maps begin to compile in processes of their own as soon as the
-    run is set up, while loaders read the first batch. When that has arrived, the network runs once
-    without its Triton kernels, which writes down the variants that this batch needs
-    (`pcnn.runtime.launches`), and these are compiled side by side. So do the first batches of
-    validation and test, and later the first batch of every size (`pcnn.runtime.buckets`), as sizes
-    decide how products are cut. Kernels that are on disk already are read, which takes a second.
-    Of several ranks on a machine one compiles, and the others read; batches of other sizes come to
-    one rank alone, so there their kernels are compiled at their first launch.
+    On a CUDA device the sources of maps begin to compile in processes of their own while loaders
+    read the first batch. Then the network runs once without its Triton kernels, which writes down
+    the variants that this batch needs, and these are compiled side by side; so for the first batch
+    of every size, in training and evaluation. Kernels that are on disk already are read. Of several
+    ranks on a machine one compiles; batches of other sizes come to one rank alone, so there their
+    kernels are compiled at their first launch.
     """
 
     def __init__(self, ahead: bool = True) -> None:
@@ -65,7 +63,7 @@ class WarmUp(Callback):
         self.start, self._first_step = {}, trainer.global_step
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any
     ) -> None:
         """Compile what the first step needs."""
         arrived = time.perf_counter()
@@ -74,14 +72,7 @@ class WarmUp(Callback):
             self.start["variants"] = variants
             self._arrived, self._compiled = arrived, time.perf_counter()
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Report the first step of the optimiser."""
         if "all" in self.start or trainer.global_step == self._first_step:
             return
@@ -99,12 +90,7 @@ class WarmUp(Callback):
             )
 
     def on_validation_batch_start(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any, **__: Any
     ) -> None:
         """Compile what an evaluation needs."""
         self._compile("evaluation", trainer, pl_module, batch)

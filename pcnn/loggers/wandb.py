@@ -19,7 +19,7 @@ from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Positive
 
 Mode = Literal["online", "offline", "disabled"]
-MODES = ("online", "offline", "disabled")
+MODES: tuple[Mode, ...] = ("online", "offline", "disabled")
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 # what the run's summary keeps of a figure, instead of its last value

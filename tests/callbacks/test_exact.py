@@ -18,6 +18,7 @@ from pcnn.callbacks import Checkpoint, RngState, StopOnSignal, Stopped, WeightAv
 from pcnn.callbacks.stop import TWICE
 from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.datamodules.batch_stream import batches_done, leave_stop_signals
+from pcnn.errors import ConfigError
 from tests.callbacks.tiny import (
     Data,
     Kill,
@@ -220,7 +221,7 @@ def test_a_monitor_that_is_not_logged_and_a_config_that_would_not_load(tmp_path:
     with pytest.raises(ValueError, match="val/nonsense"):
         train_with(tmp_path, Checkpoint(tmp_path, 2, "val/nonsense"))
     for config in ({"a": {"b": Path("x")}}, {"a": [1, (2,)]}, {(1, 2): 2}):
-        with pytest.raises(TypeError):
+        with pytest.raises(ConfigError):
             train_with(tmp_path, Checkpoint(tmp_path, 2, "val/score", config=config))
 
 
