@@ -14,12 +14,7 @@ class UserError(ValueError):
 
 
 class ConfigError(UserError):
-    """A value of a configuration or of a command line that cannot be used.
-
-    Args:
-        key: dotted, as it is typed.
-        rule: which rule the value breaks.
-    """
+    """A value of a configuration or of a command line that cannot be used."""
 
     def __init__(self, key: str, rule: str) -> None:
         super().__init__(key, rule)
@@ -43,10 +38,6 @@ class FileError(UserError):
 
     Every reader raises this one type, whatever the library underneath throws: work on many files
     catches it, names the file, and goes on with the others.
-
-    Args:
-        path: the file.
-        rule: which rule it breaks, and what to do.
     """
 
     def __init__(self, path: object, rule: str) -> None:

@@ -22,24 +22,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PairSource:
-    """Pairs of one kind in a mixed training.
+    """Pairs of one kind in a mixed training."""
 
-    Args:
-        sets: of the pairs, `pcnn.datasets.registration.ThreeDMatchSets` or `KITTISets`.
-        cell: edge of a cell of these clouds [m]; their lengths are divided by it.
-        augment: random changes of training pairs in metres, or None.
-        limit_train: number of training pairs, spread over their list; None takes all.
-        limit_val: number of validation pairs; None takes all.
-
-    Raises:
-        ValueError: a number out of range, or an augmentation that grows over the training.
-    """
-
-    sets: PairSets
-    cell: Length
-    augment: PairAugmentation | None = None
-    limit_train: Count | None = None
-    limit_val: Count | None = None
+    sets: PairSets  # of the pairs, pcnn.datasets.registration.ThreeDMatchSets or KITTISets
+    cell: Length  # edge of a cell of these clouds [m]; their lengths are divided by it
+    augment: PairAugmentation | None = None  # random changes of training pairs in metres, or None
+    limit_train: Count | None = None  # number of training pairs, spread over their list
+    limit_val: Count | None = None  # number of validation pairs; None takes all
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -54,22 +43,6 @@ class MixedPairsDataModule(PairLoading):
 
     Every cloud is divided by the cell of its source, so lengths in a batch are in cells, and
     one network sees rooms and streets at one scale. Validation has every pair of all sources once.
-
-    Args:
-        sources: by name.
-        voxel_size: edge of a voxel, on native points of a cell [cells]: 1, or a share of all
-            sources' cells.
-        feature_noise: as in `RegistrationDataModule`, with the following ones.
-        max_points: ...
-        batch_size: ...
-        val_batch_size: ...
-        num_workers: ...
-        seed: ...
-        geometry: ...
-        one_pass: ...
-
-    Raises:
-        ValueError: no sources.
     """
 
     #: whose thresholds apply: lengths in cells
@@ -105,11 +78,7 @@ class MixedPairsDataModule(PairLoading):
         self.sources = dict(sources)
 
     def pairs(self, split: Split) -> PairDataset:
-        """A mixed set has no protocol of its own.
-
-        Raises:
-            UserError: always.
-        """
+        """A mixed set has no protocol of its own."""
         raise UserError(
             "pairs of several sources are not evaluated together.\n"
             "possible: eval.py ckpt_path=CKPT dataset=threedmatch, then dataset=kitti"

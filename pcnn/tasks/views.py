@@ -19,17 +19,11 @@ Flip = Literal["none", "x", "y", "xy"]
 
 @dataclass(frozen=True)
 class View:
-    """A cloud turned about the vertical axis, scaled and mirrored, in this order.
+    """A cloud turned about the vertical axis, scaled and mirrored, in this order."""
 
-    Args:
-        angle: [deg].
-        scale: factor on all coordinates.
-        flip: the axes whose coordinates change sign.
-    """
-
-    angle: float = 0.0
-    scale: float = 1.0
-    flip: Flip = "none"
+    angle: float = 0.0  # [deg]
+    scale: float = 1.0  # factor on all coordinates
+    flip: Flip = "none"  # the axes whose coordinates change sign
 
     def __call__(self, points: Tensor) -> Tensor:
         """Points [P, 3] as the view has them; the identity returns the very tensor."""
@@ -47,26 +41,14 @@ class View:
 class EvaluationViews:
     """Every combination of rotations, scales and flips.
 
-    Args:
-        rotations: about the vertical axis [deg].
-        scales: factors.
-        flips: mirrored axes: ``none``, ``x``, ``y``, ``xy``.
-        fragments: predict every view by fragments: the k-th fragment holds one point of every cell,
-            the k-th (modulo their number), so that every point is an input itself at least once.
-            False: one pass a view, and a point has the prediction of its cell.
-        name: in reports.
-
-    Raises:
-        ValueError: no view, a scale that is not positive, or an unknown flip.
-
     Source: the test modes of Pointcept (four rotations; five scales by two flips; fragments).
     """
 
-    rotations: Annotated[Sequence[float], MinLen(1)] = (0.0,)
-    scales: Annotated[Sequence[Factor], MinLen(1)] = (1.0,)
-    flips: Annotated[Sequence[Flip], MinLen(1)] = ("none",)
+    rotations: Annotated[Sequence[float], MinLen(1)] = (0.0,)  # about the vertical axis [deg]
+    scales: Annotated[Sequence[Factor], MinLen(1)] = (1.0,)  # factors
+    flips: Annotated[Sequence[Flip], MinLen(1)] = ("none",)  # mirrored axes: none, x, y, xy
     fragments: bool = False
-    name: str = "views"
+    name: str = "views"  # in reports
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -87,20 +69,7 @@ class EvaluationViews:
 def summed_probabilities(
     logits_of: Callable[[Any], Tensor], batch: Any, views: EvaluationViews, classes: int
 ) -> Tensor:
-    """Sum over the views, and the fragments of each, of the softmax at every point.
-
-    Args:
-        logits_of: logits [N, C] of the rows of a network input.
-        batch: has `points` [P, 3], `placed(points, rows)` that makes a network input of moved
-            points (its `geometry.inverse` gives the row of each), and `fragments(points)` that
-            yields rows of points.
-        views: what to look at.
-        classes: C.
-
-    Returns:
-        [P, C] float64: in float32, the softmax of unlike logits may be equal, and a single view
-        would not give the argmax of its logits.
-    """
+    """Sum over the views, and the fragments of each, of the softmax at every point."""
     total = torch.zeros(len(batch.points), classes, dtype=torch.float64, device=batch.points.device)
     for rows, tensor in inputs_of(batch, views):
         seen = logits_of(tensor).double().softmax(1)[tensor.geometry.inverse]
@@ -118,15 +87,6 @@ def summed_cloud_probabilities(
     """Sum over the views, and the fragments of each, of the softmax of every cloud.
 
     A cloud whose points have all had their turn before those of others counts no further fragment.
-
-    Args:
-        logits_of: logits [B, C] of the clouds of a network input.
-        batch: as in `summed_probabilities`, of B clouds; `point_batch` [P] tells those of points.
-        views: what to look at.
-        classes: C.
-
-    Returns:
-        [B, C] float64.
     """
     clouds, size = batch.point_batch, batch.batch_size
     empty = clouds.bincount(minlength=size) == 0  # the network has an answer for them, too
