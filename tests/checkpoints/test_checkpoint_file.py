@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from pcnn.callbacks.checkpoint import AtomicCheckpointIO
 
+from pcnn.callbacks.checkpoint import AtomicCheckpointIO
 from pcnn.checkpoints import CheckpointError, load_config, read_checkpoint
 from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.errors import StorageError, storage_cause
