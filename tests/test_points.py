@@ -124,9 +124,7 @@ def test_points_at_cell_corners_give_the_figures_of_voxels(folder: Path) -> None
     cloud[rows].tofile(kept / "velodyne" / "000000.bin")
     labels[rows].tofile(kept / "labels" / "000000.label")
     saved = torch.load(folder / "voxel/checkpoints/best.ckpt", weights_only=True)
-    saved["pcnn_config"]["geometry"] = {"name": "voxel"}
     saved["pcnn_config"]["model"]["geometries"] = ["voxel"]
-    del saved["pcnn_config"]["dataset"]["tasks"]["segmentation"]["geometry"]
     torch.save(saved, folder / "earlier.ckpt")
     own = ["ckpt_path=earlier.ckpt", "dataset.root=sparse", "logger=[]", *QUICK]
     call(folder, "eval", *own, "hydra.run.dir=on_voxels")

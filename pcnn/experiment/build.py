@@ -48,11 +48,11 @@ def data(cfg: DictConfig) -> L.LightningDataModule:
 def task(cfg: DictConfig) -> L.LightningModule:
     """The Lightning module around a new network; `cfg.data` says what the data is like."""
     node, _ = task_parts(cfg)
+    net = network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels))
     module = make(
-        node,
+        {**node, "net": net},
         "task",
         allowed(cfg),
-        net=network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels)),
         # auto: the machine has not been asked
         cuda_graphs=cfg.trainer.get("cuda_graphs") is True,
         views=views(cfg),

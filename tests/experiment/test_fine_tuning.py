@@ -163,7 +163,6 @@ def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "on 2 validation clouds" in text
     exported = Predictor.load(tmp_path / "a.safetensors", torch.device("cpu"))
     assert f"temperature {exported.temperature:.3f}" in text
-    assert exported.domain is not None
     for wrong, said in (
         ("freeze=[nothing]", "freeze"),
         ("lr_multipliers={nothing: 0.5}", "lr_multipliers"),

@@ -259,7 +259,7 @@ def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") 
             "name": geometry,
             "_target_": f"pcnn.datasets.On{geometry.capitalize()}s",
         },
-        "dataset": {"name": "threedmatch"},
+        "dataset": {"name": "threedmatch", "voxel_size": 0.1},
         "data": {
             "source": "simulated",
             "in_channels": 1,
