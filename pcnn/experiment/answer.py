@@ -37,19 +37,12 @@ _SIZED, _SPOOLED = 0.1, 0.3
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Classes and confidence of the rows of a file.
+    """Classes and confidence of the rows of a file."""
 
-    Args:
-        classes: [P] uint8, 0..C-1, or ``IGNORE`` where a row is no return or lies beyond the crop.
-        confidence: [P] uint8, 255 times the probability of the class.
-        returns: number of rows that are no missing returns.
-        note: how the cloud was cut into squares; empty where it was not.
-    """
-
-    classes: np.ndarray
-    confidence: np.ndarray
-    returns: int = 0
-    note: str = ""
+    classes: np.ndarray  # [P] uint8
+    confidence: np.ndarray  # [P] uint8, 255 times the probability of the class
+    returns: int = 0  # number of rows that are no missing returns
+    note: str = ""  # how the cloud was cut into squares; empty where it was not
 
     @classmethod
     def empty(cls, points: int, folder: Path | None = None) -> Answer:
@@ -87,16 +80,7 @@ class Answer:
 def answer(
     predictor: Predictor, cloud: PartedCloud, crop: float | None = None
 ) -> tuple[Answer, Part]:
-    """Classify a cloud as a whole; returns the points that were looked at, too.
-
-    Args:
-        predictor: the network.
-        cloud: the cloud.
-        crop: points further from the origin, horizontally [m], get no class.
-
-    Raises:
-        FileError: as `Predictor.scored`, or a cloud of missing returns alone.
-    """
+    """Classify a cloud as a whole; returns the points that were looked at, too."""
     part = cloud.whole()
     scored = predictor.scored(predictor.cloud_of(part, cloud.path, cloud.in_map), crop)
     found = Answer.empty(cloud.points)
@@ -122,19 +106,6 @@ def answer_in_squares(
     point are averaged, each weighted by how far within the square the point lies. Memory follows
     the largest square, and a byte or two a point in files that are mapped. Threads read the squares
     to come, and keep the answers of those before, while the network works.
-
-    Args:
-        predictor: the network.
-        cloud: the cloud, read twice.
-        folder: an empty folder, for files.
-        size: edge of a square [m]; None finds one at which squares hold `square_points` at most.
-        margin: how far around a square the network sees too [m].
-        told: called with the share that is done, from 0 to 1.
-        look: called with the points of the first square.
-
-    Raises:
-        FileError: as `Predictor.scored`.
-        ValueError: a size or a margin out of range.
     """
     say = told or (lambda share: None)
     if size is None:

@@ -31,12 +31,7 @@ PATHS = ("folder", "path", "save_dir")
 
 
 def data(cfg: DictConfig) -> L.LightningDataModule:
-    """The data module of the chosen data set, its files found.
-
-    Raises:
-        FileNotFoundError: data is missing.
-        ConfigError: a value or a file is refused.
-    """
+    """The data module of the chosen data set, its files found."""
     module = data_module(cfg)
     with named_after("dataset"):
         # on every rank: a simulator locks, and later calls find its files
@@ -108,9 +103,6 @@ def trainer(
     """The trainer; its files go to the run folder.
 
     `trainer.val_check_interval` counts optimiser steps; Lightning counts batches.
-
-    Raises:
-        ConfigError: a value is refused, or there is no such device.
     """
     node = without(resolved(cfg.trainer), "trainer")
     if node.get("enable_progress_bar") is False:  # Lightning refuses the two together

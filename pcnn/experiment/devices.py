@@ -29,14 +29,6 @@ def on_this_machine(
       are `devices * dataset.batch_size * trainer.accumulate_grad_batches` of them. The batch of a
       device may get smaller, to divide its share, and `trainer.devices=auto` leaves devices out
       that a step cannot be shared with.
-
-    Args:
-        cfg: checked configuration.
-        folder: of the run.
-        before: samples of a step of the run that this one goes on with; None: it is a new one.
-
-    Raises:
-        ConfigError: the devices are not there, or a step cannot be shared by as many.
     """
     cfg = cfg.copy()
     given = str(cfg.trainer.get("precision"))
@@ -75,11 +67,7 @@ def full_precision(cfg: DictConfig) -> DictConfig:
 
 
 def share_steps(cfg: DictConfig, trial: L.Trainer) -> str:
-    """Set devices, batch and accumulation to the global batch; returns a line that tells them.
-
-    Raises:
-        ConfigError: the batch cannot be shared by so many devices, or accumulation contradicts it.
-    """
+    """Set devices, batch and accumulation to the global batch; returns a line that tells them."""
     total, accumulated = int(cfg.global_batch_size), int(cfg.trainer.accumulate_grad_batches)
     if total < 1:
         raise ConfigError("global_batch_size", f"{total} is not valid: 1 or more, or null")

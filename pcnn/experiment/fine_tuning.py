@@ -19,20 +19,7 @@ _SHOWN = 4
 
 
 def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | None:
-    """Give a task the weights, the frozen layers and the rates that its configuration asks for.
-
-    Args:
-        task: before it is fitted.
-        cfg: of the run.
-        begins: whether the training begins here; one that goes on has its own weights.
-
-    Returns:
-        The weights that were taken, in words; None where nothing was asked for.
-
-    Raises:
-        ConfigError: weights of another network, or a pattern that no layer has.
-        NoWeightsError: no such file or name.
-    """
+    """Give a task the weights, the frozen layers and the rates that its configuration asks for."""
     told, rate = None, float(cfg.get("layer_decay", 1.0))
     rates = {name: float(factor) for name, factor in (cfg.get("lr_multipliers") or {}).items()}
     asked = cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0 or rates
@@ -64,12 +51,6 @@ def initialise(net: nn.Module, cfg: DictConfig) -> str:
     """Give a network the weights of a checkpoint that have their name and shape in it.
 
     Others, as those of a head with other classes, stay as they were drawn.
-
-    Returns:
-        How many were taken, and which are new.
-
-    Raises:
-        ConfigError: no weight has name and shape of one of the network.
     """
     path = weights_file(cfg.init_from)
     found = RunCheckpoint.read(path, mmap=False)

@@ -45,10 +45,8 @@ def rank() -> int:
 
 
 def check_one_folder() -> None:
-    """Check that ranks which a launcher started find one run folder, and a restart finds it again.
-
-    Raises:
-        ConfigError: each would make a folder of its own, named by its clock.
+    """Check that ranks which a launcher started find one run folder,
+    and a restart finds it again.
     """
     hydra = HydraConfig.get()
     by_slurm = int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
@@ -64,12 +62,7 @@ def check_one_folder() -> None:
 
 @contextmanager
 def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
-    """Everything that surrounds a run.
-
-    Args:
-        folder: of the run; locked.
-        message: printed where a signal stops the run, of the signal's name.
-    """
+    """Everything that surrounds a run."""
     with (
         locked(folder),
         told_full_disk(folder),
@@ -133,12 +126,6 @@ def locked(folder: Path) -> Iterator[None]:
     not hold it, so they cannot keep it. Rank 0 holds it for the ranks of one run. On a network file
     system it works across machines where the system has locks; where it has none, a warning says
     so.
-
-    Args:
-        folder: of the run; made where it is missing.
-
-    Raises:
-        ConfigError: another process holds it; names the process.
     """
     if rank() != 0:
         yield
@@ -183,14 +170,7 @@ def _acquired(path: Path) -> int | None:
 
 @contextmanager
 def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
-    """Let Ctrl-C, SIGTERM and SIGUSR1 end what is inside, with a message instead of a traceback.
-
-    Args:
-        message: what is printed, of the signal's name.
-
-    Raises:
-        Stopped: a signal came; ends the process with its exit code.
-    """
+    """Let Ctrl-C, SIGTERM and SIGUSR1 end what is inside, with a message instead of a traceback."""
     try:
         with stop_signals(speaks=rank() == 0) as stop:
             yield stop
@@ -204,11 +184,8 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
 
 
 def submit_again(signum: int) -> None:
-    """Ask the scheduler to start this job once more, where it said that it takes the machine away.
-
-    Args:
-        signum: by which it said so. Where submitit handles it, that submits the job, and ends this
-            process; else SLURM is asked.
+    """Ask the scheduler to start this job once more,
+    where it said that it takes the machine away.
     """
     handler = signal.getsignal(signum)
     if callable(handler):
@@ -224,12 +201,7 @@ def submit_again(signum: int) -> None:
 
 
 def how_to_go_on(folder: Path, name: str) -> str:
-    """The command that goes on with a training, and where that will be.
-
-    Args:
-        folder: run folder; it has no config.yaml when the run had not begun.
-        name: of the signal.
-    """
+    """The command that goes on with a training, and where that will be."""
     if not (folder / run_folder.CONFIG).is_file():
         return f"{name}: stopped before the run began. The same command starts it again."
     command = f"  {run_folder.resume_command(folder)}"
@@ -245,11 +217,7 @@ def how_to_go_on(folder: Path, name: str) -> str:
 
 @contextmanager
 def told_full_disk(folder: Path) -> Iterator[None]:
-    """Tell a full disk as such, with what the run folder holds by then.
-
-    Raises:
-        ConfigError: in place of any error that a full disk, a quota or a read-only one caused.
-    """
+    """Tell a full disk as such, with what the run folder holds by then."""
     try:
         yield
     except Exception as error:
@@ -262,11 +230,7 @@ def told_full_disk(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def told_lost_worker(folder: Path) -> Iterator[None]:
-    """Tell of a worker process of a loader that was killed, with what to change.
-
-    Raises:
-        ConfigError: in place of torch's error, which any line of the program may raise.
-    """
+    """Tell of a worker process of a loader that was killed, with what to change."""
     try:
         yield
     except RuntimeError as error:
@@ -282,11 +246,7 @@ def told_lost_worker(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def told_out_of_memory(folder: Path) -> Iterator[None]:
-    """Tell of a device without room, with the settings that need less.
-
-    Raises:
-        ConfigError: in place of torch's error.
-    """
+    """Tell of a device without room, with the settings that need less."""
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -30,11 +30,7 @@ def placement(cfg: DictConfig) -> Placement:
 
 
 def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
-    """The network, with random weights drawn from torch's global generator.
-
-    Raises:
-        ConfigError: a value is refused.
-    """
+    """The network, with random weights drawn from torch's global generator."""
     with named_after("engine"):
         engine = engine_of(cfg)
     plain: Any = OmegaConf.to_container(cfg.model, resolve=True)
@@ -57,23 +53,14 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
 
 
 def engine_of(cfg: DictConfig) -> Engine:
-    """The engine of the group ``engine``; keys that do not describe it are its paper's settings.
-
-    Raises:
-        ValueError: no such engine or setting, or a value that a setting does not take.
-    """
+    """The engine of the group ``engine``; keys that do not describe it are its paper's settings."""
     node: Any = OmegaConf.to_container(cfg.engine, resolve=True)
     settings = {str(key): value for key, value in node.items() if key not in _ABOUT_ENGINE}
     return resolve(str(node["name"]), bool(node.get("deterministic", False)), **settings)
 
 
 def fill_layers(cfg: DictConfig) -> None:
-    """Put what a file says about single layers in the place of its name, so that runs keep it.
-
-    Raises:
-        ConfigError: no such file, or one that holds no settings of layers; settings that the engine
-            does not have.
-    """
+    """Put what a file says about single layers in the place of its name, so that runs keep it."""
     layers = cfg.engine.get("layers")
     if isinstance(layers, str):
         if not Path(layers).is_file():
@@ -87,11 +74,7 @@ def fill_layers(cfg: DictConfig) -> None:
 
 
 def set_layers(net: nn.Module, cfg: DictConfig) -> None:
-    """Give single layers of a network the settings that ``engine.layers`` has for them.
-
-    Raises:
-        ConfigError: the network has no layer of a name.
-    """
+    """Give single layers of a network the settings that ``engine.layers`` has for them."""
     found = convolutions(net)
     for name, values in (cfg.engine.get("layers") or {}).items():
         layer = found.get(name)
@@ -101,10 +84,6 @@ def set_layers(net: nn.Module, cfg: DictConfig) -> None:
 
 
 def check_engine(cfg: DictConfig, device: torch.device) -> None:
-    """Refuse an engine that does not serve the device or the geometry of the run.
-
-    Raises:
-        ConfigError: naming the engines that serve it.
-    """
+    """Refuse an engine that does not serve the device or the geometry of the run."""
     with named_after("engine"):
         check_served(engine_of(cfg), device, cfg.geometry.name)

@@ -95,11 +95,7 @@ class Squares:
         return sorted(self.owners)
 
     def read(self, square: Square) -> tuple[Part, np.ndarray]:
-        """The points of a square and around it, in the order of the file; removes its file.
-
-        Returns:
-            The points, and the slot of each [M]; -1 where no other square sees it.
-        """
+        """The points of a square and around it, in the order of the file; removes its file."""
         path = self._path(square)
         held = np.fromfile(path, self._record)
         path.unlink()
