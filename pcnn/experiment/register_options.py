@@ -50,7 +50,7 @@ class RegisterOptions(DescriptorOptions):
     """How one cloud is registered onto another."""
 
     solver: Annotated[
-        Literal["cliques", "ransac", "open3d", "svd"] | None,
+        Literal["cliques", "ransac", "open3d"] | None,
         "cliques of a network and ransac of FPFH unless given.",
     ] = None
     sampling: Annotated[

@@ -24,7 +24,7 @@ class RegistrationOptions:
         samples: numbers of samples; 0 takes all points.
         turn_clouds: turn every cloud at random before it is described, by rotations of this seed,
             drawn evenly from all there are: how descriptors hold under rotation; None does not.
-        solver: ``ransac``, ``cliques``, ``open3d`` or ``svd``.
+        solver: ``ransac``, ``cliques`` or ``open3d``.
         matching: ``one_way`` or ``mutual``.
         sampling: ``random_points``, ``random_matches`` or ``top_k``; of a network with a head of
             overlap ``scores`` (points by their scores, as Predator draws them) or ``top_scores``.

@@ -14,13 +14,12 @@ from pcnn.models.overlap_head import log_scores
 from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import PairEvidence
-from pcnn.registration.matching import BY_SCORES, Matches, sampled_matches
-from pcnn.registration.ransac import ransac_batch
-from pcnn.registration.rigid_fit import weighted_svd
+from pcnn.registration.matching import BY_SCORES, sampled_matches
+from pcnn.registration.open3d_tools import open3d_ransac
+from pcnn.registration.ransac import ransac
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.solution import Solution
 from pcnn.registration.surface_fit import on_surfaces
-from pcnn.registration.transforms import transform_points
 from pcnn.registration.verifier import best_pose
 
 
@@ -47,7 +46,7 @@ def estimate_all(
     """Estimate the transforms of several pairs, the solver at all of them at once."""
     begun = time.perf_counter()
     clouds: list[tuple[Described, Described]] = []  # on the device
-    matched: list[tuple[Matches, Tensor, Tensor]] = []
+    matched: list[tuple[Tensor, Tensor]] = []
     for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
         scores = _log_scores(source, target, settings, samples, device)
@@ -65,11 +64,12 @@ def estimate_all(
         except ValueError as error:
             raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
         clouds.append((one, other))
-        matched.append((matches, one.points[matches.source], other.points[matches.target]))
-    solutions = solve_all(matched, settings)
+        matched.append((one.points[matches.source], other.points[matches.target]))
+    ends = [moving for moving, _ in matched], [fixed for _, fixed in matched]
+    solutions = solve_all(*ends, settings)
     found = []
     distance = settings.ransac.distance
-    for both, (_, moving, fixed), solution in zip(clouds, matched, solutions, strict=True):
+    for both, (moving, fixed), solution in zip(clouds, matched, solutions, strict=True):
         cell = distance / AGREE
         evidence = PairEvidence(*both, (moving, fixed), distance, cell, settings.view_points)
         solution = best_pose(solution, evidence, settings.verifier)
@@ -85,17 +85,16 @@ def estimate_all(
 
 
 def solve_all(
-    matched: Sequence[tuple[Matches, Tensor, Tensor]], settings: EstimateSettings
+    sources: Sequence[Tensor], targets: Sequence[Tensor], settings: EstimateSettings
 ) -> list[Solution]:
-    """Transforms by the solver of the settings, before any choice among the poses of one."""
-    ends = [source for _, source, _ in matched], [target for _, _, target in matched]
-    if settings.solver == "ransac":
-        return ransac_batch(*ends, settings.ransac, settings.seed, settings.refine)
+    """Transforms of matches [M, 3], before any choice among the poses of one."""
+    rules, seed = settings.ransac, settings.seed
     if settings.solver == "cliques":
-        return cliques_batch(*ends, settings.ransac.distance, settings.refine)
+        return cliques_batch(sources, targets, rules.distance, settings.refine)
+    pairs = zip(sources, targets, strict=True)
     if settings.solver == "open3d":
-        return [_by_open3d(*one, settings) for one in matched]
-    return [_by_svd(*one, settings.ransac.distance) for one in matched]
+        return [open3d_ransac(*pair, rules, seed) for pair in pairs]
+    return [ransac(*pair, rules, seed, settings.refine) for pair in pairs]
 
 
 @torch.no_grad()
@@ -124,23 +123,3 @@ def seed_of(name: str, seed: int) -> int:
     """A seed of 63 bits for a name, the same in every process."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
-
-
-def _by_open3d(
-    matches: Matches, source: Tensor, target: Tensor, settings: EstimateSettings
-) -> Solution:
-    from pcnn.registration.open3d_tools import open3d_ransac
-
-    rows = torch.arange(len(matches))
-    listed = Matches(rows, rows, matches.distance)
-    return open3d_ransac(source.cpu(), target.cpu(), listed, settings.ransac, settings.seed)
-
-
-def _by_svd(matches: Matches, source: Tensor, target: Tensor, distance: float) -> Solution:
-    if len(matches) < 3:
-        return Solution(None, torch.zeros(len(matches), dtype=torch.bool), 0)
-    scale = matches.distance.double().median().clamp(min=1e-12)
-    weight = torch.exp(-(matches.distance.double() / scale).square() / 2)
-    transform = weighted_svd(source.double(), target.double(), weight)
-    gap = (transform_points(transform, source.double()) - target.double()).norm(dim=1)
-    return Solution(transform.cpu(), (gap < distance).cpu(), 1)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pcnn.errors import MissingPackageError, first_line
-from pcnn.registration.matching import Matches
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.solution import Solution
+from pcnn.registration.transforms import transform_points
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -78,18 +78,16 @@ def icp(
 
 
 def open3d_ransac(
-    source: Tensor, target: Tensor, matches: Matches, settings: RansacSettings, seed: int = 0
+    source: Tensor, target: Tensor, settings: RansacSettings, seed: int = 0
 ) -> Solution:
-    """RANSAC over matches by Open3D.
-
-    A confidence of 1 switches its early exit off, as in `pcnn.registration.ransac`.
-    """
+    """RANSAC over matches [M, 3] by Open3D, whose generator is global to it."""
     o3d = open3d()
     pipeline = o3d.pipelines.registration
-    if len(matches) < settings.points:
-        return Solution(None, torch.zeros(len(matches), dtype=torch.bool), 0)
+    inliers = torch.zeros(len(source), dtype=torch.bool)
+    if len(source) < settings.points:
+        return Solution(None, inliers, 0)
     o3d.utility.random.seed(seed)
-    rows = torch.stack([matches.source, matches.target], 1).cpu().numpy().astype(np.int32)
+    rows = np.arange(len(source), dtype=np.int32)[:, None].repeat(2, 1)
     checkers = [pipeline.CorrespondenceCheckerBasedOnDistance(settings.distance)]
     if settings.edge_length > 0:
         checkers.insert(0, pipeline.CorrespondenceCheckerBasedOnEdgeLength(settings.edge_length))
@@ -104,9 +102,7 @@ def open3d_ransac(
         pipeline.RANSACConvergenceCriteria(settings.hypotheses, settings.confidence),
     )
     transform = torch.from_numpy(np.array(done.transformation))
-    inliers = torch.zeros(len(matches), dtype=torch.bool)
     if done.fitness == 0:
         return Solution(None, inliers, settings.hypotheses)
-    moved = source[matches.source].double().cpu() @ transform[:3, :3].T + transform[:3, 3]
-    gap = (moved - target[matches.target].double().cpu()).norm(dim=1)
-    return Solution(transform, gap < settings.distance, settings.hypotheses)
+    gap = transform_points(transform, source.double().cpu()) - target.double().cpu()
+    return Solution(transform, gap.norm(dim=1) < settings.distance, settings.hypotheses)
