@@ -11,10 +11,9 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import typer
 
@@ -45,15 +44,8 @@ OPTIONAL = {
 PROBE = "probe.cu"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report.
-
-    Args:
-        subject: what was looked at.
-        state: ``ok``, ``absent`` (optional, or not needed here) or ``broken`` (must be mended).
-        text: what was found, and what to do about it.
-    """
+class Finding(NamedTuple):
+    """One line of the report: broken must be mended, absent is optional or not needed here."""
 
     subject: str
     state: State
@@ -70,11 +62,9 @@ def doctor() -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for _ in range(3):
         table.add_column(overflow="fold")
-    findings: list[Finding] = []
-    for finding in diagnose():
-        findings.append(finding)
-        style = STYLES[finding.state]
-        table.add_row(finding.subject, Text(finding.state, style), plain(finding.text))
+    findings = list(diagnose())
+    for subject, state, text in findings:
+        table.add_row(subject, Text(state, STYLES[state]), plain(text))
     Console().print(table)
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
@@ -82,10 +72,7 @@ def doctor() -> None:
 
 def diagnose() -> Iterator[Finding]:
     """Look at one thing after the other."""
-    yield _python()
-    yield _package()
-    yield _machine()
-    yield _torch()
+    yield from _programs()
     yield from _device()
     yield _triton()
     yield from _cuda_bindings()
@@ -95,96 +82,75 @@ def diagnose() -> Iterator[Finding]:
     yield from _caches()
 
 
-def _python() -> Finding:
-    text = f"Python {platform.python_version()} at {sys.executable}"
-    if (3, 10) <= sys.version_info[:2] <= (3, 13):
-        return Finding("python", "ok", text)
-    return Finding("python", "broken", f"{text}; pcnn needs 3.10 to 3.13")
+def _programs() -> Iterator[Finding]:
+    import torch
 
-
-def _package() -> Finding:
     import pcnn
 
-    return Finding("pcnn", "ok", f"{pcnn.__version__} at {Path(pcnn.__file__).parent}")
-
-
-def _machine() -> Finding:
+    text = f"Python {platform.python_version()} at {sys.executable}"
+    known = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    wanted = "" if known else "; pcnn needs 3.10 to 3.13"
+    yield Finding("python", "ok" if known else "broken", text + wanted)
+    yield Finding("pcnn", "ok", f"{pcnn.__version__} at {Path(pcnn.__file__).parent}")
     text = f"{platform.platform()}, {counted(available_cores(), 'core')}"
     shared = Path("/dev/shm")
     if shared.is_dir():  # loaders pass batches through it
         text += f", {shutil.disk_usage(shared).free / 2**30:.1f} GiB of shared memory free"
-    return Finding("machine", "ok", text)
-
-
-def _torch() -> Finding:
-    import torch
-
+    yield Finding("machine", "ok", text)
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
-    text = f"{torch.__version__} ({build}), {counted(torch.get_num_threads(), 'thread')}"
     waits = os.environ.get("OMP_WAIT_POLICY") or f"{os.environ.get('GOMP_SPINCOUNT')} spins"
-    text += f" (they wait: {waits})"
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
-        return Finding("torch", "broken", f"{text}; pcnn needs 2.6 or newer")
-    return Finding("torch", "ok", text)
+    threads = counted(torch.get_num_threads(), "thread")
+    known = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
+    wanted = "" if known else "; pcnn needs 2.6 or newer"
+    text = f"{torch.__version__} ({build}), {threads} (they wait: {waits}){wanted}"
+    yield Finding("torch", "ok" if known else "broken", text)
 
 
 def _device() -> Iterator[Finding]:
     import torch
 
-    driver = driver_cuda()
+    driver, built = driver_cuda(), torch.version.cuda
     if driver is None:
         yield Finding("driver", "absent", "no NVIDIA driver: everything runs on the CPU")
-    else:
-        yield Finding("driver", "ok", f"supports CUDA {driver[0]}.{driver[1]}")
-    if torch.cuda.is_available():
-        for index in range(torch.cuda.device_count()):
-            properties = torch.cuda.get_device_properties(index)
-            memory = properties.total_memory / 2**30
-            yield Finding(
-                f"device cuda:{index}",
-                "ok",
-                f"{properties.name}, sm_{properties.major}{properties.minor}, {memory:.0f} GiB",
-            )
-    elif driver is None:
         yield Finding("device", "ok", "cpu")
-    elif torch.version.cuda is None:
-        yield Finding("device", "broken", "torch is a CPU build: install PyTorch's CUDA build")
-    else:
-        yield Finding(
-            "device",
-            "broken",
-            f"torch is built for CUDA {torch.version.cuda}, but the driver supports "
-            f"{driver[0]}.{driver[1]}: update the driver, or install torch for CUDA {driver[0]}",
+        return
+    yield Finding("driver", "ok", f"supports CUDA {driver[0]}.{driver[1]}")
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        found = torch.cuda.get_device_properties(index)
+        memory = found.total_memory / 2**30
+        text = f"{found.name}, sm_{found.major}{found.minor}, {memory:.0f} GiB"
+        yield Finding(f"device cuda:{index}", "ok", text)
+    if torch.cuda.is_available():
+        return
+    text = "torch is a CPU build: install PyTorch's CUDA build"
+    if built is not None:
+        text = (
+            f"torch is built for CUDA {built}, but the driver supports {driver[0]}.{driver[1]}: "
+            f"update the driver, or install torch for CUDA {driver[0]}"
         )
+    yield Finding("device", "broken", text)
 
 
 def _triton() -> Finding:
     import torch
 
+    gpu = torch.cuda.is_available()
     try:
         text = f"triton {version('triton')}"
     except PackageNotFoundError:
-        if torch.cuda.is_available():
-            return Finding(
-                "triton",
-                "broken",
-                "missing, although PyTorch's CUDA build brings it: pip install triton",
-            )
+        if gpu:
+            return Finding("triton", "broken", "missing: pip install triton")
         return Finding("triton", "absent", "not needed without an NVIDIA device")
-    if not torch.cuda.is_available():
+    if not gpu:
         return Finding("triton", "ok", text)
     # Triton builds its launchers with the C compiler at first use
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if compiler and header.is_file():
         return Finding("triton", "ok", f"{text}, launchers built by {compiler}")
-    lacking = "no C compiler (gcc)" if not compiler else f"no {header}"
-    return Finding(
-        "triton",
-        "broken",
-        f"{text}, but {lacking}: install a C compiler and the headers of Python (Debian: "
-        "apt-get install gcc python3-dev)",
-    )
+    lacking = f"no {header}" if compiler else "no C compiler"
+    cure = "Debian: apt-get install gcc python3-dev"
+    return Finding("triton", "broken", f"{text}, but {lacking} ({cure})")
 
 
 def _cuda_bindings() -> Iterator[Finding]:

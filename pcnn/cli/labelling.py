@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 
-from pcnn.cli.prediction_view import prediction_view
+from pcnn.cli.options import chosen_reading
 from pcnn.console import Console
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.prediction_files import write_labelled
@@ -27,7 +27,11 @@ from pcnn.metrics.table import iou_table
 from pcnn.plural import counted
 from pcnn.visualize import write_coloured_ply_parts
 from pcnn.visualize.segmentation import segmentation_picture
+from pcnn.visualize.view import POINTS, View, ViewedCloud
 from pcnn.visualize.view.of_files import labels_of
+
+if TYPE_CHECKING:
+    from pcnn.cli.predict import PredictOptions
 
 #: Points of a picture.
 _DRAWN = 200_000
@@ -39,35 +43,14 @@ _DOUBTED = 0.6
 
 @dataclass
 class Labelling:
-    """Labels clouds and counts what it finds.
-
-    Args:
-        segmenters: the networks.
-        reading: completes how files are read by the options of the command line.
-        console: for notes.
-        crop: points further from the origin, horizontally [m], get no class.
-        tile: edge of squares [m]; None: only large clouds are cut, in squares that it finds.
-        margin: how far around a square the network sees too [m].
-        ply: write coloured clouds.
-        picture: draw them.
-        view: write pages for the browser.
-        confidence: write it, too.
-        alone: whether there is one cloud, whose files are named.
-        truth: files of the true labels of clouds.
-    """
+    """Labels clouds and counts what it finds."""
 
     segmenters: Segmenters
-    reading: Callable[[Reading], Reading]
+    options: PredictOptions
     console: Console
-    crop: float | None = None
-    tile: float | None = None
-    margin: float = 5.0
-    ply: bool = True
-    picture: bool = True
-    view: bool = False
-    confidence: bool = True
-    alone: bool = False
-    truth: Mapping[Path, Path] = field(default_factory=dict)
+    view: bool = False  # write pages for the browser
+    alone: bool = False  # whether there is one cloud, whose files are named
+    truth: Mapping[Path, Path] = field(default_factory=dict)  # files of true labels
     _judged: dict[Predictor, torch.Tensor] = field(default_factory=dict)
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -76,36 +59,26 @@ class Labelling:
     _lost: int = 0
 
     def label(self, path: Path, target: Path, told: Callable[[float], None]) -> None:
-        """Label a cloud.
-
-        Args:
-            path: its file.
-            target: place of the results, without suffix.
-            told: called with the share that is done.
-
-        Raises:
-            FileError: it cannot be read, or has other channels than the network.
-            OSError: a result cannot be written.
-        """
+        """Label a cloud; its results are called as `target`, which gets their suffixes."""
         predictor, cloud = self._opened(path)
         self._introduce(predictor)
         plain = replace(cloud, reading=cloud.reading.places_alone)
-        if self.crop is None and (self.tile is not None or cloud.points > WHOLE):
+        if self.options.crop is None and (self.options.tile is not None or cloud.points > WHOLE):
             target.parent.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=target.parent, prefix=".tiles-") as folder:
                 found = answer_in_squares(
                     predictor,
                     cloud,
                     Path(folder),
-                    self.tile,
-                    self.margin,
+                    self.options.tile,
+                    self.options.margin,
                     lambda share: told(_CLASSIFIED * share),
                     lambda part: self._doubt(predictor, path, part),
                 )
                 self.console.say(f"{path}: {found.note}")
                 self._write(predictor, plain, found, target, Path(folder))
         else:
-            found, part = answer(predictor, cloud, self.crop)
+            found, part = answer(predictor, cloud, self.options.crop)
             self._doubt(predictor, path, part)
             self._write(predictor, plain, found, target, None)
 
@@ -138,15 +111,21 @@ class Labelling:
                 "zeros) and written as unlabelled; --strict refuses such clouds"
             )
 
+    def _reading(self, own: Reading) -> Reading:
+        """How files are read, with the options."""
+        given = self.options
+        numbers = given.intensity_max, given.scale
+        return chosen_reading(own, given.columns, given.fill, given.strict, *numbers)
+
     def _opened(self, path: Path) -> tuple[Predictor, PartedCloud]:
         """The network for a cloud, and the cloud as this network reads it."""
         if self.segmenters.model is not None:
             predictor = self.segmenters.named()
         else:
-            plain = open_parts(path, self.reading(Reading(channels=())))
+            plain = open_parts(path, self._reading(Reading(channels=())))
             predictor, why = self.segmenters.of(plain.sample(_DRAWN), path)
             self._say(f"{path}: {why}; --model names another", why.partition(":")[0])
-        cloud, notes = predictor.fitted(open_parts(path, self.reading(predictor.reading)))
+        cloud, notes = predictor.fitted(open_parts(path, self._reading(predictor.reading)))
         for note in notes:
             self._say(f"{path}: {note}", note.split(" ")[0])
         return predictor, cloud
@@ -154,7 +133,7 @@ class Labelling:
     def _introduce(self, predictor: Predictor) -> None:
         if predictor.source == "simulated":
             self._say("this network was trained on simulated data")
-        if predictor.trained_crop is not None and self.crop is None:
+        if predictor.trained_crop is not None and self.options.crop is None:
             self._say(
                 f"this network was trained within {predictor.trained_crop} m of the sensor; "
                 f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
@@ -180,21 +159,21 @@ class Labelling:
         folder: Path | None,
     ) -> None:
         labels = _labels(predictor, found, folder)
-        trust = found.confidence if self.confidence else None
+        trust = found.confidence if self.options.confidence else None
         if cloud.path in self.truth:
             self._judge(predictor, cloud, found)
         files = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
-        if self.ply:
+        if self.options.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
             scale = cloud.scale
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
-            fields = {"label": "<i4"} | ({"confidence": "<f4"} if self.confidence else {})
+            fields = {"label": "<i4"} | ({"confidence": "<f4"} if self.options.confidence else {})
             write_coloured_ply_parts(
                 path, _coloured(predictor, cloud, found, scale), fields, wide=far
             )
             files["coloured"] = path
-        if self.picture:
+        if self.options.picture:
             files["picture"] = self._draw(predictor, cloud, found, target)
         if self.view and found.returns:
             page = target.with_name(f"{target.name}.html")
@@ -270,3 +249,53 @@ def _coloured(
         rgb = predictor.rgb(torch.from_numpy(classes.astype(np.int64)))
         values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(255)}
         yield part.places / scale, rgb, values
+
+
+def prediction_view(
+    predictor: Predictor, cloud: PartedCloud, found: Answer, points: int = POINTS
+) -> View:
+    """A page of classes and confidence, with what the file holds of so many points at most."""
+    own = replace(cloud.reading, channels=None, fill={})
+    step = -(-cloud.points // points) if cloud.points else 1
+    part = _joined([one.select(one.rows % step == 0) for one in replace(cloud, reading=own)])
+    channels = part.channels.shape[1]  # intensity, then three colours, as far as the file has them
+    shown = ViewedCloud(
+        visible(cloud.path.name),
+        part.places / cloud.scale,
+        part.rows,
+        part.channels[:, 0] if channels in (1, 4) else None,
+        _bytes(part.channels[:, -3:]) if channels in (3, 4) else None,
+        {"prediction": found.classes[part.rows]},
+        found.confidence[part.rows] / 255,
+        simulated=is_simulated(cloud.path),
+    )
+    notes = [
+        f"{len(part):,} of {cloud.points:,} points" if step > 1 else "",
+        "predicted by a network trained on SIMULATED data"
+        if predictor.source == "simulated"
+        else "",
+    ]
+    return View(
+        [shown],
+        predictor.class_names,
+        predictor.colors[:-1],
+        title=visible(cloud.path.name),
+        note=". ".join(filter(None, notes)),
+        points=points,
+    )
+
+
+def _joined(parts: list[Part]) -> Part:
+    return Part(
+        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
+        np.concatenate([np.empty((0, 3)), *(part.places for part in parts)]),
+        np.concatenate([part.channels for part in parts])
+        if parts
+        else np.empty((0, 0), np.float32),
+    )
+
+
+def _bytes(shares: np.ndarray) -> np.ndarray:
+    """Colours of 0..1, or of 0..255 where one is above, as bytes."""
+    top = 255.0 if shares.max(initial=0.0) > 1.0 else 1.0
+    return np.round(np.clip(shares / top, 0.0, 1.0) * 255).astype(np.uint8)

@@ -18,7 +18,6 @@ from pcnn.cli.options import (
     Scale,
     Strict,
     chosen_device,
-    chosen_reading,
     packages,
 )
 from pcnn.plural import counted
@@ -27,7 +26,6 @@ from pcnn.ranges import Distance, Length
 if TYPE_CHECKING:
     from pcnn.cli.labelling import Labelling
     from pcnn.console import Console
-    from pcnn.datasets.readers.clouds import Reading
 
 
 #: Clouds up to which each has a page without being asked for: a page takes some MB.
@@ -110,16 +108,6 @@ def predict(options: PredictOptions) -> None:
     model, paths = separated(options.model, options.paths)
     segmenters = Segmenters(chosen_device(options.device), model, packages(options.allow_targets))
 
-    def reading(own: Reading) -> Reading:
-        return chosen_reading(
-            own,
-            options.columns,
-            options.fill,
-            options.strict,
-            options.intensity_max,
-            options.scale,
-        )
-
     with refusing():
         if model is not None:
             segmenters.named()
@@ -131,15 +119,9 @@ def predict(options: PredictOptions) -> None:
         )
     labelling = Labelling(
         segmenters,
-        reading,
+        options,
         console,
-        crop=options.crop,
-        tile=options.tile,
-        margin=margin,
-        ply=options.ply,
-        picture=options.picture,
         view=len(targets) <= _VIEWED if options.view is None else options.view,
-        confidence=options.confidence,
         alone=len(targets) == 1,
         truth=dict(zip(targets, truth, strict=False)),
     )

@@ -66,12 +66,12 @@ def preprocess(options: PreprocessOptions) -> None:
 def clouds_of(options: PreprocessOptions) -> CloudDataModule:
     """The data module of a configuration, with a cache."""
     from pcnn.datamodules import CloudDataModule
-    from pcnn.experiment import build
+    from pcnn.experiment.run_config import data_module
 
     cfg = composed(options.overrides, options.conf)
     if cfg.dataset.get("cache") is False:
         cfg = composed([*options.overrides, "dataset.cache=true"], options.conf)
-    data = build.data_module(cfg)
+    data = data_module(cfg)
     if not isinstance(data, CloudDataModule):
         raise typer.BadParameter(f"dataset={cfg.dataset.name} task={cfg.task.name} has no cache")
     return data

@@ -169,10 +169,11 @@ def launches_of_training(
     cfg: DictConfig, device: torch.device, precision: str, points: Sequence[int]
 ) -> list[Launch]:
     """Variants of kernels that a training and its evaluation launch."""
-    from pcnn.experiment import build, networks
+    from pcnn.experiment import networks
+    from pcnn.experiment.run_config import data_module
     from pcnn.runtime.launches import launches_of
 
-    data: Any = build.data_module(cfg)
+    data: Any = data_module(cfg)
     channels = int(data.in_channels)
     classes = int(cfg.task.channels) if cfg.task.get("channels") else len(data.class_names)
     net = networks.network(cfg, channels, classes).to(device, dtype_of(precision))

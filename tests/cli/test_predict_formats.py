@@ -11,7 +11,7 @@ import torch
 
 import pcnn
 from pcnn.checkpoints.exported_file import write_exported
-from pcnn.cli.prediction_view import prediction_view
+from pcnn.cli.labelling import prediction_view
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Reading, open_parts
 from pcnn.experiment import answer as answers
