@@ -19,7 +19,7 @@ features = torch.rand(1500, 4)  # [P, 4]
 
 # %%
 on_voxels = pcnn.voxelize(points, features, voxel_size=0.25)
-on_points = pcnn.native_points(points, features, grid_size=0.25)
+on_points = pcnn.native_points(points, features, voxel_size=0.25)
 print("points:", len(points), " voxels:", len(on_voxels), " native points:", len(on_points))
 
 # %% [markdown]
