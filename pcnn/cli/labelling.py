@@ -21,7 +21,7 @@ from pcnn.escaping import visible
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
-from pcnn.files.mapped import forget_pages
+from pcnn.files.arrays import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.metrics.table import iou_table
 from pcnn.plural import counted

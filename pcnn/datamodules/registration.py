@@ -15,8 +15,7 @@ from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.placed_pairs import PlacedPairs
-from pcnn.datasets.sampler import EpochSampler
-from pcnn.datasets.training_share import TrainingShare
+from pcnn.datasets.sampler import EpochSampler, TrainingShare
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.datasets.readers.columns import PART
 from pcnn.experiment.predictor import Predictor, Scored
 from pcnn.experiment.squares import Square, Squares, square_size
-from pcnn.files.mapped import forget_pages
+from pcnn.files.arrays import forget_pages
 
 #: Confidence is kept as a byte: so much is 1.
 FULL = 255

@@ -13,7 +13,7 @@ import numpy as np
 from pcnn.ahead import ahead, in_order
 from pcnn.datasets.readers.clouds import Part
 from pcnn.datasets.readers.columns import PART
-from pcnn.files.mapped import forget_pages
+from pcnn.files.arrays import forget_pages
 
 #: Threads that sort parts into squares: reading and writing, which one thread each does, take about
 #: a quarter of the time.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import zipfile
 from collections.abc import Sequence
@@ -161,3 +162,19 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]
             )
         found[name] = member
     return found
+
+
+def forget_pages(*arrays: np.ndarray | None) -> None:
+    """Let pages of mapped files that were read or written count as memory of this process no more.
+
+    The values stay what they are, in the file. Arrays in memory, those mapped by copy on write
+    (mode ``c``), whose changes are in no file, and None are left alone.
+    """
+    for values in arrays:
+        base: object = values
+        private = False
+        while isinstance(base, np.ndarray):
+            private |= isinstance(base, np.memmap) and base.mode == "c"
+            base = base.base
+        if isinstance(base, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)

@@ -18,7 +18,7 @@ from pcnn.datasets.registration import (
     PairAugmentation,
     ThreeDMatchSets,
 )
-from pcnn.datasets.training_share import TrainingShare
+from pcnn.datasets.sampler import TrainingShare
 from pcnn.metrics.registration import rotation_error
 from pcnn.metrics.registration.pair_results import PairId
 from tests.datasets.registration.training_sets import write_drive, write_predator

@@ -180,9 +180,11 @@ def open_points(path: Path, reading: Reading = _PLAIN) -> PointFile | las.LasFil
 
 def read_columns(path: Path, reading: Reading = _PLAIN, *further: str) -> Columns:
     """All rows of a file, missing returns among them; of LAS files the wanted columns alone."""
-    file = open_points(path, reading)
+    wanted = (*reading.wanted, "classification", *further)
     with named(path, f"{path.suffix} file"):
-        return file.whole((*reading.wanted, "classification", *further))
+        if path.suffix.lower() in las.SUFFIXES and path.is_file():
+            return las.read_las(path, wanted)  # by one process, not one more for the header
+        return open_points(path, reading).whole(wanted)
 
 
 def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,9 +24,8 @@ import numpy as np
 from pcnn.datasets.readers.columns import COLORS, PART, Columns, also_called
 from pcnn.errors import FileError, MissingPackageError
 from pcnn.extras import install
-from pcnn.files.arrays import stamp_of
+from pcnn.files.arrays import forget_pages, stamp_of
 from pcnn.files.bounded import check_size
-from pcnn.files.mapped import forget_pages
 from pcnn.files.whole_file import whole_file
 
 SUFFIXES = (".las", ".laz")
@@ -59,39 +58,52 @@ class LasFile:
         """
         if stamp_of(self.path) != self.stamp:
             raise FileError(self.path, "it changed while it was read")
-        request = {"wanted": [also_called(name) for name in wanted], "points": True}
-        with _child(self.path, request) as read:
-            about, kind = _about(self.path, read)
-            for first in range(0, max(self.points, 1), PART):
-                count = min(PART, self.points - first)
-                part = np.frombuffer(read(count * kind.itemsize), kind, count)
-                yield _columns(self.path, part, about["full"], self.unit)
-            read(0)
+        yield from _streamed(self.path, wanted)
 
     def whole(self, wanted: Sequence[str]) -> Columns:
         """All points with the wanted columns."""
-        check_size(self.path, self.points * (24 + 2 * len(wanted)), what="its points")
-        parts = list(self.parts(wanted))
-        labels = [part.labels for part in parts if part.labels is not None]
-        return Columns(
-            self.path,
-            np.concatenate([part.places for part in parts]),
-            {n: np.concatenate([part.values[n] for part in parts]) for n in parts[0].values},
-            np.concatenate(labels) if labels else None,
-            FULL,
-            in_map=True,
-            unit=self.unit,
-        )
+        return read_las(self.path, wanted)
+
+
+def read_las(path: Path, wanted: Sequence[str]) -> Columns:
+    """All points of a file, with the wanted columns that it has."""
+    _need_packages(path)
+    parts = list(_streamed(path, wanted, whole=True))
+    labels = [part.labels for part in parts if part.labels is not None]
+    return replace(
+        parts[0],
+        places=np.concatenate([part.places for part in parts]),
+        values={n: np.concatenate([part.values[n] for part in parts]) for n in parts[0].values},
+        labels=np.concatenate(labels) if labels else None,
+    )
+
+
+def _streamed(path: Path, wanted: Sequence[str], whole: bool = False) -> Iterator[Columns]:
+    request = {"wanted": [also_called(name) for name in wanted], "points": True}
+    with _child(path, request) as read:
+        about, kind = _about(path, read)
+        points = about["points"]
+        if whole:
+            check_size(path, points * kind.itemsize, what="its points")
+        for first in range(0, max(points, 1), PART):
+            count = min(PART, points - first)
+            part = np.frombuffer(read(count * kind.itemsize), kind, count)
+            yield _columns(path, part, about["full"], about["unit"])
+        read(0)
 
 
 def open_las(path: Path) -> LasFile:
     """Read the header of a file."""
+    _need_packages(path)
+    return _opened(path, stamp_of(path))
+
+
+def _need_packages(path: Path) -> None:
     if find_spec("laspy") is None:
         raise MissingPackageError(f"{path}: LAS files need laspy: {install('las')}")
     packed = path.suffix.lower() == ".laz"
     if packed and find_spec("lazrs") is None and find_spec("laszip") is None:
         raise MissingPackageError(f"{path}: LAZ files need lazrs: {install('las')}")
-    return _opened(path, stamp_of(path))
 
 
 @lru_cache(maxsize=64)
