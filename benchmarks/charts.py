@@ -60,13 +60,7 @@ def table(rows: Sequence[Row]) -> Any:
 
 
 def draw(path: Path, peers: Sequence[Path] = (), folder: Path | None = None) -> list[Path]:
-    """Draw the charts of all figures in a result file.
-
-    Args:
-        path: the file.
-        peers: files of other rows that stand beside those of networks, layers and maps.
-        folder: where charts go; ``None``: beside the file.
-    """
+    """Draw the charts of all figures in a result file."""
     rows = [row for row in read(path) if is_measured(row)]
     others = [row for file in peers for row in read(file)]
     known, drawn = specs(), []

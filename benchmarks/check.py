@@ -147,16 +147,7 @@ def _slots(offsets: Tensor, edge: float, kernel: Kernel) -> Tensor:
 def products(
     pairs: list[Pair], x: Tensor, weight: Tensor, grad: Tensor, groups: int, backward: bool
 ) -> Tensors:
-    """Output, and gradients if asked for, of one convolution in float64, by name.
-
-    Args:
-        pairs: rows (j, i) of every slot.
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``.
-        grad: ``[N_out, C_out]``, gradient with respect to the output.
-        groups: groups of channels.
-        backward: whether ``grad_x`` and ``grad_weight`` are computed.
-    """
+    """Output, and gradients if asked for, of one convolution in float64, by name."""
     blocks = weight.detach().double().chunk(groups, dim=2)
     dense = torch.stack([torch.block_diag(*slot) for slot in zip(*blocks, strict=True)])
     x, grad = x.detach().double(), grad.detach().double()
@@ -191,14 +182,7 @@ def _numbers(slot: Tensor, j: Tensor, i: Tensor, shape: KernelMap) -> Tensor:
 
 
 def check_values(results: Tensors, truth: Tensors, dtype: str, terms: int = 0) -> None:
-    """Compare results with their float64 reference.
-
-    Args:
-        results: tensors by name.
-        truth: the same names and more.
-        dtype: name in `RELATIVE_RMS`.
-        terms: products in the longest sum of a gradient of weights, which may be many thousands.
-    """
+    """Compare results with their float64 reference."""
     for name, result in results.items():
         wrong = disagreement(result, truth[name], dtype, terms if name == "grad_weight" else 0)
         if wrong:
@@ -222,15 +206,7 @@ def disagreement(result: Tensor, truth: Tensor, dtype: str, terms: int = 0) -> s
 def check_network(
     results: Tensors, truth: Tensors, plain: Tensors, errors: dict[str, float], dtype: str
 ) -> None:
-    """Compare a network's results with float64, as far as errors of its products explain.
-
-    Args:
-        results: outputs and gradients by name.
-        truth: the same names in float64.
-        plain: the same names, of plain torch in the dtype of the results.
-        errors: by name, the RMS error of the network whose products are off by their bound.
-        dtype: name in `RELATIVE_RMS`.
-    """
+    """Compare a network's results with float64, as far as errors of its products explain."""
     if set(results) != set(truth):
         raise CheckFailed(f"results {sorted(results)}, truth {sorted(truth)}")
     rounding = RELATIVE_RMS[dtype]
@@ -284,11 +260,7 @@ class Rounded(Reference):
 
 
 def gate(engine: Engine, device: torch.device) -> None:
-    """Hold the map builder and all dataflows of an engine to their whole check, which takes long.
-
-    Raises:
-        RuntimeError: one breaks a promise; the message says in which case.
-    """
+    """Hold an engine's map builder and dataflows to their whole check, which takes long."""
     if engine.on_voxels is not None:
         check_builder(engine.builder_on(device), device)
     for dataflow in engine.dataflows(device):

@@ -58,17 +58,11 @@ def shapes(words: Iterable[str]) -> list[Shape]:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A scene and a kernel.
+    """A scene and a kernel."""
 
-    Args:
-        workload: name of the scene.
-        grid: its voxels or points, on the device.
-        kernel: the relation, on native points of stride 1.
-    """
-
-    workload: str
-    grid: Geometry
-    kernel: Kernel
+    workload: str  # name of the scene
+    grid: Geometry  # its voxels or points, on the device
+    kernel: Kernel  # the relation, on native points of stride 1
 
     @cached_property
     def target(self) -> Geometry:
@@ -125,21 +119,13 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @dataclass(frozen=True, eq=False)
 class Operands:
-    """Operands of a convolution, the same for all engines.
+    """Operands of a convolution, the same for all engines."""
 
-    Args:
-        x: ``[N_in, C_in]``.
-        weight: ``[K, C_in / groups, C_out]``, which keeps the scale.
-        grad: ``[N_out, C_out]``, gradient with respect to the output.
-        dtype: name of their dtype.
-        groups: groups of channels.
-    """
-
-    x: Tensor
-    weight: Tensor
-    grad: Tensor
-    dtype: str
-    groups: int = 1
+    x: Tensor  # `[N_in, C_in]`
+    weight: Tensor  # `[K, C_in / groups, C_out]`, which keeps the scale
+    grad: Tensor  # `[N_out, C_out]`, gradient with respect to the output
+    dtype: str  # name of their dtype
+    groups: int = 1  # groups of channels
 
     @classmethod
     def at(cls, place: Place, shape: Shape, dtype: str) -> Operands:
@@ -175,13 +161,7 @@ class Operands:
 
 
 class Layer:
-    """One convolution of an engine.
-
-    Args:
-        engine: finds the triplets and computes.
-        place: scene and kernel.
-        operands: what is multiplied.
-    """
+    """One convolution of an engine."""
 
     def __init__(self, engine: Engine, place: Place, operands: Operands) -> None:
         self.engine, self.place, self.operands = engine, place, operands

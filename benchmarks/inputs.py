@@ -20,19 +20,12 @@ CHANNELS = 4
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Shuffled cells and their features, as a reader delivers them.
+    """Shuffled cells and their features, as a reader delivers them."""
 
-    Args:
-        cells: ``[P, 4]`` int32 (batch, x, y, z), distinct, in no order.
-        features: ``[P, 4]``.
-        batches: number of clouds.
-        downsampling: sites of strided layers, ``floor`` or ``reached``.
-    """
-
-    cells: Tensor
-    features: Tensor
-    batches: int
-    downsampling: str = "floor"
+    cells: Tensor  # `[P, 4]` int32 (batch, x, y, z), distinct, in no order
+    features: Tensor  # `[P, 4]`
+    batches: int  # number of clouds
+    downsampling: str = "floor"  # sites of strided layers, `floor` or `reached`
     geometry = "voxel"
 
     @classmethod
@@ -73,24 +66,16 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Clouds with features, as a reader delivers them.
+    """Clouds with features, as a reader delivers them."""
 
-    Args:
-        points: ``[P, 3]`` float32 [m].
-        features: ``[P, 4]``.
-        voxel_size: edge of a cell [m].
-        geometry: ``voxel``; ``native``, points as they are; or ``degraded``, points moved to the
-            corners of their cells, which computes what voxels do.
-        batch: ``[P]`` int32, cloud of every point; ``None``: one cloud.
-        batches: number of clouds.
-    """
-
-    points: Tensor
-    features: Tensor
-    voxel_size: float
+    points: Tensor  # `[P, 3]` float32 [m]
+    features: Tensor  # `[P, 4]`
+    voxel_size: float  # edge of a cell [m]
+    # `voxel`; `native`, points as they are; or `degraded`, points moved to the corners of their
+    # cells, which computes what voxels do
     geometry: str
-    batch: Tensor | None = None
-    batches: int = 1
+    batch: Tensor | None = None  # `[P]` int32, cloud of every point; `None`: one cloud
+    batches: int = 1  # number of clouds
 
     @classmethod
     def of(cls, cloud: Cloud, geometry: str) -> Points:

@@ -59,18 +59,7 @@ def layer_cases(
     measure: Measure | None = None,
     **keys: Any,
 ) -> Iterator[Case]:
-    """A layer at one place, by all engines and in all kinds.
-
-    Args:
-        options: how it is measured.
-        figure: name of the figure.
-        place: scene and kernel.
-        shape: channels.
-        kinds: kinds of rows.
-        entries: engines and their settings.
-        measure: makes rows of a `Layer`; ``None``: its calls are timed.
-        keys: of all rows.
-    """
+    """A layer at one place, by all engines and in all kinds."""
     operands = Operands.at(place, shape, options.dtype)
     truth = operands.truth(place, any(kind in BACKWARD for kind in kinds))
     columns = {"dtype": options.dtype, "c_in": shape.c_in, "c_out": shape.c_out}

@@ -148,17 +148,7 @@ def map_case(
     stages: Sequence[str] = (),
     **keys: Any,
 ) -> Case:
-    """A product of a builder from the sorted keys alone; output sites are part of it.
-
-    Args:
-        options: how it is measured.
-        place: scene and kernel.
-        builder: finds the triplets.
-        product: what is delivered.
-        figure: name of the figure.
-        stages: those that become rows; none: the map as a whole does.
-        keys: that tell rows apart.
-    """
+    """A product of a builder from the sorted keys alone; output sites are part of it."""
     row = place.row("map", builder.name, figure, product=product, **keys)
 
     def prepared() -> Call:

@@ -101,21 +101,13 @@ KERNEL_SIZE = dict.fromkeys(NETWORKS, 3) | {"sparse_resnet_large": 5, "resunet":
 
 @dataclass(frozen=True)
 class Size:
-    """A network in one of its sizes, on so many clouds.
+    """A network in one of its sizes, on so many clouds."""
 
-    Args:
-        model: name of the network.
-        kernel: size of its kernels; ``None``: its own.
-        batches: clouds in the batch.
-        width: factor on all channels.
-        scans: that are aggregated in a cloud.
-    """
-
-    model: str
-    kernel: int | None = None
-    batches: int = 1
-    width: float = 1.0
-    scans: int = 1
+    model: str  # name of the network
+    kernel: int | None = None  # size of its kernels; `None`: its own
+    batches: int = 1  # clouds in the batch
+    width: float = 1.0  # factor on all channels
+    scans: int = 1  # that are aggregated in a cloud
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -166,14 +158,7 @@ def features_of(outputs: Any) -> list[Tensor]:
 
 
 class Work:
-    """A network on its input, in one dtype.
-
-    Args:
-        network: in ``dtype`` for inference; in training in float32 under autocast, unless
-            ``dtype`` is the network's own.
-        cells: what it is given: `Cells`, `Points` or `PeerCells`.
-        dtype: that products are computed in.
-    """
+    """A network on its input, in one dtype."""
 
     def __init__(self, network: Any, cells: Any, dtype: torch.dtype) -> None:
         self.network, self.cells, self.dtype = network, cells, dtype
@@ -275,14 +260,7 @@ class Work:
 
 
 class PeerWork(Work):
-    """A network of ours, rebuilt of a package's layers.
-
-    Args:
-        peer: the package.
-        network: of its layers.
-        cells: what it is given.
-        dtype: as of `Work`.
-    """
+    """A network of ours, rebuilt of a package's layers."""
 
     def __init__(self, peer: Peer, network: Any, cells: Cells, dtype: torch.dtype) -> None:
         if not isinstance(cells, Cells):
@@ -340,13 +318,7 @@ class PeerWork(Work):
 
 
 class Standard:
-    """The reference for the engines' results: one network on the check cells of one scene.
-
-    Args:
-        options: dtype, width and device.
-        size: the network.
-        cells: `Cells` or `Points`, few enough.
-    """
+    """The reference for the engines' results: one network on the check cells of one scene."""
 
     def __init__(self, options: Options, size: Size, cells: Any) -> None:
         self.options, self.size, self.cells = options, size, cells
@@ -376,6 +348,10 @@ class Standard:
         return Work(network if mode in TRAINING else network.to(self.dtype), cells, self.dtype)
 
     def check(self, work: Work, mode: str) -> None:
+        """Hold the network of an engine to float64."""
+        self.check_results(work.results(mode), mode)
+
+    def check_results(self, results: check.Tensors, mode: str) -> None:
         """Hold the results of a mode to float64."""
         kind = "train" if mode in TRAINING else "infer"
         if kind not in self.found:
@@ -383,7 +359,6 @@ class Standard:
             plain = self._work(PLAIN, kind, self.cells).results(kind)
             self.found[kind] = truth, plain, self._errors(kind, truth)
         truth, plain, errors = self.found[kind]
-        results = work.results(mode)
         if mode == "backward":  # the gradients alone
             truth = {name: truth[name] for name in results}
         check.check_network(results, truth, plain, errors, self.options.dtype)

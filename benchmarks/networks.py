@@ -19,7 +19,17 @@ from benchmarks.layers import parts_of_call
 from benchmarks.nets import Size, Standard, Work, make_network
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, middle_trace, run, timed, timing
+from benchmarks.run import (
+    Case,
+    Measure,
+    Options,
+    Prepare,
+    checking,
+    middle_trace,
+    run,
+    timed,
+    timing,
+)
 from benchmarks.workloads import Scene, aggregated, scenes
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.geometry import KernelMap
@@ -183,7 +193,8 @@ def quickest_thresholds(options: Options, figure: str) -> Iterator[Row]:
         for model in options.models or MODELS:
             size = Size(model)
             with products_of(options.dtype):
-                calls = layer_calls(options, scene, size)
+                with checking(options):
+                    calls = layer_calls(options, scene, size)
                 with timing(options):
                     counts = Counter(_by_work(calls, partial(_quickest_threshold, options)))
             for label, layers in sorted(counts.items()):
@@ -241,7 +252,8 @@ def quickest_tiles(options: Options, figure: str) -> Iterator[Row]:
     size = Size("minkunet")
     for scene in scenes(options.workloads):
         with products_of(options.dtype):
-            calls = layer_calls(options, scene, size)
+            with checking(options):
+                calls = layer_calls(options, scene, size)
             with timing(options):
                 quickest = list(_by_work(calls, partial(_quickest_tiles, options)))
             for number, tiles in enumerate(quickest, 1):

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from benchmarks import check, engines
-from benchmarks.check import CheckFailed
 from benchmarks.convolution import (
     Layer,
     Operands,
@@ -29,14 +28,14 @@ from benchmarks.layers import layer_cases
 from benchmarks.nets import Size, Standard, Work
 from benchmarks.networks import both_times, network_row
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, run, same
+from benchmarks.run import Case, Measure, Options, Prepare, checking, run
 from benchmarks.workloads import Cloud, clouds, room
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.geometry import Geometry, Kernel, KernelMap, VoxelGrid
+from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.prefetch import tensors_of
@@ -53,8 +52,6 @@ ROOMS = "rooms (simulated)"
 GROUPS = (1, 2, 4, 8, 16)
 #: Triplets by slot; with them what a forward pass reads; with that what backward reads too.
 PRODUCTS = ("pairs", "ready", "train")
-#: Points lie where they were, to rounding in float32, in cells.
-NEAR = 1e-3
 #: Points that networks are verified on, at most.
 FEW = 50_000
 
@@ -105,7 +102,8 @@ def growing(options: Options) -> Iterator[tuple[Settings, Cloud]]:
     """Every room in all sizes under one name, with its number and the points asked for."""
     for size in options.sizes:
         for number in range(options.rooms):
-            made = room(number, round(1000 * size), options.device)
+            with checking(options):
+                made = room(number, round(1000 * size), options.device)
             yield {"room": number, "points": round(1000 * size)}, replace(made, name=ROOMS)
 
 
@@ -120,7 +118,8 @@ def layer_rows(
     """Check, then time, layers of one kernel on clouds by all lines."""
     for keys, cloud in named:
         for geometry in dict.fromkeys(line.geometry for line in chosen):
-            place = Place(cloud.name, sites_of(geometry, cloud), PAPER.kernel)
+            with checking(options):
+                place = Place(cloud.name, sites_of(geometry, cloud), PAPER.kernel)
             own = [line for line in chosen if line.geometry == geometry]
             entries = [(replace(line.engine, name=line.name), {}) for line in own]
             for shape in shapes:
@@ -172,7 +171,6 @@ def triplet_rows(options: Options, figure: str) -> Iterator[Row]:
                 own = [line for line in chosen if line.geometry == geometry]
                 cases = (_map_case(options, place, o, p, figure) for o in own for p in PRODUCTS)
                 yield from run(cases, options)
-        yield from run((_sort_case(cloud, name, figure) for name in ("voxel", "native")), options)
 
 
 def _map_case(options: Options, place: Place, line: Line, product: str, figure: str) -> Case:
@@ -215,30 +213,6 @@ def _deliver(built: KernelMap, engine: Engine, product: str, device: torch.devic
         built.layouts(flow.needs_weight_grad)
         if not built.symmetric:
             built.transpose().layouts(flow.needs)
-
-
-def _sort_case(cloud: Cloud, geometry: str, figure: str) -> Case:
-    """From points to sites, sorted."""
-    row = {"figure": figure, "what": "map", "workload": cloud.name, "engine": geometry}
-
-    def checked() -> Prepare:
-        _check_sites(sites_of(geometry, cloud), cloud)
-        return same(lambda: sites_of(geometry, cloud))
-
-    return Case({**row, "of": "points to sites", "n": len(cloud.points)}, checked)
-
-
-def _check_sites(sites: Any, cloud: Cloud) -> None:
-    """Every point has its row: in its own cell, and on native points at its own place."""
-    cells = torch.floor(cloud.points.double() / cloud.voxel_size).long()
-    if isinstance(sites, VoxelGrid):
-        wanted = torch.cat([torch.zeros_like(cells[:, :1]), cells], dim=1)
-        found = torch.equal(sites.coords.long()[sites.inverse], wanted)
-    else:
-        off = (sites.positions[sites.inverse] - cloud.points).abs()
-        found = bool((off <= NEAR * cloud.voxel_size).all())
-    if not (found and bool((sites.keys[1:] >= sites.keys[:-1]).all())):
-        raise CheckFailed("rows are not those of the points, sorted by cell")
 
 
 class CheckedNetworks:
@@ -407,7 +381,8 @@ def _search(
     fits, fails, points = 0, 0, min(FIRST, round(1000 * options.largest))
     while points <= 1000 * options.largest and not options.is_late:
         keys = {"points": points} | ({"memory_gb": options.memory} if options.memory else {})
-        cloud = room(0, points, options.device)
+        with checking(options):
+            cloud = room(0, points, options.device)
         case = checked.case(line, mode, cloud, figure, partial(_run_once, mode=mode), **keys)
         (row,) = run([case], options)
         yield row

@@ -307,12 +307,7 @@ TABLES: dict[str, tuple[Sequence[str], Mapping[str, Any]]] = {
 
 
 def write_pages(results: Path, docs: Path) -> list[Path]:
-    """Write the page of claims, and fill the tables of all pages that have one.
-
-    Args:
-        results: folder of result files.
-        docs: folder of pages; README.md lies beside it.
-    """
+    """Write the page of claims, and fill the tables of all pages that have one."""
     files = {path: read(path) for path in sorted(results.glob("*.json"))}
     measured = [r for rows in files.values() for r in rows if is_measured(r)]
     page = docs / "results" / "papers.md"

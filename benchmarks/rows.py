@@ -116,12 +116,7 @@ def new_file(device: torch.device, name: str) -> Path:
 
 
 def machine(device: torch.device, revision: str | None = None) -> dict[str, Any]:
-    """Device, versions and revision of what is measured now.
-
-    Args:
-        device: that is timed.
-        revision: of the tree, where it is no checkout.
-    """
+    """Device, versions and revision of what is measured now."""
     on_gpu = device.type == "cuda"
     found: dict[str, Any] = {
         "device": torch.cuda.get_device_name(device) if on_gpu else _processor(),

@@ -24,62 +24,35 @@ DIGITS = 4
 
 @dataclass
 class Options:
-    """What is measured, and how: one option of the command line each.
+    """What is measured, and how: one option of the command line each."""
 
-    Args:
-        device: where.
-        dtype: float16, bfloat16, tf32, float32 or float64; empty: float16 on a GPU, else float32.
-        engines: names of ours and of installed packages; none: all of ours.
-        workloads: files of cells and names of generated scenes.
-        clouds: files of points and names of simulated rooms.
-        models: networks; none: those of the script.
-        modes: modes of networks, or kinds of layers; none: all.
-        shapes: layers as ``c_in:c_out:size`` or ``c_in:c_out:size:stride``.
-        kernels: of maps, as ``size:stride``.
-        products: of maps.
-        sizes: of generated scenes and rooms, in thousands.
-        kernel_sizes: of figures over them.
-        rooms: simulated rooms.
-        width: factor on the channels of networks.
-        check: sites that a larger network is checked on.
-        repeats: timed calls.
-        runs: how often everything is timed.
-        budget: longest time spent on one kind of time of a row [s].
-        limit: seconds after which a figure begins no further case.
-        memory: memory that the largest clouds may take [GB].
-        largest: cloud of figures about memory, in thousands of points.
-        sites: of strided layers, ``floor`` or ``reached``.
-        cold: empty the cache before every call.
-        traced: count launches and waits.
-        gate: hold engines to the whole check of their parts first.
-        lock: file that processes on one device share: they check side by side, one of them times.
-    """
-
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # where
+    # float16, bfloat16, tf32, float32 or float64; empty: float16 on a GPU, else float32
     dtype: str = ""
-    engines: Sequence[str] = ()
-    workloads: Sequence[str] = ()
-    clouds: Sequence[str] = ()
-    models: Sequence[str] = ()
-    modes: Sequence[str] = ()
-    shapes: Sequence[str] = ()
-    kernels: Sequence[str] = ("3:1", "5:1", "2:2", "3:2")
-    products: Sequence[str] = ()
-    sizes: Sequence[float] = (10, 50, 100, 500, 1000)
-    kernel_sizes: Sequence[int] = (3, 7, 13)
-    rooms: int = 10
-    width: float = 1.0
-    check: int = 200_000
-    repeats: int = 20
-    runs: int = 1
-    budget: float = 1.0
-    limit: float = float("inf")
-    memory: float | None = None
-    largest: float = 400_000
-    sites: str = "floor"
-    cold: bool = False
-    traced: bool = True
-    gate: bool = False
+    engines: Sequence[str] = ()  # names of ours and of installed packages; none: all of ours
+    workloads: Sequence[str] = ()  # files of cells and names of generated scenes
+    clouds: Sequence[str] = ()  # files of points and names of simulated rooms
+    models: Sequence[str] = ()  # networks; none: those of the script
+    modes: Sequence[str] = ()  # modes of networks, or kinds of layers; none: all
+    shapes: Sequence[str] = ()  # layers as `c_in:c_out:size` or `c_in:c_out:size:stride`
+    kernels: Sequence[str] = ("3:1", "5:1", "2:2", "3:2")  # of maps, as `size:stride`
+    products: Sequence[str] = ()  # of maps
+    sizes: Sequence[float] = (10, 50, 100, 500, 1000)  # of generated scenes and rooms, in thousands
+    kernel_sizes: Sequence[int] = (3, 7, 13)  # of figures over them
+    rooms: int = 10  # simulated rooms
+    width: float = 1.0  # factor on the channels of networks
+    check: int = 200_000  # sites that a larger network is checked on
+    repeats: int = 20  # timed calls
+    runs: int = 1  # how often everything is timed
+    budget: float = 1.0  # longest time spent on one kind of time of a row [s]
+    limit: float = float("inf")  # seconds after which a figure begins no further case
+    memory: float | None = None  # memory that the largest clouds may take [GB]
+    largest: float = 400_000  # cloud of figures about memory, in thousands of points
+    sites: str = "floor"  # of strided layers, `floor` or `reached`
+    cold: bool = False  # empty the cache before every call
+    traced: bool = True  # count launches and waits
+    gate: bool = False  # hold engines to the whole check of their parts first
+    # file that processes on one device share: they check side by side, one of them times
     lock: Path | None = None
 
     def __post_init__(self) -> None:
@@ -105,17 +78,13 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One call to be measured.
+    """One call to be measured."""
 
-    Args:
-        row: all that its rows say but the result.
-        check: compares its result with the reference; what it returns is measured. Its error
-            leaves the case without times.
-        measure: further keys of a row, and its result, for every row; `timed` unless given.
-    """
-
-    row: Row
+    row: Row  # all that its rows say but the result
+    # compares its result with the reference; what it returns is measured. Its error leaves the case
+    # without times
     check: Callable[[], Any]
+    # further keys of a row, and its result, for every row; `timed` unless given
     measure: Measure | None = None
 
 
@@ -205,13 +174,7 @@ def by_part(
     name: str = "part",
     kept: Sequence[str] | None = None,
 ) -> Measure:
-    """Measurement of a row a part of a call, read off its trace: ``busy_ms``.
-
-    Args:
-        split: sums a timeline up by part [ms].
-        name: key that names the part.
-        kept: parts that become rows; ``None``: all.
-    """
+    """Measurement of a row a part of a call, read off its trace: ``busy_ms``."""
 
     def rows(prepare: Prepare, options: Options) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         spent = split(middle_trace(prepare, options).timeline)

@@ -257,14 +257,6 @@ def make(folder: Path, kitti: Path | None = None, seed: int = 0) -> list[Path]:
     simulated rooms at 2 cm, ``rand_*`` uniform noise; ``clouds.npz`` holds native points of the
     scan and of a room. With a user's KITTI, ``kitti0_*`` are scan 000000 of its first sequence,
     which its licence forbids to pass on.
-
-    Args:
-        folder: that is written to.
-        kitti: folder of KITTI odometry, which holds ``sequences``, or a scan.
-        seed: of the simulated scan.
-
-    Returns:
-        The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     cpu = torch.device("cpu")

@@ -16,19 +16,12 @@ from benchmarks.peers.base import Peer as Peer
 
 @dataclass(frozen=True)
 class Package:
-    """Where a package is found.
+    """Where a package is found."""
 
-    Args:
-        modules: what is imported, and given to the adapter.
-        adapter: the file here.
-        licence: SPDX name.
-        install: command, or where its build is described.
-    """
-
-    modules: tuple[str, ...]
-    adapter: str
-    licence: str
-    install: str
+    modules: tuple[str, ...]  # what is imported, and given to the adapter
+    adapter: str  # the file here
+    licence: str  # SPDX name
+    install: str  # command, or where its build is described
 
 
 #: By the name that ``--engine`` takes. ``torchsparse`` is our engine of that name.
@@ -65,11 +58,7 @@ PACKAGES = {
 
 
 def installed(name: str) -> Peer:
-    """The adapter of an installed package.
-
-    Raises:
-        ValueError: it is not installed; says how to install it, and its licence.
-    """
+    """The adapter of an installed package."""
     package = PACKAGES[name]
     adapter = import_module(f"benchmarks.peers.{package.adapter}")
     peer: Peer = adapter.peer(name, *modules_of(name, package))

@@ -47,13 +47,7 @@ class PeerTensor(SparseTensor):
 
 
 class PeerLayer(nn.Module):
-    """A convolution of another package.
-
-    Args:
-        theirs: its layer, without bias.
-        ours: what it is made of; its weight is written into ``theirs``.
-        layout: of its weight.
-    """
+    """A convolution of another package."""
 
     def __init__(self, theirs: nn.Module, ours: Convolution, layout: WeightLayout) -> None:
         super().__init__()
@@ -74,22 +68,15 @@ class PeerLayer(nn.Module):
 
 
 class Peer(ABC):
-    """A package that is measured beside ours.
+    """A package that is measured beside ours."""
 
-    Attributes:
-        reaches: whether strided layers keep every site that a kernel reaches, not those of
-            ``floor``.
-        keeps_strided_maps: whether a strided layer called twice on a tensor finds its map again.
-        builds_maps: whether it finds the triplets of voxels itself; else it is given ours.
-        dtypes: names of the dtypes that it computes in.
-        has_groups: whether it has groups of channels.
-    """
-
+    # whether strided layers keep every site that a kernel reaches, not those of `floor`
     reaches = False
+    # whether a strided layer called twice on a tensor finds its map again
     keeps_strided_maps = True
-    builds_maps = True
-    dtypes: tuple[str, ...] = HALF_TOO
-    has_groups = False
+    builds_maps = True  # whether it finds the triplets of voxels itself; else it is given ours
+    dtypes: tuple[str, ...] = HALF_TOO  # names of the dtypes that it computes in
+    has_groups = False  # whether it has groups of channels
 
     def __init__(self, name: str, *modules: Any) -> None:
         self.name, self.modules = name, modules
@@ -134,21 +121,13 @@ class Peer(ABC):
 
 @dataclass(eq=False)
 class BoxedSites:
-    """Sites of packages whose coordinates lie in a box and count in units of their own voxels.
+    """Sites of packages whose coordinates lie in a box and count in units of their own voxels."""
 
-    Args:
-        indices: ``[N, 4]`` int32 (batch, x, y, z) in these units.
-        shape: of the box.
-        batches: number of clouds.
-        stride: tensor stride.
-        maps: by key, of all levels of one input.
-    """
-
-    indices: Tensor
-    shape: list[int]
-    batches: int
-    stride: Triple = (1, 1, 1)
-    maps: dict[Any, Any] = field(default_factory=dict)
+    indices: Tensor  # `[N, 4]` int32 (batch, x, y, z) in these units
+    shape: list[int]  # of the box
+    batches: int  # number of clouds
+    stride: Triple = (1, 1, 1)  # tensor stride
+    maps: dict[Any, Any] = field(default_factory=dict)  # by key, of all levels of one input
     count: None = None
 
     @property

@@ -18,16 +18,11 @@ Prepared = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass(eq=False)
 class Sites:
-    """Sites of voxels of WarpConvNet.
+    """Sites of voxels of WarpConvNet."""
 
-    Args:
-        voxels: its tensor, of which only the sites count.
-        stride: tensor stride.
-        shared: its cache of maps, once there is one; of all levels of one input.
-    """
-
-    voxels: Any
-    stride: Triple = (1, 1, 1)
+    voxels: Any  # its tensor, of which only the sites count
+    stride: Triple = (1, 1, 1)  # tensor stride
+    # its cache of maps, once there is one; of all levels of one input
     shared: dict[str, Any] = field(default_factory=dict)
     count: None = None
 

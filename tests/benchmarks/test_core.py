@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,15 +198,13 @@ def test_a_wrong_map_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_graph_that_answers_otherwise_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud = SCENES[0].cloud()
-    gate = latency.Gate(options(), "sparse_resnet", cloud)
-    scan = gate.scan(cloud)
+    gate = latency.Gate(options(), "sparse_resnet", SCENES[0].cloud())
     runner = gate.runner(latency.Line("eager", resolve("auto")))
-    assert gate.agrees(runner, scan) == "bitwise"
-    found = runner(scan)
-    off = [replace(x, features=x.features * 1.5) for x in found]
+    assert gate.agreement(runner) == "bitwise"
+    found = runner.results(gate.scan)
+    off = {name: 1.5 * tensor for name, tensor in found.items()}
     with pytest.raises(CheckFailed, match="graph and eager differ"):
-        gate.agrees(lambda _: off, scan)  # type: ignore[arg-type]
+        gate.agreement(SimpleNamespace(results=lambda _: off))  # type: ignore[arg-type]
 
 
 def test_triplets_of_native_points_are_those_of_all_pairs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from benchmarks import layers, maps, nets, networks
+from benchmarks import latency, layers, maps, nets, networks
 from benchmarks.__main__ import figures
 from benchmarks.charts import specs
 from benchmarks.report import PAPERS
@@ -21,7 +21,7 @@ FEWER = {"models": ["sparse_resnet"], "shapes": ["4:6:3,4:6:2:2"]}
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for script in (layers, maps, networks):
+    for script in (latency, layers, maps, networks):
         monkeypatch.setattr(script, "scenes", lambda *_: SCENES)
     monkeypatch.setattr(nets, "DRAWS", 1)
 
