@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -235,3 +237,27 @@ def test_half_precision_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert layer(x).features.dtype == torch.bfloat16
     assert layer(x).features.dtype == torch.float32
+
+
+def test_classes_of_a_number_of_axes_take_arguments_in_spconvs_order() -> None:
+    for axes, kind in enumerate((spconv.SparseConv1d, spconv.SparseConv2d, spconv.SparseConv3d), 1):
+        layer = kind(4, 6, 2, 2, 1, 1, 1, False, "down")
+        own = layer.ndim, layer.stride, layer.padding, layer.bias, layer.indice_key
+        assert own == (axes, [2] * axes, [1] * axes, None, "down")
+        twin = pickle.loads(pickle.dumps(layer))
+        assert type(twin) is kind
+        assert twin.weight_shape == layer.weight_shape
+    assert spconv.SubMConv3d(4, 6, 3).subm
+    assert spconv.SparseConvTranspose2d(4, 6, 2).transposed
+    assert spconv.SparseInverseConv3d(4, 6, 2, "down", False).inverse
+    assert spconv.SparseMaxPool2d(2).stride == [2, 2]
+    mistakes: tuple[Callable[[], object], ...] = (
+        lambda: spconv.SparseConv3d(4, 6),
+        lambda: spconv.SparseInverseConv3d(4, 6, 2),
+        lambda: spconv.SubMConv3d(4, 6, 3, record_voxel_count=True),
+        lambda: spconv.SparseConv3d(4, 6, 3, kernel_size=3),
+        lambda: spconv.SparseMaxPool3d(*range(9)),
+    )
+    for mistake in mistakes:
+        with pytest.raises(TypeError, match=r"^(Sparse|SubM)"):
+            mistake()

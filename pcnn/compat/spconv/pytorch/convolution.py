@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.compat.spconv.core import ConvAlgo
-from pcnn.compat.spconv.pytorch.axes import (
+from pcnn.compat.spconv.pytorch.core import IndiceData, SparseConvTensor
+from pcnn.compat.spconv.pytorch.sparse_module import (
     Size,
+    SparseModule,
+    VoxelCount,
     expand_nd,
     get_conv_output_size,
     get_deconv_output_size,
     kernel_of,
+    require,
 )
-from pcnn.compat.spconv.pytorch.core import IndiceData, SparseConvTensor
-from pcnn.compat.spconv.pytorch.errors import require
-from pcnn.compat.spconv.pytorch.sparse_module import SparseModule
-from pcnn.compat.spconv.pytorch.voxel_count import VoxelCount
 from pcnn.dataflows import Epilogue
 from pcnn.nn.conv import compute_dtype, linear
 from pcnn.ops.convolution import convolution

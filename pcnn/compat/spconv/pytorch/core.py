@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from pcnn.compat.spconv.core import ConvAlgo
-from pcnn.compat.spconv.pytorch.axes import MOST_AXES, expand_nd
-from pcnn.compat.spconv.pytorch.errors import require
 from pcnn.compat.spconv.pytorch.sites import Sites
+from pcnn.compat.spconv.pytorch.sparse_module import MOST_AXES, expand_nd, require
 from pcnn.geometry import KernelMap
 
 __all__ = ["ImplicitGemmIndiceData", "IndiceData", "SparseConvTensor", "expand_nd", "scatter_nd"]

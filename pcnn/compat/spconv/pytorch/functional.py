@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from pcnn.compat.spconv.pytorch.core import SparseConvTensor
-from pcnn.compat.spconv.pytorch.errors import require
 from pcnn.compat.spconv.pytorch.sites import Sites
+from pcnn.compat.spconv.pytorch.sparse_module import require
 from pcnn.geometry.union import union_of
 
 

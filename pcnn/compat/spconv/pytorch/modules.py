@@ -10,9 +10,8 @@ from torch import nn
 
 from pcnn.compat.spconv.pytorch.convolution import SparseConvolution
 from pcnn.compat.spconv.pytorch.core import SparseConvTensor
-from pcnn.compat.spconv.pytorch.errors import require
 from pcnn.compat.spconv.pytorch.folding import FoldedStep, folded_steps, folds_now
-from pcnn.compat.spconv.pytorch.sparse_module import SparseModule
+from pcnn.compat.spconv.pytorch.sparse_module import SparseModule, require
 from pcnn.nn.folded_norm import FoldedNorm
 
 __all__ = [

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from pcnn.compat.spconv.core import ConvAlgo
-from pcnn.compat.spconv.pytorch.axes import Size, expand_nd, get_conv_output_size, kernel_of
 from pcnn.compat.spconv.pytorch.core import IndiceData, SparseConvTensor
-from pcnn.compat.spconv.pytorch.errors import require
-from pcnn.compat.spconv.pytorch.sparse_module import SparseModule
-from pcnn.compat.spconv.pytorch.voxel_count import VoxelCount
+from pcnn.compat.spconv.pytorch.sparse_module import (
+    Size,
+    SparseModule,
+    VoxelCount,
+    expand_nd,
+    get_conv_output_size,
+    kernel_of,
+    of_axes,
+    require,
+)
 from pcnn.geometry import KernelMap
 from pcnn.ops.engine import resolve
 from pcnn.ops.reduce import reduce_max, reduce_mean
@@ -143,66 +148,14 @@ class SparseGlobalAvgPool(SparseGlobalMaxOrAvgPool):
         super().__init__(True, name)
 
 
-class _OfAxes(SparsePool):
-    """A pooling whose class knows its number of axes; its stride is its size unless given."""
-
-    axes: ClassVar[int]
-
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        indice_key: str | None = None,
-        algo: ConvAlgo | None = None,
-        record_voxel_count: bool = False,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            self.axes,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            indice_key,
-            algo=algo,
-            record_voxel_count=record_voxel_count,
-            name=name,
-        )
+_ORDER = ("kernel_size", "stride", "padding", "dilation", "indice_key", "algo")
 
 
-class SparseMaxPool1d(_OfAxes, SparseMaxPool):
-    """`SparseMaxPool` on one axis."""
-
-    axes = 1
-
-
-class SparseMaxPool2d(_OfAxes, SparseMaxPool):
-    """`SparseMaxPool` on two axes."""
-
-    axes = 2
+def _made(base: type[SparsePool], axes: int) -> type[SparsePool]:
+    """The class of a number of axes; its stride is its size unless given."""
+    order, name = (*_ORDER, "record_voxel_count", "name"), f"{base.__name__}{axes}d"
+    return of_axes(__name__, name, base, axes, order, 1, stride=None)
 
 
-class SparseMaxPool3d(_OfAxes, SparseMaxPool):
-    """`SparseMaxPool` on three axes."""
-
-    axes = 3
-
-
-class SparseAvgPool1d(_OfAxes, SparseAvgPool):
-    """`SparseAvgPool` on one axis."""
-
-    axes = 1
-
-
-class SparseAvgPool2d(_OfAxes, SparseAvgPool):
-    """`SparseAvgPool` on two axes."""
-
-    axes = 2
-
-
-class SparseAvgPool3d(_OfAxes, SparseAvgPool):
-    """`SparseAvgPool` on three axes."""
-
-    axes = 3
+SparseMaxPool1d, SparseMaxPool2d, SparseMaxPool3d = (_made(SparseMaxPool, n) for n in (1, 2, 3))
+SparseAvgPool1d, SparseAvgPool2d, SparseAvgPool3d = (_made(SparseAvgPool, n) for n in (1, 2, 3))

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from pcnn.compat.spconv.pytorch.core import SparseConvTensor
-from pcnn.compat.spconv.pytorch.errors import require
 from pcnn.compat.spconv.pytorch.functional import sparse_add
-from pcnn.compat.spconv.pytorch.sparse_module import SparseModule
+from pcnn.compat.spconv.pytorch.sparse_module import SparseModule, require
 
 
 class _Table(SparseModule):
