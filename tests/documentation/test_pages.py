@@ -161,6 +161,11 @@ def test_links_lead_to_files_and_to_headings(page: str) -> None:
         assert not anchor or anchor in anchors(to.read_text()), f"{target}#{anchor}"
 
 
+def test_every_room_stands_in_the_architecture() -> None:
+    rooms = {f"`pcnn/{path.parent.name}/`" for path in ROOT.glob("pcnn/*/__init__.py")}
+    assert {room for room in rooms if room not in TEXTS["docs/architecture.md"]} == set()
+
+
 def test_named_files_exist() -> None:
     named = re.compile(r"`((?:benchmarks|conf|csrc|docs|pcnn|tests)/[\w/.-]+)`")
     for page, text in TEXTS.items():
