@@ -190,8 +190,8 @@ def _on_host(task: Task, options: Options) -> Iterator[tuple[Settings, Settings]
     runner, scan, said = task
     on_gpu = options.device.type == "cuda"
     here = _moved(scan, lambda t: t.cpu().pin_memory()) if on_gpu else scan
-    space = runner.delivered(scan).cpu()
-    space = space.pin_memory() if on_gpu else space
+    answer = runner.delivered(scan)
+    space = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=on_gpu)
     yield {}, {**times(lambda: _taken(runner, here, space), options), **said}
 
 
