@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -142,7 +142,7 @@ _END_SIZE = 22  # without a comment
 _CHUNK = 1 << 20
 
 
-def add_checksum(file: BinaryIO) -> None:
+def add_checksum(file: IO[bytes]) -> None:
     """Put the checksum at the end of a zip file that has no comment."""
     file.seek(-_END_SIZE, os.SEEK_END)
     end = file.read(_END_SIZE)
@@ -176,7 +176,7 @@ def _is_whole(path: Path, inode: int, size: int, changed: int) -> bool:
         return end[:4] == _END and end[-2:] == b"\0\0"
 
 
-def _sum(file: BinaryIO, size: int) -> int:
+def _sum(file: IO[bytes], size: int) -> int:
     """CRC-32 of the first `size` bytes; leaves the file behind them."""
     file.seek(0)
     total = 0

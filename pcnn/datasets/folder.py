@@ -271,7 +271,8 @@ class FolderClouds:
                 labels = cloud.labels.numpy() if cloud.labels is not None else None
                 if source is not None and source != path:
                     labels = read_labels(source, cloud.n_points_total)
-                counts.update(dict(zip(*np.unique(labels, return_counts=True), strict=True)))
+                if labels is not None:
+                    counts.update(dict(zip(*np.unique(labels, return_counts=True), strict=True)))
         ignored = {k for k, v in self.label_map.raw_to_train.items() if v == IGNORE}
         found = {int(label): n for label, n in sorted(counts.items()) if label not in ignored}
         said = ", ".join(f"{label} ({n:,})" for label, n in list(found.items())[:_SHOWN])

@@ -39,7 +39,8 @@ class Preparation(Dataset[Outcome]):
         keeping = number < self._kept
         dataset: Any = self.train if keeping else self.val
         index = number if keeping else number - self._kept
-        name, state = dataset.name(index), "checked"
+        name = dataset.name(index)
+        state: Literal["made", "kept", "checked"] = "checked"
         try:
             if keeping:
                 cloud, was_there = dataset.keep(index)

@@ -88,7 +88,13 @@ def checked(cfg: DictConfig) -> DictConfig:
     for key in written:
         if key not in RUN and key not in ABOUT and key not in OTHERS:
             raise ConfigError(str(key), "no such key")
-    groups = {"callbacks": {}, "logger": {}, "augment": None, "tta": None, "data": {}}
+    groups: dict[str, Any] = {
+        "callbacks": {},
+        "logger": {},
+        "augment": None,
+        "tta": None,
+        "data": {},
+    }
     defaults = {key: default for key, (_, default) in RUN.items()}
     cfg = OmegaConf.create({**defaults, **groups, "choices": {}, **written})
     for key in missing(OmegaConf.to_container(cfg, resolve=False)):

@@ -97,6 +97,7 @@ def needs_checkpoint(arguments: Sequence[str], conf: Path) -> None:
     if any(text.startswith("-") for text in arguments) or given.get("ckpt_path"):
         return
     path = conf / "model" / f"{given.get('model', '')}.yaml"
-    target = str(OmegaConf.load(path).get("_target_")) if path.is_file() else ""  # type: ignore[union-attr]
+    model: Any = OmegaConf.load(path) if path.is_file() else {}
+    target = str(model.get("_target_"))
     if not target.startswith("pcnn.registration."):
         raise ConfigError("ckpt_path", "needs a value: ckpt_path=FILE, or model=fpfh without one")

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from pcnn.errors import StorageError, storage_cause
 
@@ -17,7 +17,7 @@ SUFFIX = ".part"  # of a file that is being written; what has it after a kill is
 
 
 @contextmanager
-def whole_file(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
+def whole_file(path: Path, durable: bool = False) -> Iterator[IO[bytes]]:
     """Open a temporary file beside ``path``; it takes that name when the block ends well.
 
     Missing folders are made. When the block raises, nothing is left behind. A rename inside a

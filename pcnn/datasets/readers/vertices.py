@@ -43,7 +43,8 @@ def ply_header(path: Path) -> tuple[str, list[tuple[str, int, np.dtype | None]],
     lines = [words for line in head.decode("ascii").splitlines() if (words := line.split())]
     if lines[:1] != [["ply"]] or rest[:1] not in (b"\n", b"\r"):
         raise FileError(path, "no PLY header")
-    order, elements = "", []
+    order = ""
+    elements: list[Any] = []
     for words in lines[1:]:
         if words[0] == "format" and not order and words[2:] == ["1.0"]:
             order = _ORDERS[words[1]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ def mean_of(
         return Figure(nan, nan, nan, 0)
     rows = [np.flatnonzero(scenes == scene) for scene in np.unique(scenes)]
 
-    def joined(parts: list[Floats]) -> Floats:
+    def joined(parts: Sequence[NDArray[Any]]) -> Floats:
         """Of the scenes' values [D, P_s] in D draws, [D]."""
         if over == "pairs":
             return centre(np.concatenate(parts, axis=1))
