@@ -18,7 +18,9 @@ from tests.datasets.test_io import PLAIN, refused
 
 
 @pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 2), ("A.LAS", 6), ("a.laz", 7)])
-def test_las_files_keep_their_millimetres(tmp_path: Path, name: str, kind: int) -> None:
+def test_las_files_keep_their_millimetres(
+    tmp_path: Path, name: str, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, centred = tmp_path / name, Reading(centred=True)
     written = write_las(path, 40, kind)
     cloud = read_points(path, reading=centred)
@@ -28,7 +30,11 @@ def test_las_files_keep_their_millimetres(tmp_path: Path, name: str, kind: int) 
     assert cloud.labels.tolist() == np.resize(CODES, 40).tolist()
     colours = [1.0, 0.2, 0.0] if kind in (2, 7) else []
     np.testing.assert_allclose(cloud.features[3], [3 * 655 / 65535, *colours], rtol=1e-6)
-    part = open_parts(path, Reading(("return_number", "Intensity"), intensity_max=6550.0)).whole()
+    monkeypatch.setattr(las, "PART", 16)
+    monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 16)
+    parted = open_parts(path, Reading(("return_number", "Intensity"), intensity_max=6550.0))
+    assert [len(part) for part in parted] == [16, 16, 8]
+    part = parted.whole()
     np.testing.assert_array_equal(part.places, np.asarray(written.xyz))
     np.testing.assert_allclose(part.channels[10], [1.0, 1.0], rtol=1e-6)
     if colours:  # of eight bits, as many programs write them
