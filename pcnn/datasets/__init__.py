@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         OnPoints,
         OnVoxels,
         Placement,
-        SegmentationSample,
+        Sample,
         voxelize_cloud,
     )
     from pcnn.datasets.readers.clouds import read_points
@@ -38,8 +38,8 @@ __all__ = [
     "S3DISRooms",
     "S3DISSets",
     "S3DISTypeSets",
+    "Sample",
     "SegmentationBatch",
-    "SegmentationSample",
     "SemanticKITTI",
     "SemanticKITTISets",
     "read_points",
@@ -65,7 +65,7 @@ _HOMES = {
     "S3DISSets": "pcnn.datasets.s3dis",
     "S3DISTypeSets": "pcnn.datasets.s3dis",
     "SegmentationBatch": "pcnn.datasets.batches",
-    "SegmentationSample": "pcnn.datasets.placement",
+    "Sample": "pcnn.datasets.placement",
     "SemanticKITTI": "pcnn.datasets.semantic_kitti",
     "SemanticKITTISets": "pcnn.datasets.semantic_kitti",
     "read_points": "pcnn.datasets.readers.clouds",

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud, labels_or_ignore
 from pcnn.datasets.placement import (
-    ClassificationSample,
     OnVoxels,
     Placement,
     RawPoints,
-    SegmentationSample,
+    Sample,
 )
 from pcnn.geometry import Geometry, PointSet, VoxelGrid
 from pcnn.ops.plan import Planner
@@ -224,14 +223,14 @@ class CollateClouds:
         self.in_channels = in_channels
         self.placement = placement or OnVoxels()
 
-    def nothing(self) -> SegmentationSample:
+    def nothing(self) -> Sample:
         """A sample of no points, from which a batch of no samples is made."""
         empty = torch.empty(0, self.in_channels)
         none = torch.empty(0, dtype=torch.int64)
         cloud = Cloud(empty[:, :3], empty[:, 3:], none, "", "", none)
         return self.placement.sample(cloud, 1.0)
 
-    def joined(self, parts: Sequence[SegmentationSample | ClassificationSample]) -> SparseTensor:
+    def joined(self, parts: Sequence[Sample]) -> SparseTensor:
         """Join the inputs of one or more samples, in their order."""
         for part in parts:
             if part.features.shape[1] != self.in_channels:
@@ -246,7 +245,7 @@ class CollateClouds:
 class CollateSegmentation(CollateClouds):
     """Joins samples with labelled points; arguments as `CollateClouds`."""
 
-    def __call__(self, samples: Sequence[SegmentationSample]) -> SegmentationBatch:
+    def __call__(self, samples: Sequence[Sample]) -> SegmentationBatch:
         """Return the batch of the samples, in their order.
 
         Points of an unlabelled scan among labelled ones are ``IGNORE``. No samples give a batch
@@ -274,7 +273,7 @@ class CollateSegmentation(CollateClouds):
 class CollateTraining(CollateClouds):
     """Joins the rows of samples, without their points; arguments as `CollateClouds`."""
 
-    def __call__(self, samples: Sequence[SegmentationSample]) -> SegmentationBatch:
+    def __call__(self, samples: Sequence[Sample]) -> SegmentationBatch:
         """Return the batch of the samples, one or more, in their order."""
         tensor = self.joined([replace(s, geometry=without_points(s.geometry)) for s in samples])
         return SegmentationBatch(
@@ -293,12 +292,12 @@ class CollateTraining(CollateClouds):
 class CollateClassification(CollateClouds):
     """Joins samples with one label each; arguments as `CollateClouds`."""
 
-    def __call__(self, samples: Sequence[ClassificationSample]) -> ClassificationBatch:
+    def __call__(self, samples: Sequence[Sample]) -> ClassificationBatch:
         """Return the batch of the samples, in their order; no samples give one of zero clouds."""
-        points = [s.points if s.points is not None else torch.empty(0, 3) for s in samples]
+        points = [s.points if s.raw is not None else s.points[:0] for s in samples]
         return ClassificationBatch(
             self.joined(samples or [self.nothing()]),
-            torch.tensor([s.label for s in samples], dtype=torch.int64),
+            torch.tensor([int(s.labels) for s in samples], dtype=torch.int64),
             tuple(s.name for s in samples),
             tuple(s.path for s in samples),
             torch.cat([torch.empty(0, 3), *points]),

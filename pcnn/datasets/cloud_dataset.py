@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud, joined_cloud
 from pcnn.datasets.placement import (
-    ClassificationSample,
     OnVoxels,
     Placement,
     RawPoints,
-    SegmentationSample,
+    Sample,
     VoxelSize,
 )
 from pcnn.datasets.sampler import Key, evenly_spaced
@@ -55,7 +55,7 @@ class LabelledClouds(Protocol):
         """Return the plain values that the read clouds depend on; ``set`` names the set."""
 
 
-class CloudDataset(Dataset[SegmentationSample]):
+class CloudDataset(Dataset[Sample]):
     """Clouds as samples that are pure functions of (seed, epoch, index).
 
     Without a cache a sample holds every point of the file inside the crop, as evaluation needs.
@@ -169,7 +169,7 @@ class CloudDataset(Dataset[SegmentationSample]):
         n = len(self)
         return (index + 1 + int(generator.integers(n - 1))) % n if n > 1 else index
 
-    def __getitem__(self, key: Key | int) -> SegmentationSample:
+    def __getitem__(self, key: Key | int) -> Sample:
         """Return the sample of a key (epoch, index)."""
         cloud = self.cloud(key)
         sample = self.geometry.sample(cloud, self.voxel_size)
@@ -178,7 +178,7 @@ class CloudDataset(Dataset[SegmentationSample]):
         return replace(sample, raw=RawPoints(cloud.features, self.voxel_size, self.geometry))
 
 
-class ClassifiedClouds(Dataset[ClassificationSample]):
+class ClassifiedClouds(Dataset[Sample]):
     """Clouds with one class each, which their names tell."""
 
     def __init__(self, clouds: CloudDataset, class_of: Callable[[str], int]) -> None:
@@ -195,15 +195,7 @@ class ClassifiedClouds(Dataset[ClassificationSample]):
         """Number of clouds."""
         return len(self.clouds)
 
-    def __getitem__(self, key: Key | int) -> ClassificationSample:
+    def __getitem__(self, key: Key | int) -> Sample:
         """Return the sample of a key (epoch, index)."""
-        sample = self.clouds[key]
-        return ClassificationSample(
-            sample.geometry,
-            sample.features,
-            self.labels[key[1] if isinstance(key, tuple) else key],
-            sample.name,
-            sample.path,
-            None if sample.raw is None else sample.points,
-            sample.raw,
-        )
+        label = self.labels[key[1] if isinstance(key, tuple) else key]
+        return replace(self.clouds[key], labels=torch.tensor(label))

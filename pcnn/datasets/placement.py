@@ -36,7 +36,7 @@ class Placement(Protocol):
     def name(self) -> str:
         """Name in configurations and reports."""
 
-    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+    def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
         """Put a cloud, of any number of points, on the geometry.
 
         Raises:
@@ -74,24 +74,24 @@ class Placement(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentationSample:
+class Sample:
     """A cloud on a geometry with what is needed to score every point of it."""
 
     geometry: Geometry  # its rows, voxels or native points
-    features: Tensor  # [N, 3 + F] float32:
-    labels: Tensor  # [N] int64: a native point's own, or the majority of a voxel's points
+    features: Tensor  # [N, 3 + F] float32: (x, y, z, features) of points, or means of voxels
+    # [N] int64: of native points, or the majority in a voxel; [] the class of the cloud
+    labels: Tensor
     points: Tensor  # [P, 3] float32 [m]
     point_labels: Tensor | None  # [P] int64 or None
-    name: str  # as in Cloud, with path, point_index and n_points_total
-    path: str  #
-    point_index: Tensor | None  #
-    n_points_total: int  #
+    # as in Cloud
+    name: str
+    path: str
+    point_index: Tensor | None
+    n_points_total: int
     raw: RawPoints | None = None  # the points' own features, where they may be placed again
 
     @classmethod
-    def of(
-        cls, geometry: Geometry, features: Tensor, labels: Tensor, cloud: Cloud
-    ) -> SegmentationSample:
+    def of(cls, geometry: Geometry, features: Tensor, labels: Tensor, cloud: Cloud) -> Sample:
         """Make the sample of a cloud from its rows; arguments as in the class."""
         return cls(
             geometry,
@@ -104,19 +104,6 @@ class SegmentationSample:
             cloud.point_index,
             cloud.n_points_total,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class ClassificationSample:
-    """A cloud on a geometry, and its class."""
-
-    geometry: Geometry  # its rows, voxels or native points
-    features: Tensor  # [N, C] float32, inputs of the rows
-    label: int  # class of the cloud, from 0
-    name: str  # identifies the cloud within its set
-    path: str  # the file or folder it comes from
-    points: Tensor | None = None  # [P, 3] float32 [m], where they may be placed again; else None
-    raw: RawPoints | None = None  # the points' own features, likewise
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +172,7 @@ class OnVoxels:
 
     name: Literal["voxel"] = "voxel"  # in configurations and reports
 
-    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+    def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
         """Voxelise a cloud; see `voxelize_cloud`."""
         return voxelize_cloud(cloud, size)
 
@@ -218,7 +205,7 @@ class OnVoxels:
         }
 
 
-def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
+def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Sample:
     """Voxelise a cloud on cells ``floor(p / voxel_size)``."""
     try:
         grid = quantize(cloud.points, voxel_size=voxel_size, batch_size=1)
@@ -230,7 +217,7 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> SegmentationSample:
     except ValueError as error:
         raise FileError(cloud.path, str(error)) from error
     inputs = _inputs(cloud)
-    return SegmentationSample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
+    return Sample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
 
 
 def _inputs(cloud: Cloud) -> Tensor:
@@ -330,7 +317,7 @@ class OnPoints:
         """Return what the points are thinned by."""
         return self.thin
 
-    def sample(self, cloud: Cloud, size: VoxelSize) -> SegmentationSample:
+    def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
         """Put the points of a cloud into cells of ``size``, each where it is."""
         inputs = _inputs(cloud)
         try:
@@ -344,7 +331,7 @@ class OnPoints:
                 labels = cloud.labels[x.geometry.chosen]
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
-        return SegmentationSample.of(x.geometry, x.features, labels, cloud)
+        return Sample.of(x.geometry, x.features, labels, cloud)
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
         """Keep every point: they are thinned after augmentation, as in evaluation."""
