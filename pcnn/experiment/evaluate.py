@@ -12,7 +12,6 @@ from pcnn.config import check_allowed
 from pcnn.experiment import run_folder
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.job import nothing_written, started
-from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_config import ABOUT, allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby
@@ -31,6 +30,8 @@ def evaluate(cfg: DictConfig) -> float | None:
     try:
         check_allowed(allowed(cfg), overrides)
         if not is_network(cfg):
+            from pcnn.experiment.registration import evaluate_untrained
+
             with started(folder, nothing_written):
                 return evaluate_untrained(cfg)
         cfg.ckpt_path = str(weights_file(cfg.ckpt_path))  # a name of the catalogue, or a file

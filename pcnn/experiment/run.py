@@ -47,7 +47,6 @@ from pcnn.experiment.job import (
     tell_other_ranks,
 )
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
-from pcnn.experiment.registration import evaluate_trained
 from pcnn.experiment.resume import AUTO, continuation, has_begun, same_run
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby
@@ -224,6 +223,8 @@ def fit_and_evaluate(
         console.say(f"{what} {checkpoint}, {reached}")
         metrics |= known or evaluate(trainer, task, datamodule, checkpoint, "val")
     if cfg.test and cfg.task.name == "registration":
+        from pcnn.experiment.registration import evaluate_trained
+
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
             pairs = datamodule.pairs("test")  # type: ignore[attr-defined]
             device = trainer.strategy.root_device
