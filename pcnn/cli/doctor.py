@@ -36,7 +36,6 @@ OPTIONAL = {
     "wandb": "pip install wandb",
     "embreex": "pip install embreex",
     "laspy": install("las"),
-    "huggingface_hub": install("hub"),
     "submitit": install("cluster"),
     "hydra-optuna-sweeper": install("sweep"),
 }
