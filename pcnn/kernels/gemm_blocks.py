@@ -35,13 +35,13 @@ class GemmBlocks:
     stages: int = 5  # depth of the software pipeline: lists of rows, rows, products
 
     def __post_init__(self) -> None:
-        powers = self.rows, self.channels_in, self.split, self.warps
+        powers = self.rows, self.channels_in, self.warps
         if not all(one > 0 and one & (one - 1) == 0 for one in powers):
-            raise ValueError(f"rows, channels_in, split and warps must be powers of two: {self}")
-        if not (16 <= self.rows <= TILE_ROWS and self.channels_in >= 16 and self.stages > 0):
-            raise ValueError(
-                f"rows must be 16 to {TILE_ROWS}, channels_in 16 or more, stages 1 or more: {self}"
-            )
+            raise ValueError(f"rows, channels_in and warps must be powers of two: {self}")
+        if not (16 <= self.rows <= TILE_ROWS and self.channels_in >= 16):
+            raise ValueError(f"rows must be 16 to {TILE_ROWS}, channels_in 16 or more: {self}")
+        if min(self.split, self.stages) < 1:
+            raise ValueError(f"split and stages must be 1 or more: {self}")
         parts_of(self.channels_out)
 
     @classmethod
