@@ -22,7 +22,7 @@ class Dataflow(Protocol):
 
     @property
     def name(self) -> str:
-        """Identifier, a valid part of an operator name; unique per setting."""
+        """Name in configurations and reports."""
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -57,11 +57,16 @@ class EdgeSet:
 
     rows: tuple[int, int]  # rows of the (input, output) geometry
     volume: int  # number of kernel slots K
-    one_per_slot: tuple[bool, bool]  # (at most one input fills a slot of an output
+    #: whether at most one input fills a slot of an output, and one output a slot of an input
+    one_per_slot: tuple[bool, bool]
     symmetric: bool  # (i, j, k) implies (j, i, K - 1 - k)
+    #: layouts that this edge set derives in its own way, by name; others as in `LAYOUTS`
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
-    crowded: bool = False
-    counts: tuple[Tensor | None, Tensor | None] = (None, None)  # [1] int32 rows of the (input
+    crowded: bool = False  # so many triplets that plans leave lists of them out
+    #: ``[1]`` int32 on the device, rows of the (input, output) geometry that hold a site; ``None``:
+    #: all rows do. Spare rows have no triplets.
+    counts: tuple[Tensor | None, Tensor | None] = (None, None)
+    #: what is there already, by (name, whether of the transposed map)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     lists: dict[tuple[object, ...], list[Tensor]] = field(
         default_factory=dict, init=False, repr=False

@@ -19,12 +19,18 @@ class Neighbourhood:
     network, its numbers are the same.
     """
 
+    #: what becomes of neighbours within reach and outside the kernel's box: ``clamp`` takes them
+    #: into its nearest cell, ``drop`` leaves them out
     outside: str = "clamp"
     volume: float = 1.0  # volume of the field over that of the kernel's box, s
-    cell: float = 1.0  # edge of a kernel cell
-    metric: str = "auto"  # ball
+    #: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the field
+    #: of one of 3
+    cell: float = 1.0
+    #: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as the ball
+    #: with the volume of its box, any other one as far as its box
+    metric: str = "auto"
     cover: bool = False  # whether a strided kernel reaches at least every point of its coarse cell
-    memory: float | None = None
+    memory: float | None = None  # most memory that maps may take [GB]
 
     def __post_init__(self) -> None:
         check_outside(self.outside)

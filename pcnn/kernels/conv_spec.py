@@ -36,9 +36,16 @@ class ConvSpec(NamedTuple):
 
     groups: int = 1  # groups of channels; output channels are group-major
     transposed: bool = False  # multiply by the transpose of every W[k], read through its strides
-    mirrored: bool = False  # slot k of the layouts multiplies W[K - 1 - k]
+    #: slot k of the layouts multiplies ``W[K - 1 - k]``, or fills it in a weight gradient: a
+    #: symmetric map serves as its own transpose
+    mirrored: bool = False
     compute_dtype: torch.dtype = torch.float32  # dtype that operands are rounded to
     out_dtype: torch.dtype = torch.float32  # dtype of the result
-    epilogue: Epilogue | None = None  # applied to the sums before they are rounded
-    skip: Tensor | None = None  # [N_in
-    rows: Tensor | None = None  # [1] int32 on the device
+    #: applied to the sums before they are rounded; only where the dataflow fuses
+    epilogue: Epilogue | None = None
+    #: ``[N_in, C_2]``, channels that follow those of ``x`` (a skip connection, not copied); only
+    #: where the dataflow fuses, at groups = 1 and not ``transposed``
+    skip: Tensor | None = None
+    #: ``[1]`` int32 on the device, the first rows of the output that are wanted, those behind them
+    #: are undefined; ``None``: all rows. A dataflow may compute all the same.
+    rows: Tensor | None = None

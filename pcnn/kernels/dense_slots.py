@@ -170,7 +170,7 @@ def write_dense(
     shape: ProductShape,
     spec: ConvSpec,
     tiles: RowTiles | None = None,
-    far: Tensor | None = None,  # [N_out
+    far: Tensor | None = None,  # [N_out, C_out] float32, sums of the other slots
 ) -> None:
     """Write ``sum over dense slots of x[table[i, k]] @ W[k]`` to every row ``out[i]``."""
     scale, shift, residual, relu = spec.epilogue or NO_EPILOGUE

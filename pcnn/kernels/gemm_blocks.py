@@ -34,16 +34,6 @@ class GemmBlocks:
     warps: int = 4  # warps of a program
     stages: int = 5  # depth of the software pipeline: lists of rows, rows, products
 
-    def __post_init__(self) -> None:
-        powers = self.rows, self.channels_in, self.warps
-        if not all(one > 0 and one & (one - 1) == 0 for one in powers):
-            raise ValueError(f"rows, channels_in and warps must be powers of two: {self}")
-        if not (16 <= self.rows <= TILE_ROWS and self.channels_in >= 16):
-            raise ValueError(f"rows must be 16 to {TILE_ROWS}, channels_in 16 or more: {self}")
-        if min(self.split, self.stages) < 1:
-            raise ValueError(f"split and stages must be 1 or more: {self}")
-        parts_of(self.channels_out)
-
     @classmethod
     def of(cls, values: Mapping[str, int]) -> GemmBlocks:
         """Blocks of plain numbers, as a file holds them; a ValueError names what is wrong."""
@@ -53,7 +43,18 @@ class GemmBlocks:
             raise ValueError(
                 f"blocks has {', '.join(sorted(known))}, whole numbers, got {', '.join(wrong)}"
             )
-        return cls(**values)
+        made = cls(**values)
+        powers = made.rows, made.channels_in, made.warps
+        if not all(one > 0 and one & (one - 1) == 0 for one in powers):
+            raise ValueError(f"rows, channels_in and warps must be powers of two: {made}")
+        least = made.rows >= 16 and made.channels_in >= 16 and made.split > 0 and made.stages > 0
+        if not least or made.rows > TILE_ROWS:
+            raise ValueError(
+                f"rows must be 16 to {TILE_ROWS}, channels_in 16 or more, split and stages 1 or "
+                f"more: {made}"
+            )
+        parts_of(made.channels_out)
+        return made
 
     def neighbours(self) -> Iterator[GemmBlocks]:
         """Blocks that differ in one number; a kernel has to be compiled for each."""

@@ -31,7 +31,8 @@ class HybridMap:
     offsets: Tensor
     sparse_slots: tuple[int, ...]  # kernel slots of the pairs, ascending
     n_in: int  # rows of the input geometry
-    mirrored: bool = False  # only the first half of the sparse slots is listed: (i
+    #: only half of the sparse slots is listed: (i, j) of slot k is (j, i) of slot K - 1 - k too
+    mirrored: bool = False
 
     @property
     def n_out(self) -> int:

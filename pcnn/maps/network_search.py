@@ -58,7 +58,7 @@ class PackedShape:
     spacing: Triple  # tensor stride of the inputs
     key_format: KeyFormat  # of the keys
     symmetric: bool  # the map serves as its own transpose, slots mirrored
-    search: Search  # how
+    search: Search  # how keys are compared
     threshold: int  # slots of a smaller L1 norm go to the table
     dense: tuple[int, ...]  # those slots
     listed: tuple[int, ...]  # slots whose pairs are listed, from the first of the others on

@@ -41,8 +41,10 @@ class ZDelta:
 
     device_only: ClassVar[bool] = True
     name: str = "z_delta"  # in configurations and reports
-    product: str = "table"  # layout that build writes: table without waiting for the device
-    key_bits: int | str = "auto"  # 64, 32
+    #: layout that `build` writes: ``table`` without a wait, ``pairs``, ``half_pairs`` (the first
+    #: half of a submanifold map), or ``hybrid:<t>`` (slots of L1 norm below t as a table)
+    product: str = "table"
+    key_bits: int | str = "auto"  # 64, 32 (one cloud that takes no more), or auto, which is 64
     half: bool | None = None  # search only the first half of a symmetric map, and mirror it
     rows: int | None = None  # output rows of a tile; None picks by size
     _search: Search = field(init=False, repr=False, compare=False)

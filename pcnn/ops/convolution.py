@@ -27,8 +27,8 @@ def convolution(
     groups: int = 1,
     compute_dtype: torch.dtype | None = None,
     bias: Tensor | None = None,  # [C_out], added to every row
-    skip: Tensor | None = None,  # [N_in
-    epilogue: Epilogue | None = None,
+    skip: Tensor | None = None,  # [N_in, C_2], input channels that follow those of x; no gradients
+    epilogue: Epilogue | None = None,  # of the sums before they are rounded; no gradients
 ) -> Tensor:
     """Sum ``x[j] @ W[k]`` into ``out[i]`` over the triplets (i, j, k) of the kernel map.
 

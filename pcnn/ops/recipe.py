@@ -54,7 +54,8 @@ class PlannedMap:
 class Recipe:
     """Levels and maps of a network, in terms of each other; level 0 is the input's geometry."""
 
-    levels: tuple[tuple[int, str, Kernel], ...]  # (number of the parent
+    #: (number of the parent, ``down`` or ``up``, kernel) of every level after level 0
+    levels: tuple[tuple[int, str, Kernel], ...]
     maps: tuple[PlannedMap, ...]  # the maps between them
 
     def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pcnn.compat.spconv.pytorch.convolution import SparseConvolution
 from pcnn.compat.spconv.pytorch.sparse_module import of_axes
 
@@ -12,7 +14,7 @@ _SUBM = (*_WINDOW, "fp32_accum", "large_kernel_fast_algo", "name")
 _INVERSE = (*_SHAPE, "indice_key", "bias", "algo", "fp32_accum", "large_kernel_fast_algo", "name")
 
 
-def _made(name: str, axes: int) -> type[SparseConvolution]:
+def _made(name: str, axes: int) -> type[Any]:
     """The class of a name without its number of axes."""
     own = {
         "SparseConv": (_FORWARD, 3, {}),

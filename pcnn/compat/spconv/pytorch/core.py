@@ -27,10 +27,10 @@ class IndiceData:
     target: Sites  # cells of the output
     is_subm: bool  # whether both are the same
     algo: ConvAlgo  # the algorithm that the layer was given
-    ksize: list[int]  # kernel size per axis, as stride, padding and dilation
-    stride: list[int]  #
-    padding: list[int]  #
-    dilation: list[int]  #
+    ksize: list[int]  # kernel size per axis, as the following
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
     spatial_shape: list[int]  # of the input
     out_spatial_shape: list[int]  # of the output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -151,7 +152,7 @@ class SparseGlobalAvgPool(SparseGlobalMaxOrAvgPool):
 _ORDER = ("kernel_size", "stride", "padding", "dilation", "indice_key", "algo")
 
 
-def _made(base: type[SparsePool], axes: int) -> type[SparsePool]:
+def _made(base: type[SparsePool], axes: int) -> type[Any]:
     """The class of a number of axes; its stride is its size unless given."""
     order, name = (*_ORDER, "record_voxel_count", "name"), f"{base.__name__}{axes}d"
     return of_axes(__name__, name, base, axes, order, 1, stride=None)
