@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,6 @@ from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.conformance import check_builder
 from pcnn.maps.windowed import Windowed
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
-from pcnn.nn import Conv3d, Sequential
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import Recipe
@@ -40,30 +38,6 @@ SUBMANIFOLD = ("3:1",)
 AUTO = ENGINES["auto"].dataflows(torch.device("cuda"))[0]
 
 
-@dataclass(frozen=True)
-class Planned:
-    """The plan of a network with one kernel map, in the place of a map builder."""
-
-    name: str = "plan"
-
-    def make(self, grid: VoxelGrid, kernel: Kernel, product: str) -> KernelMap:
-        """Plan the output sites, the map, and the layouts of a product."""
-        own = product in ("ready", "train")
-        _planner(kernel, None if own else (product,))(grid, backward=product == "train")
-        return grid.map_to(grid.strided(kernel), kernel, _Unplanned())
-
-
-@functools.lru_cache(maxsize=64)
-def _planner(kernel: Kernel, layouts: tuple[str, ...] | None) -> Planner:
-    """Planner of a convolution within a network: its dry run is no part of a plan."""
-    # a pointwise layer stands before it, which has no map: a plan leaves out the layouts that only
-    # the gradient of the network's own input would read
-    engine = replace(ENGINES["auto"], dataflow=AUTO)
-    first = Conv3d(1, 1, 1, engine=engine)
-    net = Sequential(first, Conv3d(1, 1, kernel.size, kernel.stride, engine=engine))
-    return Planner(net, layouts)
-
-
 class _Unplanned:
     """A builder that is not to be asked."""
 
@@ -71,11 +45,11 @@ class _Unplanned:
         raise CheckFailed(f"the plan left out the map of {kernel}")
 
 
-def builders(options: Options) -> list[MapBuilder | Planned]:
+def builders(options: Options) -> list[MapBuilder]:
     """Builders that the options name as engines; all that serve the device unless so."""
     every: list[Any] = [SortedSearch()]
     if options.device.type == "cuda":
-        every += [HashTable(), DoubleTraversed(), BinarySearch(), ZDelta(), Windowed(), Planned()]
+        every += [HashTable(), DoubleTraversed(), BinarySearch(), ZDelta(), Windowed()]
     known = {one.name: one for one in every}
     named = [known[name] for name in options.engines if name in known]
     return named or every
@@ -83,12 +57,9 @@ def builders(options: Options) -> list[MapBuilder | Planned]:
 
 def build(grid: VoxelGrid, builder: Any, kernel: Kernel, product: str) -> KernelMap:
     """Find the output sites, build the kernel map and a product of it."""
-    if isinstance(builder, Planned):
-        built = builder.make(grid, kernel, product)
-    else:
-        built = builder.build(grid, output_sites(grid, kernel), kernel)
-        # told to every map that a geometry keeps; tiles are cut along it
-        built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
+    built: KernelMap = builder.build(grid, output_sites(grid, kernel), kernel)
+    # told to every map that a geometry keeps; tiles are cut along it
+    built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
     deliver(built, product)
     return built
 
@@ -156,7 +127,7 @@ def map_case(
         return lambda: build(sites, builder, place.kernel, product)
 
     def checked() -> Any:
-        if options.gate and not isinstance(builder, Planned):
+        if options.gate:
             check_builder(builder, options.device)
         built: Any = prepared()()
         check_product(built, place.pairs, product)

@@ -10,7 +10,6 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks import check, engines
 from benchmarks.convolution import (
@@ -38,8 +37,7 @@ from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.prefetch import tensors_of
-from pcnn.runtime.timing import Call, Repeats, peak_memory_mb, wall_times
+from pcnn.runtime.timing import Call, Repeats, wall_times
 
 MB = 2**20
 #: The layer of the paper's figures, and the second one that its code was timed on.
@@ -48,8 +46,6 @@ MODEL = Size("resnet18")
 MODES = ("infer", "forward", "backward", "train")
 #: All growing rooms together, in result rows.
 ROOMS = "rooms (simulated)"
-#: Groups of channels whose layers are compared.
-GROUPS = (1, 2, 4, 8, 16)
 #: Triplets by slot; with them what a forward pass reads; with that what backward reads too.
 PRODUCTS = ("pairs", "ready", "train")
 #: Points that networks are verified on, at most.
@@ -124,8 +120,6 @@ def layer_rows(
             entries = [(replace(line.engine, name=line.name), {}) for line in own]
             for shape in shapes:
                 more = {**keys, "geometry": geometry}
-                if shape.groups > 1:
-                    more["groups"] = shape.groups
                 with products_of(options.dtype):
                     cases = layer_cases(options, figure, place, shape, kinds, entries, **more)
                     yield from run(cases, options)
@@ -279,76 +273,6 @@ def network_rows(options: Options, figure: str) -> Iterator[Row]:
             yield from run(cases, options)
 
 
-def breakdown_rows(options: Options, figure: str) -> Iterator[Row]:
-    """Of a training step of ResNet18: what it must hold, and on a GPU the allocator's peak.
-
-    ``needed_mb`` is the sum of activations that backward reads, weights, their gradients, and sites
-    with maps and layouts; ``over_needed`` is the peak of a step on planned input over it,
-    ``from_points`` that of a step that plans, too. The cloud itself does not count.
-    """
-    with products_of(options.dtype):
-        checked = CheckedNetworks(options)
-        for cloud in given(options):
-            for line in lines(options):
-                yield from run([checked.case(line, "train", cloud, figure, breakdown)], options)
-
-
-def breakdown(work: Work, options: Options) -> Iterator[tuple[Settings, Settings]]:
-    """Parts of the memory of a step."""
-    work.network.train()
-    x = work.input.on(work.network, backward=True)
-    weights = list(work.network.parameters())
-    work.train(x)  # builds layouts that are not planned, compiles and warms up
-    work.train(x)
-    layouts = bytes_of(tensors_of(x), ())
-    activations = _kept_bytes(work, x, [*weights, *tensors_of(x)])
-    own = sum(weight.nbytes for weight in weights)
-    needed = layouts + activations + 2 * own  # weights, and gradients of their size
-    sizes = {"activations": activations, "weights": own, "gradients": own, "layouts": layouts}
-    result = {f"{name}_mb": size / MB for name, size in {**sizes, "needed": needed}.items()}
-    if options.device.type == "cuda":
-        clear()
-        # in memory are the network, the cloud, and the planned input
-        peak = layouts + own + MB * peak_memory_mb(lambda: work.train(x), options.device)
-        del x
-        clear()
-        from_points = own + MB * peak_memory_mb(work.train, options.device)
-        result |= {"memory_mb": peak / MB, "over_needed": peak / needed}
-        result |= {"from_points_mb": from_points / MB, "from_points": from_points / needed}
-    yield {}, result
-
-
-def _kept_bytes(work: Work, x: Any, others: Iterable[Tensor]) -> int:
-    """Bytes of the tensors that a forward pass keeps for backward."""
-    kept: list[Tensor] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        outputs = work.outputs(x)
-    found = bytes_of(kept, others)
-    del outputs
-    return found
-
-
-def bytes_of(tensors: Iterable[Tensor], others: Iterable[Tensor]) -> int:
-    """Bytes of the memory behind tensors on the first one's device, each piece once.
-
-    Memory of ``others`` does not count.
-    """
-    known = {tensor.untyped_storage().data_ptr() for tensor in others}
-    total, device = 0, None
-    for tensor in tensors:
-        device = device or tensor.device
-        storage = tensor.untyped_storage()
-        if tensor.device == device and storage.data_ptr() not in known:
-            known.add(storage.data_ptr())
-            total += storage.nbytes()
-    return total
-
-
 def clear() -> None:
     """Give back memory that is not in use."""
     gc.collect()
@@ -451,11 +375,5 @@ FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
         [PAPER, SECOND], ("layer", "backward", "train", "map+layer", "map+train")
     ),
     "points_triplets": triplet_rows,
-    "points_groups": on_clouds(
-        [replace(PAPER, groups=groups) for groups in GROUPS],
-        ("layer", "train"),
-        *("voxel", "native", "pointcnnpp"),
-    ),
     "points_dataflows": by_dataflow,
-    "points_memory": breakdown_rows,
 }

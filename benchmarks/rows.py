@@ -29,9 +29,7 @@ RESULTS = Path(__file__).parent / "results"
 #: Keys that do not tell rows apart.
 _NO_IDENTITY = ("result", "machine")
 #: Of a machine, what does not tell its rows apart either.
-_NO_MACHINE = ("date", "state")
-#: Of the GPU: clocks [MHz], temperature [degrees Celsius], power [W]; read, never set.
-_STATE = "clocks.sm,clocks.mem,temperature.gpu,power.draw"
+_NO_MACHINE = ("date",)
 
 
 def identity(row: Row) -> str:
@@ -126,7 +124,6 @@ def machine(device: torch.device, revision: str | None = None) -> dict[str, Any]
         "cuda": torch.version.cuda if on_gpu else None,
         **_tree(revision),
         "date": datetime.date.today().isoformat(),
-        "state": _state(device) if on_gpu else None,
     }
     return {key: value for key, value in found.items() if value not in (None, "")}
 
@@ -152,12 +149,6 @@ def _tree(revision: str | None) -> dict[str, Any]:
         return {"revision": commit, "clean": True}
     digest = hashlib.sha256(changes.encode()).hexdigest()[:12]
     return {"revision": commit, "clean": False, "changes": digest}
-
-
-def _state(device: torch.device) -> str:
-    uuid = str(torch.cuda.get_device_properties(device).uuid)
-    uuid = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-    return _answer("nvidia-smi", f"--query-gpu={_STATE}", "--format=csv,noheader", f"--id={uuid}")
 
 
 def _answer(*command: str, folder: Path | None = None) -> str:
