@@ -71,13 +71,14 @@ def shift_logged_step(trainer: Trainer, steps: int) -> None:
 
 
 def close_epoch(trainer: Trainer) -> None:
-    """Count the epoch that a training ended in, as Lightning does where the last step was taken.
+    """Count the epoch and step that a training ended in, as Lightning does behind the last step.
 
-    A training that is resumed behind its last step takes none: it keeps the count from within the
-    epoch, and the figures of its end would be logged under another epoch.
+    A training that is resumed behind its last step takes none: it keeps the counts from within the
+    epoch, and the figures of its end would be logged under others.
     """
     epochs: Any = trainer.fit_loop.epoch_progress.current
     epochs.processed = epochs.completed = epochs.ready
+    trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
 
 def agree_by_callback(trainer: Trainer) -> None:

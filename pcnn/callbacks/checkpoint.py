@@ -36,6 +36,9 @@ from pcnn.ranges import Count
 
 log = logging.getLogger(__name__)
 
+#: What a checkpoint keeps of the callback.
+STATE = ("best_score", "best_step", "figures", "validated_step")
+
 
 class Stopped(SystemExit):
     """The run ends because a signal asked it to; the exit code is 128 + `signum`."""
@@ -165,7 +168,7 @@ class Checkpoint(LightningCheckpoint):
             )
         self.validated_step = trainer.global_step
         self.figures = {
-            name: value
+            name: float(value)
             for name, value in trainer.callback_metrics.items()
             if name.startswith("val/")
         }
@@ -211,14 +214,14 @@ class Checkpoint(LightningCheckpoint):
             log.warning("resumed on other devices: %s", said)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is best so far."""
-        return {"best_score": self.best_score, "best_step": self.best_step}
+        """What is best so far, and what the last validation said."""
+        return {name: getattr(self, name) for name in STATE}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what is best so far, provided that `best.ckpt` is still there."""
         if self.best_model_path:
-            self.best_score = state_dict["best_score"]
-            self.best_step = state_dict["best_step"]
+            for name in STATE:
+                setattr(self, name, state_dict[name])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the step resumed from, which needs no second writing."""

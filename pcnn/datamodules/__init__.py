@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
-    from pcnn.datamodules.mixed_pairs import MixedPairsDataModule, PairSource
-    from pcnn.datamodules.registration import RegistrationDataModule
+    from pcnn.datamodules.pairs import (
+        MixedPairsDataModule,
+        PairSource,
+        RegistrationDataModule,
+    )
 
 __all__ = [
     "ClassificationDataModule",
@@ -24,9 +27,9 @@ __all__ = [
 _HOMES = {
     "ClassificationDataModule": "pcnn.datamodules.clouds",
     "CloudDataModule": "pcnn.datamodules.clouds",
-    "MixedPairsDataModule": "pcnn.datamodules.mixed_pairs",
-    "PairSource": "pcnn.datamodules.mixed_pairs",
-    "RegistrationDataModule": "pcnn.datamodules.registration",
+    "MixedPairsDataModule": "pcnn.datamodules.pairs",
+    "PairSource": "pcnn.datamodules.pairs",
+    "RegistrationDataModule": "pcnn.datamodules.pairs",
 }
 
 

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
+from pcnn.datamodules.unreadable import OnError
 from pcnn.datasets.batches import CollateClassification, CollateSegmentation, CollateTraining
 from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
@@ -52,7 +53,7 @@ class CloudDataModule(ExactLoading):
         num_workers: Workers | None = None,
         seed: Seed = 0,
         geometry: Placement | None = None,
-        on_error: str = "raise",
+        on_error: OnError = "raise",
         balance_steps: Natural = 1,
     ) -> None:
         super().__init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from torch.utils.data import Dataset
 
@@ -76,10 +76,3 @@ def plain_errors() -> Iterator[None]:
     except SampleError as error:
         text = str(error).rpartition(f"{SampleError.__name__}: ")[2]
         raise SampleError(text.strip()) from error
-
-
-def check_on_error(on_error: str) -> OnError:
-    """Refuse what is neither ``raise`` nor ``skip``."""
-    if on_error not in get_args(OnError):
-        raise ValueError(f"on_error must be one of raise, skip; got {on_error!r}")
-    return cast(OnError, on_error)

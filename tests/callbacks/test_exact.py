@@ -19,6 +19,7 @@ from pcnn.callbacks.stop import TWICE
 from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.datamodules.batch_stream import batches_done, leave_stop_signals
 from pcnn.errors import ConfigError
+from pcnn.lightning_internals import close_epoch
 from tests.callbacks.tiny import (
     Data,
     Kill,
@@ -50,7 +51,14 @@ CASES: dict[str, dict[str, Any]] = {
     "epochs counted, checkpoint every step": {**EPOCHS, "every": 1, "val_check_interval": 2},
     "epochs counted, checkpoint at every end": {**EPOCHS, "every": 6},
     "accumulated gradients": {"accumulate_grad_batches": 2, "max_steps": 14},
+    "accumulated gradients, validation inside": {
+        **EPOCHS,
+        "accumulate_grad_batches": 3,
+        "val_check_interval": 2,
+    },
     "checkpoint at every epoch's end": {"every": 6},
+    "a part of every epoch": {"limit_train_batches": 4},
+    "workers": {"workers": 2, "val_check_interval": 4},
 }
 
 
@@ -81,16 +89,21 @@ def stopped(folder: Path, send: Send, also: tuple[L.Callback, ...] = (), **optio
     pytest.fail("the signal was lost")
 
 
-def same_end(broken: Path, straight: Path, case: dict[str, Any]) -> None:
-    """The run in `broken` goes on to the end of an uninterrupted one, in `straight`."""
+def same_end(broken: Path, straight: Path, case: dict[str, Any]) -> list[L.Trainer]:
+    """The run in `broken` goes on to the end of an uninterrupted one, in `straight`: trainers."""
     expected, reference = train(straight, **case)
     resumed, checkpoint = train(broken, **case)
     assert same_weights(resumed, expected)
     assert checkpoint.best_score == reference.best_score
-    loops = [task.trainer.fit_loop.epoch_loop for task in (resumed, expected)]
-    assert loops[0]._batches_that_stepped == loops[1]._batches_that_stepped
+    assert checkpoint.figures == reference.figures
+    trainers = [task.trainer for task in (resumed, expected)]
+    for trainer in trainers:
+        close_epoch(trainer)
+    steps = [trainer.fit_loop.epoch_loop._batches_that_stepped for trainer in trainers]
+    assert steps[0] == steps[1] == trainers[0].global_step
     if case.get("limit_val_batches") != 0:
         assert validations(broken).items() >= validations(straight).items()
+    return trainers
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -107,6 +120,21 @@ def test_a_run_killed_in_a_validation_repeats_it(tmp_path: Path, step: int, befo
     train_and_die(tmp_path / "broken", Kill(in_validation_at_step=step), **case)
     assert held(tmp_path / "broken" / "last.ckpt")["global_step"] == before
     same_end(tmp_path / "broken", tmp_path / "straight", case)
+
+
+class KillAtTheEnd(Kill):
+    """SIGKILL behind the last step, its validation and its checkpoint."""
+
+    def on_train_end(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("interval", [4, 5])  # the last validation is due, or asked for
+def test_a_run_killed_behind_its_last_step(tmp_path: Path, interval: int) -> None:
+    case = {"max_steps": 12, "val_check_interval": interval, **ACROSS}
+    train_and_die(tmp_path / "broken", KillAtTheEnd(), **case)
+    trainers = same_end(tmp_path / "broken", tmp_path / "straight", case)
+    assert trainers[0].current_epoch == trainers[1].current_epoch
 
 
 @pytest.mark.parametrize(

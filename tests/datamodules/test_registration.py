@@ -11,7 +11,7 @@ import torch
 
 from pcnn.datamodules import RegistrationDataModule
 from pcnn.datamodules.batch_stream import BatchStream
-from pcnn.datamodules.registration import batches_of
+from pcnn.datamodules.pairs import batches_of
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import (
     KITTISets,

@@ -79,5 +79,3 @@ def test_an_empty_file_is_no_scan(root: Path):
         os.truncate(root / "sequences/00" / kind, 0)
     with pytest.raises(SampleError, match=r"000002\.bin: "):
         list(module(root).train_dataloader())
-    with pytest.raises(ValueError, match="on_error must be one of raise, skip; got 'ignore'"):
-        module(root, on_error="ignore")

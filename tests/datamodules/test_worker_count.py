@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pcnn import cores
-from pcnn.datamodules import worker_count
+from pcnn.datamodules.exact_loading import worker_count
 from tests.datamodules.modules import folder_module
 
 
@@ -16,7 +16,7 @@ from tests.datamodules.modules import folder_module
 def test_one_core_is_left_to_the_training(
     available: int, usual: int, for_cpu: int, of_12: int
 ) -> None:
-    count = worker_count.worker_count
+    count = worker_count
     assert count(None, available, False) == usual
     assert count(None, available, True) == for_cpu
     assert count(12, available, True) == of_12
