@@ -1,4 +1,11 @@
-"""Data sets: reading, cropping and augmenting labelled clouds, on voxels or native points."""
+"""Data sets: labelled clouds, and pairs of clouds, as samples on voxels or native points.
+
+In the order in which a cloud meets them: `cloud_sets` finds a set, real or simulated
+(`semantic_kitti`, `s3dis`, `folder`; pairs in `registration`); `readers` read a file as a `cloud`
+with `labels`; `cloud_dataset` keeps it in a `cache` and changes it by `transforms`; `placement`
+makes it a sample, in the order of `sampler`; `batches` join samples. `preparation` does the first
+half ahead of a training, `prediction_files` writes labels.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -141,18 +141,18 @@ class FolderSplit:
         found = without_label_files(
             path for path in folder.rglob("*") if is_cloud_file(path, also=True)
         )
-        by_name: dict[str, Path] = {}
-        for path in sorted(found):
-            other = by_name.setdefault(self.name(path), path)
-            if other != path:
-                raise ValueError(f"{other} and {path} have one name; keep one of them")
-        return list(by_name.values())
+        return sorted(found)
 
     def _labelled(self, clouds: list[Path], says: bool) -> list[Path]:
         with_labels = [path for path in clouds if self._may_be_labelled(path)]
         kept = set(with_labels)
         # texts and archives may be anything else
         clouds = [path for path in clouds if path in kept or is_cloud_file(path)]
+        by_name: dict[str, Path] = {}
+        for path in clouds:
+            other = by_name.setdefault(self.name(path), path)
+            if other != path:
+                raise ValueError(f"{other} and {path} have one name; keep one of them")
         without = [self.name(path) for path in clouds if path not in kept]
         if with_labels and without and says:
             warn_left_out(self.root, without, len(clouds), "clouds have no labels")

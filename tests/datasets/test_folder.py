@@ -230,7 +230,8 @@ def test_label_columns_and_archives_train(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", points)
     np.savetxt(tmp_path / "c.txt", points)
     np.savez(tmp_path / "d.npz", points=points[:, :4], labels=(np.arange(60) % 3))
-    (tmp_path / "readme.txt").write_text("not a cloud\n")
+    for stem in ("readme", "a"):  # beside a cloud of that name
+        (tmp_path / f"{stem}.txt").write_text("not a cloud\n")
     np.savez(tmp_path / "weights.npz", weights=np.zeros(3))
     columns = ("x", "y", "z", "intensity", "label")
     with_npz = FolderSets(str(tmp_path), class_names=["a", "b", "c"], columns=columns)

@@ -91,10 +91,6 @@ def _plain_content(path: Path) -> Any:
         return read_arrays(path)
     if path.suffix == ".npz":
         return _read_npz(path)
-    if path.suffix.lower() not in SUFFIXES:
-        raise FileError(
-            path, f"a cloud ends in {', '.join(FRAGMENT_SUFFIXES)}, not {path.suffix!r}"
-        )
     return None
 
 
