@@ -161,6 +161,13 @@ def test_links_lead_to_files_and_to_headings(page: str) -> None:
         assert not anchor or anchor in anchors(to.read_text()), f"{target}#{anchor}"
 
 
+def test_extras_exist() -> None:
+    text = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]
+    extras = set(re.findall(r"^(\w+) = \[", text.split("\n[")[0], re.MULTILINE))
+    rows = re.findall(r"^\| (`.*?) \|", TEXTS["docs/quick_start.md"].split("| extra |")[1], re.M)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
+
+
 def test_every_room_stands_in_the_architecture() -> None:
     rooms = {f"`pcnn/{path.parent.name}/`" for path in ROOT.glob("pcnn/*/__init__.py")}
     assert {room for room in rooms if room not in TEXTS["docs/architecture.md"]} == set()
