@@ -19,7 +19,7 @@ from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted,
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
-from pcnn.maps.binary_search import BinarySearch
+from pcnn.maps.z_delta import BinarySearch
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.engine_settings import SpiraSettings
 

@@ -19,9 +19,9 @@ from benchmarks.run import Case, Options, Prepare, by_part, run, same, timed
 from benchmarks.workloads import Scene, scenes
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
-from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.conformance import check_builder
 from pcnn.maps.windowed import Windowed
+from pcnn.maps.z_delta import BinarySearch
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner

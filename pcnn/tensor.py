@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,8 +17,9 @@ from pcnn.geometry.dense_box import DenseBox
 from pcnn.geometry.find_sites import require_voxels
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple, triple
-from pcnn.geometry.single_clouds import single_clouds
 from pcnn.rowwise import acts_by_row, batch_norm
+
+Geom = TypeVar("Geom", bound=Geometry)
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,3 +363,19 @@ def require_sparse(x: object, layer: object) -> None:
             f"{type(layer).__name__} takes a pcnn.SparseTensor, got {type(x).__name__}; "
             "pcnn.voxelize and pcnn.native_points make one of points and features"
         )
+
+
+def single_clouds(geometry: Geom) -> list[Geom]:
+    """Single clouds, in the order of the batch: the inverse of ``collate``, without inverses.
+
+    The host waits for the device once, for their numbers of rows.
+    """
+    if geometry.count is not None:
+        raise ValueError(f"a {geometry.kind} with spare rows has no clouds of a known size")
+    found = []
+    for cloud, (start, end) in enumerate(pairwise(geometry.batch_offsets.tolist())):
+        part = geometry.at_rows(torch.arange(start, end, device=geometry.device))
+        keys = part.keys - (cloud << geometry.key_format.batch_shift)
+        own = geometry.of_cloud(cloud)
+        found.append(replace(part, keys=keys, batch_size=1, **own, check=False))  # type: ignore[type-var]
+    return found

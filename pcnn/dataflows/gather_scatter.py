@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,12 +15,14 @@ from pcnn.dataflows.padded_buffer import multiply_block, multiply_slots, reduce_
 from pcnn.dataflows.placement import Placement, placement
 from pcnn.dataflows.reduced_product import has_wide_products
 from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets
-from pcnn.dataflows.side_streams import MOST_STREAMS, run_on_streams
 from pcnn.dataflows.torch_sums import accumulator, join, joined_groups, per_group
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.
 ADAPTIVE = Adaptive(0.25)
+
+#: Streams that are kept for a device: as many as Minuet has.
+MOST_STREAMS = 4
 
 
 def uses_kernels(x: Tensor) -> bool:
@@ -215,3 +218,32 @@ TORCHSPARSE = GatherScatter(ADAPTIVE)
 
 #: Minuet (EuroSys 2024). The paper searches padding threshold and tiles for each layer.
 MINUET = GatherScatter(Sorted(0.15), streams=4)
+
+
+def run_on_streams(jobs: Sequence[Callable[[], object]], device: torch.device, n: int) -> None:
+    """Run launches one after another, or spread over ``n`` side streams.
+
+    The current stream waits for all of them, so memory that is freed later is not handed out before
+    they are done with it.
+    """
+    n = min(n, len(jobs))
+    if n <= 1 or device.type != "cuda":
+        for job in jobs:
+            job()
+        return
+    current = torch.cuda.current_stream(device)
+    begin = current.record_event()
+    try:
+        for number, stream in enumerate(_streams(device)[:n]):
+            torch.cuda.set_stream(stream)
+            stream.wait_event(begin)
+            for job in jobs[number::n]:
+                job()
+            current.wait_event(stream.record_event())
+    finally:
+        torch.cuda.set_stream(current)
+
+
+@functools.cache
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, ...]:
+    return tuple(torch.cuda.Stream(device) for _ in range(MOST_STREAMS))

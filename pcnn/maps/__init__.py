@@ -1,14 +1,13 @@
 """Map builders: (input sites, output sites, kernel) to a kernel map."""
 
 from pcnn.maps.base import MapBuilder
-from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.brute_force import BruteForce
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
 from pcnn.maps.hybrid_map import HybridMap
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.windowed import Automatic, Windowed
-from pcnn.maps.z_delta import ZDelta
+from pcnn.maps.z_delta import BinarySearch, ZDelta
 
 __all__ = [
     "Automatic",

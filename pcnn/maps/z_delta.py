@@ -158,3 +158,25 @@ class ZDelta:
         # an even number of slots has none at the centre, between the halves
         odd = kernel.volume % 2 and kernel.volume > 1
         return kernel.is_symmetric and source is target and bool(odd)
+
+
+@dataclass(frozen=True)
+class BinarySearch:
+    """One search of all input keys for every (output, slot): N_out K log N_in comparisons.
+
+    The baseline of z-delta search (Spira, section 6.4).
+    """
+
+    device_only: ClassVar[bool] = True
+    name: str = "binary_search"  # in configurations and reports
+    rows: int | None = None  # output rows of a tile; None picks by size
+    _search: Search = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        search = Search("binary_search", False, rows=self.rows)
+        object.__setattr__(self, "_search", search)
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        """Kernel map as a neighbour table; see `MapBuilder.build`."""
+        found = search_table(self._search, source, target, kernel)
+        return map_of_table(source, target, kernel, *found)

@@ -36,10 +36,17 @@ from pcnn.maps.packed_search import Search as PackedSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.table_to_pairs import UNBOUNDED
 from pcnn.maps.window_search import Search, Sites, first_rows, search_windows
-from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
-from pcnn.ops.room_levels import Meanwhile, levels_in_room
+from pcnn.ops.room_levels import (
+    FINEST,
+    HEAD,
+    LEVEL_PASSES,
+    ROOT_PASSES,
+    WORDS,
+    Meanwhile,
+    levels_in_room,
+)
 from pcnn.ops.searched_maps import SearchedMap, listing_maps, searched_maps
 
 Maps = list[KernelMap | None]

@@ -9,6 +9,7 @@ closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +17,16 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.maps.table_pooling import pool_table
+from pcnn.kernels import cuda
 
 #: Features of triplets that a maximum looks at in one go.
 BLOCK_ENTRIES = 1 << 24
+
+_POOL = struct.Struct("3Pqiii0q")
+_THREADS = 256
+
+#: In the order of the constants in ``csrc/pooling.cu``.
+POOLINGS = ("max", "sum", "mean")
 
 
 def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -> Tensor:
@@ -71,6 +78,21 @@ def _by_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
             "geometry by its counts, as Planner does, to train"
         )
     return pool_table(x, kernel_map, pooling)
+
+
+def pool_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
+    """Maximum, sum or mean of the inputs of every output ``[N_out, C]``; 0 where it has none.
+
+    Computed in float32; nothing waits. Without gradients.
+    """
+    (table,), values = kernel_map.layout("table"), x.to(torch.float32).contiguous()
+    (rows, volume), channels, device = table.shape, values.shape[1], x.device
+    out = torch.empty(rows, channels, dtype=torch.float32, device=device)
+    pointers = values.data_ptr(), table.data_ptr(), out.data_ptr()
+    arguments = _POOL.pack(*pointers, rows, channels, volume, POOLINGS.index(pooling))
+    blocks = -(-rows * channels // _THREADS)
+    cuda.module("pooling.cu", device).launch("pool_table", blocks, arguments, device)
+    return out.to(x.dtype)
 
 
 def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:

@@ -20,8 +20,13 @@ from pcnn.maps.levels import (
     scratch_words,
     unique_sites,
 )
-from pcnn.ops.plan_report import FINEST, HEAD, LEVEL_PASSES, ROOT_PASSES, WORDS
 from pcnn.ops.room import Room
+
+#: Of the report of a plan, behind the extent of the cloud: the passes that sorting the finest sites
+#: and the levels took, the words that bitmaps take, and the number of finest sites. Those of all
+#: other levels follow.
+HEAD = EXTENT_WORDS + 4
+ROOT_PASSES, LEVEL_PASSES, WORDS, FINEST = range(EXTENT_WORDS, HEAD)
 
 #: Work that a plan launches beside its tables, from the order of the cells by row ``[P]`` int32,
 #: the row of every cell ``[P]`` int64, and the number of rows.
@@ -32,7 +37,7 @@ Meanwhile = Callable[[Tensor, Tensor, int], None]
 class RoomLevels:
     """Sites of all levels; of a cloud that does not fit there are none."""
 
-    report: Tensor  # int32 numbers (pcnn.ops.plan_report)
+    report: Tensor  # int32 numbers, from the extent on
     keys: Tensor  # [rows] int64 of the finest level
     levels: Levels | None  # all others, if there are any
     rows: list[int]  # of every level, the finest first

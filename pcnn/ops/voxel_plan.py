@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES
+from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
 from pcnn.maps import DoubleTraversed, HashTable, Windowed, ZDelta
 from pcnn.maps.bounded_lists import BOUNDED, BoundedLists, serves, with_own_keys
@@ -22,7 +24,6 @@ from pcnn.maps.levels import MAX_LEVELS
 from pcnn.maps.network_search import PackedShape
 from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.tiles import tile_views
-from pcnn.maps.triplet_counts import read_offsets
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
@@ -331,3 +332,24 @@ def grid_of_device_cells(cells: Tensor, batch_size: int | None, downsampling: st
     (grid,), _ = ready.on_cells(cells, batch_size, False)
     assert grid is not None
     return grid
+
+
+def read_offsets(maps: Iterable[KernelMap]) -> None:
+    """Give maps the layout ``offsets``, where a builder has counted the triplets of every slot.
+
+    Layouts that list triplets are then made without a wait. Maps that the host knows already, and
+    those without counts, stay as they are.
+    """
+    unknown = {
+        id(one.edges): one.edges
+        for one in maps
+        if one.known_triplets is None and (one.has("counts") or one.transpose().has("counts"))
+    }
+    if not unknown:
+        return
+    edges = list(unknown.values())
+    counts = [KernelMap(one).layout("counts")[0] for one in edges]
+    numbers = iter(pinned.read_copy(torch.cat(counts) if len(counts) > 1 else counts[0]))
+    for one in edges:
+        sizes = [next(numbers) for _ in range(one.volume)]
+        one.layouts["offsets", False] = (torch.tensor([0, *accumulate(sizes)]),)

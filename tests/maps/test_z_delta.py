@@ -3,9 +3,8 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.maps import SortedSearch
-from pcnn.maps.binary_search import BinarySearch
 from pcnn.maps.table_to_pairs import table_from_pairs
-from pcnn.maps.z_delta import ZDelta
+from pcnn.maps.z_delta import BinarySearch, ZDelta
 from tests.clouds import surface, surface_grid
 from tests.maps.guarded import POISON, guarded
 from tests.maps.test_builders import check, expected
