@@ -235,6 +235,7 @@ def test_results_go_to_a_new_file_and_pages_are_filled(
     claim |= {"workload": "scan", "n": 7, "dtype": "float16", "mode": "infer"}
     times = {"torchsparse": 3.0, "minuet": 2.0}
     rows = [{**claim, "engine": e, "result": {"wall_ms": t}} for e, t in times.items()]
+    rows += [{**row, "figure": "networks"} for row in rows]
     write(tmp_path / "results" / "r.json", rows)
     (tmp_path / "docs" / "results").mkdir(parents=True)
     (tmp_path / "README.md").write_text("<!-- table: speed -->\n<!-- end of table -->\n")
