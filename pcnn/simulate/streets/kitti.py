@@ -11,7 +11,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES
 from pcnn.ranges import Count, Natural, Seed, Workers
 from pcnn.simulate.mesh import Floats
 from pcnn.simulate.simulator import SetPlan, Simulator, Split, Task, write_set
@@ -111,6 +110,9 @@ def plan_sequences(
     seed: int, train_scans: int, val_scans: int, frame_stride: int, sensors: Sensors = "hdl64"
 ) -> list[Job]:
     """Share the scans evenly among the official sequences; the first ones get the remainder."""
+    # here, for it brings torch along, which the processes that simulate have no use for
+    from pcnn.datasets.semantic_kitti import TRAIN_SEQUENCES, VAL_SEQUENCES
+
     shares: list[tuple[Sequence[int], Split, int]] = [
         (TRAIN_SEQUENCES, "train", train_scans),
         (VAL_SEQUENCES, "val", val_scans),
