@@ -170,11 +170,7 @@ def plain(hint: Any) -> Any:
 
 
 def checked(hints: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a command line as the fields of a dataclass.
-
-    Raises:
-        typer.BadParameter: a number out of the range of its type, or not finite.
-    """
+    """The values of a command line as the fields of a dataclass."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     finite = ConfigDict(allow_inf_nan=False, arbitrary_types_allowed=True)

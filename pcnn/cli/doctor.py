@@ -200,11 +200,7 @@ def _cuda_kernels() -> Finding:
 
 
 def probe(device: torch.device) -> None:
-    """Fill a tensor by a kernel of csrc.
-
-    Raises:
-        RuntimeError: the tensor does not hold what the kernel writes.
-    """
+    """Fill a tensor by a kernel of csrc."""
     import torch
 
     from pcnn.kernels.cuda import module

@@ -56,12 +56,7 @@ Open = Annotated[bool, "--open", "Show the page in the browser."]
 
 
 def composed(overrides: Sequence[str], conf: Path | None) -> DictConfig:
-    """The configuration of pcnn train for these words, checked; the first may name an experiment.
-
-    Raises:
-        typer.BadParameter: no configurations are there.
-        ConfigError: they cannot be run.
-    """
+    """The checked configuration of pcnn train; the first word may name an experiment."""
     from hydra import compose, initialize_config_dir
 
     from pcnn.config import check_allowed
@@ -88,11 +83,7 @@ def chosen_reading(
     intensity_max: float | None = None,
     scale: float | None = None,
 ) -> Reading:
-    """A reading with what the options say.
-
-    Raises:
-        typer.BadParameter: an option that says nothing of the kind.
-    """
+    """A reading with what the options say."""
     from dataclasses import replace
 
     from pcnn.datasets.readers.clouds import chosen_columns
@@ -109,11 +100,7 @@ def chosen_reading(
 
 
 def filled(words: Sequence[str] | None) -> dict[str, float]:
-    """Numbers by the names of their channels, of words such as ``intensity=0``.
-
-    Raises:
-        typer.BadParameter: another kind of word.
-    """
+    """Numbers by the names of their channels, of words such as ``intensity=0``."""
     found: dict[str, float] = {}
     for word in words or ():
         name, _, number = word.partition("=")
@@ -128,11 +115,7 @@ def filled(words: Sequence[str] | None) -> dict[str, float]:
 
 
 def packages(given: Sequence[str] | None) -> tuple[str, ...]:
-    """The packages of the option.
-
-    Raises:
-        typer.BadParameter: one is no dotted name.
-    """
+    """The packages of the option."""
     from pcnn.config import check_allowed
 
     with refusing():
@@ -141,11 +124,7 @@ def packages(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def chosen_device(name: str) -> torch.device:
-    """Device of a name; ``auto`` is the first GPU, else the CPU.
-
-    Raises:
-        typer.BadParameter: no device of that name, or not on this machine.
-    """
+    """Device of a name; ``auto`` is the first GPU, else the CPU."""
     import torch
 
     if name == "auto":

@@ -138,11 +138,7 @@ def predict(options: PredictOptions) -> None:
 
 
 def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Path]]:
-    """The model and the clouds of a command line, whose first path may be a checkpoint.
-
-    Raises:
-        typer.BadParameter: a checkpoint without clouds, or beside --model.
-    """
+    """The model and the clouds of a command line, whose first path may be a checkpoint."""
     from pcnn.checkpoints.exported_file import SUFFIX
     from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
 
@@ -163,9 +159,6 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
 
     A folder's clouds keep their places below it; label files and earlier results are no clouds.
     Files of numbers (.txt, .npz) are taken of a folder that holds no others.
-
-    Raises:
-        ValueError: two clouds would write the same result, or results would lie among the clouds.
     """
     from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
     from pcnn.datasets.readers.label_files import is_cloud_file, without_label_files

@@ -78,11 +78,7 @@ def clouds_of(options: PreprocessOptions) -> CloudDataModule:
 
 
 def do_all(work: Preparation, options: PreprocessOptions, console: Console) -> bool:
-    """Do all work, then say what was done and name what could not be.
-
-    Raises:
-        typer.Exit: the disk is full, or a process died.
-    """
+    """Do all work, then say what was done and name what could not be."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     outcomes: list[Outcome] = []

@@ -88,11 +88,7 @@ def view(options: ViewOptions) -> None:
 
 
 def each(name: str, values: Sequence[Path] | None, n: int) -> list[Path | None]:
-    """The file of every cloud that an option names, None where it is not given.
-
-    Raises:
-        typer.BadParameter: another number of files than clouds.
-    """
+    """The file of every cloud that an option names, None where it is not given."""
     if values and len(values) != n:
         raise typer.BadParameter(
             f"--{name}: {counted(len(values), 'file')} for {counted(n, 'cloud')}"

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -50,39 +51,25 @@ def test_the_extra_fits_torch_first_then_the_driver(torch_cuda, driver, extra) -
     assert extra_for(torch_cuda, driver) == extra
 
 
-def test_what_is_broken_sets_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "version_info", Version(3, 9, 1, "final", 0))
-    report = found()
-    assert report["python"].state == "broken"
-    assert "3.10 to 3.13" in report["python"].text
-    monkeypatch.setattr(command, "diagnose", lambda: iter([report["python"]]))
-    assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
-
-
-def test_an_old_torch_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.5.1")
-    assert found()["torch"].state == "broken"
-
-
-def test_a_driver_without_cuda_in_torch_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "driver_cuda", lambda: (13, 0))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.version, "cuda", None)
-    report = found()
-    assert report["device"].state == "broken"
-    assert "CPU build" in report["device"].text
-    monkeypatch.setattr(command, "driver_cuda", lambda: (12, 2))
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert "update the driver" in found()["device"].text
-
-
-def test_a_cache_that_cannot_be_written_is_broken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("subject", "change"),
+    [
+        ("python", (sys, "version_info", Version(3, 9, 1, "final", 0))),
+        ("torch", (torch, "__version__", "2.5.1")),
+        ("device", (command, "driver_cuda", lambda: (13, 0))),
+        ("user cache", (command, "user_cache", lambda: Path(__file__) / "cache")),
+        ("cuda kernels", (command, "PROBE", "absent.cu")),
+    ],
+)
+def test_what_is_broken_is_named_and_sets_the_exit_code(
+    subject: str, change: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("no folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked / "cache"))
-    assert found()["user cache"].state == "broken"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(*change)
+    finding = found()[subject]
+    assert finding.state == "broken"
+    monkeypatch.setattr(command, "diagnose", lambda: iter([finding]))
+    assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
 
 
 def test_a_kernel_of_the_package_is_compiled() -> None:
@@ -105,16 +92,6 @@ def test_a_compiler_that_is_missing_is_broken(monkeypatch: pytest.MonkeyPatch) -
     assert "libnvrtc.so.13" in report["cuda bindings"].text
     assert "pip install 'pcnn3d[cu" in report["cuda bindings"].text
     assert "cuda kernels" not in report
-
-
-def test_a_source_that_does_not_compile_is_broken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "wrong.cu").write_text("nonsense")
-    monkeypatch.setattr(command, "PROBE", str(tmp_path / "wrong.cu"))
-    finding = found()["cuda kernels"]
-    assert finding.state == "broken"
-    assert "wrong.cu does not compile" in finding.text
 
 
 def test_missing_bindings_are_named_where_cuda_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from pcnn.experiment.register import points_of
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described
-from pcnn.registration.estimate import estimate_all
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
 from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
@@ -121,17 +119,6 @@ def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixt
     assert "metres" in caplog.text
 
 
-def test_no_transform_is_no_identity() -> None:
-    source, target, _, descriptor = known(1.0)
-    with pytest.raises(NoOverlapError, match="60 required"):
-        register_points(source, target, descriptor, min_inliers=60)
-    source, target, _, descriptor = known(0.0)
-    far = torch.cat([source, source + 50])
-    both = Known((far, torch.cat([target, torch.zeros_like(target)])), (target, target))
-    with pytest.raises(NoOverlapError, match="100 % required"):
-        register_points(far, target, both, min_overlap=1.0)
-
-
 def test_matches_on_a_line_leave_the_rotation_open() -> None:
     target = torch.rand(300, 1) * torch.tensor([2.0, 1.0, -1.0]) + torch.rand(300, 3) * 0.01
     source = transform_points(random_pose(1).inverse(), target.double()).float()
@@ -149,38 +136,43 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "bad"),
+    ("options", "bad"),
     [
-        ("min_inliers=0", {"min_inliers": 0}),
-        ("min_confidence is a probability", {"min_confidence": torch.nan}),
-        ("min_overlap is a share", {"min_overlap": torch.nan}),
-        ("min_overlap is a share", {"min_overlap": 1.5}),
-        ("distance of ICP", {"icp_distance": torch.nan}),
-        ("distance of ICP", {"icp_distance": -0.1}),
+        *(("min_inliers", 0), ("min_confidence", torch.nan), ("min_overlap", torch.nan)),
+        *(("min_overlap", 1.5), ("icp_distance", torch.nan), ("icp_distance", -0.1)),
+        *(("solver", "magic"), ("sampling", "best"), ("seed", -1), ("cell", "any")),
     ],
 )
-def test_numbers_out_of_range_are_refused(words: str, bad: dict[str, Any]) -> None:
+def test_options_out_of_range_are_refused(options: str, bad: Any) -> None:
     source, target, _, descriptor = known()
-    with pytest.raises(ValueError, match=words):
-        register_points(source, target, descriptor, **bad)
+    with pytest.raises(ValueError, match=options):
+        pcnn.register(source, target, **{options: bad})
+    if options in ("solver", "sampling"):
+        with pytest.raises(ValueError, match=options):
+            EstimateSettings(RansacSettings(0.1), **{options: bad})
+    elif options not in ("seed", "cell"):
+        with pytest.raises(ValueError):
+            register_points(source, target, descriptor, **{options: bad})
 
 
-def test_settings_are_refused_by_name() -> None:
-    for what, value in (("solver", "magic"), ("matching", "both"), ("sampling", "best")):
-        with pytest.raises(ValueError, match=f"{what} must be one of"):
-            EstimateSettings(RansacSettings(0.1), **{what: value})  # type: ignore[arg-type]
-
-
-def test_estimates_of_a_batch_are_those_of_single_pairs() -> None:
-    pairs = [known(), known(0.5)]
-    settings = default_settings(0.05)
-    sources = [descriptor(source) for source, _, _, descriptor in pairs]
-    targets = [descriptor(target) for _, target, _, descriptor in pairs]
-    together = estimate_all(sources, targets, settings, 300)
-    for source, target, one in zip(sources, targets, together, strict=True):
-        (alone,) = estimate_all([source], [target], settings, 300)
-        assert torch.equal(alone.source, one.source)
-        assert torch.equal(alone.solution.transform, one.solution.transform)
+@pytest.mark.parametrize(
+    ("wrong", "more", "options"),
+    [(1.0, 0, {"min_inliers": 60}), (0.0, 600, {"min_overlap": 1.0}), (0.3, 0, {})],
+)
+def test_too_little_agreement_is_no_identity(
+    wrong: float, more: int, options: dict[str, Any]
+) -> None:
+    source, target, _, _ = known(wrong)
+    features = torch.rand(len(target), 3) if wrong == 1 else target.clone()
+    far, there = source, features
+    if more:
+        far, there = torch.cat([source, source + 50]), torch.cat([features, 0 * features])
+    both = Known((far, there), (target, target))
+    if not options:
+        assert register_points(far, target, both).inliers > 200
+        return
+    with pytest.raises(NoOverlapError):
+        register_points(far, target, both, **options)
 
 
 def test_public_function_registers_two_turned_views_by_fpfh(
@@ -304,17 +296,3 @@ def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
         chosen(checkpoint(tmp_path / "b.ckpt"), measured([]), voxel_size=0.1)
     with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
         chosen(tmp_path / "none.ckpt", measured([]), None)
-
-
-def test_the_reason_names_what_was_asked_for() -> None:
-    clouds = [torch.rand(100, 3) * 3, torch.rand(100, 3) * 2]
-    named = chosen("fpfh", measured(clouds), None)
-    assert (named.weights, named.voxel_size) == (None, 0.05)
-    assert re.fullmatch(
-        r"model fpfh, voxels of 0\.05 m because the clouds span 2\.\d+ m, up to 20 m",
-        named.reason,
-    )
-    wide = chosen("fpfh", measured([clouds[0] * 20]), None).reason
-    assert "voxels of 0.3 m because the cloud spans" in wide
-    assert wide.endswith("beyond 20 m")
-    assert chosen("fpfh", measured(clouds), 0.2).reason == "model fpfh, voxels of 0.2 m as given"
