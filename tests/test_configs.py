@@ -15,6 +15,7 @@ import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
+from pcnn.config.make import FUNCTIONS
 from pcnn.errors import ConfigError
 from pcnn.experiment import build, networks
 from pcnn.experiment.run_config import ABOUT, RUN, checked, data_module
@@ -28,7 +29,6 @@ from tests.experiment.sweep import CONF, composed, composed_with_hydra
 #: Tasks of every model, of every data set, and engines of every geometry.
 MODELS = {
     "sparse_resnet": {"segmentation", "classification"},
-    "sparse_resnet_large": {"segmentation", "classification"},
     "minkunet": {"segmentation", "registration"},
     "spunet": {"segmentation"},
     "spvcnn": {"segmentation"},
@@ -122,21 +122,21 @@ def test_options_that_go_together() -> None:
     assert set(options("engine")) == set().union(*ENGINES.values())
 
 
+SCHEDULES = FUNCTIONS["pcnn.tasks.schedules"]
 #: With the table above they choose every file of conf/.
 COMMANDS = (
-    *(("task/loss=" + name,) for name in ("cross_entropy", "lovasz", "lovasz_weighted")),
+    *(("task/loss=" + name,) for name in ("cross_entropy", "lovasz")),
     *(("model=resunet", "dataset=kitti_pairs", f"task/loss={name}") for name in ("circle",)),
-    *((f"task/scheduler={name}",) for name in options("task/scheduler")),
+    *((f"task.scheduler._target_=pcnn.tasks.schedules.{name}",) for name in SCHEDULES),
     *((f"task/optimizer={name}",) for name in options("task/optimizer")),
     *((f"augment={name}",) for name in options("augment") if not name.startswith("pairs")),
     *((f"tta={name}",) for name in options("tta")),
     *((f"trainer={name}",) for name in options("trainer")),
-    *((f"debug={name}",) for name in options("debug")),
-    *((f"callbacks={name}",) for name in ("plain", "evaluation", "classification")),
+    *((f"callbacks={name}",) for name in ("plain", "evaluation")),
 )
 
 
-@pytest.mark.parametrize("words", [*COMMANDS, ("hparams_search=learning_rate",)])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_every_option_composes(words: tuple[str, ...]) -> None:
     assert refused(*words) is None
 
@@ -221,12 +221,12 @@ def test_no_value_of_any_key_ends_in_a_traceback(words: tuple[str, ...]) -> None
         *(f"callbacks.{name}.{key}" for name, one in plain["callbacks"].items() for key in one),
     ]
     for number, key in enumerate(keys):
-        value = VALUES[number % len(VALUES)]  # each key with some of them: all of them take minutes
-        for one in (value, VALUES[(number * 7 + 3) % len(VALUES)]):
-            cfg = OmegaConf.create(plain)
-            OmegaConf.update(cfg, key, one, merge=False)
-            with suppress(ConfigError):
-                checked(cfg)
+        cfg = OmegaConf.create(plain)
+        # each key with one of them, which differs from command to command: all take minutes
+        value = VALUES[(number + len(words)) % len(VALUES)]
+        OmegaConf.update(cfg, key, value, merge=False)
+        with suppress(ConfigError):
+            checked(cfg)
 
 
 def test_keys_of_a_data_set_reach_its_module_and_its_sets() -> None:
@@ -307,7 +307,7 @@ def test_published_recipes() -> None:
     assert (cfg.trainer.max_epochs, cfg.global_batch_size) == (15, 16)
     assert (cfg.dataset.batch_size, cfg.dataset.source) == (2, "real")
     cfg = checked(composed("experiment=semantic_kitti_minkunet_mix"))
-    assert [round(36 * share) for share in cfg.task.scheduler.milestones] == [24, 32]
+    assert cfg.task.scheduler._target_ == "pcnn.tasks.schedules.multi_step"
     cfg = checked(composed("experiment=s3dis_minkunet"))
     assert cfg.trainer.max_steps * 12 == 204 * 3000  # rooms of five areas, passes
     assert (cfg.augment.mix3d, cfg.augment.elastic.share) == (0.8, 0.95)
@@ -343,5 +343,5 @@ def test_files_of_plugins_compose(file: str, plugin: str, key: str) -> None:
 
 def test_few_files_each_with_a_word_about_itself() -> None:
     files = sorted(CONF.rglob("*.yaml"))
-    assert len(files) <= 105
+    assert len(files) <= 70
     assert [path for path in files if "#" not in path.read_text()] == []

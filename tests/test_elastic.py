@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.experiment.command import REPOSITORY, TINY, VARIABLES
+from tests.experiment.command import REPOSITORY, TINY, TWO_PROCESSES, VARIABLES
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 #: A store of their own for the ranks of every start: in the agent's, which torch shares among them,
@@ -24,7 +24,7 @@ def test_a_killed_rank_is_started_again_and_goes_on(tmp_path: Path) -> None:
     kill = "+callbacks.kill={_target_:tests.experiment.kill.KillOnce,step:4,marker:killed.x}"
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     command = (*launcher, "--max-restarts", "1", str(REPOSITORY / "train.py"), *TINY)
-    options = ("trainer=ddp_sim", "dataset.root=kitti", "callbacks.checkpoint.checkpoint_every=2")
+    options = (*TWO_PROCESSES, "dataset.root=kitti", "callbacks.checkpoint.checkpoint_every=2")
     place = ("hydra.run.dir=run", "resume=auto", kill, "allow_targets=[tests.experiment.kill]")
     done = subprocess.run(
         [sys.executable, *command, *options, *place],

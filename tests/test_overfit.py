@@ -21,7 +21,9 @@ def test_a_real_scan_is_learnt_by_heart(data_root: Path, tmp_path: Path) -> None
     command = [
         sys.executable,
         str(ROOT / "train.py"),
-        "debug=overfit",
+        *("logger=csv", "augment=none", "dataset.crop=20", "dataset.limit_train=1"),
+        *("dataset.limit_val=1", "dataset.val_sequences=[0]"),
+        *("trainer.max_steps=130", "trainer.val_check_interval=65"),
         f"dataset.root={data_root / 'kitti'}",
         "dataset.train_sequences=[0]",
         f"dataset.data_dir={tmp_path}",

@@ -13,7 +13,7 @@ from tests.test_points import QUICK, call, metrics
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
 
-OPTIONS = (*TINY, *QUICK, "dataset.root=kitti", "geometry=point", "trainer=gpu")
+OPTIONS = (*TINY, *QUICK, "dataset.root=kitti", "geometry=point", "trainer.accelerator=gpu")
 
 
 @pytest.mark.parametrize("engine", ["auto", "pointcnnpp"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.experiment.command import QUICK, REPOSITORY, TINY, VARIABLES, run
+from tests.experiment.command import QUICK, REPOSITORY, TINY, TWO_PROCESSES, VARIABLES, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 # 5 scans, 12 steps: the kill falls into the second epoch, between the checkpoints at 4 and 8;
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_behind_the_step_and_prints_how_to_go_on(folder: Path) -> No
 
 def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> None:
     stop = "{_target_:tests.experiment.kill.KillOnce,step:3,marker:ranks.x,signum:15}"
-    options = (*OPTIONS, "trainer=ddp_sim", "logger=[]", f"+callbacks.stop={stop}", ALLOW)
+    options = (*OPTIONS, *TWO_PROCESSES, "logger=[]", f"+callbacks.stop={stop}", ALLOW)
     options = (*options, "hydra.run.dir=ranks", "resume=auto")
     done = run("train.py", *options, cwd=folder, expect=143)
     assert state(folder / "ranks")["steps"] == 5  # one step later

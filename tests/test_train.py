@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.experiment.export import export
 from pcnn.experiment.weights import was_chosen_here
-from tests.experiment.command import QUICK, TINY, run
+from tests.experiment.command import QUICK, TINY, TWO_PROCESSES, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
 
 METRICS_KEYS = {
@@ -192,7 +192,7 @@ BETWEEN = (
 @pytest.fixture(scope="module")
 def sweep(folder: Path) -> Path:
     """Two jobs one after the other, each of two processes: the second starts ranks of its own."""
-    options = ("seed=1,2", "trainer=ddp_sim", "callbacks=plain", "test=true")
+    options = ("seed=1,2", *TWO_PROCESSES, "callbacks=plain", "test=true")
     place = "hydra.sweep.dir=sweep"
     # the flag first: argparse wants it so
     done = run("train.py", "-m", *BETWEEN, *options, place, cwd=folder)

@@ -50,6 +50,8 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
     "task": {
         "name": str,
         "metric": str | None,
+        "monitor": str,
+        "monitor_mode": Literal["max", "min"],
         "channels": Channels,
         "unit_length": bool,
         "varied_input": bool,
@@ -62,7 +64,16 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
 #: Groups that may be empty; `data` and `choices` are filled in by a run.
 OTHERS = ("callbacks", "logger", "augment", "tta", "data", "choices")
 #: Describing keys that may be left out.
-_FREE = ("point_thin", "layers", "deterministic", "channels", "metric", *ABOUT["trainer"])
+_FREE = (
+    "point_thin",
+    "layers",
+    "deterministic",
+    "channels",
+    "metric",
+    "monitor",
+    "monitor_mode",
+    *ABOUT["trainer"],
+)
 #: What the program passes to a target beside its configuration.
 GIVEN: Mapping[str, tuple[str, ...]] = {
     "model": ("in_channels", "out_channels", "engine", "task"),

@@ -18,7 +18,7 @@ _Decay = Annotated[float, Interval(gt=0, le=1)]
 def one_cycle(
     optimizer: Optimizer,
     total_steps: int,
-    warmup: PartialShare = 0.3,
+    warmup: PartialShare = 0.2,
     start: Share = 0.04,
     end: Share = 1e-4,
 ) -> LambdaLR:
@@ -76,7 +76,7 @@ def exponential(
 def multi_step(
     optimizer: Optimizer,
     total_steps: int,
-    milestones: Sequence[Share],
+    milestones: Sequence[Share] = (2 / 3, 8 / 9),
     gamma: _Decay = 0.1,
 ) -> LambdaLR:
     """Times `gamma` at every milestone."""

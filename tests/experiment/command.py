@@ -39,6 +39,11 @@ TINY = (
     "trainer.log_every_n_steps=1",
     "logger=csv",
 )
+#: Two processes on the CPU, as with several GPUs.
+TWO_PROCESSES = (
+    *("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"),
+    "trainer.sync_batchnorm=false",
+)
 #: For runs whose pictures nothing looks at: each takes a second.
 QUICK = ("++callbacks.pictures=null",)
 

@@ -139,7 +139,7 @@ def test_an_absent_gpu_is_named_with_what_works(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"trainer\.accelerator"):
-        on_this_machine(composed("trainer=gpu"), tmp_path)
+        on_this_machine(composed("trainer.accelerator=gpu"), tmp_path)
 
 
 def test_validations_are_counted_in_optimiser_steps(tmp_path: Path) -> None:
