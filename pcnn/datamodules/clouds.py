@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class CloudDataModule(ExactLoading):
-    """Loaders of `SegmentationBatch`, and the sets of clouds behind them.
+    """Loaders of `CloudBatch`, and the sets of clouds behind them.
 
     Training clouds are augmented, and may be cropped and kept in a cache; validation and test
     clouds are whole, unless `crop` cuts them.
@@ -196,7 +196,7 @@ class CloudDataModule(ExactLoading):
 
 
 class ClassificationDataModule(CloudDataModule):
-    """Loaders of `ClassificationBatch`: a class a cloud; arguments as `CloudDataModule`."""
+    """Loaders of `CloudBatch`: a class a cloud; arguments as `CloudDataModule`."""
 
     def build(self, split: Split) -> Dataset[Any] | None:
         """Make the data set of a split; None where it has no clouds."""

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pcnn.datasets.batches import Batch, CollateSegmentation, SegmentationBatch
+    from pcnn.datasets.batches import Batch, CloudBatch, CollateSegmentation
     from pcnn.datasets.cloud import Cloud
     from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
     from pcnn.datasets.cloud_sets import CloudSets, DataSource, resolve_source
@@ -32,6 +32,7 @@ __all__ = [
     "Augmentation",
     "Batch",
     "Cloud",
+    "CloudBatch",
     "CloudDataset",
     "CloudSets",
     "CollateSegmentation",
@@ -46,7 +47,6 @@ __all__ = [
     "S3DISSets",
     "S3DISTypeSets",
     "Sample",
-    "SegmentationBatch",
     "SemanticKITTI",
     "SemanticKITTISets",
     "read_points",
@@ -71,7 +71,7 @@ _HOMES = {
     "S3DISRooms": "pcnn.datasets.s3dis",
     "S3DISSets": "pcnn.datasets.s3dis",
     "S3DISTypeSets": "pcnn.datasets.s3dis",
-    "SegmentationBatch": "pcnn.datasets.batches",
+    "CloudBatch": "pcnn.datasets.batches",
     "Sample": "pcnn.datasets.placement",
     "SemanticKITTI": "pcnn.datasets.semantic_kitti",
     "SemanticKITTISets": "pcnn.datasets.semantic_kitti",

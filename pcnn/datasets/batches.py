@@ -97,24 +97,39 @@ class Batch:
         return other
 
 
-class PointBatch(Batch):
-    """Clouds whose points may be placed again."""
+class CloudBatch(Batch):
+    """Clouds of a step, with a label a row and a point, or a class a cloud.
+
+    A batch of training holds rows alone: no points (P = 0, no labels of points, no inverse), which
+    are most of its bytes and which no loss reads. A batch without scans (B = 0, no points, an input
+    of zero rows) occurs in evaluation on several ranks.
+    """
 
     def __init__(
         self,
-        tensor: SparseTensor,
+        tensor: SparseTensor,  # input of the network
+        labels: Tensor,  # [N] int64 labels of the rows, or [B] classes of the clouds
         points: Tensor,  # [P, 3] float32 [m], cloud after cloud
+        point_labels: Tensor | None,  # [P] int64, or None when no scan of the batch is labelled
         point_offsets: Tensor,  # [B + 1] int64: cloud b has the points offsets[b]..offsets[b + 1]
         names: tuple[str, ...],
         paths: tuple[str, ...],
-        raw: RawPoints | None,
+        point_index: Tensor | None = None,  # [P] int64, position of each point in its file
+        n_points_total: tuple[int, ...] = (),  # points in the files
+        raw: RawPoints | None = None,  # the points' own features, from evaluation loaders
+        n_points: int | None = None,  # of all clouds; None: as many as there are in points
     ) -> None:
         self.tensor = tensor
+        self.labels = labels
         self.points = points
+        self.point_labels = point_labels
         self.point_offsets = point_offsets
         self.names = names
         self.paths = paths
+        self.point_index = point_index
+        self.n_points_total = n_points_total
         self.raw = raw
+        self.n_points = len(points) if n_points is None else n_points
 
     @property
     def point_batch(self) -> Tensor:
@@ -151,32 +166,6 @@ class PointBatch(Batch):
             )
         return self.raw
 
-
-class SegmentationBatch(PointBatch):
-    """Clouds of a step with a label a point."""
-
-    def __init__(
-        self,
-        tensor: SparseTensor,
-        labels: Tensor,  # [N] int64 labels of the rows
-        points: Tensor,
-        point_labels: Tensor | None,  # [P] int64, or None when no scan of the batch is labelled
-        point_offsets: Tensor,
-        names: tuple[str, ...],
-        paths: tuple[str, ...],
-        point_index: Tensor | None = None,  # [P] int64
-        n_points_total: tuple[int, ...] = (),
-        raw: RawPoints | None = None,
-        n_points: int | None = None,
-    ) -> None:
-        super().__init__(tensor, points, point_offsets, names, paths, raw)
-        self.labels = labels
-        self.point_labels = point_labels
-        self.point_index = point_index
-        self.n_points_total = n_points_total
-        #: number of points of all clouds, which a batch of training does not hold
-        self.n_points = len(points) if n_points is None else n_points
-
     @property
     def inverse(self) -> Tensor:
         """[P] int64: the row of every point."""
@@ -197,23 +186,6 @@ class SegmentationBatch(PointBatch):
         full = values.new_full((self.n_points_total[b],), fill)
         full[self.point_index[part]] = values[part]
         return full
-
-
-class ClassificationBatch(PointBatch):
-    """Clouds of a step with a label each."""
-
-    def __init__(
-        self,
-        tensor: SparseTensor,
-        labels: Tensor,  # [B] int64 classes of the clouds
-        names: tuple[str, ...],
-        paths: tuple[str, ...],
-        points: Tensor,
-        point_offsets: Tensor,
-        raw: RawPoints | None = None,
-    ) -> None:
-        super().__init__(tensor, points, point_offsets, names, paths, raw)
-        self.labels = labels
 
 
 class CollateClouds:
@@ -245,7 +217,7 @@ class CollateClouds:
 class CollateSegmentation(CollateClouds):
     """Joins samples with labelled points; arguments as `CollateClouds`."""
 
-    def __call__(self, samples: Sequence[Sample]) -> SegmentationBatch:
+    def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
         """Return the batch of the samples, in their order.
 
         Points of an unlabelled scan among labelled ones are ``IGNORE``. No samples give a batch
@@ -254,7 +226,7 @@ class CollateSegmentation(CollateClouds):
         parts = samples or [self.nothing()]
         labelled = any(s.point_labels is not None for s in parts)
         places = [s.point_index for s in parts if s.point_index is not None]
-        return SegmentationBatch(
+        return CloudBatch(
             self.joined(parts),
             torch.cat([s.labels for s in parts]),
             torch.cat([s.points for s in parts]),
@@ -273,10 +245,10 @@ class CollateSegmentation(CollateClouds):
 class CollateTraining(CollateClouds):
     """Joins the rows of samples, without their points; arguments as `CollateClouds`."""
 
-    def __call__(self, samples: Sequence[Sample]) -> SegmentationBatch:
+    def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
         """Return the batch of the samples, one or more, in their order."""
         tensor = self.joined([replace(s, geometry=without_points(s.geometry)) for s in samples])
-        return SegmentationBatch(
+        return CloudBatch(
             tensor,
             torch.cat([s.labels for s in samples]),
             torch.empty(0, 3),
@@ -292,17 +264,19 @@ class CollateTraining(CollateClouds):
 class CollateClassification(CollateClouds):
     """Joins samples with one label each; arguments as `CollateClouds`."""
 
-    def __call__(self, samples: Sequence[Sample]) -> ClassificationBatch:
+    def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
         """Return the batch of the samples, in their order; no samples give one of zero clouds."""
         points = [s.points if s.raw is not None else s.points[:0] for s in samples]
-        return ClassificationBatch(
+        return CloudBatch(
             self.joined(samples or [self.nothing()]),
             torch.tensor([int(s.labels) for s in samples], dtype=torch.int64),
+            torch.cat([torch.empty(0, 3), *points]),
+            None,
+            torch.tensor([0, *map(len, points)]).cumsum(0),
             tuple(s.name for s in samples),
             tuple(s.path for s in samples),
-            torch.cat([torch.empty(0, 3), *points]),
-            torch.tensor([0, *map(len, points)]).cumsum(0),
-            _joined_raw([s.raw for s in samples]),
+            raw=_joined_raw([s.raw for s in samples]),
+            n_points=sum(len(s.points) for s in samples),
         )
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pcnn.datamodules import CloudDataModule
-from pcnn.datasets.batches import SegmentationBatch
+from pcnn.datasets.batches import CloudBatch
 from pcnn.datasets.transforms.augment import Augmentation
 from tests.datamodules.modules import kitti_module, plain_trainer
 from tests.datasets.clouds import write_scan
@@ -51,7 +51,7 @@ def test_what_it_is(root: Path):
     assert data.prediction_path("08/000123") == Path("sequences/08/predictions/000123.label")
 
 
-def same(one: SegmentationBatch, other: SegmentationBatch) -> bool:
+def same(one: CloudBatch, other: CloudBatch) -> bool:
     return (
         one.names == other.names
         and torch.equal(one.tensor.features, other.tensor.features)
@@ -61,7 +61,7 @@ def same(one: SegmentationBatch, other: SegmentationBatch) -> bool:
     )
 
 
-def epochs(data: CloudDataModule, n: int) -> Iterator[SegmentationBatch]:
+def epochs(data: CloudDataModule, n: int) -> Iterator[CloudBatch]:
     data.setup("fit")
     stream = data.train_dataloader()
     for _ in range(n):
@@ -148,12 +148,12 @@ class Net(pl.LightningModule):
         self.keys: list[str] = []
         self.scored = 0
 
-    def training_step(self, batch: SegmentationBatch, batch_idx: int) -> torch.Tensor:
+    def training_step(self, batch: CloudBatch, batch_idx: int) -> torch.Tensor:
         self.keys += batch.names
         logits = self.head(batch.tensor.features)
         return torch.nn.functional.cross_entropy(logits, batch.labels, ignore_index=255)
 
-    def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
+    def validation_step(self, batch: CloudBatch, batch_idx: int) -> None:
         assert batch.tensor.features.dtype == self.dtype
         self.scored += len(self.head(batch.tensor.features)[batch.inverse])
 

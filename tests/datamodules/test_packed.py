@@ -9,11 +9,11 @@ from torch.utils.data import DataLoader, Dataset
 from pcnn.datamodules.batch_memory import BatchMemory, ReceivedPart
 from pcnn.datamodules.packed import CollatePacked, Packed, unpacked
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.batches import CollateSegmentation, SegmentationBatch
+from pcnn.datasets.batches import CloudBatch, CollateSegmentation
 from tests.datasets.clouds import cloud
 
 
-def batch(placement: Placement, *sizes: int) -> SegmentationBatch:
+def batch(placement: Placement, *sizes: int) -> CloudBatch:
     samples = [placement.sample(cloud(n, seed=n), 0.5) for n in sizes]
     return CollateSegmentation(4, placement)(samples)
 
@@ -90,7 +90,7 @@ def test_batches_pass_through_memory_that_is_used_again(room: int | None):
         assert [n for _, n in numbers] == [1, 1, 2, 2, 3, 3]
         assert {index // 3 for index, _ in numbers} == {0, 1}
     here = next(iter(DataLoader(Clouds(), batch_size=2, collate_fn=collate)))
-    assert isinstance(here, SegmentationBatch)
+    assert isinstance(here, CloudBatch)
     assert unpacked(here) is here
 
 

@@ -8,7 +8,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from pcnn.datasets.batches import SegmentationBatch
+from pcnn.datasets.batches import CloudBatch
 from tests.datamodules.modules import kitti_module, plain_trainer
 from tests.datasets.clouds import write_scan
 from tests.forking import require_fork
@@ -22,15 +22,15 @@ class Net(pl.LightningModule):
         self.folder = folder
         self.net = torch.nn.Sequential(torch.nn.Linear(4, 19), torch.nn.BatchNorm1d(19))
 
-    def write(self, what: str, batch: SegmentationBatch) -> None:
+    def write(self, what: str, batch: CloudBatch) -> None:
         with (self.folder / f"{what}-{self.global_rank}.txt").open("a") as file:
             file.write(" ".join((str(batch.batch_size), *batch.names)) + "\n")
 
-    def training_step(self, batch: SegmentationBatch, batch_idx: int) -> torch.Tensor:
+    def training_step(self, batch: CloudBatch, batch_idx: int) -> torch.Tensor:
         self.write("train", batch)
         return self.net(batch.tensor.features).square().mean()
 
-    def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
+    def validation_step(self, batch: CloudBatch, batch_idx: int) -> None:
         self.write("val", batch)
         self.net(batch.tensor.features)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pcnn.datasets import CollateSegmentation, OnPoints, OnVoxels, Placement
-from pcnn.datasets.batches import SegmentationBatch
+from pcnn.datasets.batches import CloudBatch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
@@ -36,12 +36,12 @@ PLACEMENTS = [OnVoxels(), OnPoints(thin=SIZE), OnPoints()]
 placements = pytest.mark.parametrize("placement", PLACEMENTS, ids=["voxel", "thinned", "point"])
 
 
-def batch(*clouds: Cloud, placement: Placement | None = None) -> SegmentationBatch:
+def batch(*clouds: Cloud, placement: Placement | None = None) -> CloudBatch:
     placement = placement or OnVoxels()
     return CollateSegmentation(4, placement)([placement.sample(c, 1.0) for c in clouds])
 
 
-def joined(placement: Placement | None = None) -> SegmentationBatch:
+def joined(placement: Placement | None = None) -> CloudBatch:
     return batch(*(cloud(n, seed=n) for n in SIZES), placement=placement)
 
 
@@ -167,7 +167,7 @@ def test_full_scan_puts_values_back_into_the_order_of_the_file():
     assert set(full[~inside].tolist()) == {-7}
 
 
-def assert_same(one: SegmentationBatch, other: SegmentationBatch) -> None:
+def assert_same(one: CloudBatch, other: CloudBatch) -> None:
     for name in ("labels", "points", "point_labels", "point_offsets", "point_index", "inverse"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert torch.equal(one.tensor.features, other.tensor.features)
@@ -249,7 +249,7 @@ def test_a_cache_changes_no_sample_on_native_points(tmp_path: Path):
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 2  # never that of voxels
 
 
-def raw_batch(placement: Placement, *counts: int) -> SegmentationBatch:
+def raw_batch(placement: Placement, *counts: int) -> CloudBatch:
     samples = []
     for seed, count in enumerate(counts):
         given = cloud(count, seed)

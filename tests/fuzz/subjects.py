@@ -20,7 +20,7 @@ from pcnn.checkpoints.eight_bits import packed
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import read_classes
-from pcnn.datasets.readers.clouds import read_points
+from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
 from pcnn.datasets.readers.label_files import label_source, read_labels
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
@@ -103,8 +103,12 @@ def _clouds(folder: Path) -> list[Subject]:
             for kind in (1, 7):
                 write_las(folder / name, P, kind)
                 samples.append((folder / name).read_bytes())
-            found.append(Subject(name, tuple(samples), read_points))
+            found.append(Subject(name, tuple(samples), _near))
     return found
+
+
+def _near(path: Path) -> None:
+    read_points(path, reading=Reading(centred=True))
 
 
 def _lines(between: str) -> bytes:
