@@ -10,7 +10,6 @@ from pcnn.dataflows.torch_sums import accumulator, finish, join
 from pcnn.geometry import KernelMap
 from pcnn.ops.convolution_products import (
     check_operands,
-    chosen,
     convolution_products,
 )
 from pcnn.ops.engine import Engine
@@ -56,7 +55,7 @@ def convolution(
     # a symmetric map is read from one side only, whichever is asked for
     mirrored = kernel_map.flipped and edges.symmetric
     side = kernel_map.transpose() if mirrored else kernel_map
-    flow = chosen(engine, side, x.device)
+    flow = engine.choose(side, x.device) if isinstance(engine, Engine) else engine
     # without gradients nothing but a leaf requires them: a dry run marks its input so
     layouts = side.read(flow.needs, flow.needs_weight_grad, not graded and x.requires_grad)
     n_out, count = edges.rows[int(not side.flipped)], edges.counts[int(not side.flipped)]

@@ -87,7 +87,7 @@ def convolution_products(
     side = kernel_map.transpose() if mirrored else kernel_map
     graded = torch.is_grad_enabled()
     x_grad, w_grad = graded and x.requires_grad, graded and weight.requires_grad
-    flow = chosen(engine, side, x.device)
+    flow = engine.choose(side, x.device) if isinstance(engine, Engine) else engine
     layouts = side.read(flow.needs, flow.needs_weight_grad, not graded and x.requires_grad)
     both = x_grad and not edges.symmetric
     layouts_t = side.transpose().layouts(flow.needs) if both else []
@@ -96,11 +96,6 @@ def convolution_products(
     n_out = edges.rows[int(not side.flipped)]
     spec = spec_of(groups, False, mirrored, dtype, dtype)
     return ConvolutionProducts(flow, operands, n_out, spec)
-
-
-def chosen(engine: Engine | Dataflow, side: KernelMap, device: torch.device) -> Dataflow:
-    """The dataflow of an engine for one side of a map; a dataflow itself passes."""
-    return engine.choose(side, device) if isinstance(engine, Engine) else engine
 
 
 def check_operands(
