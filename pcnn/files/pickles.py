@@ -91,12 +91,27 @@ STAND_INS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+class _Fixed:
+    """A stand-in that a pickle calls and cannot change: states may be set on what it names."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_call", call)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise pickle.UnpicklingError("it changes what reads it")
+
+
 class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         found = STAND_INS.get(f"{module}.{name}")
         if found is None:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which holds no values")
-        return found
+        return _Fixed(found)
 
 
 def read_pickle(path: Path) -> Any:

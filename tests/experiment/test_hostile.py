@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -24,6 +25,7 @@ from pcnn.experiment import networks, run_folder, weights
 from pcnn.experiment.resume import with_stored
 from pcnn.experiment.run_config import checked
 from pcnn.experiment.stored_options import with_stored_options
+from pcnn.files.pickles import STAND_INS
 from pcnn.loggers import stored_run_id
 from tests.experiment import payload
 from tests.experiment.hostile import CASES, HERE, with_case
@@ -151,6 +153,27 @@ def test_pickles_that_run_something_are_refused(tmp_path: Path) -> None:
     torch.save(payload.Reduced(), tmp_path / "cloud.pth")
     with pytest.raises(FileError):
         read_fragment(tmp_path / "cloud.pth")
+
+
+@pytest.mark.parametrize("name", ["_reconstruct", "scalar"])
+@pytest.mark.parametrize("state", [{"__defaults__": (1,)}, (None, {"__defaults__": (1,)})])
+def test_a_pickle_changes_nothing_of_its_reader(name: str, state: Any, tmp_path: Path) -> None:
+    before = {key: vars(value).copy() for key, value in STAND_INS.items()}
+    defaults = {key: getattr(value, "__defaults__", None) for key, value in STAND_INS.items()}
+    named = f"cnumpy.core.multiarray\n{name}\n".encode()
+    (tmp_path / "a.pkl").write_bytes(named + pickle.dumps(state, 0)[:-1] + b"b.")
+    with pytest.raises(FileError):
+        read_pickle(tmp_path / "a.pkl")
+    (tmp_path / "a.pkl").write_bytes(named + b".")  # nor does it hand one out
+    with pytest.raises(FileError):
+        read_pickle(tmp_path / "a.pkl")
+    assert {key: vars(value).copy() for key, value in STAND_INS.items()} == before
+    assert {key: getattr(value, "__defaults__", None) for key, value in STAND_INS.items()} == (
+        defaults
+    )
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({"a": np.arange(3.0), "b": np.float64(2)}))
+    found = read_pickle(tmp_path / "a.pkl")
+    assert (found["a"].tolist(), found["b"]) == ([0, 1, 2], 2)
 
 
 @pytest.mark.parametrize(
