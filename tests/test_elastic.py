@@ -36,7 +36,6 @@ def test_a_killed_rank_is_started_again_and_goes_on(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "rank 0 (process" in done.stderr
     assert "run continues after step 4" in done.stdout
     last = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
     assert last["global_step"] == 6
