@@ -109,7 +109,7 @@ class NetworkTask(L.LightningModule):
         raise NotImplementedError
 
     def step_figures(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
-        """`learn` of a batch: as a graph where that was asked for, and there is a CUDA device."""
+        """`compute_loss` of a batch: as a CUDA graph where that was asked for and can be."""
         if self._graphed is None or not self._graphed.serves(self.net):
             capture = capture_on(self.device) if self.cuda_graphs else None
             if capture is None:

@@ -63,25 +63,6 @@ def mean_of(
     return Figure(value, float(low), float(high), n)
 
 
-def mean_with_other_scenes(
-    values: NDArray[np.floating],
-    scenes: NDArray[np.integer],
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Figure:
-    """Mean of values [P], with a 95 % percentile interval over scenes.
-
-    Whole scenes are drawn with replacement, so the interval says what other scenes of the kind
-    would give. It is wider than that of `mean_of` where pairs of a scene are alike.
-    """
-    sums = np.array([values[scenes == scene].sum() for scene in np.unique(scenes)], np.float64)
-    counts = np.array([(scenes == scene).sum() for scene in np.unique(scenes)])
-    drawn = np.random.default_rng(seed).integers(0, len(sums), (draws, len(sums)))
-    means = sums[drawn].sum(1) / counts[drawn].sum(1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Figure(float(sums.sum() / counts.sum()), float(low), float(high), len(values))
-
-
 def _mean(values: Floats) -> Floats:
     """Mean [D] of what is known in every row [D, P]; NaN where nothing is."""
     known = ~np.isnan(values)
