@@ -133,7 +133,11 @@ def test_keys_in_the_text_exist() -> None:
     for path in (ROOT / "conf").rglob("*.yaml"):
         group = ".".join(path.relative_to(ROOT / "conf").parts[:-1])
         known |= keys_of(yaml.safe_load(path.read_text()) or {}, group)
+    groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
     for page, text in TEXTS.items():
+        for group, option in re.findall(r"`(\w+(?:/\w+)?)=([a-z]\w*)\b[^`.]*`", text):
+            if group.split("/")[0] in groups and option != "null":
+                assert (ROOT / f"conf/{group}/{option}.yaml").exists(), f"{page}: {group}={option}"
         assert {key for key in KEY.findall(FENCED.sub("", text)) if key not in known} == set(), page
 
 
