@@ -24,6 +24,7 @@ SCRIPTS = {
     "networks": ("networks",),
     "points": ("points_layers", "points_triplets"),
     "latency": ("latency",),
+    "solvers": ("solvers",),
 }
 #: Seconds between two writings of a result file that is still growing.
 SAVE_S = 2.0

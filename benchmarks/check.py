@@ -246,13 +246,11 @@ class Rounded(Reference):
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `pcnn.dataflows.Dataflow.forward`."""
         return self._off(super().forward(x, w, layouts, n_out, spec))
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `pcnn.dataflows.Dataflow.weight_grad`."""
         return self._off(super().weight_grad(x, g, layouts, spec))
 
     def _off(self, exact: Tensor) -> Tensor:

@@ -92,7 +92,6 @@ class Points:
 
     @property
     def as_points(self) -> tuple[tuple[Any, ...], float]:
-        """See `Cells.as_points`."""
         return (self.points, self.features, self.batch, self.batches), self.voxel_size
 
     def to(self, dtype: torch.dtype) -> Points:

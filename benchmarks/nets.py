@@ -24,15 +24,11 @@ from pcnn.kernels.recorded import compile_all
 from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
 from pcnn.models import (
-    SPVCNN,
-    LitePTS,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
     SparseResNet21,
     SparseResNetLarge,
-    SpUNet,
-    VoxelResBackbone,
 )
 from pcnn.nn import Conv3d
 from pcnn.nn.planned import PlannedModule
@@ -79,8 +75,7 @@ def _of_size(make: Callable[[Engine, float], Any], own: int) -> Callable[..., An
     return made
 
 
-#: Networks by name: of an engine, a kernel size and a width; without draws, so that every engine
-#: trains the same one. The first kernel of ResNet18 has size 5.
+#: Networks by name: of an engine, a kernel size and a width. ResNet18 begins with size 5.
 NETWORKS: dict[str, Callable[[Engine, int, float], Any]] = {
     "sparse_resnet": _of_size(lambda e, w: SparseResNet21(CHANNELS, w, e), 3),
     "sparse_resnet_large": _of_size(lambda e, w: SparseResNetLarge(CHANNELS, w, e), 5),
@@ -88,12 +83,6 @@ NETWORKS: dict[str, Callable[[Engine, int, float], Any]] = {
     "minkunet_logits": partial(minkunet, classes=CLASSES),
     "resunet": _of_size(lambda e, w: ResUNetBN2C(CHANNELS, width=w, engine=e), 5),
     "resnet18": _of_size(lambda e, w: ResNet18(CHANNELS, width=w, engine=e), 3),
-    "spunet": _of_size(lambda e, w: SpUNet(CHANNELS, None, w, e), 3),
-    "spvcnn": _of_size(lambda e, w: SPVCNN(CHANNELS, None, w, dropout=0.0, engine=e), 3),
-    "litept": _of_size(
-        lambda e, w: LitePTS(CHANNELS, None, w, drop_path=0.0, shuffle_orders=False, engine=e), 3
-    ),
-    "voxel_resbackbone": _of_size(lambda e, w: VoxelResBackbone(CHANNELS, w, e), 3),
 }
 #: Size of the kernels that name a network.
 KERNEL_SIZE = dict.fromkeys(NETWORKS, 3) | {"sparse_resnet_large": 5, "resunet": 5}
@@ -279,14 +268,12 @@ class PeerWork(Work):
         return cls(peer, made if trains else made.to(dtype), cells, dtype)
 
     def elsewhere(self, cells: Any) -> PeerWork:
-        """See `Work.elsewhere`."""
         return PeerWork(self.peer, self.network, cells, self.dtype)
 
     def compile_ahead(self, mode: str) -> None:
         """Packages compile by themselves."""
 
     def prepare(self, mode: str) -> Prepare:
-        """See `Work.prepare`; ValueError where the package cannot do so."""
         if not self.peer.builds_maps:
             raise ValueError(f"{self.peer.name} finds no neighbours of voxels: compare its layers")
         if mode not in ("infer", "train") and not (
@@ -296,7 +283,6 @@ class PeerWork(Work):
         return super().prepare(mode)
 
     def results(self, mode: str) -> check.Tensors:
-        """See `Work.results`: rows in our order, weights in our layout."""
         self._in_order = True
         found = super().results(mode)
         self._in_order = False

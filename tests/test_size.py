@@ -16,7 +16,7 @@ LONGEST = 500
 TRACKED_FILES = 1_291
 #: Most lines of code a folder: Python, CUDA, YAML, JavaScript, or Markdown in docs/.
 MOST = {
-    "benchmarks": 6079,
+    "benchmarks": 6183,
     "conf": 1_984,
     "csrc": 4_281,
     "docs": 4_258,

@@ -42,7 +42,6 @@ class PeerTensor(SparseTensor):
         self.__dict__.update(features=features, geometry=geometry)
 
     def replace(self, features: Tensor) -> PeerTensor:
-        """See `SparseTensor.replace`."""
         return PeerTensor(features, self.geometry)
 
 
@@ -136,7 +135,6 @@ class BoxedSites:
         return self.indices.shape[0]
 
     def coords(self) -> Tensor:
-        """See `PeerTensor`; moved by a multiple of `STEP`."""
         return self.indices * self.indices.new_tensor((1, *self.stride))
 
 

@@ -57,7 +57,6 @@ class FlexGemm(Peer):
     reaches = True
 
     def made(self, ours: Convolution) -> PeerLayer:
-        """See `Peer.made`."""
         if isinstance(ours, ConvTranspose3d):
             raise ValueError(f"{self.name} has no transposed convolution")
         if not (ours.kernel.is_strided or ours.kernel.is_symmetric) or ours.kernel.volume > 32:

@@ -24,7 +24,6 @@ class Sites:
     count: None = None
 
     def coords(self) -> Tensor:
-        """See `PeerTensor`."""
         found: Tensor = self.manager.get_coordinates(self.key)
         return found
 
@@ -59,17 +58,14 @@ class Minkowski(Peer):
     dtypes = ("float32",)
 
     def prepared(self, cells: Tensor, batches: int) -> Tensor:
-        """See `Peer.prepared`."""
         return cells.int().contiguous()
 
     def tensor(self, prepared: Tensor, features: Tensor) -> PeerTensor:
-        """See `Peer.tensor`: its coordinates are distinct, so rows stay where they are."""
         x = self.package.SparseTensor(features, coordinates=prepared)
         sites = Sites(x.coordinate_map_key, x.coordinate_manager, len(prepared))
         return PeerTensor(features, sites)
 
     def made(self, ours: Convolution) -> PeerLayer:
-        """See `Peer.made`."""
         self.require_centred(ours.kernel)
         turned = isinstance(ours, ConvTranspose3d)
         name = f"MinkowskiConvolution{'Transpose' if turned else ''}"

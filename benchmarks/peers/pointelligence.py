@@ -33,7 +33,6 @@ class Sites:
         return self.grid.rows
 
     def coords(self) -> Tensor:
-        """See `PeerTensor`."""
         return self.grid.coords
 
 
@@ -58,15 +57,12 @@ class Pointelligence(Peer):
     has_groups = True
 
     def prepared(self, cells: Tensor, batches: int) -> VoxelGrid:
-        """See `Peer.prepared`: cells in our order."""
         return grid_of_cells(cells[:, 1:].long(), cells[:, 0].long(), batches)
 
     def tensor(self, prepared: VoxelGrid, features: Tensor) -> PeerTensor:
-        """See `Peer.tensor`: of layers alone, whose cells come in our order."""
         return PeerTensor(features, Sites(prepared, {}))
 
     def made(self, ours: Convolution) -> PeerLayer:
-        """See `Peer.made`."""
         kernel = ours.kernel
         if isinstance(ours, ConvTranspose3d) or kernel.is_strided:
             raise ValueError(f"{self.name} is compared at stride 1: strided, it keeps points")

@@ -51,7 +51,6 @@ class Spconv(Peer):
     keeps_strided_maps = False
 
     def made(self, ours: Convolution) -> PeerLayer:
-        """See `Peer.made`."""
         kernel, channels = ours.kernel, (ours.in_channels, ours.out_channels)
         words: dict[str, Any] = {"bias": False, "large_kernel_fast_algo": True}
         if ours.weight.device.type == "cpu":

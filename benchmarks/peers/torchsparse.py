@@ -47,7 +47,6 @@ class TorchSparse(Peer):
     reaches = True
 
     def made(self, ours: Convolution) -> PeerLayer:
-        """See `Peer.made`."""
         kernel = ours.kernel
         if kernel.dilation != (1, 1, 1) or not (kernel.is_strided or kernel.is_symmetric):
             raise ValueError(f"{self.name} computes no such kernel as ours: {kernel}")

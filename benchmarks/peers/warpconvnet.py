@@ -32,7 +32,6 @@ class Sites:
         return len(self.voxels.coordinate_tensor)
 
     def coords(self) -> Tensor:
-        """See `PeerTensor`."""
         found: Tensor = self.voxels.batch_indexed_coordinates
         return found * found.new_tensor((1, *self.stride))
 
@@ -66,7 +65,6 @@ class WarpConvNet(Peer):
     has_groups = True
 
     def prepared(self, cells: Tensor, batches: int) -> Prepared:
-        """See `Peer.prepared`: cells cloud by cloud, where each begins, and their order if new."""
         indices, _ = boxed(cells)
         order = None
         if not bool((indices[1:, 0] >= indices[:-1, 0]).all()):
@@ -77,14 +75,12 @@ class WarpConvNet(Peer):
         return indices[:, 1:].contiguous(), ends, order
 
     def tensor(self, prepared: Prepared, features: Tensor) -> PeerTensor:
-        """See `Peer.tensor`."""
         coords, ends, order = prepared
         if order is not None:
             features = features[order]
         return PeerTensor(features, Sites(self.package.Voxels(coords, features.detach(), ends)))
 
     def made(self, ours: Convolution) -> PeerLayer:
-        """See `Peer.made`."""
         self.require_centred(ours.kernel)
         kernel = ours.kernel
         made = self.modules[1].SparseConv3d(
