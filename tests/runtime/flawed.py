@@ -26,21 +26,6 @@ class Slow(Reference):
         return super().weight_grad(*args)
 
 
-@dataclass(frozen=True)
-class SlowElsewhere(Slow):
-    """Reads a layout that the others do not read."""
-
-    name: str = "slow_elsewhere"
-    needs: tuple[str, ...] = ("pairs", "counts")
-    needs_weight_grad: tuple[str, ...] = ("pairs", "counts")
-
-    def forward(self, x: Tensor, w: Tensor, layouts: Any, *args: Any) -> Tensor:
-        return super().forward(x, w, layouts[:3], *args)
-
-    def weight_grad(self, x: Tensor, g: Tensor, layouts: Any, *args: Any) -> Tensor:
-        return super().weight_grad(x, g, layouts[:3], *args)
-
-
 class CompilerError(Exception):
     """As Triton's: no subclass of what torch raises."""
 
