@@ -89,8 +89,8 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
         assert words in said
         assert name in said
         assert name in describe(tmp_path / name, code=2)
-    (tmp_path / "a.txt").write_text("1 2 3")
-    assert "a.txt" in invoke("register", tmp_path / "a.txt", good, "--out", out, code=2)
+    (tmp_path / "a.e57").write_text("1 2 3")
+    assert "a.e57" in invoke("register", tmp_path / "a.e57", good, "--out", out, code=2)
     assert "none.ply" in invoke("register", tmp_path / "none.ply", good, "--out", out, code=2)
     said = invoke("register", good, good, "--out", out, "--solver", "magic", code=2)
     assert "--solver" in said
