@@ -5,9 +5,9 @@ In the order in which a pair goes through it:
 - `cloud_measures`, `cell_size`: width and density of the clouds, and the cell that follows.
 - `descriptor`, with `network_descriptor` and `fpfh`: points with a descriptor each.
 - `matching`: which points are compared, and their nearest descriptors.
-- `ransac`, `cliques` (`compatibility`, `clique_groups`, `agreement`): solvers, each from matches to
+- `ransac`, `cliques` (`compatibility`, `clique_groups`): solvers, each from matches to
   a `solution`.
-- `evidence` (`free_space`, `normals`), `verifier`: what speaks for a pose, and how much.
+- `evidence` (`normals`), `verifier`: what speaks for a pose, and how much.
 - `surface_fit`: the pose that was chosen, moved until surfaces lie on each other.
 - `estimate`: matching, a solver, the choice among its poses and their fit, for many pairs.
 - `rivals`: what explains a pair as well: another scale, a mirror image, other poses.

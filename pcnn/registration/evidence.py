@@ -17,7 +17,6 @@ from torch import Tensor
 
 from pcnn.registration.cell_search import SortedCells
 from pcnn.registration.descriptor import Described
-from pcnn.registration.free_space import Surfaces, seen_by, share_of, surfaces
 from pcnn.registration.nearest import NearestPlaces
 from pcnn.registration.normals import normals_of
 from pcnn.registration.transforms import inverse, transform_points
@@ -49,6 +48,9 @@ PATCH = 2.5  # voxels: radius of the patch whose normal is taken
 THICK = 2.2  # voxels of matches that agree, beyond which more says nothing: noise fills volumes
 COMPARED = 1 << 20  # descriptors at once: those of a block stay in a CPU's cache
 PARALLEL = 0.9  # cosine from which on two normals are of one direction
+BINS = 3.0  # degrees of a direction
+FEWEST = 20  # points in directions that a cloud knows, below which free space says nothing
+UNKNOWN = 0.5  # share in their place
 
 
 class PairEvidence:
@@ -206,3 +208,52 @@ def _mean(values: Tensor, weight: Tensor, otherwise: float) -> Tensor:
     total = weight.sum(1)
     sums = torch.where(weight > 0, values * weight, 0).sum(1)  # values may be infinite elsewhere
     return torch.where(total > 0, sums / total.clamp(min=1e-12), otherwise)
+
+
+class Surfaces(NamedTuple):
+    """First and last range of a cloud in bins of equal angles, seen from its origin."""
+
+    first: Tensor  # [B] range of the nearest point [m], infinite where there is none
+    last: Tensor  # [B] range of the farthest point
+
+
+class Seen(NamedTuple):
+    """How points lie to the surfaces of a cloud."""
+
+    known: Tensor  # [..., P] whether the cloud has a surface in the direction of a point
+    through: Tensor  # [..., P] whether the point lies in front of it
+    visible: Tensor  # [...
+
+
+def surfaces(points: Tensor) -> Surfaces:
+    """Ranges of the surfaces of a cloud [N, 3], from its origin."""
+    bins, ranges = _directions(points)
+    empty = points.new_full((round(360 / BINS) * round(180 / BINS),), torch.inf)
+    first = empty.scatter_reduce(0, bins, ranges, "amin")
+    return Surfaces(first, torch.zeros_like(empty).scatter_reduce(0, bins, ranges, "amax"))
+
+
+def seen_by(cloud: Surfaces, placed: Tensor, clear: float) -> Seen:
+    """Points [..., P, 3] as the sensor of a cloud saw their places."""
+    bins, ranges = _directions(placed)
+    first, last = cloud.first[bins], cloud.last[bins]
+    known = torch.isfinite(first)
+    return Seen(known, known & (ranges < first - clear), known & (ranges < last + clear))
+
+
+def share_of(counted: Tensor, among: Tensor) -> Tensor:
+    """Share [K] of points [K, P] among some; a half, which says nothing, where these are few."""
+    number = among.sum(1)
+    share = (counted & among).sum(1).double() / number.clamp(min=1)
+    return torch.where(number >= FEWEST, share, UNKNOWN)
+
+
+def _directions(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Bin and range [...] of points [..., 3] seen from the origin."""
+    x, y, z = points.unbind(-1)
+    ranges = points.norm(dim=-1)
+    around = torch.rad2deg(torch.atan2(y, x)) + 180
+    up = torch.rad2deg(torch.asin((z / ranges.clamp(min=1e-9)).clamp(-1, 1))) + 90
+    columns, rows = round(360 / BINS), round(180 / BINS)
+    column = (around / BINS).long().clamp(max=columns - 1)
+    return (up / BINS).long().clamp(max=rows - 1) * columns + column, ranges

@@ -101,14 +101,6 @@ def register_points(
     names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
     """Estimate the transform of a source cloud onto a target cloud."""
-    if min_inliers < 3:
-        raise ValueError(f"a transform needs at least 3 matches, got min_inliers={min_inliers}")
-    if min_confidence is not None and not 0 <= min_confidence <= 1:
-        raise ValueError(f"min_confidence is a probability in 0..1, got {min_confidence}")
-    if not 0 <= min_overlap <= 1:
-        raise ValueError(f"min_overlap is a share in 0..1, got {min_overlap}")
-    if icp_distance is not None and not 0 < icp_distance < math.inf:
-        raise ValueError(f"the distance of ICP must be positive [m], got {icp_distance}")
     settings = settings or default_settings(descriptor.voxel_size)
     described: list[Described] = []
     for name, points in zip(names, (source, target), strict=True):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+from annotated_types import Interval
+
+from pcnn.config.values import check_fields
+from pcnn.ranges import Length, Matches, Natural, Share
 
 if TYPE_CHECKING:
     from pcnn.registration.verifier import Verifier
@@ -28,23 +32,14 @@ SOLVERS: tuple[str, ...] = get_args(Solver)
 class RansacSettings:
     """Settings of RANSAC."""
 
-    distance: float  # largest residual of an inlier [m]
-    points: int = 3  # matches in a hypothesis, 3 or more
-    hypotheses: int = 50_000  # number tried at most; 0 estimates nothing
-    edge_length: float = 0.9
-    confidence: float = 1.0
+    distance: Length  # largest residual of an inlier [m]
+    points: Matches = 3  # in a hypothesis
+    hypotheses: Natural = 50_000  # number tried at most; 0 estimates nothing
+    edge_length: Share = 0.9  # smallest ratio of an edge in one cloud to that in the other; 0: any
+    confidence: Annotated[float, Interval(gt=0, le=1)] = 1.0  # that no better one was missed
 
     def __post_init__(self) -> None:
-        if not 0 < self.distance < math.inf:
-            raise ValueError(f"RANSAC's distance must be positive [m], got {self.distance}")
-        if self.points < 3:
-            raise ValueError(f"a hypothesis needs at least 3 matches, got points={self.points}")
-        if self.hypotheses < 0:
-            raise ValueError(f"hypotheses must be at least 0, got {self.hypotheses}")
-        if not 0 <= self.edge_length <= 1:
-            raise ValueError(f"edge_length is a ratio in 0..1, got {self.edge_length}")
-        if not 0 < self.confidence <= 1:
-            raise ValueError(f"confidence is a probability in (0, 1], got {self.confidence}")
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -62,10 +57,4 @@ class EstimateSettings:
     surfaces: bool = False
 
     def __post_init__(self) -> None:
-        for what, value, names in (
-            ("solver", self.solver, SOLVERS),
-            ("matching", self.matching, MATCHINGS),
-            ("sampling", self.sampling, SAMPLINGS),
-        ):
-            if value not in names:
-                raise ValueError(f"{what} must be one of {', '.join(names)}, got {value!r}")
+        check_fields(self)

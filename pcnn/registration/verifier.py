@@ -7,7 +7,6 @@ so that no pose of theirs is right.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.config.values import check_fields
 from pcnn.errors import FileError
 from pcnn.files.text import read_json
+from pcnn.ranges import Positive, Share
 from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
 from pcnn.registration.solution import Candidates, Solution
 
@@ -33,30 +34,22 @@ class Verifier:
 
     names: Sequence[str]  # of the evidence that it weighs, some of pcnn.registration.evidence.NAMES
     centre: Sequence[float]  # [F] mean of every number over the poses it was fitted to
-    spread: Sequence[float]  # [F] their standard deviation
+    spread: Sequence[Positive]  # [F] their standard deviation
     choice: Sequence[float]  # [F] coefficients of the standardised numbers
     certainty: Sequence[float]  # [F] the same for the confidence in the pose that was taken
     offset: float  # of the certainty
-    threshold: float  # confidence from which on a pose is an answer
+    threshold: Share  # confidence from which on a pose is an answer
     made: str  # how, in words
     evidence: int = 1  # pcnn.registration.evidence.VERSION of the poses it was fitted to
 
     def __post_init__(self) -> None:
-        unknown = [str(name) for name in self.names if name not in NAMES]
+        check_fields(self)
+        unknown = [name for name in self.names if name not in NAMES]
         if unknown:
-            raise ValueError(f"is of evidence {', '.join(unknown)}; make it with this version")
+            raise ValueError(f"names must be of this version's evidence, got {', '.join(unknown)}")
         for what in ("centre", "spread", "choice", "certainty"):
-            row = getattr(self, what)
-            if not isinstance(row, list) or not all(map(_is_number, row)):
-                raise ValueError(f"{what} must be a list of numbers")
-            if len(row) != len(self.names):
-                raise ValueError(f"{what} has {len(row)} numbers for {len(self.names)} names")
-        if min(self.spread, default=1.0) <= 0:
-            raise ValueError("spread must be positive")
-        if not _is_number(self.offset):
-            raise ValueError("offset must be a number")
-        if not _is_number(self.threshold) or not 0 <= self.threshold <= 1:
-            raise ValueError("threshold must be a probability in 0..1")
+            if len(getattr(self, what)) != len(self.names):
+                raise ValueError(f"{what} must have {len(self.names)} numbers, as names")
 
     def best(self, seen: Tensor) -> int:
         """The row of evidence, all columns of `NAMES` [K, E], that speaks most for its pose."""
@@ -120,7 +113,3 @@ def read_verifier(path: Path) -> Verifier:
             f"was fitted to version {found.evidence} of the evidence, this is version {VERSION}",
         )
     return found
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
 from pcnn.metrics.registration import mean_of, rotation_error, translation_error
-from pcnn.registration.agreement import Agreement
 from pcnn.registration.clique_groups import leaders
-from pcnn.registration.cliques import MOST, cliques, cliques_batch, distinct, poses
+from pcnn.registration.cliques import MOST, Agreement, cliques, cliques_batch, distinct, poses
 from pcnn.registration.compatibility import alike, lengths, most_compatible, second_order
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.fpfh import FPFH
