@@ -245,7 +245,7 @@ def test_deterministic_engines(engine: str) -> None:
     net = networks.network(cfg, 4, 19)
     (used,) = {layer.engine for layer in net.modules() if isinstance(layer, Conv3d)}
     assert used == resolve(engine, deterministic=True)
-    assert used.deterministic_on(torch.device("cuda"))
+    assert used.dataflows(torch.device("cuda"))[0].deterministic
 
 
 def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:

@@ -207,11 +207,6 @@ def search_adaptive(
     return min((Adaptive(*setting) for setting in settings), key=total)
 
 
-def padded_rows(groups: Iterable[Group], sizes: Sequence[int]) -> int:
-    """Rows of padding in all groups together."""
-    return sum(group.rows - sizes[k] for group in groups for k in group.slots)
-
-
 def _group(slots: Sequence[int], sizes: Sequence[int]) -> Group:
     return Group(tuple(sorted(slots)), max(sizes[k] for k in slots))
 

@@ -158,10 +158,6 @@ class Engine:
         flow = self.dataflow
         return usual_dataflows(device, self.reproducible) if flow is None else (flow,)
 
-    def deterministic_on(self, device: torch.device) -> bool:
-        """True if two runs on voxels of a device give identical bits."""
-        return (self.dataflow or self.dataflows(device)[0]).deterministic
-
 
 @functools.lru_cache
 def _cut(usual: Dataflow, blocks: GemmBlocks) -> Dataflow:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 #: Sizes are whole tiles of rows.
 UNIT = 128
 
+#: How many times the sites of the cloud that asks for a bucket it is made for.
+HEADROOM = 1.1
+
 
 @dataclass(frozen=True)
 class Edges:
@@ -26,28 +29,9 @@ class Edges:
         if not 1 < self.ratio <= 1.3:
             raise ValueError(f"buckets must be 1 to 1.3 apart, got ratio={self.ratio}")
 
-    @property
-    def headroom(self) -> float:
-        """How many times the sites of the cloud that asks for a bucket it is made for."""
-        return 1.1
-
     def above(self, size: int) -> int:
         """The edge of a size."""
         return _edge_above(self.smallest, self.ratio, size)
-
-
-@dataclass(frozen=True)
-class Exact(Edges):
-    """A bucket for every number of whole tiles: others are measured against it."""
-
-    @property
-    def headroom(self) -> float:
-        """See `Edges.headroom`."""
-        return 1.0
-
-    def above(self, size: int) -> int:
-        """The size, rounded up."""
-        return _whole(max(1, size))
 
 
 @functools.lru_cache(maxsize=4096)

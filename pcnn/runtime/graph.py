@@ -25,7 +25,7 @@ from pcnn.maps.place import Intake
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.voxelize import voxelize
-from pcnn.runtime.buckets import Edges
+from pcnn.runtime.buckets import HEADROOM, Edges
 from pcnn.runtime.capture import capturing, failure_of
 from pcnn.runtime.fixed_tensor import Copies, fixed
 from pcnn.runtime.graphed import Graphed
@@ -205,13 +205,13 @@ class GraphedNetwork(Graphed):
                 cells = cells_of_points(on, at, self.voxel_size)
                 grid = self._planner.voxelize(cells, batch_size)
             needed = self._planner.on_voxels.room_of(grid)
-            share = self.edges.headroom
+            share = HEADROOM
             sizes = needed.sizes.rows, needed.sizes.pairs
             rows, pairs = ([self.edges.above(int(share * n)) for n in own] for own in sizes)
             cut, whole = needed.cut, needed.sizes.whole
             words = needed.sizes.words
             if words:  # of extents along three axes
-                words = fitting_words(words, needed.sizes.rows[0], self.edges.headroom**3)
+                words = fitting_words(words, needed.sizes.rows[0], HEADROOM**3)
             if old is not None:
                 rows = list(map(max, rows, old.sizes.rows))
                 pairs = list(map(max, pairs, old.sizes.pairs))

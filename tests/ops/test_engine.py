@@ -19,7 +19,7 @@ def test_engines_by_name_and_by_object() -> None:
     own = Engine("own", BruteForce(), Reference())
     assert resolve(own) is own
     assert resolve(None) is ENGINES["auto"]
-    assert resolve("reference").deterministic_on(torch.device("cpu"))
+    assert resolve("reference").dataflows(torch.device("cpu"))[0].deterministic
     assert {name: engine.name for name, engine in ENGINES.items()} == {n: n for n in ENGINES}
 
 
@@ -28,11 +28,11 @@ def test_a_deterministic_engine_is_the_same_one_without_atomics() -> None:
     assert auto.name == "auto"
     assert auto.builder == ENGINES["auto"].builder
     for kind in ("cpu", "cuda"):
-        assert auto.deterministic_on(torch.device(kind))
+        assert auto.dataflows(torch.device(kind))[0].deterministic
     for name in ("reference", "torchsparse", "minuet", "brute_force"):
         assert resolve(name, deterministic=True) == replace(ENGINES[name], reproducible=True)
-        assert ENGINES[name].deterministic_on(torch.device("cuda"))
-    assert not ENGINES["auto"].deterministic_on(torch.device("cuda"))
+        assert ENGINES[name].dataflows(torch.device("cuda"))[0].deterministic
+    assert not ENGINES["auto"].dataflows(torch.device("cuda"))[0].deterministic
 
 
 def test_an_engine_that_adds_by_atomics_refuses_to_be_deterministic() -> None:
