@@ -34,6 +34,7 @@ from pcnn.console import Console
 from pcnn.errors import ConfigError, RunWarning, StorageError, first_line, storage_cause
 from pcnn.escaping import say
 from pcnn.experiment import run_folder
+from pcnn.experiment.resume import resume_command
 
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -204,7 +205,7 @@ def how_to_go_on(folder: Path, name: str) -> str:
     """The command that goes on with a training, and where that will be."""
     if not (folder / run_folder.CONFIG).is_file():
         return f"{name}: stopped before the run began. The same command starts it again."
-    command = f"  {run_folder.resume_command(folder)}"
+    command = f"  {resume_command(folder)}"
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{name}: stopped before the first step was done. To start there again:\n{command}"
@@ -262,7 +263,7 @@ def kept(folder: Path, then: str = "Free space, then") -> str:
     last = folder / run_folder.LAST
     if not last.is_file():
         return f"{folder} holds no last.ckpt. {then} give the same command again."
-    command = run_folder.resume_command(folder)
+    command = resume_command(folder)
     return f"kept: {last}, step {RunCheckpoint.read(last).steps}. {then}: {command}"
 
 

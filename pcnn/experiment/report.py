@@ -19,6 +19,7 @@ import pcnn
 from pcnn.console import Console
 from pcnn.experiment import run_folder
 from pcnn.experiment.command_line import program
+from pcnn.experiment.resume import resume_command
 from pcnn.experiment.run_config import allowed
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
@@ -178,7 +179,7 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
             "next:",
             f"  {program('eval')} {found}{tested(cfg)}{own}",
             *try_it(cfg, checkpoint),
-            f"  {run_folder.resume_command(folder)} {longer(cfg)}",
+            f"  {resume_command(folder)} {longer(cfg)}",
         ]
     if cfg.data.source != "real":
         roots = [f"sources.{name}.sets.root" for name in cfg.dataset.get("sources", {})] or ["root"]

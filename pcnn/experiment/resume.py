@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks.other_devices import samples_a_batch
@@ -16,8 +17,9 @@ from pcnn.checkpoints import CheckpointError, RunCheckpoint
 from pcnn.config.values import FOLDERS, LOCAL, STORED, selected, stored
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import run_folder
+from pcnn.experiment.command_line import program
 from pcnn.experiment.devices import ANY_NUMBER
-from pcnn.experiment.stored_options import BESIDE, NAMED, WORDS
+from pcnn.experiment.stored_options import BESIDE, NAMED, WORDS, repeated
 
 #: Value of `resume` that goes on with the run of `hydra.run.dir`, or begins it.
 AUTO = "auto"
@@ -228,3 +230,10 @@ def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
             way = f"{copy}: the same command then goes on behind step {steps}"
         raise FileError(last, f"{error.rule}.\npossible: {way}") from error
     return found
+
+
+def resume_command(folder: Path) -> str:
+    """The command that goes on with a run, with the words of this one that no file keeps."""
+    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    words = "".join(f" {shlex.quote(word)}" for word in repeated(overrides))
+    return f"{program('train')} {run_folder.argument('resume', folder)}{words}"

@@ -47,7 +47,7 @@ from pcnn.experiment.job import (
     tell_other_ranks,
 )
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
-from pcnn.experiment.resume import AUTO, continuation, has_begun, same_run
+from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command, same_run
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.stored_options import BESIDE
@@ -117,7 +117,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     else:
         run = continuation(cfg, overrides)
     if run.finished:
-        command = run_folder.resume_command(run.folder)
+        command = resume_command(run.folder)
         for line in (
             f"{run.folder} is finished; its figures are in {run.folder / run_folder.METRICS}.",
             f"To train it longer:\n  {command} {report.longer(run.cfg)}",

@@ -8,14 +8,11 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.checkpoints import load_config as load_checkpoint_config
 from pcnn.config import read_stored
 from pcnn.errors import ConfigError, FileError
-from pcnn.experiment.command_line import program
-from pcnn.experiment.stored_options import repeated
 from pcnn.experiment.weights import lacking_keys
 from pcnn.files.text import read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
@@ -115,13 +112,6 @@ def argument(key: str, path: Path | str) -> str:
         return f"{key}={path}"
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return shlex.quote(f'{key}="{escaped}"')
-
-
-def resume_command(folder: Path) -> str:
-    """The command that goes on with a run, with the words of this one that no file keeps."""
-    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    words = "".join(f" {shlex.quote(word)}" for word in repeated(overrides))
-    return f"{program('train')} {argument('resume', folder)}{words}"
 
 
 def drop_if_empty(folder: Path) -> None:
