@@ -291,17 +291,17 @@ class FolderSets(CloudSets):
     """The splits of a folder of clouds; formats and splits as in `FolderClouds`."""
 
     root: str  # the folder
-    classes: str | Mapping[str, Any] | None = None  # names
-    class_names: Annotated[Sequence[str], MinLen(1)] | None = None  # in place of classes
+    classes: str | Mapping[str, Any] | None = None  # a YAML file of classes, or what it holds
+    class_names: Annotated[Sequence[str], MinLen(1)] | None = None  # instead: of labels 0..C-1
     colors: Sequence[_Rgb] | None = None  # goes with class_names: RGB in 0..255 of the classes
     ignore_label: Label | None = None
-    channels: Sequence[str] | None = None  # names of the properties that become channels besides x
+    channels: Sequence[str] | None = None  # properties besides x, y, z; None: what is there
     intensity_max: Positive | None = None  # the number in the files that becomes intensity 1
-    columns: str | Sequence[str] | None = None  # names of the columns of .bin and .npy files
+    columns: str | Sequence[str] | None = None  # of files of bare numbers, or a layout
     fill: Mapping[str, float] | None = None  # numbers for channels that a file lacks, by name
     strict: bool = False  # refuse clouds with missing returns, in place of leaving these out
     val_fraction: PartialShare = 0.2
-    test_fraction: PartialShare = 0.0  # share that tests there
+    test_fraction: PartialShare = 0.0  # share that tests; 0: the test reads what validates
     always_centred = True
 
     def __post_init__(self) -> None:

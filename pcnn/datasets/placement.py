@@ -271,12 +271,13 @@ class OnPoints:
     """The points themselves (PointCNN++, 3.2): `pcnn.native_points` of a cloud."""
 
     sites: Literal["nearest", "cell_origin"] = "nearest"  # points of strided convolutions
-    thin: VoxelSize | None = None  # edge of a cell [m]
-    outside: Literal["clamp", "drop"] = "clamp"  # as in pcnn.geometry.Neighbourhood
-    volume: Factor = 1.0  #
-    cell: Factor = 1.0  #
-    metric: Literal["auto", "box"] = "auto"  #
-    memory: float | None = None  #
+    thin: VoxelSize | None = None  # edge of the cells [m] of which each keeps one point
+    # as in pcnn.geometry.Neighbourhood
+    outside: Literal["clamp", "drop"] = "clamp"
+    volume: Factor = 1.0
+    cell: Factor = 1.0
+    metric: Literal["auto", "box"] = "auto"
+    memory: float | None = None
     name: Literal["point"] = "point"  # in configurations and reports
 
     def __post_init__(self) -> None:
