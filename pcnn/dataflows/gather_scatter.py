@@ -213,7 +213,7 @@ class GatherScatter:
 
 
 #: TorchSparse (MLSys 2022). The paper searches tolerance and threshold for each layer
-#: (`pcnn.dataflows.grouping.search_adaptive`); on scans these give its average padding.
+#: (`pcnn.tune`); on scans these give its average padding.
 TORCHSPARSE = GatherScatter(ADAPTIVE)
 
 #: Minuet (EuroSys 2024). The paper searches padding threshold and tiles for each layer.

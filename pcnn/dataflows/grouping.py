@@ -6,12 +6,11 @@ padding. Sizes are integers on the host (`KernelMap.offsets`); everything here i
 them.
 
 Sources: TorchSparse (MLSys 2022) section 4.2 and Appendix B for `Separate`, `Symmetric`, `Fixed`
-and `Adaptive`, Algorithm 5 for `search_adaptive`; Minuet (EuroSys 2024) section 5.2.2 for `Sorted`.
+and `Adaptive`; Minuet (EuroSys 2024) section 5.2.2 for `Sorted`.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,18 +24,10 @@ class Group:
     slots: tuple[int, ...]  # numbers of the slots, ascending
     rows: int  # rows every slot is padded to: the size of the longest
 
-    @property
-    def batched(self) -> bool:
-        """True if the group is one ``bmm``; otherwise it is one ``mm``, without padding."""
-        return len(self.slots) > 1
 
-
-#: Tolerances and ``mm`` thresholds that `search_adaptive` tries: fewer than 1000 settings.
+#: Tolerances and ``mm`` thresholds that are searched for a layer (Algorithm 5).
 EPSILONS = tuple(step / 20 for step in range(21))
 THRESHOLDS = (0, *(1 << power for power in range(10, 21)), math.inf)
-
-#: Measures the products of one sample, in any unit of time: ``cost(sizes, groups)``.
-Cost = Callable[[Sequence[int], tuple[Group, ...]], float]
 
 
 class Grouping(Protocol):
@@ -177,34 +168,6 @@ class Sorted:
         slots = [k for k in range(len(sizes)) if sizes[k] and k != skip]
         ordered = sorted(slots, key=lambda k: sizes[k])
         return _grown([[k] for k in ordered], sizes, fits, self.threshold)
-
-
-def search_adaptive(
-    samples: Sequence[Sequence[int]],
-    cost: Cost,
-    *,
-    skip: int = -1,
-    epsilons: Sequence[float] = EPSILONS,
-    thresholds: Sequence[float] = THRESHOLDS,
-) -> Adaptive:
-    """Find the tolerance and the threshold of the least time over sampled inputs of one layer.
-
-    TorchSparse Algorithm 5, an exhaustive search.
-    """
-    measured: dict[tuple[int, tuple[Group, ...]], float] = {}
-
-    def total(candidate: Adaptive) -> float:
-        time = 0.0
-        for number, sizes in enumerate(samples):
-            key = number, candidate.groups(sizes, skip)
-            # many settings give the same groups: one measurement serves them all
-            if key not in measured:
-                measured[key] = cost(sizes, key[1])
-            time += measured[key]
-        return time
-
-    settings = itertools.product(epsilons, thresholds)
-    return min((Adaptive(*setting) for setting in settings), key=total)
 
 
 def _group(slots: Sequence[int], sizes: Sequence[int]) -> Group:

@@ -1,7 +1,7 @@
 """Triplet after triplet, with the last one's operands in registers: MVMR and VVOR of PointCNN++.
 
 Neighbours of the list that share a number share what belongs to it, so the order decides how often
-weights and features are read and sums are added: the ablation behind Eq. 3 (see `accesses`).
+weights and features are read and sums are added: the ablation behind Eq. 3.
 """
 
 from __future__ import annotations
@@ -145,31 +145,3 @@ def triplets_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, 
     if sort == "k":
         return b, a, third
     return (third, a, b) if sort == "i" else (a, third, b)
-
-
-@dataclass(frozen=True)
-class Accesses:
-    """How often the programs of a list of triplets reach for global memory."""
-
-    weights: int  # times that a program reads W[k]
-    inputs: int  # times that it reads a row of the features
-    outputs: int  # times that it adds to a row of the output
-
-    def elements(self, c_in: int, c_out: int) -> int:
-        """Elements that are read or added, as Eq. 2 and Eq. 3 count them: without blocks."""
-        return self.weights * c_in * c_out + self.inputs * c_in + self.outputs * c_out
-
-
-def accesses(i: Tensor, j: Tensor, k: Tensor, length: int) -> Accesses:
-    """Accesses of Algorithm 1: where a number differs from that of the triplet before.
-
-    Sorted by k, ``weights`` is about ``T / L + K`` instead of T. Waits for the device.
-    """
-    return Accesses(*(_changes(number, length) for number in (k, j, i)))
-
-
-def _changes(number: Tensor, length: int) -> int:
-    changed = torch.ones_like(number, dtype=torch.bool)
-    changed[1:] = number[1:] != number[:-1]
-    changed[::length] = True
-    return int(changed.sum())

@@ -5,12 +5,10 @@ import pytest
 from pcnn.dataflows.grouping import (
     Adaptive,
     Fixed,
-    Group,
     Grouping,
     Separate,
     Sorted,
     Symmetric,
-    search_adaptive,
 )
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
@@ -80,7 +78,6 @@ def test_every_slot_with_triplets_is_in_one_group(
     for group in groups:
         assert list(group.slots) == sorted(group.slots)
         assert group.rows == max(sizes[k] for k in group.slots)
-        assert group.batched == (len(group.slots) > 1)
 
 
 def test_settings_have_names_and_bounds() -> None:
@@ -92,29 +89,3 @@ def test_settings_have_names_and_bounds() -> None:
         Adaptive(1.5)
     with pytest.raises(ValueError, match="at least 0 rows"):
         Sorted(0.1, -3)
-
-
-def model_cost(sizes: list[int], groups: tuple[Group, ...]) -> float:
-    """Launches cost 100, rows of batched products 1, rows of plain ones 0.9."""
-    return sum(
-        100 + group.rows * len(group.slots) * (1 if group.batched else 0.9) for group in groups
-    )
-
-
-def test_the_search_finds_the_cheapest_setting_and_times_no_grouping_twice() -> None:
-    samples = [SUBMANIFOLD, [1000, 1100, 900, 5000, 900, 1100, 1000]]
-    timed: list[tuple[int, ...]] = []
-
-    def cost(sizes: list[int], groups: tuple[Group, ...]) -> float:
-        timed.append((len(sizes), *(hash(group) for group in groups)))
-        return model_cost(sizes, groups)
-
-    epsilons, thresholds = [0, 0.2, 0.4, 1], [0, 64, 2000, math.inf]
-    best = search_adaptive(samples, cost, skip=3, epsilons=epsilons, thresholds=thresholds)
-    assert len(timed) == len(set(timed)) < 32
-
-    def total(grouping: Grouping) -> float:
-        return sum(model_cost(sizes, grouping.groups(sizes, 3)) for sizes in samples)
-
-    least = min(total(Adaptive(e, s)) for e in epsilons for s in thresholds)
-    assert total(best) == least
