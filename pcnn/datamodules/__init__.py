@@ -1,7 +1,7 @@
 """Lightning data modules: labelled clouds, and pairs of clouds.
 
-`exact_loading` makes the loaders of all of them: `batch_stream` places every batch, `packed` and
-`batch_memory` bring it from a worker process, `unreadable` skips or names what is damaged.
+`exact_loading` makes the loaders of all of them: `batch_stream` places every batch, `packed` brings
+it from a worker process, `unreadable` skips or names what is damaged.
 """
 
 from importlib import import_module

@@ -25,8 +25,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader, Dataset
 
-from pcnn.datamodules.batch_memory import BatchMemory
-from pcnn.datamodules.packed import CollatePacked, unpacked
+from pcnn.datamodules.packed import BatchMemory, CollatePacked, unpacked
 from pcnn.datamodules.unreadable import plain_errors
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
 

@@ -34,7 +34,6 @@ _SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
     "fit": ("train", "val"),
     "validate": ("val",),
     "test": ("test",),
-    "predict": ("test",),
     None: ("train", "val", "test"),
 }
 
@@ -170,10 +169,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
         return self._evaluation("val")
 
     def test_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
-        """Return one exact pass over the test set."""
-        return self._evaluation("test")
-
-    def predict_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
         """Return one exact pass over the test set."""
         return self._evaluation("test")
 

@@ -60,10 +60,6 @@ class ClassificationTask(CountingTask):
         self.log_step(labelled, size)
         return loss
 
-    def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
-        """Class of every cloud, [B] int64."""
-        return self(batch.tensor).argmax(1)
-
     def evaluate(
         self, batch: Any, meters: Meters, views: EvaluationViews | None = None
     ) -> Tensor | None:

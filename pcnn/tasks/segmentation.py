@@ -85,10 +85,6 @@ class SegmentationTask(CountingTask):
         if counts is not None and counts.shape == self.train_confusion.counts.shape:
             self.train_confusion.counts.copy_(counts)
 
-    def predict_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
-        """Class of every point, [P] int64."""
-        return self(batch.tensor).argmax(1)[batch.tensor.geometry.inverse]
-
     def evaluate(
         self, batch: Any, meters: Meters, views: EvaluationViews | None = None
     ) -> dict[str, Any] | None:

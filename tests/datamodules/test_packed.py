@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pcnn.datamodules.batch_memory import BatchMemory, ReceivedPart
-from pcnn.datamodules.packed import CollatePacked, Packed, unpacked
+from pcnn.datamodules.packed import BatchMemory, CollatePacked, Packed, ReceivedPart, unpacked
 from pcnn.datasets import OnPoints, OnVoxels, Placement
 from pcnn.datasets.batches import CloudBatch, CollateSegmentation
 from tests.datasets.clouds import cloud
