@@ -125,11 +125,11 @@ def test_scripts_answer_and_name_mistakes_without_heavy_imports(tmp_path: Path) 
             (f"{ROOT / script} -sc install=bash", {}),
         ]
     mistakes = {
-        "train.py modle=minkunet": "Did you mean model?",
-        "train.py model=minkunett": "Did you mean minkunet?",
-        "train.py model.widht=1": "Did you mean model.width",
+        "train.py modle=minkunet": "modle",
+        "train.py model=minkunett": "minkunett",
+        "train.py model.widht=1": "widht",
         "train.py nonsense": "nonsense",
-        "eval.py dataset=kitti": "eval.py needs ckpt_path=FILE",
+        "eval.py dataset=kitti": "ckpt_path",
     }
     done = answers(tmp_path, commands + [(f"{ROOT}/{line}", {}) for line in mistakes])
     for helped, group, key, installed in (done[:4], done[4:8]):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.readers import formats, las
 from pcnn.datasets.readers.columns import (
     COLORS,
@@ -25,6 +24,9 @@ from pcnn.datasets.readers.point_file import PointFile
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.plural import counted
+
+if TYPE_CHECKING:
+    from pcnn.datasets.cloud import Cloud
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
 #: Of clouds that are taken where they are named; in a folder such files may be anything else.
@@ -210,6 +212,10 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     infinite, are left out: ``point_index`` says where the others lie, and ``n_points_total`` counts
     all.
     """
+    import torch
+
+    from pcnn.datasets.cloud import Cloud
+
     path = Path(path)
     table = read_columns(path, reading)
     with named(path, f"{path.suffix} file"):
