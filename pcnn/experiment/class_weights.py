@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.losses.class_weights import inverse_log_frequency
+from pcnn.losses import inverse_log_frequency
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,7 @@ Of registration: ``loss(source features [N, C], target features [M, C], batch) -
 """
 
 from pcnn.losses.circle import Circle
-from pcnn.losses.class_weights import inverse_log_frequency
-from pcnn.losses.combined import WeightedSum
-from pcnn.losses.cross_entropy import CrossEntropy
+from pcnn.losses.cross_entropy import CrossEntropy, WeightedSum, inverse_log_frequency
 from pcnn.losses.hardest_contrastive import HardestContrastive
 from pcnn.losses.info_nce import InfoNCE
 from pcnn.losses.lovasz import LovaszSoftmax, lovasz_softmax

@@ -1,4 +1,4 @@
-"""Weighted cross entropy that is safe where nothing is labelled."""
+"""Weighted cross entropy, safe where nothing is labelled; weights of classes and of losses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CrossEntropy(nn.Module):
     from the device. Half-precision logits are summed in float32.
 
     Args:
-        weight: C class weights, or None for 1 each; see `pcnn.losses.class_weights`. ``counted`` in
+        weight: C class weights, or None for 1 each; see `inverse_log_frequency`. ``counted`` in
             a configuration stands for weights that train.py counts from the training set.
         ignore_index: label of rows that do not count.
         label_smoothing: share of every row's target that is spread evenly over all classes, as in
@@ -82,3 +82,67 @@ class CrossEntropy(nn.Module):
         else:
             norm = (weight[torch.where(labelled, target, 0)] * labelled).sum()
         return total / torch.where(norm > 0, norm, 1)
+
+
+def inverse_log_frequency(counts: Sequence[int] | Tensor, offset: float = 1.02) -> Tensor:
+    """Weight every class by 1 / ln(offset + f), f its share of the labelled points.
+
+    Rare classes weigh more, but boundedly: with the default offset the weights lie between 1.42
+    (a class that is everything) and 50.5 (one that was never seen), where plain inverse frequency
+    has no bound. Weights are not normalised: `pcnn.losses.CrossEntropy` divides by their sum.
+
+    Args:
+        counts: [C] labelled points of every class, non-negative.
+        offset: above 1; the closer to 1, the larger the weights of rare classes.
+
+    Returns:
+        [C] float32.
+
+    Raises:
+        ValueError: a count is negative, no point was counted, or `offset` is not above 1.
+
+    Source: Paszke et al., "ENet", 2016, section 5.2 (c = 1.02).
+    """
+    if offset <= 1:
+        raise ValueError(
+            f"offset must be above 1 (an unseen class gets 1 / ln(offset)), got {offset}"
+        )
+    points = torch.as_tensor(counts, dtype=torch.float64)
+    if points.ndim != 1 or bool((points < 0).any()) or float(points.sum()) <= 0:
+        raise ValueError(
+            "counts must hold one non-negative number a class and at least one point, "
+            f"got {points.tolist()}"
+        )
+    return (1 / torch.log(offset + points / points.sum())).float()
+
+
+class WeightedSum(nn.Module):
+    """``L = sum_k weight_k * loss_k(logits, target)``.
+
+    Args:
+        losses: modules with the signature ``loss(logits [N, C], target [N]) -> scalar``.
+        weights: one factor a loss; None means 1 each.
+
+    Raises:
+        ValueError: no loss was given, or the numbers of losses and weights differ.
+    """
+
+    def __init__(
+        self, losses: Sequence[nn.Module], weights: Sequence[NonNegative] | None = None
+    ) -> None:
+        super().__init__()
+        factors = [1.0] * len(losses) if weights is None else [float(w) for w in weights]
+        if not losses or len(factors) != len(losses):
+            raise ValueError(
+                f"WeightedSum needs one weight a loss, got {len(losses)} losses and "
+                f"{len(factors)} weights"
+            )
+        self.losses = nn.ModuleList(losses)
+        self.weights = factors
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the weighted sum for logits [N, C] and class ids [N], a scalar."""
+        total = logits.new_zeros(())
+        for weight, loss in zip(self.weights, self.losses, strict=True):
+            total = total + weight * loss(logits, target)
+        return total
