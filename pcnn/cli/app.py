@@ -112,9 +112,9 @@ class App(typer.Typer):
             **settings,
         )
 
-    def add(self, function: Command, example: str, name: str | None = None) -> None:
+    def add(self, function: Command, example: str) -> None:
         """Add a command: a function of one dataclass, or of nothing."""
-        name = name or function.__name__.replace("_", "-")
+        name = function.__name__.replace("_", "-")
         self.command(name, cls=Leaf, epilog=example)(reflected(function))
 
 
