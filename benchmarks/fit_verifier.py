@@ -251,7 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=Path, help="folder of pcnn simulate fragments or kitti")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--model", default="interiors", help="whose poses are judged")
+    parser.add_argument("--model", default="reg_rooms", help="whose poses are judged")
     parser.add_argument("--turn-clouds", type=int, help="turn clouds at random, by this seed")
     parser.add_argument("--pairs", type=int, default=25, help="overlapping pairs of a scene")
     parser.add_argument("--threshold", type=float, default=0.75, help="confidence of an answer")

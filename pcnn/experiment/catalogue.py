@@ -20,8 +20,8 @@ CATALOGUE = "catalogue.json"
 
 #: Networks for segmentation by name, and the command that trains one.
 TRAINED_BY = {
-    "streets": "python train.py experiment=streets_minkunet_quick",
-    "rooms": "python train.py experiment=rooms_minkunet_quick",
+    "seg_streets": "python train.py experiment=seg_streets",
+    "seg_rooms": "python train.py experiment=seg_rooms",
 }
 
 

@@ -33,22 +33,13 @@ from pcnn.registration.network_descriptor import NetworkDescriptor
 
 FOLDER = SHIPPED
 
-#: Name of weights that serve all places; where they are shipped they come before the others.
-ANYWHERE = "anywhere"
 #: Name of weights for clouds of rooms that lie any way, which are asked after the others.
-TURNED = "turned"
-#: Files by the place they are for, the first that exists serves.
-FILES = {
-    "interiors": ("resunet_interiors_point", "resunet_interiors_voxel"),
-    "streets": ("resunet_streets_point", "resunet_streets_voxel"),
-    TURNED: ("resunet_turned_point", "resunet_turned_voxel"),
-    ANYWHERE: ("resunet_anywhere_point", "resunet_anywhere_voxel"),
-}
-_NAMES = {True: "interiors", False: "streets"}
-#: Networks with a verifier of their own.
-VERIFIED = ("interiors", TURNED, "streets")
+TURNED = "reg_turned"
+_NAMES = {True: "reg_rooms", False: "reg_streets"}
+#: Networks that come with the package, each with a verifier of its own.
+VERIFIED = ("reg_rooms", TURNED, "reg_streets")
 #: Benchmark of the clouds of a place.
-_LIKE = {"interiors": "threedmatch", "streets": "kitti"}
+_LIKE = {"reg_rooms": "threedmatch", "reg_streets": "kitti"}
 #: Voxel of FPFH by the benchmark that it suits [m].
 FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
 #: Largest spacing of points for FPFH, whose radius is five voxels: then a dozen lie within it.
@@ -66,9 +57,9 @@ class Choice:
 
     @property
     def verified_as(self) -> str:
-        """The network whose verifier serves it; weights of one's own are judged as interiors."""
+        """The network whose verifier serves it; weights of one's own are judged as rooms."""
         stem = "" if self.weights is None else self.weights.stem
-        return next((name for name in VERIFIED if stem in FILES.get(name, ())), "interiors")
+        return stem if stem in VERIFIED else "reg_rooms"
 
 
 def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
@@ -89,10 +80,7 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
             _LIKE[place],
         )
     if model is None:
-        weights = shipped(ANYWHERE)
-        if weights is not None:
-            return Choice(weights, None, f"{found.spans}, and one network serves rooms and streets")
-        why = f"{place}: {found.spans} (up to {ROOMS_UP_TO:g} m: interiors)"
+        why = f"{place}: {found.spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
         weights = shipped(place)
         if weights is not None:
             return Choice(weights, None, why)
@@ -109,7 +97,7 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
     In rooms that is the network for clouds that lie any way, then FPFH; on streets FPFH alone.
     """
     place = _NAMES[scene_of(clouds.spans).indoors]
-    weights = shipped(TURNED) if place == "interiors" else None
+    weights = shipped(TURNED) if place == "reg_rooms" else None
     found = []
     if weights is not None:
         second = f"{TURNED}, for clouds that lie any way"
@@ -188,7 +176,7 @@ def weights_of(model: str | Path) -> Path:
     if path.is_file():
         return path
     there = sorted(file.stem for file in FOLDER.glob(f"*{SUFFIX}"))
-    if str(model) in FILES:
+    if str(model) in VERIFIED:
         raise FileNotFoundError(
             f"no weights for {model} come with this version; "
             "possible: fpfh, or a checkpoint of a run with task=registration"
@@ -199,15 +187,14 @@ def weights_of(model: str | Path) -> Path:
 
 
 def shipped(name: str) -> Path | None:
-    """The file of shipped weights, by place or by its own name; None where there is none."""
-    for stem in FILES.get(name, (name,)):
-        path = FOLDER / f"{stem}{SUFFIX}"
-        if Path(stem).name == stem and path.is_file():
-            entry = catalogue(FOLDER).get(stem)
-            if entry is not None:
-                check_sum(path, entry)
-            return path
-    return None
+    """The file of shipped weights by their name; None where there is none."""
+    path = FOLDER / f"{name}{SUFFIX}"
+    if Path(name).name != name or not path.is_file():
+        return None
+    entry = catalogue(FOLDER).get(name)
+    if entry is not None:
+        check_sum(path, entry)
+    return path
 
 
 def trained_descriptor(

@@ -63,8 +63,8 @@ def register(
         source: file (.ply, .pcd, .bin, .npy, .npz, .pth), points [P, 3] [m], or what `points_of`
             gave.
         target: likewise.
-        model: ``interiors``, ``turned``, ``streets`` (shipped weights), ``fpfh``, or a checkpoint;
-            by the span of the clouds unless given.
+        model: ``reg_rooms``, ``reg_turned``, ``reg_streets`` (shipped weights), ``fpfh``, or a
+            checkpoint; by the span of the clouds unless given.
         progress: is told what begins.
         **options: fields of `RegisterOptions`, as ``voxel_size=0.1`` or ``min_confidence=0.9``.
 

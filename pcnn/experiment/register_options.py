@@ -19,9 +19,10 @@ class DescriptorOptions:
 
     model: Annotated[
         str | None,
-        "interiors, turned (rooms that lie any way), streets, fpfh, or a checkpoint of a run with "
-        "task=registration. Without it: by what the clouds span, up to 20 m interiors, beyond it "
-        "streets; where a network finds no transform the others, and FPFH (Open3D), are asked.",
+        "reg_rooms, reg_turned (rooms that lie any way), reg_streets, fpfh, or a checkpoint of a "
+        "run with task=registration. Without it: by what the clouds span, up to 20 m reg_rooms, "
+        "beyond it reg_streets; where a network finds no transform the others, and FPFH (Open3D), "
+        "are asked.",
     ] = None
     voxel_size: Annotated[
         Length | None, "Voxel of FPFH in metres; 0.05, beyond 20 m 0.3 unless given."

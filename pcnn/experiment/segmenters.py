@@ -57,5 +57,5 @@ class Segmenters:
 def chosen(places: np.ndarray) -> tuple[str, str]:
     """``rooms`` or ``streets``, by the rule of `pcnn.experiment.rooms_or_streets`, and why."""
     found = scene_of([span(torch.from_numpy(places))])
-    name = "rooms" if found.indoors else "streets"
+    name = "seg_rooms" if found.indoors else "seg_streets"
     return name, f"{name}: {found.spans} (up to {ROOMS_UP_TO:g} m: rooms)"

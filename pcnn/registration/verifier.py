@@ -90,7 +90,7 @@ def worth_a_look(poses: Candidates) -> int:
 
 
 @cache
-def shipped_verifier(network: str = "interiors") -> Verifier:
+def shipped_verifier(network: str = "reg_rooms") -> Verifier:
     """The model that comes with the package."""
     return read_verifier(SHIPPED / f"{network}.json")
 

@@ -146,27 +146,27 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.M
     (points * [6, 6, 1, 1]).astype(np.float32).tofile(tmp_path / "street.bin")
     words = (tmp_path / "room.bin", tmp_path / "street.bin", "--out", tmp_path / "out")
     text = run(*words, code=1)
-    for name in ("rooms", "streets"):
+    for name in ("seg_rooms", "seg_streets"):
         assert f"no weights called {name} come with this version" in text
-        assert f"python train.py experiment={name}_minkunet_quick" in text
+        assert f"python train.py experiment={name}" in text
     # as soon as there are such weights
     content = torch.load(kitti, weights_only=True)
-    for name in ("rooms", "streets"):
+    for name in ("seg_rooms", "seg_streets"):
         write_exported(tmp_path / f"{name}.safetensors", {**content, "global_step": 1})
     with monkeypatch.context() as patch:
         patch.setattr(
             segmenters, "weights_file", lambda name, folder: tmp_path / f"{name}.safetensors"
         )
         text = run(*words)
-    assert "room.bin: rooms: the cloud spans 1" in text
-    assert "street.bin: streets: the cloud spans 8" in text
+    assert "room.bin: seg_rooms: the cloud spans 1" in text
+    assert "street.bin: seg_streets: the cloud spans 8" in text
     assert ".png" not in text  # of one cloud the files are named
     text = invoke("predict", tmp_path / "room.bin", "--model", kitti, "--out", tmp_path / "named")
     assert "spans" not in text
     for path in ("room.label", "room.ply", "room.png", "room.html"):
         assert str(tmp_path / "named" / path) in text
     assert (tmp_path / "named" / "room.png").read_bytes().startswith(b"\x89PNG")
-    for refused in ((kitti, "--model", "rooms"), (kitti,)):
+    for refused in ((kitti, "--model", "seg_rooms"), (kitti,)):
         assert "name" in invoke("predict", *refused, code=2)
 
 

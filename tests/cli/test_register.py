@@ -30,7 +30,7 @@ kitti_gt = partial(invoke, "registration", "kitti-gt")
 
 def test_register_and_describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("open3d")
-    monkeypatch.delitem(descriptors.FILES, descriptors.TURNED)  # or it may answer first
+    monkeypatch.setattr(descriptors, "TURNED", "absent")  # or it may answer first
     source, target, truth = two_views()
     set_of_a = tmp_path / "simulated"
     set_of_a.mkdir()
@@ -97,7 +97,7 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
     told = "register", good, good, "--out", out, "--verifier"
     (tmp_path / "own.json").write_text('{"key": 1}')
     assert "own.json: is no verifier" in invoke(*told, tmp_path / "own.json", code=2)
-    assert "name a network" in invoke(*told, SHIPPED / "interiors.json", "--model", "fpfh", code=2)
+    assert "name a network" in invoke(*told, SHIPPED / "reg_rooms.json", "--model", "fpfh", code=2)
     # noise against other noise: nothing belongs together
     other = tmp_path / "other.npy"
     np.save(other, np.random.default_rng(1).random((3000, 3)).astype(np.float32))
@@ -119,7 +119,7 @@ def test_points_of_a_described_map_are_those_of_its_file(
     points = np.random.default_rng(0).random((900, 3)) * 3 + offset
     points[5] = 0
     torch.save(points, tmp_path / "utm.pth")
-    describe(tmp_path / "utm.pth", "--model", "interiors", code=0)
+    describe(tmp_path / "utm.pth", "--model", "reg_rooms", code=0)
     assert "1 row without a return (NaN or zeros) left out" in caplog.text
     with np.load(tmp_path / "utm_descriptors.npz") as held:
         assert held["points"].dtype == np.float64

@@ -90,12 +90,12 @@ def test_mistakes_are_named() -> None:
     run("engine=spira", code=2)  # a CPU
     assert "engine=reference has none" in run("engine=reference", "--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
-    assert "nothing to compile" in run("streets_minkunet_quick", "--compile-only", code=2)
+    assert "nothing to compile" in run("seg_streets", "--compile-only", code=2)
 
 
 @pytest.mark.parametrize(
     ("experiment", "inputs"),
-    [("streets_minkunet_quick", 4), ("rooms_resnet18_quick", 6), ("threedmatch_fcgf_quick", 1)],
+    [("seg_streets", 4), ("rooms_resnet18_quick", 6), ("threedmatch_fcgf_quick", 1)],
 )
 def test_an_experiment_names_its_kernels_without_data(
     experiment: str, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

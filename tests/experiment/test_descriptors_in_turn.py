@@ -18,8 +18,8 @@ from pcnn.registration.register import NoOverlapError, NotRigidError, Registrati
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.poses import random_pose
 
-INTERIORS, TURNED = "resunet_interiors_point", "resunet_turned_point"
-STREETS = "resunet_streets_point"
+INTERIORS, TURNED = "reg_rooms", "reg_turned"
+STREETS = "reg_streets"
 ROOM, STREET = 4.0, 40.0  # extents [m]
 
 
@@ -96,20 +96,20 @@ def test_rooms_ask_the_network_of_any_way_after_theirs(asked: Callable[..., tupl
     torch.testing.assert_close(found.transform, random_pose(2), atol=1e-3, rtol=0)
     assert found.confidence > 0.5
     assert re.fullmatch(
-        r"interiors: the clouds span \d\.\d+ m \(up to 20 m: interiors\); the network found "
-        "nothing: turned, for clouds that lie any way",
+        r"reg_rooms: the clouds span \d\.\d+ m \(up to 20 m: reg_rooms\); the network found "
+        "nothing: reg_turned, for clouds that lie any way",
         found.reason,
     )
     names, found = asked(ROOM, {**stand_ins, INTERIORS: Numbered})
     assert names == [INTERIORS]
-    assert found.reason.endswith("(up to 20 m: interiors)")
+    assert found.reason.endswith("(up to 20 m: reg_rooms)")
 
 
 def test_fpfh_follows_both_networks_and_an_error_names_all(asked: Callable[..., tuple]) -> None:
     stand_ins = {INTERIORS: Blind, TURNED: Blind, "FPFH": Numbered}
     names, found = asked(ROOM, stand_ins)
     assert names == [INTERIORS, TURNED, "FPFH"]
-    assert found.reason.endswith("(up to 20 m: interiors); both networks found nothing: FPFH")
+    assert found.reason.endswith("(up to 20 m: reg_rooms); both networks found nothing: FPFH")
     assert found.confidence != found.confidence  # of FPFH there is none
     names, error = asked(ROOM, {**stand_ins, "FPFH": Blind})
     assert names == [INTERIORS, TURNED, "FPFH"]
@@ -146,7 +146,7 @@ def test_streets_ask_their_network_and_fpfh(asked: Callable[..., tuple]) -> None
     stand_ins = {STREETS: Blind, INTERIORS: Numbered, TURNED: Numbered, "FPFH": Numbered}
     names, found = asked(STREET, stand_ins)
     assert names == [STREETS, "FPFH"]
-    assert found.reason.endswith("(up to 20 m: interiors); the network found nothing: FPFH")
+    assert found.reason.endswith("(up to 20 m: reg_rooms); the network found nothing: FPFH")
 
 
 def test_a_descriptor_that_was_named_is_asked_alone(
@@ -154,7 +154,7 @@ def test_a_descriptor_that_was_named_is_asked_alone(
 ) -> None:
     asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": Numbered})
     cloud = torch.rand(700, 3) * ROOM
-    for name in ("interiors", "turned"):
+    for name in ("reg_rooms", "reg_turned"):
         with pytest.raises(NoOverlapError, match=r"^no transform found: "):
             pcnn.register(cloud, cloud, name, cell="trained")
-    assert descriptors.weights_of("turned") == tmp_path / f"{TURNED}.safetensors"
+    assert descriptors.weights_of("reg_turned") == tmp_path / f"{TURNED}.safetensors"

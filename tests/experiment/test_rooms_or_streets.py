@@ -36,12 +36,12 @@ def of_both(*clouds: Tensor) -> tuple[str, str]:
 
 def test_cells_decide_not_points() -> None:
     assert of_both(room()) == (
-        "interiors: the cloud spans 4 m (up to 20 m: interiors)",
-        "rooms: the cloud spans 4 m (up to 20 m: rooms)",
+        "reg_rooms: the cloud spans 4 m (up to 20 m: reg_rooms)",
+        "seg_rooms: the cloud spans 4 m (up to 20 m: rooms)",
     )
     assert extent(street()) < 20  # so do most points
     for words in of_both(street()):
-        assert words.startswith("streets: the cloud spans 97.8 m")
+        assert words.partition("_")[2].startswith("streets: the cloud spans 97.8 m")
     sparse = torch.rand(300, 3, generator=torch.Generator().manual_seed(1)) * 80
     assert span(sparse) > 60  # where most points are alone, none is a stray
     assert span(torch.rand(1, 3)) == span(torch.zeros(0, 3)) == 0
@@ -52,15 +52,15 @@ def test_strays_decide_nothing(scale: float) -> None:
     far = torch.rand(20, 3, generator=torch.Generator().manual_seed(2)) * 400 - 200
     for strays in (far[:1], far):
         for words in of_both(torch.cat([room() * scale, strays])):
-            assert words.startswith(("rooms", "interiors"))
+            assert words.startswith(("seg_rooms", "reg_rooms"))
         assert span(torch.cat([room() * scale, strays])) == pytest.approx(4 * scale, rel=0.01)
 
 
 def test_clouds_of_two_kinds_are_told() -> None:
-    both = "streets: the clouds span 4 to 97.8 m"
+    both = "reg_streets: the clouds span 4 to 97.8 m"
     assert of_both(room(), street())[0].startswith(both)
     assert of_both(street(), room())[0].startswith(both)
-    assert of_both(room(), room() * 2)[0].startswith("interiors: the clouds span 8 m")
+    assert of_both(room(), room() * 2)[0].startswith("reg_rooms: the clouds span 8 m")
 
 
 def test_an_empty_cloud_is_an_error(tmp_path: Path) -> None:

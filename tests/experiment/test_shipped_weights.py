@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import TRAINED_BY, catalogue, weights_file
-from pcnn.experiment.descriptors import FILES, FOLDER, of_checkpoint
+from pcnn.experiment.descriptors import FOLDER, VERIFIED, of_checkpoint
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.weights import check_fit
@@ -30,7 +30,7 @@ MOST = 20 * 2**20  # bytes of a file
 
 
 def test_weights_and_cards_belong_together() -> None:
-    named = {stem for stems in FILES.values() for stem in stems} | set(TRAINED_BY)
+    named = {*VERIFIED, *TRAINED_BY}
     there = {path.stem for path in FOLDER.glob("*.safetensors")}
     assert there <= named, "a file that no place stands for"
     assert set(CARDS) == there == set(catalogue())
@@ -56,7 +56,7 @@ def test_weights_and_cards_belong_together() -> None:
             points = np.random.default_rng(0).uniform(0, 3, (300, 3))
             assert predict(points, path, channels=given).confidence.min() > 0
             continue
-        assert (facts["task"], facts["geometry"]) == ("registration", stem.rpartition("_")[2])
+        assert (facts["task"], facts["name"]) == ("registration", stem)
         described = of_checkpoint(path)(torch.rand(200, 3) * 2)
         assert bool(torch.isfinite(described.features).all())
         assert described.scored is None

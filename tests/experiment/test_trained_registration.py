@@ -151,27 +151,25 @@ def test_shipped_weights_go_by_the_extent(
     monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
     room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
     # none is there yet: FPFH, at the voxel of the place
-    for cloud, size, place in ((room, 0.05, "interiors"), (street, 0.3, "streets")):
+    for cloud, size, place in ((room, 0.05, "reg_rooms"), (street, 0.3, "reg_streets")):
         choice = descriptors.chosen(None, measured([cloud]), None)
         assert (choice.weights, choice.voxel_size) == (None, size)
         assert f"no weights for {place} come with this version" in choice.reason
-    with pytest.raises(FileNotFoundError, match="no weights for streets come with this version"):
-        descriptors.chosen("streets", measured([room]), None)
-    export(folder / BEST, tmp_path / "resunet_interiors_point.safetensors")
+    with pytest.raises(FileNotFoundError, match="no weights for reg_streets"):
+        descriptors.chosen("reg_streets", measured([room]), None)
+    export(folder / BEST, tmp_path / "reg_rooms.safetensors")
     assert (
         descriptors.chosen(None, measured([room]), None).weights
-        == tmp_path / "resunet_interiors_point.safetensors"
+        == tmp_path / "reg_rooms.safetensors"
     )
-    assert descriptors.chosen("interiors", measured([street]), None).weights is not None
-    assert (
-        descriptors.chosen("resunet_interiors_point", measured([street]), None).weights is not None
-    )
+    assert descriptors.chosen("reg_rooms", measured([street]), None).weights is not None
+    assert descriptors.chosen("reg_rooms", measured([street]), None).weights is not None
     assert descriptors.chosen(None, measured([room, street]), None).weights is None
     assert descriptors.chosen("fpfh", measured([room]), None).voxel_size == 0.05
     assert descriptors.chosen(None, measured([room]), 0.1).voxel_size == 0.1
     with pytest.raises(ValueError, match="its own voxel size"):
-        descriptors.chosen("interiors", measured([room]), 0.1)
-    with pytest.raises(FileNotFoundError, match=r"shipped weights \(resunet_interiors_point"):
+        descriptors.chosen("reg_rooms", measured([room]), 0.1)
+    with pytest.raises(FileNotFoundError, match=r"shipped weights \(reg_rooms"):
         descriptors.chosen("resunet_interior", measured([room]), None)
     # a stray point does not make a street of a room
     stray = torch.cat([room, torch.tensor([[500.0, 0.0, 0.0]])])
@@ -184,6 +182,6 @@ def test_shipped_weights_go_by_the_extent(
     )
     assert "resunet 0.1 m, voxel" in done.output.replace("\n", " "), done.output
     found = pcnn.register(clouds[0], clouds[0])
-    assert "interiors" in found.reason
+    assert "reg_rooms" in found.reason
     assert "resunet 0.1 m, voxel" in found.descriptor
     torch.testing.assert_close(found.transform, torch.eye(4, dtype=torch.float64))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.experiment import descriptors
 from pcnn.experiment.descriptors import Choice, chosen, fitted, indoors, made
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.metrics.registration import rotation_error
@@ -129,24 +126,6 @@ def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -
     assert fitted(network, choice, measured(small), "trained") == (network, choice)
     with pytest.raises(ValueError):
         pcnn.register(*clouds, cell="any")
-
-
-def test_weights_for_all_places_come_first_where_they_are_shipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
-    assert chosen(None, measured([room()]), None).weights is None  # nothing is shipped there
-    for place in ("interiors", "anywhere"):
-        path = tmp_path / f"resunet_{place}_point.safetensors"
-        path.touch()
-        assert chosen(None, measured([room()]), None).weights == path
-    assert (
-        chosen("interiors", measured([room()]), None).weights
-        == tmp_path / "resunet_interiors_point.safetensors"
-    )
-    assert (
-        "one network serves rooms and streets" in chosen(None, measured([room() * 30]), None).reason
-    )
 
 
 def test_fpfh_and_networks_of_cells() -> None:

@@ -108,13 +108,13 @@ def test_doubtful_units_and_small_objects_are_told(caplog: pytest.LogCaptureFixt
     small = generator.random((500, 3)) * 0.1
     advice = r"0\.09\d m wide, 1\.8 voxels of 0\.05 m.*voxel_size=0\.002"
     with pytest.raises(NoOverlapError, match=advice):
-        pcnn.register(small, small + 0.01, "interiors", cell="trained")
+        pcnn.register(small, small + 0.01, "reg_rooms", cell="trained")
     assert not caplog.text
-    found = pcnn.register(small, small + 0.01, "interiors")  # cells of the object's own size
+    found = pcnn.register(small, small + 0.01, "reg_rooms")  # cells of the object's own size
     assert float((found.transform[:3, 3] - 0.01).abs().max()) < 0.002
     millimetres = small * 50_000
     with pytest.raises(NoOverlapError):
-        pcnn.register(millimetres, millimetres[::-1].copy(), "interiors", cell="trained")
+        pcnn.register(millimetres, millimetres[::-1].copy(), "reg_rooms", cell="trained")
     assert len(caplog.records) == 1
     assert "metres" in caplog.text
 
@@ -176,7 +176,7 @@ def test_public_function_registers_two_turned_views_by_fpfh(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("open3d")
-    monkeypatch.delitem(descriptors.FILES, descriptors.TURNED)  # or it may answer first
+    monkeypatch.setattr(descriptors, "TURNED", "absent")  # or it may answer first
     source, target, truth = two_views()
     found = pcnn.register(source.numpy(), target, sensor_at_origin=False, icp_distance=0.1)
     assert found.descriptor.startswith("fpfh")
@@ -192,8 +192,8 @@ def test_without_open3d_and_by_name_the_network_alone_is_asked(
         raise ImportError("no Open3D here")
 
     source, target, _ = two_views()
-    monkeypatch.delitem(descriptors.FILES, descriptors.TURNED)
-    for named in (["interiors"], []):
+    monkeypatch.setattr(descriptors, "TURNED", "absent")
+    for named in (["reg_rooms"], []):
         with pytest.raises(NoOverlapError, match=r"required \(min_"):
             pcnn.register(source, target, *named)
         monkeypatch.setattr("pcnn.registration.fpfh.open3d", missing)
@@ -203,7 +203,7 @@ def test_clouds_of_nothing_in_common_name_both_descriptors() -> None:
     pytest.importorskip("open3d")
     generator = torch.Generator().manual_seed(0)
     clouds = [torch.rand(4000, 3, generator=generator) * 2 for _ in range(2)]
-    with pytest.raises(NoOverlapError, match=r"(?s)resunet_interiors_point: .* FPFH: "):
+    with pytest.raises(NoOverlapError, match=r"(?s)reg_rooms: .* FPFH: "):
         pcnn.register(*clouds)
 
 
@@ -211,7 +211,7 @@ def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
     _, target, _ = two_views()
     found = pcnn.register(target, target)
     assert "SIMULATED" in found.descriptor
-    assert "(resunet_interiors_point.safetensors)" in found.descriptor
+    assert "(reg_rooms.safetensors)" in found.descriptor
     torch.testing.assert_close(found.transform, torch.eye(4).double(), rtol=0, atol=0.05)
 
 
