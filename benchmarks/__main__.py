@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -71,21 +71,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _measuring(command: argparse.ArgumentParser) -> None:
-    many: dict[str, Any] = {"action": "append", "default": []}
+    """Options of measuring; those that are fields of `Options` have their names."""
     add = command.add_argument
-    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto")
+    for name, field, about in (
+        ("--engine", "engines", "engine, line, map builder or installed package"),
+        ("--workload", "workloads", "file.npz with coords, scan@SIZE, or room_20k"),
+        ("--cloud", "clouds", "file.npz:NAME@GRID, or room0@200k"),
+        ("--model", "models", "network"),
+        ("--mode", "modes", "mode of a network or kind of a layer"),
+        ("--layer", "shapes", "c_in:c_out:size[:stride]; several with commas"),
+        ("--product", "products", "table, pairs, ready or train, of maps"),
+    ):
+        add(name, dest=field, action="append", default=[], help=f"{about}; may be repeated")
     add("--dtype", default="", help="float16 (on a GPU), bfloat16, tf32, float32 or float64")
-    add("--engine", **many, help="engine, line, map builder or installed package; may be repeated")
-    add("--workload", **many, help="file.npz with coords, scan@SIZE, or surface_20k; repeat")
-    add("--cloud", **many, help="file.npz:NAME@GRID, or room0@200k; may be repeated")
-    add("--model", **many, help="network; may be repeated")
-    add("--mode", **many, help="mode of a network or kind of a layer; may be repeated")
-    add("--layer", **many, help="c_in:c_out:size[:stride]; several with commas, or repeated")
-    add("--kernels", default="3:1,5:1,2:2,3:2", help="of maps, as size:stride")
-    add("--product", **many, help="table, pairs, ready or train, of maps; may be repeated")
-    add("--sizes", default="10,50,100,500,1000", help="of generated scenes, in thousands")
-    add("--kernel-sizes", default="3,7,13", help="of spira_table4")
-    add("--rooms", type=int, default=10, help="simulated rooms")
+    add("--kernels", type=_several(str), default="3:1,5:1,2:2,3:2", help="of maps, as size:stride")
+    add(
+        "--sizes", type=_several(float), default="10,50,100,500,1000", help="of generated scenes, k"
+    )
+    add("--kernel-sizes", type=_several(int), default="3,7,13", help="of spira_table4")
+    add("--rooms", type=int, default=10, help="simulated rooms, or pairs of solvers")
     add("--width", type=float, default=1.0, help="factor on the channels of networks")
     add("--check", type=int, default=200_000, help="sites that larger networks are checked on")
     add("--repeats", type=int, default=20, help="timed calls")
@@ -96,12 +100,17 @@ def _measuring(command: argparse.ArgumentParser) -> None:
     add("--largest", type=float, default=400_000, help="its largest cloud, in thousands of points")
     add("--sites", choices=["floor", "reached"], default="floor", help="of strided layers")
     add("--cold", action="store_true", help="empty the cache before every call")
-    add("--no-trace", action="store_true", help="count no launches")
+    add("--no-trace", dest="traced", action="store_false", help="count no launches")
     add("--gate", action="store_true", help="run the whole check of every engine first")
     add("--lock", type=Path, help="file shared by processes that measure on one device")
+    add("--device", default="auto", help="cpu, cuda, cuda:1 or auto")
     add("--revision", help="of the tree, where it is no checkout")
     add("--base", help="time this revision too, in turns with this tree")
     add("--out", type=Path, help="result file that rows are added to; default: a new one")
+
+
+def _several(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    return lambda text: [kind(one) for one in text.split(",")]
 
 
 def options_of(args: argparse.Namespace) -> Any:
@@ -112,34 +121,8 @@ def options_of(args: argparse.Namespace) -> Any:
 
     has_gpu = torch.cuda.is_available()
     device = ("cuda" if has_gpu else "cpu") if args.device == "auto" else args.device
-    return Options(
-        device=torch.device(device),
-        dtype=args.dtype,
-        engines=args.engine,
-        workloads=args.workload,
-        clouds=args.cloud,
-        models=args.model,
-        modes=args.mode,
-        shapes=args.layer,
-        kernels=args.kernels.split(","),
-        products=args.product,
-        sizes=[float(one) for one in args.sizes.split(",")],
-        kernel_sizes=[int(one) for one in args.kernel_sizes.split(",")],
-        rooms=args.rooms,
-        width=args.width,
-        check=args.check,
-        repeats=args.repeats,
-        runs=args.runs,
-        budget=args.budget,
-        limit=args.limit,
-        memory=args.memory,
-        largest=args.largest,
-        sites=args.sites,
-        cold=args.cold,
-        traced=not args.no_trace,
-        gate=args.gate,
-        lock=args.lock,
-    )
+    given = {field.name: getattr(args, field.name) for field in fields(Options)}
+    return Options(**given | {"device": torch.device(device)})
 
 
 def figures(names: Sequence[str] = tuple(SCRIPTS)) -> dict[str, Figure]:

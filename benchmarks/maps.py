@@ -15,7 +15,7 @@ from benchmarks.check import CheckFailed
 from benchmarks.convolution import Place, bare
 from benchmarks.layers import STAGES, place_of, stages_of_map
 from benchmarks.rows import Row
-from benchmarks.run import Case, Options, Prepare, by_part, run, same, timed
+from benchmarks.run import Case, Options, Prepare, by_part, run, same
 from benchmarks.workloads import Scene, scenes
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
@@ -27,7 +27,7 @@ from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import Recipe
 from pcnn.ops.sites import output_sites
-from pcnn.runtime.timing import Call, known_bandwidth
+from pcnn.runtime.timing import Call
 
 #: What a builder must deliver, so that no work is hidden: ``table``, the neighbour table alone;
 #: ``pairs``, the triplets by slot; ``ready``, all that a forward pass of ``auto`` on a GPU reads;
@@ -82,22 +82,6 @@ def deliver(built: KernelMap, product: str) -> None:
         built.transpose().layout(name)
 
 
-def floor_ms(built: KernelMap, place: Place, product: str) -> float | None:
-    """Lower bound: keys read once, other output sites and the product written once [ms]."""
-    device, source, target = place.grid.device, place.grid, place.target
-    assert isinstance(source, VoxelGrid)
-    assert isinstance(target, VoxelGrid)
-    rate = known_bandwidth(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
-    if rate is None:
-        return None
-    size = source.keys.nbytes + (0 if target is source else target.keys.nbytes)
-    forward, backward = layouts_of(product, built.symmetric)
-    views = ((built, forward), (built.transpose(), backward))
-    tensors = [t for view, names in views for name in names for t in view.layout(name)]
-    written = {(t.data_ptr(), t.shape): t.nbytes for t in tensors}
-    return 1e3 * (size + sum(written.values())) / rate
-
-
 def check_product(built: KernelMap, truth: list[check.Pair], product: str) -> None:
     """Compare the triplets of a map, and its neighbour table if that is the product, with truth."""
     check.check_triplets(built, truth)
@@ -131,15 +115,9 @@ def map_case(
             check_builder(builder, options.device)
         built: Any = prepared()()
         check_product(built, place.pairs, product)
-        return prepared if stages else (prepared, floor_ms(built, place, product))
+        return prepared
 
-    return Case(row, checked, by_part(stages_of_map, "stage", stages) if stages else _floored)
-
-
-def _floored(made: tuple[Prepare, float | None], options: Options) -> Iterator[tuple[Any, Any]]:
-    prepare, floor = made
-    for keys, result in timed(prepare, options):
-        yield keys, {**result, "floor_ms": floor}
+    return Case(row, checked, by_part(stages_of_map, "stage", stages) if stages else None)
 
 
 def places(options: Options, kernels: Sequence[str] = ()) -> Iterator[Place]:

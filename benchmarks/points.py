@@ -29,11 +29,7 @@ from benchmarks.networks import both_times, network_row
 from benchmarks.rows import Row
 from benchmarks.run import Case, Measure, Options, Prepare, checking, run
 from benchmarks.workloads import Cloud, clouds, room
-from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
-from pcnn.dataflows.row_stationary import RowStationary
-from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.ops.engine import Engine, resolve
@@ -143,16 +139,6 @@ def on_clouds(
         return layer_rows(options, figure, named, lines(options, *wanted), shapes, own)
 
     return rows
-
-
-def by_dataflow(options: Options, figure: str) -> Iterator[Row]:
-    """Layers on native points by every dataflow; triplets sorted by k, i and j (Eq. 3)."""
-    flows: list[Dataflow] = [RowStationary(), WeightStationary()]
-    flows += [Triplets("k"), Triplets("i"), Triplets("j")]
-    auto = resolve("auto")
-    own = [Line(flow.name, "native", replace(auto, dataflow=flow)) for flow in flows]
-    named = (({}, cloud) for cloud in given(options))
-    return layer_rows(options, figure, named, own, [PAPER, SECOND], ("layer", "train"))
 
 
 def triplet_rows(options: Options, figure: str) -> Iterator[Row]:
@@ -375,5 +361,4 @@ FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
         [PAPER, SECOND], ("layer", "backward", "train", "map+layer", "map+train")
     ),
     "points_triplets": triplet_rows,
-    "points_dataflows": by_dataflow,
 }

@@ -116,8 +116,9 @@ def new_file(device: torch.device, name: str) -> Path:
 def machine(device: torch.device, revision: str | None = None) -> dict[str, Any]:
     """Device, versions and revision of what is measured now."""
     on_gpu = device.type == "cuda"
+    cpu = f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
     found: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(device) if on_gpu else _processor(),
+        "device": torch.cuda.get_device_name(device) if on_gpu else cpu,
         "driver": _answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         "torch": torch.__version__,
         "triton": _version("triton"),
@@ -160,15 +161,6 @@ def _answer(*command: str, folder: Path | None = None) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"cpu ({names[0] if names else platform.machine()}, {torch.get_num_threads()} threads)"
 
 
 def _version(package: str) -> str | None:
