@@ -15,6 +15,7 @@ import yaml
 from typer.main import get_command
 
 from pcnn.cli.commands import app
+from pcnn.experiment.catalogue import catalogue
 from tests.documentation.pages import ROOT, agrees, pages, run, shown_commands
 from tests.experiment.sweep import composed
 
@@ -126,6 +127,12 @@ def keys_of(node: object, above: str) -> set[str]:
         return {above}
     below = {key for name, part in node.items() for key in keys_of(part, f"{above}.{name}")}
     return {above} | below
+
+
+def test_trained_networks_exist() -> None:
+    named = re.compile(r"(?:init_from=|load\(\"|register .*--model )([a-z_]+)\b(?![./])")
+    for page, text in TEXTS.items():
+        assert set(named.findall(text)) <= {*catalogue(), "fpfh", "mine", "null"}, page
 
 
 def test_keys_in_the_text_exist() -> None:
