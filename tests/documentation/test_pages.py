@@ -27,8 +27,7 @@ KEY = re.compile(
 )
 
 
-def marked(*marks: str) -> list[str]:
-    return [page for page, blocks in pages().items() if any(b.mark == marks[-1] for b in blocks)]
+RUNS = {"ci": (), "nightly": (pytest.mark.slow, pytest.mark.timeout(3600)), "gpu": pytest.mark.gpu}
 
 
 def check(page: str, *marks: str) -> None:
@@ -50,22 +49,17 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, value)
 
 
-@pytest.mark.parametrize("page", marked("ci"))
-def test_blocks_run(page: str) -> None:
-    check(page, "ci")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("page", marked("nightly"))
-def test_long_blocks_run(page: str) -> None:
-    check(page, "ci", "nightly")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("page", marked("gpu"))
-def test_blocks_run_on_a_gpu(page: str) -> None:
-    check(page, "ci", "gpu")
+@pytest.mark.parametrize(
+    ("page", "mark"),
+    [
+        pytest.param(page, mark, marks=marks, id=f"{page}-{mark}")
+        for page, blocks in pages().items()
+        for mark, marks in RUNS.items()
+        if any(block.mark == mark for block in blocks)
+    ],
+)
+def test_blocks_run(page: str, mark: str) -> None:
+    check(page, "ci", mark)
 
 
 @pytest.mark.parametrize(
@@ -74,12 +68,6 @@ def test_blocks_run_on_a_gpu(page: str) -> None:
 def test_notebooks_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "agg")
     runpy.run_path(str(path))
-
-
-def test_every_output_belongs_to_a_block_that_runs() -> None:
-    for blocks in pages().values():
-        for before, block in pairwise(blocks):
-            assert block.mark != "output" or before.mark in ("ci", "nightly", "gpu"), block.name
 
 
 def leaves(node: Any) -> list[Any]:
