@@ -35,16 +35,9 @@ def test_the_views_of_the_two_protocols() -> None:
     assert View() in ten
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"scales": []}, "scales must be .* with 1 or more"),
-        ({"scales": [0.0]}, "scales must be"),
-        ({"flips": ["z"]}, "flips must be .* got .z"),
-    ],
-)
-def test_impossible_views_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize("options", [{"scales": []}, {"scales": [0.0]}, {"flips": ["z"]}])
+def test_impossible_views_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
         EvaluationViews(**options)
 
 
