@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import Device, chosen_device
+from pcnn.cli.options import AllowTargets, Device, chosen_device, packages
 from pcnn.escaping import say
 
 
@@ -31,6 +31,7 @@ class ExportOptions:
     ] = False
     root: Annotated[str | None, "Folder of the data set for --calibrate; the run's."] = None
     device: Device = "auto"
+    allow_targets: AllowTargets = None
 
 
 def export(options: ExportOptions) -> None:
@@ -46,16 +47,17 @@ def export(options: ExportOptions) -> None:
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
         temperature = None
+        own = packages(options.allow_targets)
         if options.calibrate:
             from pcnn.experiment.calibrate import calibrate
 
-            found = calibrate(checkpoint, chosen_device(options.device), options.root)
+            found = calibrate(checkpoint, chosen_device(options.device), options.root, own)
             temperature = found.temperature
             say(
                 f"temperature {temperature:.3f}: calibration error {found.before:.3f} without, "
                 f"{found.after:.3f} with it, on {found.clouds} validation clouds"
             )
-        facts = written(checkpoint, out, options.revision, temperature, int(options.bits))
+        facts = written(checkpoint, out, options.revision, temperature, int(options.bits), own)
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():
