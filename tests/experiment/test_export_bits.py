@@ -21,7 +21,7 @@ from tests.cli.test_predict import saved
 def checkpoint(tmp_path: Path) -> Path:
     path = saved(tmp_path / "a.ckpt", "kitti")
     content = torch.load(path, weights_only=True)
-    content["pcnn_config"] |= {"seed": 0, "geometry": {"name": "voxel"}}
+    content["pcnn_config"]["seed"] = 0
     torch.save({**content, "global_step": 5}, path)
     return path
 
