@@ -238,9 +238,8 @@ def _line(claim: Mapping[str, Any], rows: Sequence[Row]) -> str:
         cells = ["not shown", "", claim["absent"]]
     elif "page" in claim:
         cells = [f"[{claim['page']}]({claim['page']})", "", claim["why"]]
-    elif rows:
-        data, keys = _with_device(table(rows)), keys_of(rows)
-        said = _readings(claim, data, keys)
+    elif rows and (said := _readings(claim, data := _with_device(table(rows)), keys_of(rows))):
+        keys = keys_of(rows)
         half = data if "dtype" not in data else data[~data["dtype"].isin(OTHERS)]
         judged = verdict(claim, half if len(half) else data, keys)
         cells = [f"`{claim['figure']}`<br>" + "<br>".join(said), judged, claim.get("why", "")]

@@ -114,7 +114,7 @@ def test_wrong_weights_of_a_package_are_never_timed(monkeypatch: pytest.MonkeyPa
         (FLEXGEMM, "infer", "float32"),
         (MINKOWSKI, "infer", "float16"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "name", str(value)),
 )
 def test_what_a_package_lacks_is_left_out(peer: Peer, mode: str, dtype: str) -> None:
     (reason,) = left_out(of_network(peer, mode, dtype=dtype))
@@ -132,7 +132,7 @@ def test_what_a_package_lacks_is_left_out(peer: Peer, mode: str, dtype: str) -> 
         (UNETS[1], Conv3d(4, 4, 3, dilation=2, bias=False)),
         (FLEXGEMM, Conv3d(4, 4, 5, bias=False)),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "name", None),
 )
 def test_layers_that_a_package_lacks_are_refused(peer: Peer, layer: Conv3d) -> None:
     with pytest.raises(ValueError, match=peer.name):
