@@ -9,6 +9,11 @@ from pcnn.runtime import explaining
 from tests.clouds import surface_grid
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 def cloud(n: int) -> pcnn.SparseTensor:
     grid = surface_grid(n)
     return pcnn.SparseTensor(torch.randn(grid.rows, 4), grid)

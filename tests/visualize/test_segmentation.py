@@ -51,11 +51,12 @@ def test_without_truth_there_are_no_errors(tmp_path):
 
 
 def test_tiny_clouds_and_no_global_matplotlib_state(tmp_path):
+    before = plt.get_fignums()
     for count in (0, 1):
         points, truth, pred = scene(count)
         path = segmentation_picture(points, truth, pred, NAMES, None, tmp_path / "p.png")
         assert path.stat().st_size > 1000
-    assert not plt.get_fignums()
+    assert plt.get_fignums() == before
 
 
 def test_float32_points_far_from_the_origin_and_given_colours(tmp_path):
