@@ -82,7 +82,7 @@ def options_of(command: Any) -> set[str]:
 def test_commands_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     others = {"apt-get", "docker", "pip", "python3", "source", "srun", "torchrun", "uv", "wandb"}
-    known = {"--cfg", "--config-dir", "--help", "--install-completion", "--shm-size"}
+    known = {"--cfg", "--config-dir", "--help", "--install-completion", "--metrics", "--shm-size"}
     known |= {name for command in leaves(get_command(app)) for name in options_of(command)}
     for name, words in shown_commands():
         if words[0] == "make":
