@@ -95,6 +95,7 @@ class _Fixed:
     """A stand-in that a pickle calls and cannot change: states may be set on what it names."""
 
     __slots__ = ("_call",)
+    _call: Callable[..., Any]
 
     def __init__(self, call: Callable[..., Any]) -> None:
         object.__setattr__(self, "_call", call)
