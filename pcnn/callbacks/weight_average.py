@@ -62,8 +62,6 @@ class WeightAverage(WeightAveraging):
 
     def __init__(self, decay: PartialShare | None = None) -> None:
         super().__init__()
-        if decay is not None and not 0 <= decay < 1:
-            raise ValueError(f"decay of the weights' average must lie in [0, 1), got {decay}")
         self.decay = decay
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

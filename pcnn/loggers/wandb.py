@@ -171,8 +171,7 @@ def run_name(folder: Path, config: Mapping[str, Any] | None) -> str:
     groups = {key: value for key, value in (config or {}).items() if isinstance(value, dict)}
     name = {key: group.get("name") for key, group in groups.items()}
     data = groups.get("dataset", {})
-    registration = name.get("task") == "registration"
-    edge = data.get("pair_voxel_size" if registration else "voxel_size", data.get("voxel_size"))
+    edge = data.get("voxel_size")
     place = folder.resolve()
     parts = [
         name.get("model"),

@@ -74,7 +74,7 @@ class RegistrationTask(NetworkTask):
         loss: nn.Module,
         optimizer: Callable[..., Optimizer],
         scheduler: Callable[..., LRScheduler],
-        voxel_size: float,
+        voxel_size: Length,
         benchmark: str,
         positive_radius: Length = 1.5,
         val_samples: Count = 5000,
@@ -92,11 +92,6 @@ class RegistrationTask(NetworkTask):
     ) -> None:
         settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
-        if not voxel_size > 0 or not positive_radius > 0:
-            raise ValueError(
-                f"voxel_size [m] and positive_radius [voxels] must be positive, got {voxel_size} "
-                f"and {positive_radius}"
-            )
         if self.head is not None and cuda_graphs:
             raise ValueError(
                 "model.overlap_head=true: steps are no CUDA graphs; leave trainer.cuda_graphs out"
@@ -114,8 +109,6 @@ class RegistrationTask(NetworkTask):
             val_hypotheses,
             inlier_share,
         )
-        if val_samples < 1:
-            raise ValueError(f"val_samples must be 1 or more, got {val_samples}")
         self.samples = val_samples
         self.seed = seed
         self._seen: dict[str, dict[PairId, PairResult]] = {"val": {}, "test": {}}

@@ -29,8 +29,6 @@ def one_cycle(
 
     Source: Smith and Topin, "Super-Convergence", 2018, learning rate only.
     """
-    if not 0 <= warmup < 1:
-        raise ValueError(f"warmup must be a share in [0, 1), got {warmup}")
     peak = warmup * total_steps
 
     def factor(step: int) -> float:
@@ -66,10 +64,6 @@ def exponential(
     `torch.optim.lr_scheduler.ExponentialLR` stepped once an epoch. A shorter run with the same
     `epochs` falls as far, only faster.
     """
-    if not 0 < gamma <= 1 or epochs < 1:
-        raise ValueError(
-            f"gamma is a factor in (0, 1] and epochs 1 or more, not {gamma} and {epochs}"
-        )
     return LambdaLR(optimizer, lambda step: gamma ** (step * epochs // max(1, total_steps)))
 
 
@@ -80,8 +74,6 @@ def multi_step(
     gamma: _Decay = 0.1,
 ) -> LambdaLR:
     """Times `gamma` at every milestone."""
-    if not all(0 <= share <= 1 for share in milestones):
-        raise ValueError(f"milestones are shares of the run in [0, 1], not {list(milestones)}")
     steps = [round(share * total_steps) for share in milestones]
     return LambdaLR(optimizer, lambda step: gamma ** sum(step >= at for at in steps))
 

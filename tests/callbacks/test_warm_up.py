@@ -7,14 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 
 from pcnn.callbacks import TrainingProgress, WarmUp, warm_up
 from pcnn.callbacks.warm_up import compile_shown
 from pcnn.console import Console
-from tests.callbacks.tiny import Data, Task
+from tests.callbacks.tiny import Data, Task, trainer_for
 
 CPU = torch.device("cpu")
 
@@ -29,17 +28,9 @@ def spoken() -> tuple[TrainingProgress, io.StringIO]:
 def test_the_first_optimiser_step_is_timed_in_parts(tmp_path: Path) -> None:
     progress, text = spoken()
     start = WarmUp()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=2,
-        accumulate_grad_batches=2,
-        callbacks=[progress, start],
-        default_root_dir=tmp_path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(Task(), Data())
+    options = {"accumulate_grad_batches": 2, "enable_progress_bar": True}
+    options |= {"max_steps": 2, "enable_checkpointing": False}
+    trainer_for(tmp_path, [progress, start], **options).fit(Task(), Data())
     parts = [start.start[name] for name in ("data", "kernels", "step")]
     assert start.start["all"] == pytest.approx(sum(parts), abs=0.005)
     assert min(parts) >= 0

@@ -3,71 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import lightning as L
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pcnn.callbacks.checkpoint import Checkpoint
 from pcnn.callbacks.weight_average import MovingAverage, WeightAverage
-from tests.callbacks.tiny import held
+from tests.callbacks.tiny import Data, Task, held, same_weights, train, trainer_for, validations
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class Small(L.LightningModule):
-    """A norm and a weight that every batch moves; notes what validations saw."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-        self.seen: list[Tensor] = []
-
-    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        loss: Tensor = self.net(batch).square().mean()
-        return loss
-
-    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
-        self.seen.append(self.net[0].weight.detach().clone())
-        self.log("val/loss", self.net(batch).square().mean())
-
-    def test_step(self, batch: Tensor, batch_idx: int) -> None:
-        self.log("test/loss", self.net(batch).square().mean())
-
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.5, momentum=0.9)
-
-
-def batches() -> Any:
-    data = torch.randn(4, 8, 3, generator=torch.Generator().manual_seed(1))
-    return torch.utils.data.DataLoader(data, batch_size=None)  # type: ignore[arg-type]
-
-
-def fit(
-    folder: Path, steps: int, decay: float | None, resume: bool = False
-) -> tuple[Small, L.Trainer]:
-    module = Small()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        val_check_interval=2,
-        check_val_every_n_epoch=None,
-        num_sanity_val_steps=0,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-        callbacks=[
-            WeightAverage(decay),
-            Checkpoint(folder, checkpoint_every=2, monitor="val/loss", mode="min"),
-        ],
-    )
-    last = folder / "last.ckpt" if resume else None
-    trainer.fit(module, batches(), batches(), ckpt_path=last, weights_only=True)
-    return module, trainer
+def fit(folder: Path, steps: int, decay: float | None) -> tuple[Task, Checkpoint]:
+    """Train into `folder`, or go on there."""
+    options = {"val_check_interval": 2, "check_val_every_n_epoch": None, "max_steps": steps}
+    return train(folder, every=2, also=[WeightAverage(decay)], **options)
 
 
 def test_the_decay_grows_to_the_given_one() -> None:
@@ -85,24 +36,20 @@ def test_the_decay_grows_to_the_given_one() -> None:
 
 def test_checkpoints_hold_the_average_and_the_weights_that_train(tmp_path: Path) -> None:
     plain, _ = fit(tmp_path / "plain", 6, None)
-    module, _ = fit(tmp_path / "averaged", 6, 0.9)
-    for ours, theirs in zip(plain.parameters(), module.parameters(), strict=True):
-        assert torch.equal(ours, theirs)  # averaging changes nothing in the training
+    task, _ = fit(tmp_path / "averaged", 6, 0.9)
+    assert same_weights(plain, task)  # averaging changes nothing in the training
     content = held(tmp_path / "averaged" / "last.ckpt")
-    for name, value in module.state_dict().items():
+    for name, value in task.state_dict().items():
         assert torch.equal(content["current_model_state"][name], value)
     average = content["state_dict"]
-    assert not torch.equal(average["net.0.weight"], module.net[0].weight)
+    assert not torch.equal(average["net.0.weight"], task.net[0].weight)
     assert int(average["net.1.num_batches_tracked"]) == 6
-    # the last validation saw the average at that step
-    assert torch.equal(module.seen[-1], average["net.0.weight"])
     assert "current_model_state" not in held(tmp_path / "plain" / "last.ckpt")
 
 
 def test_a_resumed_average_is_the_uninterrupted_one(tmp_path: Path) -> None:
-    fit(tmp_path / "straight", 7, 0.9)
-    fit(tmp_path / "broken", 4, 0.9)
-    fit(tmp_path / "broken", 7, 0.9, resume=True)
+    for name, steps in (("straight", 7), ("broken", 4), ("broken", 7)):
+        fit(tmp_path / name, steps, 0.9)
     straight, broken = (held(tmp_path / name / "last.ckpt") for name in ("straight", "broken"))
     for part in ("state_dict", "current_model_state", "averaging_state"):
         assert straight[part].keys() == broken[part].keys()
@@ -110,22 +57,14 @@ def test_a_resumed_average_is_the_uninterrupted_one(tmp_path: Path) -> None:
             assert torch.equal(value, broken[part][name]), (part, name)
 
 
-def test_evaluations_after_a_training_take_the_average(tmp_path: Path) -> None:
-    module, trainer = fit(tmp_path, 6, 0.9)
-    best = tmp_path / "best.ckpt"
-    other = Small()
-    other.load_state_dict(held(best)["state_dict"])
-    for split, run in (("val", trainer.validate), ("test", trainer.test)):
-        (figures,) = run(module, batches(), ckpt_path=best, weights_only=True, verbose=False)
-        other.eval()
-        with torch.no_grad():
-            expected = torch.stack([other.net(b).square().mean() for b in batches()]).mean()
-        assert figures[f"{split}/loss"] == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_a_decay_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="decay"):
-        WeightAverage(1.0)
+def test_evaluations_in_and_after_a_training_take_the_average(tmp_path: Path) -> None:
+    task, checkpoint = fit(tmp_path, 6, 0.9)
+    path, score = tmp_path / "best.ckpt", validations(tmp_path)[checkpoint.best_step or 0]
+    other = Task()
+    other.load_state_dict(held(path)["state_dict"])
+    (expected,) = trainer_for(tmp_path, []).validate(other, Data(), verbose=False)
+    (found,) = task.trainer.validate(task, Data(), ckpt_path=path, weights_only=True, verbose=False)
+    assert found["val/score"] == expected["val/score"] == pytest.approx(score, rel=1e-6)
 
 
 @pytest.mark.gpu

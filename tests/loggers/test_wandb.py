@@ -76,7 +76,7 @@ def test_offline_run_is_written_with_id_and_config(tmp_path):
 
 CONFIG = {
     "model": {"name": "minkunet"},
-    "dataset": {"name": "kitti", "voxel_size": 0.1, "pair_voxel_size": 0.3},
+    "dataset": {"name": "kitti", "voxel_size": 0.1},
     "geometry": {"name": "voxel"},
     "task": {"name": "segmentation"},
 }
@@ -90,8 +90,8 @@ def test_a_name_tells_model_and_data_and_a_resumed_run_keeps_its_own(tmp_path):
     again = RunWandbLogger(folder, mode="offline", config=CONFIG)
     assert again.experiment.name is None
     again.finish()
-    pairs = {**CONFIG, "task": {"name": "registration"}, "geometry": {"name": "point"}}
-    assert run_name(tmp_path / "sweep_x" / "3", pairs) == "minkunet-kitti-0.3m-point-sweep_x-3"
+    points = {**CONFIG, "geometry": {"name": "point"}}
+    assert run_name(tmp_path / "sweep_x" / "3", points) == "minkunet-kitti-0.1m-point-sweep_x-3"
     assert run_name(tmp_path / "one", None) == "one"
 
 

@@ -4,13 +4,17 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
+from pcnn.datamodules.batch_stream import BatchStream
+from pcnn.datasets.sampler import EpochSampler
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import ClassificationTask
-from pcnn.tasks.schedules import constant
+from pcnn.tasks.schedules import constant, poly
 from tests.forking import require_fork
 from tests.tasks.quiet import loader, trainer_for
 
@@ -29,9 +33,9 @@ class Scaled(nn.Module):
         return logits
 
 
-def task() -> ClassificationTask:
+def task(lr: float = 0.5, schedule: Any = constant) -> ClassificationTask:
     return ClassificationTask(
-        Scaled(), NAMES, CrossEntropy(), partial(torch.optim.SGD, lr=0.5), constant
+        Scaled(), NAMES, CrossEntropy(), partial(torch.optim.SGD, lr=lr), schedule
     )
 
 
@@ -101,3 +105,47 @@ def test_figures_are_exact_over_ranks(tmp_path: Any) -> None:
     torch.multiprocessing.start_processes(
         figures_of_rank, (str(tmp_path),), nprocs=2, start_method="fork"
     )
+
+
+class Clouds(Dataset[int]):
+    """Seven clouds."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __getitem__(self, key: tuple[int, int]) -> int:
+        return key[1] % 3
+
+
+class Rates(L.Callback):
+    """The rate of every optimiser step."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
+        self.seen.append(optimizer.param_groups[0]["lr"])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("limit", "accumulate", "steps"),
+    [({"max_epochs": 2}, 1, 14), ({"max_epochs": 2}, 3, 6), ({"max_steps": 5}, 3, 5)],
+)
+def test_the_schedule_ends_with_the_training(
+    tmp_path: Any, limit: dict[str, int], accumulate: int, steps: int
+) -> None:
+    # three batches a step leave one for the last step of an epoch
+    module, rates = task(lr=1.0, schedule=partial(poly, power=1.0)), Rates()
+    trainer = trainer_for(
+        tmp_path,
+        accumulate_grad_batches=accumulate,
+        callbacks=[rates],
+        use_distributed_sampler=False,
+        **limit,
+    )
+    trainer.fit(
+        module, BatchStream(Clouds(), EpochSampler(7), collate=lambda found: batch_of(found, found))
+    )
+    assert trainer.global_step == steps
+    assert rates.seen == pytest.approx([1 - step / steps for step in range(steps)])

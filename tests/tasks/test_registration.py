@@ -325,22 +325,6 @@ def test_diverged_descriptors_are_named() -> None:
         task.evaluate(task.arrived(batch), "val")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"benchmark": "indoor"}, "threedmatch"),
-        ({"positive_radius": 0.0}, "positive_radius"),
-        ({"val_samples": 0}, "samples"),
-        ({"inlier_share": 1.5}, "inlier_share"),
-        ({"hit_distance": -1.0}, "hit_distance"),
-    ],
-)
-def test_refused_options(options: dict[str, Any], said: str) -> None:
-    given: dict[str, Any] = {"voxel_size": VOXEL, "benchmark": "kitti", **options}
-    with pytest.raises(ValueError, match=said):
-        RegistrationTask(Lookup(), HardestContrastive(), torch.optim.SGD, constant, **given)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("geometry", ["voxel", "point"])
 def test_a_batch_prepared_on_a_side_stream_is_the_same(geometry: str) -> None:

@@ -73,9 +73,6 @@ def test_exponential_is_torchs_by_epochs() -> None:
     assert short[0] == 1
     assert short == sorted(short, reverse=True)
     assert 0.9**5 < short[-1] < 0.9**3
-    for wrong in ({"gamma": 1.1}, {"epochs": 0}):
-        with pytest.raises(ValueError, match="gamma"):
-            rates(partial(exponential, **wrong), 5, 5)  # type: ignore[arg-type]
 
 
 EPOCHS_24_AND_32 = partial(multi_step, milestones=[24 / 36, 32 / 36])
@@ -86,8 +83,6 @@ def test_multi_step_falls_at_its_milestones() -> None:
     assert seen[239] == 1.0
     assert seen[240] == seen[319] == pytest.approx(0.1)
     assert seen[320] == seen[359] == pytest.approx(0.01)
-    with pytest.raises(ValueError, match="milestones"):
-        rates(partial(multi_step, milestones=[24]), 5, 5)
 
 
 def test_poly_falls_to_zero() -> None:
@@ -108,8 +103,3 @@ def test_resumed_schedule_continues(make: Callable[..., LRScheduler]) -> None:
 def test_beyond_the_end_and_for_one_step(make: Callable[..., LRScheduler]) -> None:
     assert all(0 <= rate <= 1 for rate in rates(make, 30, 20))
     assert len(rates(make, 1, 1)) == 1
-
-
-def test_warmup_is_a_share() -> None:
-    with pytest.raises(ValueError, match="share"):
-        rates(partial(one_cycle, warmup=20), 5, 5)

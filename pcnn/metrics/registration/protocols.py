@@ -231,10 +231,6 @@ def validation_protocol(
     hit, rre, rte, distance = (
         own if value is None else value for value, own in zip(given, usual[known], strict=True)
     )
-    if not hit > 0:
-        raise ValueError(f"hit_distance must be positive [m], got {hit}")
-    if not 0 <= inlier_share < 1:
-        raise ValueError(f"inlier_share is a share in [0, 1), got {inlier_share}")
     return Protocol(
         name="validation",
         benchmark=known,

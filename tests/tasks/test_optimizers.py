@@ -1,9 +1,11 @@
-"""Fused optimisers train as the others do, with loss scaling and clipping, and load their state."""
+"""Groups of parameters; fused optimisers and ones spread over ranks take the steps of others."""
 
 from __future__ import annotations
 
 import copy
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,14 @@ from lightning.pytorch.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, AdamW
 
+from pcnn.callbacks import Checkpoint
+from pcnn.errors import UserError
 from pcnn.nn.snapshot import Snapshot
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
-from pcnn.tasks.network_task import NetworkTask
+from pcnn.tasks.network_task import NetworkTask, parameter_groups, sharded
 from pcnn.tasks.schedules import constant
+from tests.callbacks.tiny import trainer_for as tiny_trainer
+from tests.ranks import OPTIONS, alike_on_two_ranks
 from tests.tasks.quiet import loader, trainer_for
 
 CUDA = torch.device("cuda")
@@ -29,11 +35,11 @@ def test_which_optimisers_are_fused() -> None:
     for kind in (SGD, AdamW):
         assert leaves_steps_out(made_for(CUDA, partial(kind, lr=0.1), groups()))
         assert not leaves_steps_out(made_for(torch.device("cpu"), partial(kind, lr=0.1), groups()))
-        asked = partial(kind, lr=0.1, fused=False)
-        assert not leaves_steps_out(made_for(CUDA, asked, groups()))
-        asked = partial(kind, lr=0.1, foreach=True)
-        assert not leaves_steps_out(made_for(CUDA, asked, groups()))
-    assert not leaves_steps_out(made_for(CUDA, partial(Adagrad, lr=0.1), groups()))
+        for asked in ({"fused": False}, {"foreach": True}):
+            assert not leaves_steps_out(made_for(CUDA, partial(kind, lr=0.1, **asked), groups()))
+    dampened = partial(SGD, lr=0.1, momentum=0.9, dampening=0.1)
+    for factory in (partial(Adagrad, lr=0.1), dampened):
+        assert not leaves_steps_out(made_for(CUDA, factory, groups()))
 
 
 @pytest.mark.parametrize("kind", [SGD, AdamW])
@@ -60,10 +66,7 @@ def test_a_state_loads_into_the_other_kind(kind: Any, fused: bool) -> None:
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum_begins_behind_a_step_that_was_left_out(loaded: bool, nesterov: bool) -> None:
     factory = partial(SGD, lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=0.1)
-    plain, fused = (
-        made_for(torch.device("cpu"), factory, groups()),
-        made_for(CUDA, factory, groups()),
-    )
+    plain, fused = (made_for(torch.device(kind), factory, groups()) for kind in ("cpu", "cuda"))
     if loaded:
         fused.load_state_dict(plain.state_dict())
     for broken in (True, False, False):
@@ -85,11 +88,6 @@ def test_weights_count_the_changes_of_fused_steps() -> None:
     assert snapshot.holds((parameter,))
     optimizer.step()
     assert not snapshot.holds((parameter,))
-
-
-def test_dampened_momentum_is_not_fused() -> None:
-    asked = partial(SGD, lr=0.1, momentum=0.9, dampening=0.1)
-    assert not leaves_steps_out(made_for(CUDA, asked, groups()))
 
 
 class Line(NetworkTask):
@@ -124,3 +122,71 @@ def test_fused_steps_scale_clip_and_skip_like_others(tmp_path: Any, clip: float 
     assert not torch.equal(plain, torch.ones(1, 4))
     broken = [torch.full((8, 4), torch.inf)]
     assert torch.equal(trained(tmp_path, True, broken, clip), torch.ones(1, 4))
+
+
+def test_norms_and_biases_do_not_decay() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2, bias=False))
+    decayed, free = parameter_groups(net, decay_norms_and_biases=False)
+    assert [p.ndim for p in decayed["params"]] == [2, 2]
+    assert [p.ndim for p in free["params"]] == [1, 1, 1]
+    for p in net.parameters():
+        p.grad = torch.zeros_like(p)
+    before = [p.detach().clone() for p in net.parameters()]
+    torch.optim.SGD([decayed, free], lr=1.0, weight_decay=0.5).step()
+    for old, new in zip(before, net.parameters(), strict=True):
+        assert torch.equal(new, old * (0.5 if old.ndim == 2 else 1.0))
+
+
+def test_one_group_and_frozen_parameters() -> None:
+    net = nn.Linear(3, 4)
+    net.bias.requires_grad_(False)
+    (group,) = parameter_groups(net)
+    assert group["params"] == [net.weight]
+    assert "weight_decay" not in group
+    (only,) = parameter_groups(net, decay_norms_and_biases=False)
+    assert only["params"] == [net.weight]
+
+
+class Small(NetworkTask):
+    def __init__(self, shard: bool) -> None:
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        super().__init__(net, partial(AdamW, lr=0.1), constant)
+        self.shard_optimizer = shard
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        self.log_step(1, 5)
+        return self.net(batch).square().mean()
+
+
+def on_rank(rank: int, folder: Path) -> None:
+    batches = list(torch.randn(6, 5, 3, generator=torch.Generator().manual_seed(rank)))
+
+    def weights(shard: bool, steps: int, kept: Checkpoint | None = None) -> list[float]:
+        task, callbacks = Small(shard), [] if kept is None else [kept]
+        settings = {**OPTIONS, "max_steps": steps, "enable_checkpointing": kept is not None}
+        trainer = tiny_trainer(folder, callbacks, **settings)
+        path = kept.last_model_path or None if kept is not None else None
+        given = batches[3:] if path else batches
+        trainer.fit(task, loader(given), ckpt_path=path, weights_only=True)
+        if shard:
+            states: Any = trainer.optimizers[0].optim.state  # type: ignore[attr-defined]
+            assert 0 < len(states) < 4  # of four parameters
+        return torch.cat([one.detach().reshape(-1) for one in task.parameters()]).tolist()
+
+    found = [weights(False, 6), weights(True, 6)]
+    weights(True, 3, Checkpoint(folder, 3, "val/score"))
+    found.append(weights(True, 6, Checkpoint(folder, 100, "val/score")))
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_are_those_of_a_whole_optimiser(tmp_path: Path) -> None:
+    whole, shard, resumed = map(torch.tensor, alike_on_two_ranks(on_rank, tmp_path))
+    torch.testing.assert_close(shard, whole)
+    torch.testing.assert_close(resumed, whole)
+
+
+def test_other_makers_are_refused() -> None:
+    with pytest.raises(UserError, match="needs the class of an optimiser"):
+        sharded(lambda groups: torch.optim.SGD(groups), [])
