@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pcnn.experiment.counts_file import read_counts
+from pcnn.experiment.run_folder import read_counts
 from pcnn.metrics import accuracy, mean_class_accuracy, miou_official
 
 

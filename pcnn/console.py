@@ -19,7 +19,7 @@ import rich.console
 import rich.progress
 from rich.text import Text
 
-from pcnn.escaping import visible
+from pcnn.messages import visible
 
 
 def plain(text: object) -> Text:

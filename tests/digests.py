@@ -184,7 +184,6 @@ def write_streets(root: Path) -> Path:
 
 
 COMMON = (
-    "dataset=kitti",
     "model.width=0.125",
     "trainer=cpu",
     "trainer.max_steps=6",
@@ -197,6 +196,7 @@ COMMON = (
     "logger=csv",
 )
 SEGMENTATION = (
+    "dataset=kitti",
     "model=minkunet",
     "dataset.train_sequences=[0]",
     "dataset.voxel_size=0.5",
@@ -204,15 +204,14 @@ SEGMENTATION = (
     "+task.optimizer.eps=0.1",  # else Adam takes the sign of a gradient, rounding included
 )
 REGISTRATION = (
+    "dataset=kitti_pairs",
     "model=resunet",
-    "task=registration",
-    "callbacks=plain",
     "dataset.ground_truth=odometry",
-    "dataset.pair_train_sequences=[0]",
-    "dataset.pair_val_sequences=[6]",
-    "dataset.pair_distances=[2,7]",
-    "dataset.pair_voxel_size=0.5",
-    "dataset.pair_limit_val=2",
+    "dataset.train_sequences=[0]",
+    "dataset.val_sequences=[6]",
+    "dataset.distances=[2,7]",
+    "dataset.voxel_size=0.5",
+    "dataset.limit_val=2",
     "task.val_hypotheses=200",
     "task.val_samples=400",
     "task.hit_distance=1.0",

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
 from pcnn.console import Console, Progress, plain
-from pcnn.escaping import escaped_output, say, visible
+from pcnn.messages import escaped_output, say, visible
 
 NAMES = [
     "a[left].bin",
@@ -93,7 +93,7 @@ def test_programs_print_by_these_two_modules_alone() -> None:
         if re.search(r"(?<![\w.])(typer\.echo|print)\(", path.read_text())
     ]
     # the package's own command says that it was stopped before anything is imported
-    assert sorted(found) == ["cli/__init__.py", "escaping.py"]
+    assert sorted(found) == ["cli/__init__.py", "messages.py"]
 
 
 def test_work_without_a_terminal_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import train
-from pcnn.experiment.short_errors import short_errors
+from pcnn.programs.command_line import short_errors
 from tests.experiment.command import run
 
 #: Command lines, and a word that names what is wrong.

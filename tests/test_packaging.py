@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pcnn.extras import DISTRIBUTION, install
+from pcnn.messages import DISTRIBUTION, install
 
 try:
     import tomllib

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
-from pcnn.experiment.short_errors import short_errors
 from pcnn.experiment.stored_options import with_stored_options
+from pcnn.programs.command_line import short_errors
 from tests.experiment.command import QUICK, REPOSITORY, TINY, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 

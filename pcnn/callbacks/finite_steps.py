@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from pcnn.errors import NotFiniteError, RunWarning
 from pcnn.lightning_internals import logged_step
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Count
 from pcnn.tasks.fused_optimizer import leaves_steps_out
 

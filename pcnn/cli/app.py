@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from pcnn.errors import UserError
-from pcnn.escaping import escaped_output, say
+from pcnn.messages import escaped_output, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

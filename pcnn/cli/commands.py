@@ -26,7 +26,7 @@ from pcnn.cli.report import report
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.tune import tune
 from pcnn.cli.view import view
-from pcnn.escaping import say
+from pcnn.messages import say
 
 Words = Annotated[
     list[str] | None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.escaping import say
+from pcnn.messages import say
 
 PACKAGES = "torchsparse, minkowski or spconv; spconv-rskc or spconv-rsck by how it was saved."
 

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import typer
 
 from pcnn.cores import available_cores
-from pcnn.extras import install
 from pcnn.files.user_cache import user_cache
 from pcnn.kernels import cubin_cache
 from pcnn.kernels.bindings import driver_cuda, extra_for, require
-from pcnn.plural import counted
+from pcnn.messages import counted, install
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,7 @@ import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import AllowTargets, Device, chosen_device, packages
-from pcnn.escaping import say
+from pcnn.messages import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def export(options: ExportOptions) -> None:
         temperature = None
         own = packages(options.allow_targets)
         if options.calibrate:
-            from pcnn.experiment.calibrate import calibrate
+            from pcnn.experiment.export import calibrate
 
             found = calibrate(checkpoint, chosen_device(options.device), options.root, own)
             temperature = found.temperature

@@ -17,14 +17,13 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.prediction_files import write_labelled
 from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import PART
-from pcnn.escaping import visible
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
 from pcnn.files.arrays import forget_pages
 from pcnn.files.simulated import is_simulated
+from pcnn.messages import counted, visible
 from pcnn.metrics.table import iou_table
-from pcnn.plural import counted
 from pcnn.visualize import write_coloured_ply_parts
 from pcnn.visualize.segmentation import segmentation_picture
 from pcnn.visualize.view import POINTS, View, ViewedCloud

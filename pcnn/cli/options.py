@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pcnn.cli.options import (
     chosen_device,
     packages,
 )
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Distance, Length
 
 if TYPE_CHECKING:

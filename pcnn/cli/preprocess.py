@@ -10,7 +10,7 @@ import typer
 
 from pcnn.cli.app import refusing
 from pcnn.cli.options import Conf, Overrides, Progress, composed
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Workers
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def preprocess(options: PreprocessOptions) -> None:
     from pcnn.console import Console
     from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import Preparation
-    from pcnn.experiment.short_errors import short_errors
+    from pcnn.programs.command_line import short_errors
 
     with short_errors():
         data = clouds_of(options)

@@ -56,8 +56,8 @@ def profile(options: ProfileOptions) -> None:
 
     from pcnn.console import Console
     from pcnn.experiment import report
-    from pcnn.experiment.short_errors import short_errors
     from pcnn.files.whole_file import whole_file
+    from pcnn.programs.command_line import short_errors
 
     console = Console()
     with TemporaryDirectory(prefix="pcnn-profile-") as folder, short_errors():

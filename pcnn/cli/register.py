@@ -14,7 +14,7 @@ import typer
 from pcnn.cli.app import ARGUMENT
 from pcnn.cli.options import Columns, chosen_device, chosen_reading, packages
 from pcnn.experiment.register_options import RegisterOptions
-from pcnn.plural import counted
+from pcnn.messages import counted
 
 if TYPE_CHECKING:
     from pcnn.console import Console

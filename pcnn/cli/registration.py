@@ -12,9 +12,8 @@ import typer
 
 from pcnn.cli.app import ARGUMENT, App, refusing
 from pcnn.cli.options import Columns, chosen_reading
-from pcnn.escaping import say
 from pcnn.experiment.register_options import DescriptorOptions
-from pcnn.plural import counted
+from pcnn.messages import counted, say
 from pcnn.ranges import Length, Share
 
 Item = TypeVar("Item")

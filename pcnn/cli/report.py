@@ -9,8 +9,7 @@ from typing import Annotated
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import Open
 from pcnn.cli.view import show_page
-from pcnn.escaping import say
-from pcnn.plural import counted
+from pcnn.messages import counted, say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pcnn.cli.app import ARGUMENT, App, refusing
 from pcnn.cli.options import Progress
-from pcnn.escaping import say
+from pcnn.messages import say
 from pcnn.ranges import Clouds, Count, Fragments, Processes, Rooms, Seed, Spacing
 
 if TYPE_CHECKING:

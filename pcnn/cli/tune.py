@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.options import Conf, Device, Overrides, chosen_device, composed
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Count
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def tune(options: TuneOptions) -> None:
     With --compile-only the kernels of a training and its evaluation are compiled ahead for the GPU
     of this machine, on all cores and without data: the network runs on made-up surfaces.
     """
-    from pcnn.experiment.short_errors import short_errors
+    from pcnn.programs.command_line import short_errors
 
     where = chosen_device(options.device)
     if options.compile_only and where.type != "cuda":

@@ -12,8 +12,7 @@ import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.cli.options import Columns, Open, chosen_reading
-from pcnn.escaping import say
-from pcnn.plural import counted
+from pcnn.messages import counted, say
 from pcnn.ranges import Count
 
 

@@ -20,7 +20,7 @@ from pcnn.datasets.cloud_sets import SPLIT_NAMES, Split
 from pcnn.datasets.placement import OnVoxels, Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
 from pcnn.errors import UserError
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Count, Natural, Seed, Workers
 
 log = logging.getLogger(__name__)

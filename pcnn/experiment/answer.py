@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.ahead import in_order
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.datasets.readers.columns import PART
 from pcnn.experiment.predictor import Predictor, Scored
-from pcnn.experiment.squares import Square, Squares, square_size
+from pcnn.experiment.squares import Square, Squares, in_order, square_size
 from pcnn.files.arrays import forget_pages
 
 #: Confidence is kept as a byte: so much is 1.

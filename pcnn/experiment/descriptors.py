@@ -13,9 +13,8 @@ from torch import Tensor
 
 from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.experiment import networks
-from pcnn.experiment.catalogue import SHIPPED, catalogue, check_sum
+from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, catalogue, check_sum, scene_of
 from pcnn.experiment.register_options import CellRule, DescriptorOptions
-from pcnn.experiment.rooms_or_streets import ROOMS_UP_TO, scene_of
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.registration.cell_size import (

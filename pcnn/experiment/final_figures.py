@@ -17,7 +17,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from pcnn.console import Console
-from pcnn.experiment.command_line import program
+from pcnn.messages import program
 from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 

@@ -10,7 +10,7 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.weights import check_finite
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.tasks.layers_of import matching
 from pcnn.tasks.network_task import NetworkTask
 

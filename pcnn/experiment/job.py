@@ -32,9 +32,9 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.config.values import selected
 from pcnn.console import Console
 from pcnn.errors import ConfigError, RunWarning, StorageError, first_line, storage_cause
-from pcnn.escaping import say
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
+from pcnn.messages import say
 
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")

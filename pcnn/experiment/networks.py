@@ -1,7 +1,8 @@
-"""The network, its engine and the placement of a configuration; nothing else is imported."""
+"""The network, its engine and the placement of a configuration; networks of checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.datasets import Placement
 from pcnn.errors import ConfigError
+from pcnn.experiment.catalogue import weights_file
+from pcnn.experiment.weights import check_finite, fitting, opened
+from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
 from pcnn.models.activation_checkpointing import checkpoint_activations
 from pcnn.ops.engine import Engine, check_served, resolve
@@ -49,6 +54,28 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     if cfg.get("activation_checkpointing"):
         with named_after("activation_checkpointing"):
             checkpoint_activations(net, list(cfg.activation_checkpointing))
+    return net
+
+
+def load(
+    model: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
+) -> nn.Module:
+    """Make a trained network; see `pcnn.models.load`."""
+    path = weights_file(model)
+    with named(path, "checkpoint of a run"):
+        cfg, found = opened(path, allow_targets=allow_targets)
+        return network_of(cfg, found).to(device).eval()
+
+
+def network_of(cfg: DictConfig, found: RunCheckpoint) -> nn.Module:
+    """The network of a checkpoint, with its weights, on the CPU."""
+    names = cfg.data.get("class_names")
+    out = int(cfg.data.out_channels) if names is None else len(names)
+    net = network(cfg, int(cfg.data.in_channels), out)
+    weights = found.weights
+    check_finite(weights, found.path)
+    with fitting(found.path):
+        net.load_state_dict(weights)
     return net
 
 

@@ -14,7 +14,7 @@ from pcnn.datasets.prediction_files import missing_sequences, write_submission
 from pcnn.datasets.readers.label_files import write_label_file
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.errors import ConfigError
-from pcnn.plural import counted
+from pcnn.messages import counted
 
 
 def check_apart(folder: Path, datamodule: Any) -> None:

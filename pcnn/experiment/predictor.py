@@ -29,7 +29,7 @@ from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
 from pcnn.experiment import networks
-from pcnn.experiment.trained import network_of
+from pcnn.experiment.networks import network_of
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
 from pcnn.tensor import SparseTensor

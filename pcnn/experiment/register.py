@@ -18,7 +18,7 @@ from pcnn.datasets.readers.doubts import unit_doubt
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
 from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.local_frame import LocalCloud, to_given

@@ -33,6 +33,7 @@ from pcnn.experiment.run_config import (
 )
 from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.weights import config_of
+from pcnn.messages import counted
 from pcnn.metrics.registration import (
     Figure,
     JudgedPairs,
@@ -43,7 +44,6 @@ from pcnn.metrics.registration import (
     summarize,
 )
 from pcnn.metrics.registration.pair_table import shown, write_pair_table
-from pcnn.plural import counted
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import Batches, Evaluation, Track, evaluate_pairs

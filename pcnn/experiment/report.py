@@ -18,9 +18,9 @@ from torch import nn
 import pcnn
 from pcnn.console import Console
 from pcnn.experiment import run_folder
-from pcnn.experiment.command_line import program
 from pcnn.experiment.resume import resume_command
 from pcnn.experiment.run_config import allowed
+from pcnn.messages import program
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
 PICTURE = "predictions.png"

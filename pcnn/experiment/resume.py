@@ -17,9 +17,9 @@ from pcnn.checkpoints import CheckpointError, RunCheckpoint
 from pcnn.config.values import FOLDERS, LOCAL, STORED, selected, stored
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import run_folder
-from pcnn.experiment.command_line import program
 from pcnn.experiment.devices import ANY_NUMBER
 from pcnn.experiment.stored_options import BESIDE, NAMED, WORDS, repeated
+from pcnn.messages import program
 
 #: Value of `resume` that goes on with the run of `hydra.run.dir`, or begins it.
 AUTO = "auto"

@@ -27,8 +27,6 @@ from pcnn.console import Console
 from pcnn.errors import ConfigError
 from pcnn.experiment import build, fine_tuning, networks, report, run_folder
 from pcnn.experiment.class_weights import with_counted_weights
-from pcnn.experiment.command_line import program
-from pcnn.experiment.counts_file import write_counts
 from pcnn.experiment.devices import on_this_machine
 from pcnn.experiment.final_figures import (
     LastState,
@@ -49,7 +47,7 @@ from pcnn.experiment.job import (
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command, same_run
 from pcnn.experiment.run_config import allowed, checked, is_network
-from pcnn.experiment.run_folder import nearby
+from pcnn.experiment.run_folder import nearby, write_counts
 from pcnn.experiment.stored_options import BESIDE
 from pcnn.experiment.weights import (
     best_checkpoint,
@@ -61,7 +59,7 @@ from pcnn.experiment.weights import (
 from pcnn.files.tensors import is_tensors
 from pcnn.lightning_internals import close_epoch
 from pcnn.loggers import finish
-from pcnn.plural import counted
+from pcnn.messages import counted, program
 
 SIMULATED = "simulated"  # tag of a run whose data is
 

@@ -1,24 +1,31 @@
-"""The folder of a run: config.yaml, metrics.json, checkpoints/, written whole or not at all."""
+"""The folder of a run and the files in it, each written whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from pcnn.checkpoints import load_config as load_checkpoint_config
 from pcnn.config import read_stored
-from pcnn.errors import ConfigError, FileError
+from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.experiment.weights import lacking_keys
+from pcnn.files.bounded import named
 from pcnn.files.text import read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
+CONFUSION = "confusion.json"  # counts, class by class
 LAST = Path("checkpoints", "last.ckpt")
 BEST = Path("checkpoints", "best.ckpt")
 
@@ -118,3 +125,47 @@ def drop_if_empty(folder: Path) -> None:
     """Remove a folder that was made for a run that did not begin."""
     if folder.is_dir() and not any(folder.iterdir()) and folder.resolve() != Path.cwd():
         folder.rmdir()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Confusion counts of a run."""
+
+    class_names: tuple[str, ...]  # C names
+    passes: Mapping[str, Tensor]
+
+
+def write_counts(
+    folder: Path, passes: Mapping[str, Tensor], class_names: Sequence[str]
+) -> Path | None:
+    """Write the counts of a task's last passes into its run folder, if there are any."""
+    if not passes:
+        return None
+    content = {
+        "class_names": list(class_names),
+        "counts": {name: counts.cpu().tolist() for name, counts in passes.items()},
+    }
+    path = folder / CONFUSION
+    write_whole(path, json.dumps(content) + "\n")
+    return path
+
+
+def read_counts(folder: Path) -> Counts:
+    """Read the counts of a run."""
+    path = folder / CONFUSION
+    if not path.is_file():
+        raise MissingFileError(path, "no such file; a finished run has one")
+    content = read_json(path)
+    with named(path, "file of counts"):
+        names = tuple(map(str, content["class_names"]))
+        passes = {
+            name: torch.tensor(counts, dtype=torch.int64)
+            for name, counts in content["counts"].items()
+        }
+        for name, counts in passes.items():
+            if counts.shape != (len(names), len(names) + 1) or int(counts.min()) < 0:
+                raise FileError(
+                    path,
+                    f"{name[:40]} holds {list(counts.shape)} counts for {len(names)} classes",
+                )
+    return Counts(names, passes)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pcnn.errors import FileError
-from pcnn.escaping import visible
 from pcnn.experiment import run_folder
-from pcnn.experiment.counts_file import CONFUSION, Counts, read_counts
+from pcnn.experiment.run_folder import CONFUSION, Counts, read_counts
 from pcnn.files.bounded import named
 from pcnn.files.text import read_text, read_yaml
 from pcnn.files.whole_file import whole_file
+from pcnn.messages import visible
 from pcnn.metrics.iou import class_accuracy, iou, present
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from pcnn.errors import FileError
-from pcnn.experiment.catalogue import SHIPPED, NoWeightsError, weights_file
+from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, NoWeightsError, scene_of, weights_file
 from pcnn.experiment.predictor import Predictor
-from pcnn.experiment.rooms_or_streets import ROOMS_UP_TO, scene_of
 from pcnn.registration.cloud_measures import span
 
 
@@ -55,7 +54,7 @@ class Segmenters:
 
 
 def chosen(places: np.ndarray) -> tuple[str, str]:
-    """``rooms`` or ``streets``, by the rule of `pcnn.experiment.rooms_or_streets`, and why."""
+    """``rooms`` or ``streets``, by the rule of `scene_of`, and why."""
     found = scene_of([span(torch.from_numpy(places))])
     name = "seg_rooms" if found.indoors else "seg_streets"
     return name, f"{name}: {found.spans} (up to {ROOMS_UP_TO:g} m: rooms)"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from pcnn.ahead import ahead, in_order
 from pcnn.datasets.readers.clouds import Part
 from pcnn.datasets.readers.columns import PART
 from pcnn.files.arrays import forget_pages
@@ -20,6 +21,10 @@ from pcnn.files.arrays import forget_pages
 _THREADS = 4
 
 Square = tuple[int, int]
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END = object()
 
 
 def square_size(
@@ -180,3 +185,28 @@ def _grouped(cells: np.ndarray) -> tuple[np.ndarray, dict[Square, tuple[int, int
     ends = [*begins[1:].tolist(), len(numbers)]
     squares = map(tuple, cells[order[begins]].tolist())
     return order, dict(zip(squares, zip(begins.tolist(), ends, strict=True), strict=True))
+
+
+def ahead(items: Iterable[T], depth: int = 2) -> Iterator[T]:
+    """Yield items in order while a thread makes the next ones."""
+    source = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        pending = deque(pool.submit(next, source, _END) for _ in range(depth))
+        while True:
+            found = pending.popleft().result()
+            if found is _END:
+                return
+            pending.append(pool.submit(next, source, _END))
+            yield found  # type: ignore[misc]  # an item: it is not the end
+
+
+def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """Yield the results of a function in the order of the items, which threads work on."""
+    pending: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

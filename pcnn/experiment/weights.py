@@ -16,7 +16,7 @@ from pcnn.config import refusal, stored
 from pcnn.config.values import selected
 from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.experiment.catalogue import weights_file
-from pcnn.experiment.command_line import program
+from pcnn.messages import program
 from pcnn.ranges import Channels, Label, Length, Positive, Seed
 
 if TYPE_CHECKING:

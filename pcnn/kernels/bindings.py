@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 
-from pcnn.extras import install
+from pcnn.messages import install
 
 
 def driver_cuda() -> tuple[int, int] | None:

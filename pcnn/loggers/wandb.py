@@ -14,8 +14,8 @@ from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
 
 from pcnn.errors import first_line
-from pcnn.escaping import say
 from pcnn.files.whole_file import whole_file
+from pcnn.messages import say
 from pcnn.ranges import Positive
 
 Mode = Literal["online", "offline", "disabled"]

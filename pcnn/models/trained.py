@@ -21,7 +21,7 @@ def available() -> Mapping[str, Any]:
         Entries of the catalogue (`pcnn.experiment.catalogue.Weights`): version, task, SHA-256,
         licence, source, classes and size.
     """
-    found: Mapping[str, Any] = _room("trained").available()
+    found: Mapping[str, Any] = _room("catalogue").catalogue()
     return found
 
 
@@ -43,7 +43,7 @@ def load(
             says which command fetches or trains it.
         FileError: a torn file, or another one than the catalogue says.
     """
-    net: nn.Module = _room("trained").load(model, device, allow_targets)
+    net: nn.Module = _room("networks").load(model, device, allow_targets)
     return net
 
 

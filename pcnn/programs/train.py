@@ -7,9 +7,8 @@ import sys
 import hydra
 from omegaconf import DictConfig
 
-from pcnn.experiment.short_errors import short_errors
 from pcnn.programs import CONF
-from pcnn.programs.help import readable_help
+from pcnn.programs.command_line import readable_help, short_errors
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="train")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import Length
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means

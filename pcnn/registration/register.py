@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.messages import counted
 from pcnn.metrics.registration.errors import match_distances
-from pcnn.plural import counted
 from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all

@@ -30,7 +30,7 @@ from pcnn.console import Console, Progress
 from pcnn.cores import available_cores
 from pcnn.files.simulated import MARKER, read_marker, write_marker
 from pcnn.files.whole_file import whole_file
-from pcnn.plural import counted
+from pcnn.messages import counted
 
 Split = Literal["train", "val", "test"]
 Range = tuple[float, float]

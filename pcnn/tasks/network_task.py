@@ -18,9 +18,9 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.errors import UserError
 from pcnn.lightning_internals import is_logged
+from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
-from pcnn.plural import counted
 from pcnn.runtime.capture import Figures
 from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.checkpoints.eight_bits import SCALE, packed, restored
-from pcnn.checkpoints.exported_file import write_exported
+from pcnn.checkpoints.exported_file import SCALE, packed, restored, write_exported
 from pcnn.errors import FileError
 
 FILE = Path("a.safetensors")

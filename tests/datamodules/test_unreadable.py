@@ -8,7 +8,7 @@ import pytest
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datamodules.unreadable import SampleError
-from pcnn.experiment.short_errors import short_errors
+from pcnn.programs.command_line import short_errors
 from tests.datamodules.modules import kitti_module
 from tests.datasets.clouds import write_scan
 

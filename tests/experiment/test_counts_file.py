@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.six_fold import joined
 from pcnn.errors import FileError, MissingFileError
-from pcnn.experiment.counts_file import CONFUSION, read_counts, write_counts
+from pcnn.experiment.run_folder import CONFUSION, read_counts, write_counts
 from pcnn.metrics import miou_official
 
 NAMES = ("floor", "wall", "chair")

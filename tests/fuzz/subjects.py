@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from pcnn.checkpoints import load_config, load_weights
-from pcnn.checkpoints.eight_bits import packed
+from pcnn.checkpoints.exported_file import packed
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import read_classes
@@ -31,8 +31,8 @@ from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_l
 from pcnn.datasets.registration.threedmatch import FCGFPairs
 from pcnn.datasets.s3dis.files import read_annotation, read_array_room, write_array_room
 from pcnn.experiment import run_folder
-from pcnn.experiment.counts_file import read_counts
 from pcnn.experiment.resume import is_finished
+from pcnn.experiment.run_folder import read_counts
 from pcnn.files.simulated import read_marker
 from tests.datasets.s3dis_rooms import room_arrays
 

@@ -23,7 +23,7 @@ from pcnn.datasets.readers.columns import (
 from pcnn.datasets.readers.point_file import PointFile
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
-from pcnn.plural import counted
+from pcnn.messages import counted
 
 if TYPE_CHECKING:
     from pcnn.datasets.cloud import Cloud

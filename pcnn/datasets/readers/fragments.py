@@ -17,7 +17,7 @@ from pcnn.errors import FileError, MissingFileError
 from pcnn.files.arrays import names_in, read_npz
 from pcnn.files.bounded import named
 from pcnn.files.pickles import read_arrays
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.registration.local_frame import LocalCloud
 
 #: In the order in which they are looked for.

@@ -28,7 +28,7 @@ from pcnn.datasets.s3dis.classes import (
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms
 from pcnn.datasets.transforms.pieces import on_floor
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.ranges import ArgumentsOf
 
 log = logging.getLogger(__name__)

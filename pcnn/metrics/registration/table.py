@@ -9,9 +9,9 @@ from math import isnan, nan
 from rich.table import Table
 from rich.text import Text
 
+from pcnn.messages import counted
 from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.summary import Summary
-from pcnn.plural import counted
 
 
 def registration_table(summaries: Mapping[int | None, Summary], title: str) -> Table:

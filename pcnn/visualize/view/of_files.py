@@ -17,7 +17,7 @@ from pcnn.files.arrays import read_npy
 from pcnn.files.bounded import named
 from pcnn.files.simulated import is_simulated
 from pcnn.files.text import finite_numbers, numbered_lines, read_json
-from pcnn.plural import counted
+from pcnn.messages import counted
 from pcnn.visualize.view.cloud import ViewedCloud
 
 _PLAIN = Reading()

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.escaping import visible
 from pcnn.files.whole_file import whole_file
+from pcnn.messages import visible
 from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, distinct_colours, palette
 from pcnn.visualize.view.cloud import LABELS, Places, ViewedCloud
 from pcnn.visualize.view.viridis import VIRIDIS

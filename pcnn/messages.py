@@ -1,4 +1,4 @@
-"""Text from outside, as a program prints it: control characters are escaped, never obeyed.
+"""Words for people. Text from outside, as file names, is printed escaped and never obeyed.
 
 Names of files, contents of files and messages of libraries reach a terminal by consoles, logging,
 warnings and plain lines. `escaped_output` covers the first three for a whole program, `say` prints
@@ -13,7 +13,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+#: The distribution; ``pcnn`` on the Python package index is another project.
+DISTRIBUTION = "pcnn3d"
 #: Control characters (C0 but line feed and tab, DEL, C1), what turns the direction of text, and
 #: bytes of file names that are no UTF-8.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -58,3 +61,19 @@ def _warning_text(
     line: str | None = None,
 ) -> str:
     return f"warning: {visible(message)}\n"
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """A number with its noun, as in ``1 cloud`` and ``2 clouds``."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def install(extra: str) -> str:
+    """The command that adds an extra to the environment that this package is installed in."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def program(name: str) -> str:
+    """`pcnn train` where this process runs the package's own program, else `python train.py`."""
+    own = Path(__file__).with_name("programs")
+    return f"pcnn {name}" if Path(sys.argv[0]).parent == own else f"python {name}.py"

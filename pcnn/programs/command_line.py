@@ -1,25 +1,28 @@
-"""Mistakes in a command line end in a short message and exit code 2."""
+"""Command lines of `train.py` and `eval.py`: a mistake ends with 2, help fits 80 columns."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
+import sys
+import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from hydra.errors import HydraException, MissingConfigException
 
 from pcnn.console import until_output_closes
 from pcnn.errors import UserError, storage_cause
-from pcnn.escaping import escaped_output, say
-from pcnn.extras import install
+from pcnn.messages import escaped_output, install, program, say
 
 #: Options of Hydra's plugins, and the extras that bring them.
 _OF_EXTRAS = {"submitit_slurm": "cluster", "optuna": "sweep"}
 _MAX_LINES = 3
 EXIT_CODE = 2
+COLUMNS = 80  # of the help: Hydra lists a group in one line
 
 
 @contextmanager
@@ -64,3 +67,28 @@ def explained(error: HydraException) -> str:
         return text.strip()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return "\n".join(lines[:_MAX_LINES])
+
+
+@contextmanager
+def readable_help() -> Iterator[None]:
+    """Where the command line asks for help, wrap what is printed, and name this very program."""
+    if not {"--help", "-h"} & set(sys.argv[1:]):
+        yield
+        return
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        text = printed.getvalue()
+        for name in ("train", "eval"):
+            text = text.replace(f"python {name}.py", program(name))
+        for line in text.splitlines():
+            say(wrapped(line))
+
+
+def wrapped(line: str) -> str:
+    """A line of at most 80 columns, and more that are indented below it."""
+    if len(line) <= COLUMNS:
+        return line
+    return textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
