@@ -17,7 +17,7 @@ from pcnn.experiment.predictor import Predictor
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import write_las
-from tests.datasets.test_io import nuscenes
+from tests.datasets.point_files import nuscenes
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doub
 from pcnn.experiment.predictor import Predictor
 from pcnn.files.whole_file import whole_file
 from tests.cli.test_predict import cloud, run, saved
-from tests.datasets.test_io import rotating
+from tests.datasets.point_files import rotating
 
 
 @pytest.fixture

@@ -40,13 +40,7 @@ def one_more(inputs: Tensor) -> Tensor:
 
 
 def counted(root: Path, weight: Tensor, whole: bool) -> dict[str, float]:
-    """mIoU and accuracy over the points of the files, in numpy.
-
-    Args:
-        root: of the set.
-        weight: of the network.
-        whole: predict cells from their means; False: every point from itself.
-    """
+    """mIoU and accuracy over the points of the files, each from itself or its cell's mean."""
     intersection, union, right, total = np.zeros(13), np.zeros(13), 0, 0
     for name in ROOMS:
         coord, color, segment = (

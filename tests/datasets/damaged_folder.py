@@ -13,6 +13,7 @@ import numpy as np
 
 from pcnn.files.ply import write_ply
 from tests.datasets.las_files import CODES, write_las
+from tests.datasets.point_files import pcd_bytes, saved
 
 CLASSES = {
     "names": ["ground", "tree", "house"],
@@ -22,21 +23,11 @@ CLASSES = {
 FORMATS = ("bin", "laz", "npy", "las", "ply", "pcd")
 CLOUDS, POINTS = 100, 24
 DAMAGED = tuple(n for n in range(CLOUDS) if n % 10 in (1, 4, 7))
-PCD = """VERSION .7
-FIELDS x y z intensity
-SIZE 4 4 4 4
-TYPE F F F F
-COUNT 1 1 1 1
-WIDTH {0}
-HEIGHT 1
-POINTS {0}
-DATA binary
-"""
 
 Damage = Callable[[bytes], bytes]
 
 
-def put(place: int, kind: str, value: int) -> Damage:
+def put(place: int, kind: str, value: float) -> Damage:
     """Another number at a place."""
 
     def damage(data: bytes) -> bytes:
@@ -97,6 +88,8 @@ DAMAGES: dict[str, tuple[Damage, ...]] = {
         chunk(0, "q", 1 << 62),
         lambda data: b"",
         swap(b"laszip encoded", b"laszip damaged"),
+        lambda data: put(data.index(b"laszip") + 88, "H", 9999)(data),
+        cut(-3),
     ),
     "npy": (
         swap(b"'shape': (24, 4)", b"'shape': (10**12"),
@@ -113,6 +106,14 @@ DAMAGES: dict[str, tuple[Damage, ...]] = {
         put(100, "I", 0xFFFFFFFF),
         put(0, "I", 0),
         put(104, "B", 99),
+        put(104, "B", 11),
+        put(105, "H", 0),
+        put(131, "d", float("nan")),
+        put(139, "d", 0.0),
+        put(243, "I", 0xFFFFFFFF),
+        put(247, "Q", (1 << 64) - 1),
+        cut(-36),
+        lambda data: b"",
     ),
     "ply": (
         swap(b"vertex 24", b"vertex 1000000000000"),
@@ -142,15 +143,7 @@ LABEL_DAMAGES: tuple[Damage, ...] = (
 
 
 def damaged_folder(folder: Path, labels: bool = False) -> list[Path]:
-    """Write `CLOUDS` clouds, of which those of `DAMAGED` cannot be read.
-
-    Args:
-        folder: where to.
-        labels: of the last damaged ones the labels are damaged instead.
-
-    Returns:
-        The damaged files.
-    """
+    """Write `CLOUDS` clouds; return the damaged files, of which the last may be their labels."""
     folder.mkdir(parents=True)
     paths = [folder / f"{n:03d}.{FORMATS[n % len(FORMATS)]}" for n in range(CLOUDS)]
     for n, path in enumerate(paths):
@@ -179,13 +172,11 @@ def _write(path: Path, seed: int) -> None:
     points = rng.uniform(-9, 9, (POINTS, 4)).astype(np.float32)
     points[:, 2] = 4 * (np.arange(POINTS) % len(CODES))
     points[:, 3] = rng.random(POINTS)
-    if path.suffix == ".bin":
-        points.tofile(path)
-    elif path.suffix == ".npy":
-        np.save(path, points)
-    elif path.suffix == ".pcd":
-        path.write_bytes(PCD.format(POINTS).encode() + points.tobytes())
+    rows = points.reshape(-1).view([(name, "<f4") for name in ("x", "y", "z", "intensity")])
+    if path.suffix == ".pcd":
+        path.write_bytes(pcd_bytes("binary", rows))
+    elif path.suffix == ".ply":
+        write_ply(path, [rows], rows.dtype)
     else:
-        names = [(name, "<f4") for name in ("x", "y", "z", "intensity")]
-        write_ply(path, [points.reshape(-1).view(names)], np.dtype(names))
+        saved(path, points)
     np.save(path.with_name(f"{path.stem}_label.npy"), np.resize(CODES, POINTS))

@@ -19,7 +19,7 @@ from pcnn.errors import FileError
 from pcnn.files.ply import write_ply
 from pcnn.visualize.view.of_files import viewed_file
 from tests.datasets.las_files import write_las
-from tests.datasets.test_io import N, pcd_bytes, ply_bytes, rotating, saved, table
+from tests.datasets.point_files import N, pcd_bytes, ply_bytes, rotating, saved, table
 
 LABELS = np.random.default_rng(0).integers(0, 30, N)
 CONFIDENCE = np.random.default_rng(1).integers(0, 256, N).astype(np.uint8)

@@ -42,13 +42,7 @@ class Findings:
 
 
 def fuzzed(seed: int, files: int | None = None, seconds: float | None = None) -> Findings:
-    """Read mutated files of all kinds in turn.
-
-    Args:
-        seed: of all random numbers.
-        files: so many; None: until the time is over.
-        seconds: time.
-    """
+    """Read so many mutated files of all kinds in turn, or as many as the time is enough for."""
     found, start, number = Findings(), time.monotonic(), 0
     end = float("inf") if seconds is None else start + seconds
     while (files is None or number < files) and time.monotonic() < end:

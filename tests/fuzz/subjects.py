@@ -4,7 +4,6 @@ import importlib.util
 import io
 import json
 import pickle
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
 from pcnn.experiment.run_folder import read_counts
 from pcnn.files.simulated import read_marker
+from tests.datasets.point_files import lines_of, pcd_bytes, ply_bytes, table
 from tests.datasets.s3dis_rooms import room_arrays
 
 P = 24  # points
@@ -41,19 +41,12 @@ P = 24  # points
 
 @dataclass(frozen=True)
 class Subject:
-    """A kind of file.
+    """A kind of file."""
 
-    Args:
-        name: of the file, in a folder of its own.
-        samples: whole ones.
-        read: reads the file at a path.
-        around: further files of the folder.
-    """
-
-    name: str
-    samples: tuple[bytes, ...]
+    name: str  # in a folder of its own
+    samples: tuple[bytes, ...]  # whole ones
     read: Callable[[Path], Any]
-    around: tuple[tuple[str, bytes], ...] = ()
+    around: tuple[tuple[str, bytes], ...] = ()  # further files of the folder
 
 
 def subjects(folder: Path) -> list[Subject]:
@@ -72,25 +65,18 @@ def _points() -> np.ndarray:
     return rng.uniform(1, 30, (P, 4)).round(2).astype("<f4")
 
 
-def _table(big: bool = False) -> np.ndarray:
-    names = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("intensity", "f4"), ("label", "i4")]
-    table = np.zeros(P, [(name, (">" if big else "<") + kind) for name, kind in names])
-    for at, (name, _) in enumerate(names[:4]):
-        table[name] = _points()[:, at]
-    return table
-
-
 def _clouds(folder: Path) -> list[Subject]:
     points = _points()
+    rows = table(rows=points)
+    plys = ("ascii", "binary_little_endian", "binary_big_endian")
+    pcds = ("ascii", "binary", "binary_compressed")
     found = [
         Subject("a.bin", (points.tobytes(),), read_points),
         Subject("a.pcd.bin", (np.zeros((P, 5), "<f4").tobytes(), points.tobytes()), read_points),
-        Subject("a.npy", (_npy(points), _npy(_table()), _npy(np.asfortranarray(points))), _read),
-        Subject(
-            "a.ply", (_ply("ascii"), _ply("binary_little_endian"), _ply("binary_big_endian")), _read
-        ),
-        Subject("a.pcd", tuple(map(_pcd, ("ascii", "binary", "binary_compressed"))), _read),
-        Subject("a.txt", (_lines(" "), b"x,y,z,r\n" + _lines(",")), _read),
+        Subject("a.npy", (_npy(points), _npy(rows), _npy(np.asfortranarray(points))), _read),
+        Subject("a.ply", tuple(ply_bytes(kind, rows) for kind in plys), _read),
+        Subject("a.pcd", tuple(pcd_bytes(kind, rows) for kind in pcds), _read),
+        Subject("a.txt", (lines_of(points), lines_of(points, "x,y,z,r\n", ",")), _read),
         Subject("a_cloud.npz", (_npz_of(points),), _read),
         Subject("a.label", (np.arange(P, dtype="<u4").tobytes(),), lambda p: read_labels(p, P)),
         Subject("a_label.npy", (_npy(np.arange(P)),), lambda p: read_labels(p, P)),
@@ -109,10 +95,6 @@ def _clouds(folder: Path) -> list[Subject]:
 
 def _near(path: Path) -> None:
     read_points(path, reading=Reading(centred=True))
-
-
-def _lines(between: str) -> bytes:
-    return "".join(between.join(map(str, row)) + "\n" for row in _points().tolist()).encode()
 
 
 def _npz_of(points: np.ndarray) -> bytes:
@@ -309,30 +291,3 @@ def _npz(values: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.savez(file, transform=values, fitness=1.0)
     return file.getvalue()
-
-
-def _ply(format: str) -> bytes:
-    table = _table(format == "binary_big_endian")
-    names = {"f4": "float", "i4": "int"}
-    lines = ["ply", f"format {format} 1.0", "comment a", f"element vertex {P}"]
-    lines += [f"property {names[table.dtype[n].str[1:]]} {n}" for n in table.dtype.names or ()]
-    header = ("\n".join([*lines, "end_header"]) + "\n").encode()
-    if format != "ascii":
-        return header + table.tobytes()
-    return header + "".join(" ".join(map(str, row)) + "\n" for row in table.tolist()).encode()
-
-
-def _pcd(kind: str) -> bytes:
-    points = _points()
-    header = (
-        "# .PCD v0.7\nVERSION 0.7\nFIELDS x y z intensity\nSIZE 4 4 4 4\nTYPE F F F F\n"
-        f"COUNT 1 1 1 1\nWIDTH {P}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS {P}\nDATA {kind}\n"
-    ).encode()
-    if kind == "ascii":
-        return header + "".join(" ".join(map(str, r)) + "\n" for r in points.tolist()).encode()
-    if kind == "binary":
-        return header + points.tobytes()
-    planes = points.T.copy().tobytes()
-    parts = [planes[at : at + 32] for at in range(0, len(planes), 32)]
-    packed = b"".join(bytes([len(part) - 1]) + part for part in parts)
-    return header + struct.pack("<II", len(packed), len(planes)) + packed
