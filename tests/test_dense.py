@@ -134,25 +134,3 @@ def test_made_in_inference_mode_it_trains() -> None:
         grid = pcnn.SparseTensor.from_dense(volume).geometry
     conv(pcnn.SparseTensor.from_dense(volume, geometry=grid)).features.sum().backward()
     assert conv.weight.grad is not None
-
-
-def test_mistakes_are_named() -> None:
-    x = tensor(20, (2, 2, 2))
-    make = pcnn.SparseTensor.from_dense
-    with pytest.raises(ValueError, match="min_coord must be a multiple of the tensor stride"):
-        x.dense(4, 1)
-    with pytest.raises(ValueError, match="shape must be one integer or three"):
-        x.dense((3, 2, 4, 4, 4))
-    with pytest.raises(ValueError, match=r"volume must be \[B, C, X, Y, Z\]"):
-        make(torch.zeros(2, 3, 4, 4))
-    with pytest.raises(TypeError, match=r"volume must be a torch\.Tensor"):
-        make([1.0])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="its geometry 3 of"):
-        make(torch.zeros(3, 1, 4, 4, 4), geometry=x.geometry)
-    with pytest.raises(ValueError, match="packed key holds at most"):
-        make(torch.zeros(1, 1, 1, 1, 1), 1 << 18)
-    points = pcnn.native_points(torch.rand(5, 3), torch.rand(5, 1), voxel_size=0.3)
-    with pytest.raises(TypeError, match="dense takes sites of a VoxelGrid"):
-        points.dense()
-    with pytest.raises(TypeError, match="from_dense takes sites of a VoxelGrid"):
-        make(torch.zeros(1, 1, 4, 4, 4), geometry=points.geometry)

@@ -79,11 +79,6 @@ def test_points_and_cells_may_be_arrays(kind: str) -> None:
         assert torch.equal(found.features, expected.features)
 
 
-def test_a_geometry_that_is_none() -> None:
-    with pytest.raises(TypeError, match="geometry must be a VoxelGrid or a PointSet, got dict"):
-        pcnn.SparseTensor(torch.ones(4, 2), {})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
 @pytest.mark.parametrize("given", [torch.ones(4, 2), ONES], ids=["Tensor", "ndarray"])
 def test_layers_take_sparse_tensors(layer: torch.nn.Module, given: Any) -> None:

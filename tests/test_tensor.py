@@ -115,27 +115,6 @@ def test_gradients_flow_to_both_sides() -> None:
     assert torch.autograd.gradgradcheck(act, (left, right, scale))
 
 
-@pytest.mark.parametrize("shape", [(2,), (4,), (7, 3), (7, 1), (1, 2), (2, 5, 3)])
-def test_tensors_that_fit_no_site_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"must be a number, \[C\], \[N, 1\] or \[N, C\]"):
-        tensor() + torch.rand(shape)
-
-
-def test_one_site_does_not_become_several() -> None:
-    x = pcnn.voxelize(torch.rand(1, 3), torch.rand(1, 3), voxel_size=9.0)
-    with pytest.raises(ValueError, match="next to features"):
-        x * torch.rand(5, 3)
-
-
-def test_other_sites_and_other_things_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"another geometry .* pcnn\.nn\.union adds .* out=other"):
-        tensor() * tensor(seed=1)
-    with pytest.raises(TypeError, match="unsupported operand"):
-        tensor() + "1"  # type: ignore[operator]
-    with pytest.raises(TypeError, match="unsupported operand"):
-        None - tensor()  # type: ignore[operator]
-
-
 def test_a_joined_tensor_takes_part() -> None:
     x = tensor()
     with torch.no_grad():

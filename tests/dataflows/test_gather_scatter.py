@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
-from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted
 from pcnn.dataflows.padded_buffer import padded_buffer
 from pcnn.kernels.row_tiles import default_tile, tile_shape, tiles_of
@@ -69,13 +68,6 @@ def test_names_tell_settings_apart() -> None:
     names = {dataflow.name for dataflow in settings}
     assert len(names) == len(settings)
     assert all(name.isidentifier() for name in names)
-
-
-def test_settings_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(ValueError, match="fused=True"):
-        GatherScatter(fused=False)
-    with pytest.raises(ValueError, match=r"streams must be in 1\.\.4, got 9"):
-        GatherScatter(streams=9)
 
 
 def test_an_order_asks_for_its_layouts() -> None:

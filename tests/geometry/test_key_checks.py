@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.geometry import Geometry, Kernel, KeyFormat, PointSet, VoxelGrid, grid_of_cells
+from pcnn.geometry import Geometry, Kernel, PointSet, grid_of_cells
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from tests.clouds import surface, surface_grid
@@ -73,49 +73,6 @@ def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
     assert not other.uses
     other.layouts["table", False] = (torch.zeros(1),)
     assert not built.has("table")
-
-
-def test_unsorted_and_repeated_keys_are_refused() -> None:
-    cells = torch.cat([torch.zeros(40, 1, dtype=torch.int64), surface(40)], dim=1)
-    keys = KeyFormat().pack(cells)
-    with pytest.raises(ValueError, match="unsorted, and features would meet the wrong sites"):
-        VoxelGrid(keys, 1, 100)
-    grid = surface_grid(40)
-    twice = grid.keys.repeat_interleave(2)
-    with pytest.raises(ValueError, match="sorted and unique, but that of row 1 is repeated"):
-        replace(grid, keys=twice)
-    with pytest.raises(ValueError, match="outside the 1 clouds"):
-        VoxelGrid(surface_grid(90, batch_size=3).keys, 1, 100)
-    with pytest.raises(ValueError, match="outside the 1 clouds"):
-        VoxelGrid(torch.tensor([-1]), 1, 100)
-    points = scan(90)
-    for keys in (points.keys.flip(0), points.keys + (5 << points.key_format.batch_shift)):
-        with pytest.raises(ValueError, match=r"point set: keys"):
-            replace(points, keys=keys)
-    with pytest.raises(ValueError, match="repeated"):
-        replace(points, one_per_cell=True)
-
-
-def test_wrong_shapes_and_dtypes_are_refused() -> None:
-    grid, points = surface_grid(40), scan(90)
-    for keys in (grid.keys.int(), grid.coords, grid.keys.double()):
-        with pytest.raises(ValueError, match=r"voxel grid: keys must be \[N\] int64"):
-            VoxelGrid(keys, 1, 100)
-    with pytest.raises(ValueError, match=r"point set: keys must be \[N\] int64"):
-        replace(points, keys=points.keys.int())
-    for change in (
-        {"points": points.points.double()},
-        {"points": points.points[1:]},
-        {"origins": points.origins[:1]},
-        {"corners": points.corners.float()},
-    ):
-        (name,) = change
-        with pytest.raises(ValueError, match=f"point set: {name} must be"):
-            replace(points, **change)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"coords must be \[N, 4\]"):
-        KeyFormat().pack(grid.coords[:, 1:])
-    with pytest.raises(ValueError, match=r"coords must hold integers, got torch.float32"):
-        KeyFormat().pack(grid.coords.float() / 2)
 
 
 def test_the_switch_looks_at_every_claim_on_every_device() -> None:

@@ -30,11 +30,6 @@ def test_a_neighbours_key_is_a_sum() -> None:
         assert torch.equal(layout.pack(coords) + layout.delta(offset), layout.pack(moved))
 
 
-def test_sixty_four_bits_are_too_many() -> None:
-    with pytest.raises(ValueError, match="63"):
-        KeyFormat(10, (18, 18, 18))
-
-
 def test_coordinates_beyond_the_packing_are_an_error_not_a_wrong_neighbour() -> None:
     limit = KeyFormat().half[0] - 1
     assert grid_of_cells(torch.tensor([[limit, 0, -limit]])).rows == 1

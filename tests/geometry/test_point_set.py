@@ -165,18 +165,6 @@ def test_collate_equals_a_batch_made_at_once() -> None:
     assert torch.equal(both.chosen, whole.chosen)
 
 
-def test_collate_refuses_what_does_not_fit() -> None:
-    one, two = point_set_of(torch.zeros(2, 3)), point_set_of(torch.zeros(2, 3), batch_size=2)
-    with pytest.raises(ValueError, match="at least one"):
-        PointSet.collate([])
-    with pytest.raises(ValueError, match="set 1 holds 2"):
-        PointSet.collate([one, two])
-    with pytest.raises(ValueError, match="another grid size"):
-        PointSet.collate([one, point_set_of(torch.zeros(2, 3), voxel_size=2.0)])
-    with pytest.raises(ValueError, match="at most 511"):
-        PointSet.collate([one] * 512)
-
-
 def test_maps_are_kept_and_freed_with_their_set() -> None:
     made = point_set_of(cloud(50), voxel_size=0.5)
     kernel = Kernel.of(3, 2)
@@ -196,16 +184,6 @@ def test_maps_are_kept_and_freed_with_their_set() -> None:
         assert [reference() for reference in alive] == [None, None]
     finally:
         gc.enable()
-
-
-def test_maps_that_cannot_be_are_refused() -> None:
-    made = point_set_of(cloud(50), voxel_size=0.5)
-    with pytest.raises(ValueError, match="takes tensor stride"):
-        made.map_to(made, Kernel.of(2, 2), Empty())
-    with pytest.raises(ValueError, match="1 clouds"):
-        made.map_to(point_set_of(cloud(5), batch_size=2), Kernel.of(3), Empty())
-    with pytest.raises(ValueError, match="cannot generate native points"):
-        made.generated(Kernel.of(2, 2))
 
 
 def test_points_in_the_frame_of_another_set() -> None:

@@ -147,19 +147,3 @@ def test_maps_are_cached_and_freed_with_the_grid() -> None:
         assert all(reference() is None for reference in alive)
     finally:
         gc.enable()
-
-
-def test_maps_between_sites_that_do_not_fit_are_refused() -> None:
-    grid, other = surface_grid(50), surface_grid(50, batch_size=2)
-    with pytest.raises(ValueError, match="tensor stride"):
-        grid.map_to(grid, Kernel.of(3, 2), BUILDER)
-    with pytest.raises(ValueError, match="clouds"):
-        grid.map_to(other, Kernel.of(3), BUILDER)
-    edge = grid_of_cells(torch.tensor([[131071, 0, 0]]))
-    with pytest.raises(ValueError, match="the kernel 1 more"):
-        edge.map_to(edge, Kernel.of(3), BUILDER)
-
-
-def test_sites_have_names() -> None:
-    with pytest.raises(ValueError, match="floor, reached"):
-        surface_grid(5, downsampling="ceiling")

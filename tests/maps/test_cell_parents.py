@@ -129,13 +129,3 @@ def test_levels_between_are_passed_over() -> None:
     assert triplets_of(built) == brute_force(source, far, kernel)
     with pytest.raises(ValueError, match="by the kernel's stride"):
         cell_parents(source, far, Kernel.of(2, 2))
-
-
-def test_other_kernels_and_points_are_refused() -> None:
-    source = point_set_of(batched(30)[0])
-    target = source.strided(Kernel.of(2, 2))
-    for kernel in (Kernel.of(3, 2), Kernel.of(2, 2, padding=1), Kernel.of(4, 2)):
-        with pytest.raises(ValueError, match="only a kernel that tiles space"):
-            cell_parents(source, target, kernel)
-    with pytest.raises(ValueError, match="not made from the input points"):
-        cell_parents(point_set_of(batched(30)[0]), target, Kernel.of(2, 2))

@@ -24,7 +24,7 @@ from pcnn.ops.sites import output_sites
 from tests.clouds import surface, surface_grid
 from tests.engines import KERNEL_BUILDERS
 from tests.maps.guarded import POISON, guarded
-from tests.maps.test_builders import SETTINGS
+from tests.maps.test_search import SETTINGS
 from tests.waits import nothing_waits
 
 KERNELS = [

@@ -235,24 +235,6 @@ def test_cells_of_two_makers_count_from_one_place(stride: int, where: str) -> No
     assert found[0] == found[1]
 
 
-def test_cells_of_two_sizes_do_not_fit() -> None:
-    fine, coarse = scan(60, downsampling="cell_origin"), scan(60, 3, (0.1, 0.1, 0.1), "cell_origin")
-    with pytest.raises(ValueError, match="make both sets of points with one voxel_size"):
-        fine.map_to(coarse, Kernel.of(3), RadiusSearch())
-
-
-def test_errors_say_what_is_served() -> None:
-    source = scan(50)
-    with pytest.raises(ValueError, match="odd kernel sizes, and even ones with stride = size"):
-        RadiusSearch().build(source, source, Kernel.of(2))
-    with pytest.raises(ValueError, match="metric=ball serves cubic kernels"):
-        RadiusSearch(metric="ball").build(source, source, Kernel.of((1, 1, 3)))
-    wrongs = ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0})
-    for wrong in (*wrongs, {"cover": True, "outside": "drop"}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            RadiusSearch(**wrong)
-
-
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pcnn.maps import radius_pairs as module
-from pcnn.maps.radius_pairs import checked_reach, radius_pairs
+from pcnn.maps.radius_pairs import radius_pairs
 from tests.clouds import surface
 
 
@@ -99,18 +99,3 @@ def test_blocks_of_queries_do_not_show(chunk: int, monkeypatch: pytest.MonkeyPat
     expected = listed(radius_pairs(source, None, query, None, 0.12))
     monkeypatch.setattr(module, "CHUNK", chunk)
     assert listed(radius_pairs(source, None, query, None, 0.12)) == expected
-
-
-def test_errors_name_the_input() -> None:
-    points = scan(10)
-    for reach in (0.0, -1.0, float("nan"), float("inf"), (1.0, 2.0), (1.0, 0.0, 1.0)):
-        with pytest.raises(ValueError, match="reach must be"):
-            checked_reach(reach)
-    with pytest.raises(ValueError, match="query: points must be float32"):
-        radius_pairs(points, None, points.double(), None, 1.0)
-    with pytest.raises(ValueError, match="source: 1 of 10 points are NaN"):
-        radius_pairs(points.index_fill(0, torch.tensor(3), float("nan")), None, points, None, 1.0)
-    with pytest.raises(ValueError, match=r"source: batch indices 0\.\.511"):
-        radius_pairs(points, torch.arange(10) * 511 // 9, points, None, 1.0)
-    with pytest.raises(ValueError, match=r"query: points must be \[P, 3\]"):
-        radius_pairs(points, None, points[:, :2], None, 1.0)

@@ -123,13 +123,7 @@ def test_spare_rows_are_zero_and_in_no_statistics() -> None:
         assert not made.features[grid.rows :].any()
 
 
-def test_native_points_and_mistakes() -> None:
+def test_native_points() -> None:
     points = pcnn.native_points(torch.randn(9, 3), torch.randn(9, 2), voxel_size=1.0)
     wanted = nn.InstanceNorm1d(2)(points.features.t()).t()
     torch.testing.assert_close(InstanceNorm(2)(points).features, wanted)
-    with pytest.raises(ValueError, match=r"\[1, C\]"):
-        broadcast(torch.zeros(2, 2), points.geometry)
-    with pytest.raises(ValueError, match="takes 3 channels, got 2"):
-        InstanceNorm(3)(points)
-    with pytest.raises(TypeError, match="InstanceNorm takes"):
-        InstanceNorm(2)(points.features)

@@ -162,12 +162,3 @@ def test_spare_rows_never_stay() -> None:
     y = prune(x, torch.ones(len(keys), dtype=torch.bool))
     assert torch.equal(y.geometry.keys, full.keys)
     assert y.geometry.count is None
-
-
-def test_masks_that_fit_no_site_are_refused() -> None:
-    x = tensor()
-    for mask in (torch.ones(3).bool(), torch.ones(len(x)), torch.ones(len(x), 1).bool()):
-        with pytest.raises(ValueError, match=r"mask must be \[\d+\] bool on cpu, one entry"):
-            prune(x, mask)
-    with pytest.raises(TypeError, match=r"mask must be a torch.Tensor"):
-        prune(x, [True])  # type: ignore[arg-type]

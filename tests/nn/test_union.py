@@ -72,20 +72,3 @@ def test_a_grid_that_holds_all_sites_is_the_union() -> None:
     assert align(few, x)[1] is x
     assert torch.equal(union(x, x).features, add(x, x).features)
     assert union(x).geometry is x.geometry
-
-
-def test_mistakes_are_named() -> None:
-    x = tensor(20, 0)
-    with pytest.raises(ValueError, match="at least one"):
-        align()
-    with pytest.raises(ValueError, match="tensor_stride"):
-        union(x, tensor(20, 1, 2))
-    with pytest.raises(ValueError, match=r"channels, got \[1, 2\]"):
-        union(x, x.replace(x.features[:, :1]))
-    other = surface_grid(20, 2)
-    fewer = pcnn.SparseTensor(torch.zeros(other.rows, 2), other)
-    with pytest.raises(ValueError, match="batch_size"):
-        union(x, fewer)
-    points = pcnn.native_points(torch.randn(5, 3), torch.randn(5, 2), voxel_size=1.0)
-    with pytest.raises(TypeError, match="union takes sites of a VoxelGrid"):
-        union(points, points)

@@ -62,14 +62,3 @@ def test_gradients_reach_the_cells(reduce: str) -> None:
         return made.features
 
     assert torch.autograd.gradcheck(act, leaf)
-
-
-def test_cells_off_the_stride_are_refused() -> None:
-    cells, features = torch.tensor([[2, 0, 4], [2, 1, 4]]), torch.zeros(2, 1)
-    with pytest.raises(ValueError, match=r"1 of 2 cells .* tensor_stride \(2, 2, 2\), .* 1: \[2"):
-        pcnn.from_coordinates(cells, features, tensor_stride=2)
-    with pytest.raises(ValueError, match="tensor_stride must be at least 1"):
-        pcnn.from_coordinates(cells, features, tensor_stride=0)
-    assert len(pcnn.from_coordinates(cells, features, tensor_stride=(2, 1, 4))) == 2
-    with pytest.raises(ValueError, match=r"cells must be \[P, 3\]"):
-        pcnn.from_coordinates(torch.zeros(2, 4).long(), features, torch.zeros(2).long())

@@ -132,25 +132,6 @@ def test_a_step_leaves_no_garbage() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize(
-    ("x", "weight", "groups", "message"),
-    [
-        ((3, 4), (27, 4, 2), 1, "features must be"),
-        ((-1, 4), (26, 4, 2), 1, "weight must be"),
-        ((-1, 4), (27, 3, 2), 1, "do not fit"),
-        ((-1, 4), (27, 2, 3), 2, "do not fit"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_named(
-    x: tuple, weight: tuple, groups: int, message: str
-) -> None:
-    kernel_map = make(Kernel.of(3), False)
-    rows = kernel_map.n_in if x[0] < 0 else x[0]
-    operands = torch.randn(rows, x[1]), torch.randn(weight)
-    with pytest.raises(ValueError, match=message):
-        convolution(*operands, kernel_map, Reference(), groups=groups)
-
-
 def test_a_symmetric_map_is_read_from_one_side_only() -> None:
     for transposed in (False, True):
         kernel_map = make(Kernel.of(3), transposed)
@@ -217,15 +198,3 @@ def test_an_epilogue_does_not_lose_gradients(which: str) -> None:
         call()
     with torch.no_grad():
         assert call().shape == (kernel_map.n_out, 2)
-
-
-def test_a_second_source_that_does_not_fit_is_named() -> None:
-    kernel_map = make(Kernel.of(3), False)
-    x, weight = torch.randn(kernel_map.n_in, 4), torch.randn(27, 6, 2)
-    with pytest.raises(ValueError, match="second features must be"):
-        convolution(x, weight, kernel_map, Reference(), skip=torch.randn(3, 2))
-    with pytest.raises(ValueError, match="a bias beside a skip connection"):
-        convolution(x, weight, kernel_map, Reference(), bias=x[0, :2], skip=x[:, :2])
-    skip, weight = torch.randn(kernel_map.n_in, 2), torch.randn(27, 3, 2)
-    with pytest.raises(ValueError, match="groups=1"):
-        convolution(x, weight, kernel_map, Reference(), groups=2, skip=skip)

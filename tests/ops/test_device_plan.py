@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.dataflows import Reference
+from pcnn.dataflows.hybrid import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, block_layouts
-from pcnn.maps import SortedSearch, Windowed
+from pcnn.maps import SortedSearch, Windowed, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
 from pcnn.runtime.timing import trace
@@ -23,7 +24,7 @@ from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.waits import nothing_waits
 
-device = conftest.device
+device, reversed_blocks = conftest.device, conftest.reversed_blocks
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "minkunet42": partial(MinkUNet42, width=0.125),
@@ -31,9 +32,25 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "resunet": partial(ResUNetBN2C, in_channels=4, width=0.25),
     "resnet18": partial(ResNet18, width=0.125),
 }
+
+
+def spira(threshold: int, key_bits: int = 64) -> Engine:
+    builder = ZDelta(product="hybrid:3", key_bits=key_bits)
+    return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
+
+
 #: Neither of the two asks the device anything once the numbers of triplets are known.
 QUIET = Engine("quiet", Windowed(), Reference())
-LAYOUTS = [("table", "tiles"), None]
+TILES = ("table", "tiles")
+#: Networks, their options, and the layouts that are asked for.
+PLANS: list[tuple[str, dict[str, Engine], tuple[str, ...] | None]] = [
+    *((model, {}, names) for model in MODELS for names in (TILES, None)),
+    *(
+        (model, {"engine": spira(threshold)}, None)
+        for model in ("minkunet42", "sparse_resnet21")
+        for threshold in (0, 1, 3, 4)
+    ),
+]
 
 
 def cells_on(device: torch.device, seed: int = 0, n: int = 20_000) -> Tensor:
@@ -47,8 +64,11 @@ def cells_on(device: torch.device, seed: int = 0, n: int = 20_000) -> Tensor:
 
 
 def names_of(planner: Planner) -> list[str]:
-    names = {"table", "masks", "counts", "offsets", "pairs", "tiles"}
-    return sorted(names.union(planner.layouts or ("blocks",)))
+    """Layouts of the maps of an engine: of a z-delta search those of its paper too."""
+    names = {"table", "counts", "pairs"}
+    if planner.engine.name.startswith("spira"):
+        return sorted(names | {"half_pairs", *(f"hybrid:{t}" for t in (0, 1, 3, "usual"))})
+    return sorted(names.union({"masks", "offsets", "tiles"}, planner.layouts or ("blocks",)))
 
 
 def same(found: KernelMap, wanted: KernelMap, name: str) -> bool:
@@ -85,7 +105,7 @@ def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
         wanted = entry.layouts(backward, planner.layouts)
         assert wanted
         assert built.edges.layouts.keys() >= set(wanted)
-        truth = SortedSearch().build(plain[entry.source], plain[entry.target], entry.kernel)
+        truth = plain[entry.source].map_to(plain[entry.target], entry.kernel, SortedSearch())
         assert built.symmetric == truth.symmetric
         for name in names_of(planner):
             assert same(built, truth, name), (entry, name)
@@ -99,12 +119,11 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_block")
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("names", LAYOUTS, ids=["tiles", "default"])
+@pytest.mark.parametrize(("model", "options", "names"), PLANS)
 def test_plans_equal_those_of_torch(
-    device: torch.device, model: str, names: tuple[str, ...] | None
+    device: torch.device, model: str, options: dict[str, Engine], names: tuple[str, ...] | None
 ) -> None:
-    planner = Planner(MODELS[model](), names)
+    planner = Planner(MODELS[model](**options).to(device), names)
     for backward in (False, True):
         cells = cells_on(device)
         grid = planner.voxelize(cells, 3, backward=backward)
@@ -121,10 +140,11 @@ def same_cells(grid: VoxelGrid, cells: Tensor, clouds: int) -> None:
     assert torch.equal(grid.inverse.cpu(), wanted.inverse)
 
 
-@pytest.mark.usefixtures("emulated")
-def test_plans_of_small_clouds() -> None:
-    planner = Planner(MODELS["minkunet42"](), ("table", "tiles"))
-    for n in (0, 1, 2):
+@pytest.mark.usefixtures("emulated", "reversed_blocks")
+@pytest.mark.parametrize(("options", "names"), [({}, TILES), ({"engine": spira(3)}, None)])
+def test_plans_of_small_clouds(options: dict[str, Engine], names: tuple[str, ...] | None) -> None:
+    planner = Planner(MODELS["minkunet42"](**options), names)
+    for n in (0, 1, 2, 40):
         cells = torch.cat([torch.randint(0, 3, (n, 1)), surface(n)], 1).int()
         for backward in (False, True):
             grid = planner.voxelize(cells, 3, backward=backward)

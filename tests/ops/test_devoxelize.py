@@ -140,19 +140,3 @@ def test_points_are_averaged_onto_any_level(stride: int) -> None:
         few = features[:9].detach().requires_grad_()
         assert gradcheck(act, (few,))
         assert gradgradcheck(act, (few,))
-
-
-def test_mistakes_are_named() -> None:
-    x = at_level(20, 1)
-    points, batch = queries(5)
-    with pytest.raises(ValueError, match="nearest, trilinear"):
-        devoxelize(x, points, batch, voxel_size=SIZE, interpolation="linear")
-    with pytest.raises(ValueError, match="give the batch"):
-        devoxelize(x, points, voxel_size=SIZE)
-    with pytest.raises(ValueError, match="one of mean, sum, max, got 'first'"):
-        voxelize_onto(x.geometry, points, points, batch, voxel_size=SIZE, reduce="first")
-    with pytest.raises(ValueError, match=r"features must be \[5, C\]"):
-        voxelize_onto(x.geometry, points, points[:2], batch, voxel_size=SIZE)
-    native = pcnn.native_points(points, points, voxel_size=1.0)
-    with pytest.raises(TypeError, match="devoxelize takes sites of a VoxelGrid"):
-        devoxelize(native, points, voxel_size=SIZE)

@@ -6,7 +6,6 @@ import torch
 from pcnn.dataflows import Blocked, Reference
 from pcnn.dataflows.blocked import SummedBlocks
 from pcnn.dataflows.row_stationary import RowStationary
-from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import BruteForce, MapBuilder
 from pcnn.ops import ENGINES, Engine, resolve
 from pcnn.ops.conformance_cases import random_map
@@ -33,15 +32,6 @@ def test_a_deterministic_engine_is_the_same_one_without_atomics() -> None:
         assert resolve(name, deterministic=True) == replace(ENGINES[name], reproducible=True)
         assert ENGINES[name].dataflows(torch.device("cuda"))[0].deterministic
     assert not ENGINES["auto"].dataflows(torch.device("cuda"))[0].deterministic
-
-
-def test_an_engine_that_adds_by_atomics_refuses_to_be_deterministic() -> None:
-    with pytest.raises(ValueError, match=r"'spira' adds by atomics.* deterministic are auto, ref"):
-        resolve("spira", deterministic=True)
-    own = Engine("own", BruteForce(), WeightStationary())
-    assert resolve(own) is own
-    with pytest.raises(ValueError, match="'own' adds by atomics"):
-        resolve(own, deterministic=True)
 
 
 def test_every_engine_says_which_geometries_it_serves() -> None:
@@ -85,11 +75,6 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     )
     own = Engine("own", BruteForce(), Reference())
     assert own.choose(several, cuda) == Reference()
-
-
-def test_an_unknown_engine_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="there are auto, reference"):
-        resolve("warp")
 
 
 def test_engines_made_of_device_kernels_refuse_a_cpu() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from torch import Tensor
 
-from pcnn.geometry import Kernel
+from pcnn.dataflows import ConvSpec, Reference
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.maps import SortedSearch
 from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
 from pcnn.ops.conformance import Nonconforming, check_dataflow
 from pcnn.ops.conformance_cases import Case
@@ -58,6 +62,44 @@ def test_a_builder_with_one_flaw_is_refused(flaw: str, message: str) -> None:
     with pytest.raises(WrongMap, match=message) as caught:
         check_builder(FaultyBuilder(flaw), CPU)
     assert "faulty_builder" in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Refusing(SortedSearch):
+    """Sorted search of few sites."""
+
+    name: str = "refusing"
+    most: int = 0
+
+    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
+        if target.rows > self.most:
+            raise ValueError("too many sites")
+        return super().build(source, target, kernel)
+
+
+@dataclass(frozen=True)
+class RefusingFlow(Reference):
+    """The reference for few rows."""
+
+    name: str = "refusing"
+    most: int = -1
+
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        if n_out > self.most:
+            raise ValueError("too many rows")
+        return super().forward(x, w, layouts, n_out, spec)
+
+
+def test_what_refuses_everything_has_passed_no_check() -> None:
+    for _ in range(2):  # nor is it remembered
+        with pytest.raises(WrongMap, match="refuses every map"):
+            check_builder(Refusing(), CPU)  # all but empty clouds
+        with pytest.raises(Nonconforming, match="refuses all"):
+            check_dataflow(RefusingFlow(), CPU)
+    check_builder(Refusing(most=30), CPU)
+    check_dataflow(RefusingFlow(most=70), CPU)
 
 
 def test_a_refusal_by_name_is_no_fault() -> None:

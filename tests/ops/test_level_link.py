@@ -57,13 +57,3 @@ def test_gradients() -> None:
     inputs = [torch.randn(g.rows, 2).double().requires_grad_() for g in (coarse, fine)]
     assert gradcheck(link.interpolated, inputs[:1])
     assert gradcheck(link.coarsened, inputs[1:])
-
-
-def test_levels_of_other_clouds_are_refused() -> None:
-    fine, coarse = levels(20, 2)
-    with pytest.raises(ValueError, match="no link between 3 clouds of tensor stride"):
-        LevelLink.of(coarse, fine)
-    with pytest.raises(TypeError, match="LevelLink"):
-        LevelLink.of(
-            fine, pcnn.native_points(torch.rand(3, 3), torch.rand(3, 1), None, 0.1).geometry
-        )

@@ -61,16 +61,3 @@ def test_an_absent_site_takes_no_value_of_another() -> None:
     found, there = pcnn.lookup(x.replace(features), torch.full((1, 3), 99), torch.tensor([0]))
     assert not there.any()
     assert not found.any()
-
-
-def test_mistakes_in_cells_are_named() -> None:
-    x, cells = at_level(20, 1), torch.zeros(2, 3)
-    with pytest.raises(ValueError, match="3 clouds: give the batch"):
-        pcnn.lookup(x, cells)
-    with pytest.raises(ValueError, match="fractional"):
-        pcnn.lookup(x, cells + 0.5, torch.zeros(2).long())
-    with pytest.raises(ValueError, match="batch must be"):
-        pcnn.lookup(x, cells, torch.zeros(3).long())
-    points = pcnn.native_points(torch.randn(5, 3), torch.randn(5, 3), voxel_size=1.0)
-    with pytest.raises(TypeError, match="lookup takes sites of a VoxelGrid"):
-        pcnn.lookup(points, cells)

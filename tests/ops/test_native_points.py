@@ -6,7 +6,7 @@ from torch import nn
 
 import pcnn
 from pcnn.dataflows import Reference
-from pcnn.geometry import Kernel, Neighbourhood, point_set_of, quantize
+from pcnn.geometry import Kernel, Neighbourhood
 from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, cat, unpool
@@ -32,13 +32,6 @@ def test_thinned_points_stand_for_their_neighbours() -> None:
     x = pcnn.native_points(points, points, None, 3.0, thin=1.0)
     assert x.features.tolist() == [[0.5, 0.5, 0.5], [1.5, 0.5, 0.5]]
     assert x.at_points().tolist() == [[0.5] * 3] * 3 + [[1.5, 0.5, 0.5]]
-
-
-def test_features_that_do_not_match_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"features must be \[5, C\]"):
-        pcnn.native_points(torch.zeros(5, 3), torch.zeros(4, 2))
-    with pytest.raises(ValueError, match="to match the geometry"):
-        pcnn.SparseTensor(torch.zeros(4, 2), point_set_of(torch.zeros(5, 3)))
 
 
 def test_a_tensor_on_points_moves_whole() -> None:
@@ -107,20 +100,6 @@ def test_points_of_one_cell_share_a_slot_of_the_layer() -> None:
     # as over the cells, with the sum of their points
     voxels = pcnn.voxelize(points, x.at_points(), batch, voxel_size=1.5, reduce="sum")
     torch.testing.assert_close(y.features, layer(voxels).features, rtol=1e-4, atol=1e-5)
-
-
-def test_what_no_builder_serves_is_refused() -> None:
-    x = pcnn.native_points(cloud(30), torch.zeros(30, 2), voxel_size=0.5)
-    with pytest.raises(ValueError, match="'spira' does not serve native points; there serve auto"):
-        Conv3d(2, 2, 3, engine="spira")(x)
-    voxels = pcnn.voxelize(cloud(30), torch.zeros(30, 2), voxel_size=0.5)
-    with pytest.raises(ValueError, match="'pointcnnpp' does not serve voxels; there serve auto"):
-        Conv3d(2, 2, 3, engine="pointcnnpp")(voxels)
-    with pytest.raises(ValueError, match="cannot generate native points"):
-        ConvTranspose3d(2, 2, 2, 2)(x)
-    grid = quantize(cloud(30), voxel_size=1.0)
-    with pytest.raises(ValueError, match="from a PointSet to a VoxelGrid"):
-        Conv3d(2, 2, 2, 2)(x, grid)
 
 
 def test_a_map_that_was_given_is_used() -> None:

@@ -8,91 +8,25 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.dataflows.hybrid import Hybrid
-from pcnn.geometry import KernelMap, VoxelGrid
-from pcnn.maps import SortedSearch, ZDelta
+from pcnn.geometry import VoxelGrid
+from pcnn.maps import ZDelta
 from pcnn.models import MinkUNet42, SparseResNet21
-from pcnn.ops import Engine, Planner, device_plan
+from pcnn.ops import Planner, device_plan
 from pcnn.ops.room import WaitsForDevice
 from pcnn.tensor import SparseTensor
-from tests.clouds import surface
 from tests.maps import conftest
 from tests.maps.guarded import guarded
-from tests.ops.test_device_plan import cells_on
+from tests.ops.test_device_plan import cells_on, check, spira
 from tests.ops.test_plan_rooms import in_guarded_room, in_room, larger, levels_of
 from tests.waits import nothing_waits
 
 device, reversed_blocks = conftest.device, conftest.reversed_blocks
 
 
-def spira(threshold: int, key_bits: int = 64) -> Engine:
-    builder = ZDelta(product="hybrid:3", key_bits=key_bits)
-    return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
-
-
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "minkunet42": partial(MinkUNet42, width=0.125),
     "sparse_resnet21": partial(SparseResNet21, width=0.25),
 }
-NAMES = (
-    "pairs",
-    "counts",
-    "half_pairs",
-    "hybrid:0",
-    "hybrid:1",
-    "hybrid:3",
-    "hybrid:usual",
-    "table",
-)
-
-
-def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
-    """Hold every map of a planned geometry against torch's on the host, in all layouts."""
-    planned = [root]
-    plain = [VoxelGrid(root.keys.cpu(), root.batch_size, root.bound)]
-    for parent, _, kernel in planner.recipe.levels:
-        plain.append(plain[parent].strided(kernel))
-        level = planned[parent].level(kernel)
-        assert level is not None
-        planned.append(level)
-        assert torch.equal(level.keys.cpu(), plain[-1].keys)
-    for entry in planner.recipe.maps:
-        built = planned[entry.source].cached_map(planned[entry.target], entry.kernel)
-        assert built is not None
-        wanted = entry.layouts(backward, planner.layouts)
-        assert built.edges.layouts.keys() >= set(wanted)
-        source, target = plain[entry.source], plain[entry.target]
-        truth = source.map_to(target, entry.kernel, SortedSearch())
-        same(built, truth)
-        same(built.transpose(), truth.transpose())
-
-
-def same(found: KernelMap, wanted: KernelMap) -> None:
-    assert found.symmetric == wanted.symmetric
-    for name in NAMES:
-        one, other = found.layout(name), wanted.layout(name)
-        for a, b in zip(one, other, strict=True):
-            assert torch.equal(a.cpu().long(), b.long()), (name, found)
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("threshold", [0, 1, 3, 4])
-def test_plans_hold_the_maps_of_torch(device: torch.device, model: str, threshold: int) -> None:
-    planner = Planner(MODELS[model](engine=spira(threshold)).to(device))
-    for backward in (False, True):
-        cells = cells_on(device)
-        grid = planner.voxelize(cells, 3, backward=backward)
-        check(planner, grid, backward)
-        again = VoxelGrid(grid.keys.clone(), 3, grid.bound)
-        check(planner, planner(again, backward), backward)
-
-
-@pytest.mark.usefixtures("emulated", "reversed_blocks")
-def test_plans_of_small_clouds() -> None:
-    planner = Planner(MODELS["minkunet42"](engine=spira(3)))
-    for n in (0, 1, 2, 40):
-        cells = torch.cat([torch.randint(0, 3, (n, 1)), surface(n)], 1).int()
-        check(planner, planner.voxelize(cells, 3), False)
 
 
 @pytest.mark.usefixtures("emulated")

@@ -75,11 +75,6 @@ def test_a_users_model_needs_no_preparation() -> None:
         assert cached(planner(surface_grid(n))) == (3, 2)
 
 
-def test_a_model_without_channels_is_named() -> None:
-    with pytest.raises(ValueError, match="in_channels"):
-        pcnn.plan(nn.Identity(), surface_grid(5))
-
-
 @dataclass(frozen=True)
 class Stub:
     """A dataflow that reads what it is told to, and computes nothing."""
@@ -279,13 +274,6 @@ def test_copies_and_pickles_plan_for_themselves() -> None:
     grid = surface_grid(100)
     assert held(grid, backward=False) is grid
     assert net.planner.is_planned(grid, backward=False)
-
-
-def test_a_tensor_is_no_geometry() -> None:
-    grid = surface_grid(20)
-    x = pcnn.SparseTensor(torch.zeros(grid.rows, 3), grid)
-    with pytest.raises(TypeError, match=r"give x\.geometry"):
-        pcnn.plan(pcnn.nn.Conv3d(3, 4, 3), x)  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("names", [("row_lists",), ("columns_csr",), ("rows_csr",), ("tiles",)])

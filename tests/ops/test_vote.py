@@ -30,12 +30,3 @@ def test_votes_are_those_of_a_loop(rule: str, many: int) -> None:
             assert found.dtype == torch.int64
     bytes_ = vote_labels(labels.clamp(min=0).to(torch.uint8), x.geometry)
     assert set(bytes_.tolist()) <= {-100, 0, 1, 2}
-
-
-def test_refusals() -> None:
-    grid = pcnn.voxelize(torch.rand(5, 3), torch.rand(5, 1), voxel_size=1.0).geometry
-    with pytest.raises(ValueError, match="unanimous, majority"):
-        vote_labels(torch.zeros(5).long(), grid, rule="none")
-    for labels in (torch.zeros(5), torch.zeros(4).long()):
-        with pytest.raises(ValueError, match=r"labels must be \[5\]"):
-            vote_labels(labels, grid)

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.geometry import VoxelGrid
 from pcnn.ops import reduce_points
 
 
@@ -79,16 +78,3 @@ def test_kernels_reduce_as_torch_does(dtype: torch.dtype) -> None:
         torch.testing.assert_close(
             x.features.double(), mean, rtol=1e-3 if dtype == torch.float16 else 1e-6, atol=1e-6
         )
-
-
-def test_bad_requests_are_named() -> None:
-    points, features = torch.rand(5, 3), torch.rand(5, 2)
-    with pytest.raises(ValueError, match="mean, sum, first, max"):
-        pcnn.voxelize(points, features, voxel_size=1.0, reduce="median")
-    with pytest.raises(ValueError, match="match the points"):
-        pcnn.voxelize(points, features[:4], voxel_size=1.0)
-    grid = pcnn.voxelize(points, features, voxel_size=1.0).geometry
-    with pytest.raises(ValueError, match="features must be"):
-        reduce_points(features[:4], grid)
-    with pytest.raises(ValueError, match="not made from points"):
-        reduce_points(features, VoxelGrid(grid.keys, 1, grid.bound))

@@ -122,16 +122,6 @@ def test_auto_is_tried_with_blocks_that_differ_in_one_number() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "blocks", [{"rows": 7}, {"rows": 256}, {"depth": 3}, {"warps": "4"}, {"channels_out": 40}]
-)
-def test_blocks_that_no_kernel_takes_are_refused(blocks: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=next(iter(blocks))):
-        ENGINES["auto"].for_layer(blocks=blocks)
-    with pytest.raises(ValueError, match="blocks must be numbers by name"):
-        ENGINES["auto"].for_layer(blocks=7)
-
-
 def test_batches_of_a_data_module_serve_and_others_do_not() -> None:
     x = cloud()
     assert sparse_of(x) is x
