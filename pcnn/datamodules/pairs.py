@@ -16,10 +16,9 @@ from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.cloud_sets import Kind, Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
-from pcnn.datasets.registration.mixed_pairs import MixedPairs
 from pcnn.datasets.registration.pair_sets import PairSets
 from pcnn.datasets.registration.pairs import PairDataset
-from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
+from pcnn.datasets.registration.placed_pairs import CollatePairs, MixedPairs, PlacedPairs
 from pcnn.datasets.sampler import EpochSampler, TrainingShare
 from pcnn.errors import UserError
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers

@@ -153,11 +153,6 @@ class CloudBatch(Batch):
         """
         return self._raw().fragments(points, self.point_batch, max(1, self.batch_size))
 
-    @property
-    def point_features(self) -> Tensor:
-        """[P, F] float32: the points' own features; raises as `placed`."""
-        return self._raw().features
-
     def _raw(self) -> RawPoints:
         if self.raw is None:
             raise ValueError(

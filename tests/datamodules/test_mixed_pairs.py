@@ -10,7 +10,7 @@ import torch
 
 from pcnn.datamodules import MixedPairsDataModule, PairSource, RegistrationDataModule
 from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
-from pcnn.datasets.registration.mixed_pairs import MixedPairs
+from pcnn.datasets.registration.placed_pairs import MixedPairs
 from pcnn.datasets.registration.sensors import Sparser
 from pcnn.errors import UserError
 from pcnn.metrics.registration import PairResult, validation_protocol

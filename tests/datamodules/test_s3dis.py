@@ -111,20 +111,6 @@ def test_an_area_that_is_missing_is_an_error(root: Path):
         s3dis_module(**options(root / "nowhere")).prepare_data()
 
 
-def test_a_broken_room_is_named_or_left_out(root: Path, caplog: pytest.LogCaptureFixture):
-    path = root / "Area_1" / "office_1" / "color.npy"
-    path.write_bytes(path.read_bytes()[:-5])
-    data = s3dis_module(**options(root))
-    data.setup("fit")
-    with pytest.raises(ValueError, match=r"(?s)office_1/color\.npy: not a whole .*on_error=skip"):
-        list(data.train_dataloader())
-    data = s3dis_module(**options(root, on_error="skip"))
-    data.setup("fit")
-    names = [batch.names[0] for batch in data.train_dataloader()]
-    assert names == ["Area_2/hallway_1"] * 2
-    assert "Area_1/office_1/color.npy: not a whole" in caplog.text
-
-
 @pytest.mark.parametrize("kind", [s3dis_module, room_types_module])
 def test_workers_bring_the_same_batches(root: Path, kind: Callable[..., CloudDataModule]):
     def batches(workers: int) -> list[object]:

@@ -72,10 +72,3 @@ def test_a_disk_that_is_gone_is_no_bad_file(root: Path, caplog: pytest.LogCaptur
         path.unlink()
     with caplog.at_level(logging.CRITICAL), pytest.raises(SampleError, match="in a row"):
         list(stream)
-
-
-def test_an_empty_file_is_no_scan(root: Path):
-    for kind in ("velodyne/000002.bin", "labels/000002.label"):
-        os.truncate(root / "sequences/00" / kind, 0)
-    with pytest.raises(SampleError, match=r"000002\.bin: "):
-        list(module(root).train_dataloader())

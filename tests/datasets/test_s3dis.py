@@ -45,15 +45,6 @@ def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path):
     assert cloud.point_index.tolist() == list(range(300))
 
 
-def test_text_gives_the_same_samples(root: Path, tmp_path: Path):
-    other = tmp_path / "text"
-    for seed, (name, points) in enumerate(ROOMS.items()):
-        write_text(other / name, room_arrays(points, seed))
-    one, two = rooms(root)[0], rooms(other)[0]
-    assert torch.equal(one.features, two.features)
-    assert torch.equal(one.labels, two.labels)
-
-
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
 def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Placement):
     whole = rooms(root, geometry=placement)

@@ -67,21 +67,16 @@ def checked_overlap(path: Path, place: str, share: float) -> float:
     return share
 
 
-def read_scene(folder: Path, scene: str, with_info: bool = True) -> list[RegistrationPair]:
+def read_scene(folder: Path, scene: str) -> list[RegistrationPair]:
     """Pairs of a scene from the files in a folder, in the order of gt.log."""
-    transforms = read_gt_log(folder / "gt.log")
-    information: dict[Key, Tensor] = {}
-    if with_info or (folder / "gt.info").is_file():
-        information = read_gt_info(folder / "gt.info")
-        if list(information) != list(transforms):
-            raise FileError(folder, "gt.info and gt.log list different pairs")
+    transforms, information = read_gt_log(folder / "gt.log"), read_gt_info(folder / "gt.info")
+    if list(information) != list(transforms):
+        raise FileError(folder, "gt.info and gt.log list different pairs")
     overlaps: dict[Key, float] = {}
     if (folder / "gt_overlap.log").is_file():
         overlaps = read_gt_overlap(folder / "gt_overlap.log")
     return [
-        RegistrationPair(
-            scene, i, j, transform, information.get((i, j)), overlaps.get((i, j)), index
-        )
+        RegistrationPair(scene, i, j, transform, information[i, j], overlaps.get((i, j)), index)
         for index, ((i, j), transform) in enumerate(transforms.items())
     ]
 

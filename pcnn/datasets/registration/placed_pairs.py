@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.geometry import Geometry
-from pcnn.metrics.registration.pair_results import PairId
+from pcnn.metrics.registration.pair_results import OF_SOURCE, PairId
 from pcnn.tensor import SparseTensor
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,53 @@ class PlacedPairs(Dataset[PlacedPair]):
                 scene,
             )
         return points
+
+
+@dataclass(eq=False)
+class MixedPairs(Dataset[PlacedPair]):
+    """Samples of several sources; which one is a function of the key (epoch, index) alone.
+
+    Names of pairs begin with that of their source (`PairId.source_set`).
+    """
+
+    parts: Mapping[str, PlacedPairs]  # samples by the name of their source
+    alternate: bool  # sources take turns
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("a mixed set needs a source of pairs or more")
+        self._names = list(self.parts)
+        self._longest = max(map(len, self.parts.values()))
+
+    def __len__(self) -> int:
+        """Number of samples of an epoch."""
+        if self.alternate:
+            return len(self._names) * self._longest
+        return sum(map(len, self.parts.values()))
+
+    def __getitem__(self, key: Key | int) -> PlacedPair:
+        """Return the sample of a key (epoch, index); a plain index stands for epoch 0."""
+        epoch, index = key if isinstance(key, tuple) else (0, key)
+        if not 0 <= index < len(self):
+            raise IndexError(f"pair {index} of a set of {len(self)}")
+        name, own = self._placed(epoch, index)
+        pair = self.parts[name][own]
+        scene = f"{name}{OF_SOURCE}{pair.name.scene}"
+        return replace(pair, name=PairId(scene, pair.name.target, pair.name.source))
+
+    def _placed(self, epoch: int, index: int) -> tuple[str, Key]:
+        """Source of a sample, and its key there."""
+        if self.alternate:
+            place, number = divmod(index, len(self._names))
+            name = self._names[number]
+            size = len(self.parts[name])
+            again = -(-self._longest // size)  # times that a pair comes in an epoch, at most
+            return name, (epoch * again + place // size, place % size)
+        for name, part in self.parts.items():
+            if index < len(part):
+                return name, (epoch, index)
+            index -= len(part)
+        raise AssertionError("the index was checked")
 
 
 def in_units(pair: PairClouds, unit: float) -> PairClouds:

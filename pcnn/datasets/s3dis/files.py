@@ -62,9 +62,7 @@ def read_array_room(folder: Path) -> RoomArrays:
         if array.shape != (rows, columns) or array.dtype.kind not in kinds:
             told = f"[{rows}, {columns}] numbers are due, found {array.dtype} {list(array.shape)}"
             raise FileError(path, told)
-        low, high = {"color": (0, 255), "segment": (-1, len(CLASS_NAMES) - 1)}.get(
-            stem, (-1e7, 1e7)
-        )
+        low, high = _RANGES[stem]
         if rows and not (array.min() >= low and array.max() <= high):  # NaN fails too
             raise FileError(path, f"numbers must lie in {low:g}..{high:g}")
         if stem == "coord":
