@@ -2,6 +2,7 @@ import time
 import warnings
 
 import pytest
+import wandb
 
 from pcnn.loggers import wandb as tracker
 from pcnn.loggers.wandb import login_problem, resolve_mode
@@ -18,26 +19,26 @@ def answer(monkeypatch, problem):
     monkeypatch.setattr(tracker, "login_problem", lambda timeout: problem)
 
 
-def test_given_mode_wins(monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert resolve_mode("disabled") == "disabled"
-
-
 @pytest.mark.parametrize(
-    ("variable", "mode"), [("offline", "offline"), ("disabled", "disabled"), ("dryrun", "offline")]
+    ("given", "variable", "problem", "mode"),
+    [
+        ("disabled", "offline", None, "disabled"),
+        (None, "offline", None, "offline"),
+        (None, "disabled", None, "disabled"),
+        (None, "dryrun", None, "offline"),
+        (None, None, None, "online"),
+        (None, None, "no credentials", "offline"),
+    ],
 )
-def test_then_the_variable(monkeypatch, variable, mode):
-    answer(monkeypatch, None)
-    monkeypatch.setenv("WANDB_MODE", variable)
-    assert resolve_mode() == mode
-
-
-@pytest.mark.parametrize(("problem", "mode"), [(None, "online"), ("no credentials", "offline")])
-def test_then_the_login_without_a_word(monkeypatch, problem, mode):
+def test_the_option_then_the_variable_then_the_login_without_a_word(
+    monkeypatch, given, variable, problem, mode
+):
     answer(monkeypatch, problem)
+    if variable:
+        monkeypatch.setenv("WANDB_MODE", variable)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert resolve_mode() == mode
+        assert resolve_mode(given) == mode
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,6 @@ def test_no_credentials_are_known_at_once():
 
 
 def test_a_hanging_login_is_given_up(monkeypatch):
-    import wandb
-
     monkeypatch.setattr(wandb, "login", lambda prompt: time.sleep(60))
     start = time.monotonic()
     assert login_problem(timeout=0.2) == "no answer within 0.2 s"
@@ -74,8 +73,6 @@ def test_a_hanging_login_is_given_up(monkeypatch):
 
 
 def test_a_refused_login_says_why(monkeypatch):
-    import wandb
-
     def refuse(prompt):
         raise RuntimeError("refused\nmore")
 

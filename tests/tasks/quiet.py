@@ -1,11 +1,13 @@
-"""A trainer that says and writes nothing, and batches for it."""
+"""A trainer that says and writes nothing, batches for it, and a network."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
 import torch
+from torch import nn
 
 
 def loader(batches: list[Any]) -> Any:
@@ -25,3 +27,14 @@ def trainer_for(path: Any, **options: Any) -> L.Trainer:
         log_every_n_steps=1,
         **options,
     )
+
+
+class Lookup(nn.Module):
+    """The features of the input, scaled by one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, tensor: Any) -> Any:
+        return SimpleNamespace(features=tensor.features * self.scale)

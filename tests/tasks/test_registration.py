@@ -27,21 +27,10 @@ from pcnn.tasks.schedules import constant
 from tests.forking import require_fork
 from tests.registration.poses import random_pose
 from tests.tasks.pairs import Pairs, pairs_of, views
-from tests.tasks.quiet import loader, trainer_for
+from tests.tasks.quiet import Lookup, loader, trainer_for
 
 VOXEL = 0.1
 FOUND = ("precision", "recall")
-
-
-class Lookup(nn.Module):
-    """The features of the input are the descriptors, scaled by one weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-
-    def forward(self, tensor: Any) -> Any:
-        return SimpleNamespace(features=tensor.features * self.scale)
 
 
 def task_of(net: nn.Module, loss: nn.Module | None = None, **options: Any) -> RegistrationTask:
@@ -299,12 +288,6 @@ def test_figures_and_thresholds_of_benchmarks() -> None:
     assert figures(results, loose)["rr"] == pytest.approx(2 / 3)
     assert "rr" not in figures(results, validation_protocol("kitti", hypotheses=0))
     assert len({seed_of(name, seed) for name in "abc" for seed in range(3)}) == 9
-
-
-def test_checkpoint_holds_weights_only() -> None:
-    task = task_of(Lookup())
-    assert set(task.state_dict()) == {"net.scale"}
-    assert not task.hparams
 
 
 def test_counts_of_a_head() -> None:

@@ -15,20 +15,9 @@ from pcnn.metrics import iou
 from pcnn.tasks import SegmentationTask
 from pcnn.tasks.counting_task import Mean
 from pcnn.tasks.schedules import constant
-from tests.tasks.quiet import loader, trainer_for
+from tests.tasks.quiet import Lookup, loader, trainer_for
 
 NAMES = ("low", "middle", "high")
-
-
-class Lookup(nn.Module):
-    """The features are the logits, scaled by one weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-
-    def forward(self, tensor: Any) -> Any:
-        return SimpleNamespace(features=tensor.features * self.scale)
 
 
 def batch_of(logits: Tensor, inverse: Tensor, labels: Tensor, points: list[Tensor]) -> Any:
