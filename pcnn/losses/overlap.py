@@ -94,21 +94,11 @@ class OverlapLoss(nn.Module):
         own: int,
         features: Sequence[Tensor],
         batch: Any,
-        drawn: Tensor,
-        partner: Tensor,
+        drawn: Tensor,  # [B, S] int64, rows
+        partner: Tensor,  # [B, S] int64, a row of the other cloud at the same place, or -1
         hit_distance: float,
     ) -> Tensor:
-        """Rows [B, S] whose nearest descriptor in the other cloud is a right match.
-
-        Args:
-            own: 0 for rows of the sources, 1 of the targets.
-            features: as of `forward`, with ``batch`` and ``hit_distance``.
-            batch: ...
-            drawn: [B, S] int64, rows.
-            partner: [B, S] int64, a row of the other cloud at the same place, -1 where there is
-                none.
-            hit_distance: ...
-        """
+        """Rows [B, S] of sources (own: 0) or targets (1) whose nearest descriptor is right."""
         ours, theirs = features[own], features[1 - own]
         if not len(theirs):
             return torch.zeros_like(drawn, dtype=torch.bool)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pcnn.metrics import iou, miou_official, summary
-from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.runtime.capture import Figures
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
@@ -66,7 +64,8 @@ class SegmentationTask(CountingTask):
         size = batch.batch_size
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
-            so_far = miou_so_far(self.train_confusion)
+            # of the points counted on this rank so far, a device scalar: no sync
+            so_far = miou_official(self.train_confusion.counts).float()
             self.log("train/miou", so_far, batch_size=size)
         self.log_step(found["taught"], size)
         return loss
@@ -114,9 +113,3 @@ class SegmentationTask(CountingTask):
         scores = iou(counts).float()
         names = (f"iou/{name}" for name in self.class_names)
         return summary(counts) | dict(zip(names, scores, strict=True))
-
-
-@torch.no_grad()
-def miou_so_far(confusion: ConfusionMatrix) -> Tensor:
-    """Official mIoU of the points counted on this rank so far, a device scalar: no sync."""
-    return miou_official(confusion.counts).float()

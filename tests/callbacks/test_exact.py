@@ -41,15 +41,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 EPOCHS = {"max_steps": -1, "max_epochs": 4}
 ACROSS = {"check_val_every_n_epoch": None}
 CASES: dict[str, dict[str, Any]] = {
-    "validation at every epoch's end": {},
     "validation inside the epoch": {"val_check_interval": 2},
-    "validation between checkpoints": {"val_check_interval": 3},
     "validation across epochs": {"val_check_interval": 8, **ACROSS},
     "no validation": {"limit_val_batches": 0},
     "epochs counted, validation inside": {**EPOCHS, "val_check_interval": 4},
     "epochs counted, validation every second": {**EPOCHS, "check_val_every_n_epoch": 2},
     "epochs counted, checkpoint every step": {**EPOCHS, "every": 1, "val_check_interval": 2},
-    "epochs counted, checkpoint at every end": {**EPOCHS, "every": 6},
     "accumulated gradients": {"accumulate_grad_batches": 2, "max_steps": 14},
     "accumulated gradients, validation inside": {
         **EPOCHS,
@@ -114,25 +111,21 @@ def test_a_killed_run(tmp_path: Path, case: dict[str, Any]) -> None:
     same_end(tmp_path / "broken", tmp_path / "straight", case)
 
 
-@pytest.mark.parametrize(("step", "before"), [(8, 4), (20, 16)])  # 20: the last one
-def test_a_run_killed_in_a_validation_repeats_it(tmp_path: Path, step: int, before: int) -> None:
-    case = {"val_check_interval": 8, **ACROSS}
-    train_and_die(tmp_path / "broken", Kill(in_validation_at_step=step), **case)
+@pytest.mark.parametrize(
+    ("kill", "interval", "before"),
+    [
+        (Kill(in_validation_at_step=8), 8, 4),
+        (Kill(in_validation_at_step=20), 8, 16),  # the last one, which is asked for
+        (Kill(at_end=True), 8, 20),
+        (Kill(at_end=True), 4, 20),  # it is due
+    ],
+)
+def test_a_run_killed_in_a_validation_or_behind_the_last_one(
+    tmp_path: Path, kill: Kill, interval: int, before: int
+) -> None:
+    case = {"val_check_interval": interval, **ACROSS}
+    train_and_die(tmp_path / "broken", kill, **case)
     assert held(tmp_path / "broken" / "last.ckpt")["global_step"] == before
-    same_end(tmp_path / "broken", tmp_path / "straight", case)
-
-
-class KillAtTheEnd(Kill):
-    """SIGKILL behind the last step, its validation and its checkpoint."""
-
-    def on_train_end(self, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.parametrize("interval", [4, 5])  # the last validation is due, or asked for
-def test_a_run_killed_behind_its_last_step(tmp_path: Path, interval: int) -> None:
-    case = {"max_steps": 12, "val_check_interval": interval, **ACROSS}
-    train_and_die(tmp_path / "broken", KillAtTheEnd(), **case)
     trainers = same_end(tmp_path / "broken", tmp_path / "straight", case)
     assert trainers[0].current_epoch == trainers[1].current_epoch
 

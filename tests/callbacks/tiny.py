@@ -91,10 +91,13 @@ class Task(L.LightningModule):
 
 
 class Kill(L.Callback):
-    """SIGKILL this process at the start of a batch, of the n-th validation, or in mid-write."""
+    """SIGKILL this process at the start of a batch, in a validation, or behind the last step."""
 
-    def __init__(self, at_batch: int = -1, in_validation_at_step: int = -1) -> None:
+    def __init__(
+        self, at_batch: int = -1, in_validation_at_step: int = -1, at_end: bool = False
+    ) -> None:
         self.at_batch, self.in_validation_at_step = at_batch, in_validation_at_step
+        self.at_end = at_end
 
     def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
         if batches_done(trainer) == self.at_batch:
@@ -102,6 +105,10 @@ class Kill(L.Callback):
 
     def on_validation_batch_end(self, trainer: Any, *args: Any, **kwargs: Any) -> None:
         if trainer.global_step == self.in_validation_at_step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_train_end(self, *_: Any) -> None:
+        if self.at_end:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
