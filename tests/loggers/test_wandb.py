@@ -61,19 +61,6 @@ def records(folder: Path) -> list[dict]:
     return rows
 
 
-def test_offline_run_is_written_with_id_and_config(tmp_path):
-    logger = RunWandbLogger(tmp_path, mode="offline", config={"seed": 3}, tags=["test"])
-    assert logger.version == (tmp_path / "run_id.txt").read_text().strip()
-    logger.log_metrics({"val/miou_present": 0.25}, step=4)
-    assert logger.experiment.id == logger.version
-    assert logger.experiment.config["seed"] == 3
-    logger.finish()
-    assert wandb.run is None
-    (row,) = records(tmp_path)
-    assert row["val/miou_present"] == 0.25
-    assert row["trainer/global_step"] == 4
-
-
 CONFIG = {
     "model": {"name": "minkunet"},
     "dataset": {"name": "kitti", "voxel_size": 0.1},
@@ -84,27 +71,23 @@ CONFIG = {
 
 def test_a_name_tells_model_and_data_and_a_resumed_run_keeps_its_own(tmp_path):
     folder = tmp_path / "2026-03-01_12-30-00"
-    logger = RunWandbLogger(folder, mode="offline", config=CONFIG)
-    assert logger.experiment.name == "minkunet-kitti-0.1m-2026-03-01_12-30-00"
+    logger = RunWandbLogger(folder, mode="offline", config=CONFIG, tags=["test"])
+    run = logger.experiment
+    assert run.name == "minkunet-kitti-0.1m-2026-03-01_12-30-00"
+    assert (run.id, run.config["model"]["name"]) == (logger.version, "minkunet")
+    logger.log_metrics({"val/miou_present": 0.25}, step=4)
     logger.finish()
+    assert wandb.run is None
     again = RunWandbLogger(folder, mode="offline", config=CONFIG)
     assert again.experiment.name is None
+    again.log_metrics({"val/miou_present": 0.5}, step=4)
     again.finish()
+    assert again.version == logger.version == (folder / "run_id.txt").read_text().strip()
+    rows = [(row["val/miou_present"], row["trainer/global_step"]) for row in records(folder)]
+    assert rows == [(0.25, 4), (0.5, 4)]
     points = {**CONFIG, "geometry": {"name": "point"}}
     assert run_name(tmp_path / "sweep_x" / "3", points) == "minkunet-kitti-0.1m-point-sweep_x-3"
     assert run_name(tmp_path / "one", None) == "one"
-
-
-def test_resumed_run_keeps_its_id(tmp_path):
-    ids = []
-    for steps in (range(0, 8), range(4, 12)):  # killed at 8, resumed from 4
-        logger = RunWandbLogger(tmp_path, mode="offline")
-        for step in steps:
-            logger.log_metrics({"train/loss": 1.0 / (1 + step)}, step=step)
-        ids.append(logger.experiment.id)
-        logger.finish()
-    assert ids[0] == ids[1]
-    assert [row["trainer/global_step"] for row in records(tmp_path)] == [*range(8), *range(4, 12)]
 
 
 def test_variable_disables(tmp_path, monkeypatch):
@@ -116,39 +99,31 @@ def test_variable_disables(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("wandb/*run*"))
 
 
-def test_failed_online_start_goes_offline_with_one_warning(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("asked", "works", "said"),
+    [
+        ("online", "offline", "did not start online .*no room"),
+        ("offline", "disabled", "did not start offline .*no room"),
+    ],
+)
+def test_a_failed_start_costs_a_mode_with_one_warning(tmp_path, monkeypatch, asked, works, said):
     start = wandb.init
-    monkeypatch.setattr("pcnn.loggers.wandb.resolve_mode", lambda mode, timeout: "online")
+    monkeypatch.setattr("pcnn.loggers.wandb.resolve_mode", lambda mode, timeout: asked)
 
     def init(**kwargs):
-        if kwargs["mode"] == "online":
+        if kwargs["mode"] != works:
             assert kwargs["settings"].init_timeout == 20
-            raise wandb.errors.CommError("Timed out\nsecond line")
+            raise wandb.errors.CommError("no room\nsecond line")
         return start(**kwargs)
 
     monkeypatch.setattr(wandb, "init", init)
-    with pytest.warns(UserWarning, match="did not start online .*Timed out") as caught:
+    with pytest.warns(UserWarning, match=said) as caught:
         logger = RunWandbLogger(tmp_path)
     logger.log_metrics({"a": 1.0}, step=0)
     assert len([w for w in caught if "W&B" in str(w.message)]) == 1
     logger.log_metrics({"a": 2.0}, step=1)
     logger.finish()
-    assert [row["a"] for row in records(tmp_path)] == [1.0, 2.0]
-
-
-def test_unwritable_folder_switches_off(tmp_path, monkeypatch):
-    start = wandb.init
-
-    def init(**kwargs):
-        if kwargs["mode"] != "disabled":
-            raise OSError("disk full")
-        return start(**kwargs)
-
-    monkeypatch.setattr(wandb, "init", init)
-    with pytest.warns(UserWarning, match="disk full"):
-        logger = RunWandbLogger(tmp_path, mode="offline")
-    logger.log_metrics({"a": 1.0}, step=0)
-    logger.finish()
+    assert [row["a"] for row in records(tmp_path)] == ([1.0, 2.0] if works == "offline" else [])
 
 
 def test_a_connection_lost_before_the_end_delays_it_for_a_while_alone(tmp_path, monkeypatch):

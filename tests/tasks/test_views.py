@@ -87,20 +87,12 @@ class Clouds(Batch):
         return iter([torch.tensor([3, 0]), torch.tensor([1, 2])])
 
 
-def same(logits: Tensor) -> Tensor:
-    return logits
-
-
-def test_sums_of_probabilities_of_clouds() -> None:
+def test_a_cloud_counts_the_views_and_the_fragments_that_hold_it() -> None:
     batch, views = Clouds(), EvaluationViews(scales=[1.0, 2.0])
-    total = summed_cloud_probabilities(same, batch, views, 3)
+    total = summed_cloud_probabilities(Tensor.double, batch, views, 3)
     parts = [batch.placed(scale * batch.points).double().softmax(1) for scale in (1, 2)]
     torch.testing.assert_close(total, parts[0] + parts[1])
-
-
-def test_a_cloud_counts_the_fragments_that_hold_it() -> None:
-    batch = Clouds()
-    total = summed_cloud_probabilities(same, batch, EvaluationViews(fragments=True), 3)
+    total = summed_cloud_probabilities(Tensor.double, batch, EvaluationViews(fragments=True), 3)
     first, second = (
         batch.placed(batch.points[rows], rows).double().softmax(1)
         for rows in batch.fragments(batch.points)
