@@ -7,7 +7,6 @@ reads it. A type checker and a caller in Python see `int`. Every number is finit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Gt, Interval
@@ -47,27 +46,11 @@ Steps = Annotated[int, Interval(ge=2, le=10**6)]
 Calls = Annotated[int, Interval(ge=3, le=10**6)]
 Copies = Annotated[int, Interval(ge=1, le=1000)]
 Sample = Annotated[int, Interval(ge=100, le=MOST)]
-Thousands = Annotated[int, Interval(ge=1, le=10**6)]
 
 
 def rising(name: str, pair: Iterable[float]) -> tuple[float, float]:
-    """Two numbers, of which YAML gives a list, the first at most the second.
-
-    Args:
-        name: of the pair, for the message.
-        pair: both.
-
-    Raises:
-        ValueError: the first is above the second.
-    """
+    """Two numbers, of which YAML gives a list, the first at most the second."""
     low, high = pair
     if low > high:
         raise ValueError(f"{name} must be two numbers low <= high, got {[low, high]}")
     return low, high
-
-
-@dataclass(frozen=True)
-class ArgumentsOf:
-    """Says of a mapping that it holds arguments of a function, which has ranges of its own."""
-
-    function: str  # its dotted name, so that a heavy module is imported when it is used

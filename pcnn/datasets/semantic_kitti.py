@@ -26,7 +26,7 @@ from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
-from pcnn.ranges import ArgumentsOf, Natural
+from pcnn.ranges import Natural
 
 TRAIN_SEQUENCES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10)
 VAL_SEQUENCES = (8,)
@@ -41,7 +41,6 @@ DOWNLOAD = (
 )
 
 _PUBLISHED = Published("SemanticKITTI", "kitti", "pcnn.simulate.streets.kitti.KITTI", DOWNLOAD)
-_Drives = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")]
 
 
 _ROW = 16  # bytes of a point
@@ -149,7 +148,7 @@ class SemanticKITTISets(CloudSets):
     test_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to test on: labelled ones
     labels: str = "official"  # official or spvnas_compat
     allow_missing: bool = False  # use the sequences that are there where some are missing
-    simulate: _Drives | None = None  # arguments of pcnn.simulate.streets.kitti.simulate_kitti: seed
+    simulate: Mapping[str, Any] | None = None  # arguments of simulate_kitti
     unit = "scan"
     word_labels = True
     unit_intensity = True

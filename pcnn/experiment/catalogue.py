@@ -19,11 +19,6 @@ SHIPPED = Path(__file__).parents[1] / "weights"
 #: File of the catalogue in such a folder.
 CATALOGUE = "catalogue.json"
 
-#: Networks for segmentation by name, and the command that trains one.
-TRAINED_BY = {
-    "seg_streets": "python train.py experiment=seg_streets",
-    "seg_rooms": "python train.py experiment=seg_rooms",
-}
 #: Clouds up to this span are taken for rooms, larger ones for streets [m].
 ROOMS_UP_TO = 20.0
 
@@ -60,30 +55,17 @@ def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:
         }
 
 
-def local_file(weights: Weights, folder: Path = SHIPPED) -> Path | None:
-    """The file of an entry on this machine, its checksum compared; None where it is not here."""
-    path = folder / f"{weights.name}{SUFFIX}"
-    if not path.is_file():
-        return None
-    check_sum(path, weights)
-    return path
-
-
 def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
     """The file that a name of the catalogue or a path stands for."""
     entries, name = catalogue(folder), str(model)
     if name in entries:
-        found = local_file(entries[name], folder)
-        if found is not None:
-            return found
-        raise NoWeightsError(f"{folder / name}{SUFFIX}: the weights are missing; install again")
+        path = folder / f"{name}{SUFFIX}"
+        if not path.is_file():
+            raise NoWeightsError(f"{path}: the weights are missing; install again")
+        check_sum(path, entries[name])
+        return path
     if Path(model).is_file():
         return Path(model)
-    if name in TRAINED_BY:
-        raise NoWeightsError(
-            f"no weights called {name} come with this version.\n"
-            f"possible: train them, {TRAINED_BY[name]}, then --model CKPT"
-        )
     raise NoWeightsError(
         f"{model}: no such checkpoint, and no weights of that name ({', '.join(entries)})"
     )

@@ -66,9 +66,7 @@ def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals
     """Everything that surrounds a run."""
     with (
         locked(folder),
-        told_full_disk(folder),
-        told_lost_worker(folder),
-        told_out_of_memory(folder),
+        told(folder),
         stoppable(message) as stop,
         one_job(),
         repeated_warnings(Console(quiet=rank() != 0)),
@@ -217,45 +215,27 @@ def how_to_go_on(folder: Path, name: str) -> str:
 
 
 @contextmanager
-def told_full_disk(folder: Path) -> Iterator[None]:
-    """Tell a full disk as such, with what the run folder holds by then."""
+def told(folder: Path) -> Iterator[None]:
+    """Tell of a full disk, a lost worker or a full device, with what the run folder holds."""
     try:
         yield
     except Exception as error:
         cause = storage_cause(error)
-        if cause is None:
+        if cause is not None:
+            text = str(error) if isinstance(error, StorageError) else f"{folder.resolve()}: {cause}"
+            raise StorageError(f"{text}.\n{kept(folder)}") from error
+        if isinstance(error, torch.OutOfMemoryError):
+            key = "dataset.batch_size"
+            said = f"the memory of the device is full: {first_line(error)}\npossible: {LEVERS}"
+        elif isinstance(error, RuntimeError) and "DataLoader worker" in str(error):
+            key = "dataset.num_workers"
+            said = (
+                f"a process that loads data was lost: {first_line(error)}. Where memory ran out, "
+                "fewer of them or a smaller dataset.crop; where /dev/shm is full, more of it"
+            )
+        else:
             raise
-        told = str(error) if isinstance(error, StorageError) else f"{folder.resolve()}: {cause}"
-        raise StorageError(f"{told}.\n{kept(folder)}") from error
-
-
-@contextmanager
-def told_lost_worker(folder: Path) -> Iterator[None]:
-    """Tell of a worker process of a loader that was killed, with what to change."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
-            raise
-        raise ConfigError(
-            "dataset.num_workers",
-            f"a process that loads data was lost: {first_line(error)}. Where memory ran out, fewer "
-            "of them or a smaller dataset.crop; where /dev/shm is full, more of it\n"
-            f"{kept(folder, 'Then')}",
-        ) from error
-
-
-@contextmanager
-def told_out_of_memory(folder: Path) -> Iterator[None]:
-    """Tell of a device without room, with the settings that need less."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise ConfigError(
-            "dataset.batch_size",
-            f"the memory of the device is full: {first_line(error)}\npossible: {LEVERS}\n"
-            f"{kept(folder, 'Then')}",
-        ) from error
+        raise ConfigError(key, f"{said}\n{kept(folder, 'Then')}") from error
 
 
 def kept(folder: Path, then: str = "Free space, then") -> str:

@@ -97,14 +97,6 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "callback_function": ("callbacks.more", {"_target_": "pcnn.loggers.stored_run_id"}),
     "callback_argument": ("callbacks.progress.every_n_steps", FIRE),
     "logger": ("logger.more", of("Logger", save_dir=".")),
-    "logger_elsewhere": (
-        "logger.more",
-        {"_target_": "lightning.pytorch.loggers.MLFlowLogger", "tracking_uri": "http://192.0.2.1"},
-    ),
-    "logger_settings": (
-        "logger.wandb",
-        {"_target_": "pcnn.loggers.RunWandbLogger", "settings": {"base_url": "http://192.0.2.1"}},
-    ),
     # values that a resolver would turn into something else
     "environment": ("model.name", "${oc.env:SECRET}"),
     "environment_in_a_text": ("tags", ["a", "b${oc.env:SECRET}c"]),
@@ -114,24 +106,10 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "node": ("model.width", "${seed}"),
     "missing": ("model.width", "???"),
     # keys that are not a file's
-    "hydra": ("hydra", {"run": {"dir": "M"}, "callbacks": {"x": FIRE}}),
-    "hydra_launcher": ("hydra/launcher", "evil"),
     "defaults": ("defaults", ["/evil", {"override /model": "evil"}]),
-    "allowed_by_itself": ("allow_targets", [HERE]),
     "unknown_key": ("predictions", "M"),
     # places that are not a file's
-    "checkpoints_elsewhere": ("callbacks.checkpoint.folder", "M"),
-    "checkpoints_above": ("callbacks.checkpoint.folder", "../../elsewhere"),
-    "logs_at_home": ("logger.csv.save_dir", "~/elsewhere"),
-    "profile_elsewhere": (
-        "trainer.profiler",
-        {"_target_": "lightning.pytorch.profilers.PyTorchProfiler", "dirpath": "M"},
-    ),
-    "data_elsewhere": ("dataset.data_dir", "M"),
-    "shards_of_a_server": ("dataset.shards", "http://192.0.2.1/shards"),
     "classes_of_a_server": ("dataset.labels", "http://192.0.2.1/classes"),
-    "a_table_elsewhere": ("task.reference", "M"),
-    "layers_elsewhere": ("engine.layers", "M"),
     "sets_of_another_package": ("dataset.sets", "os.system"),
     "sets_that_run": ("dataset.sets", FIRE),
     # shapes

@@ -22,7 +22,7 @@ from pcnn.datasets.registration.threedmatch import (
     IndoorPairs,
     ThreeDMatch,
 )
-from pcnn.ranges import ArgumentsOf, Distance, Natural, PartialShare
+from pcnn.ranges import Distance, Natural, PartialShare
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +38,6 @@ _DRIVES = Published(
     "pcnn.simulate.streets.kitti.KITTI",
     "KITTI odometry: https://www.cvlibs.net/datasets/kitti/eval_odometry.php",
 )
-_Rooms = ArgumentsOf("pcnn.simulate.rooms.threedmatch.simulate_fragments")
-_Streets = ArgumentsOf("pcnn.simulate.streets.kitti.simulate_kitti")
-_Fragments = Annotated[Mapping[str, Any], _Rooms]
-_Drives = Annotated[Mapping[str, Any], _Streets]
 
 #: Lists of training pairs: Predator's, FCGF's, or those that are there.
 TrainPairs = Literal["auto", "predator", "fcgf"]
@@ -76,8 +72,8 @@ class ThreeDMatchSets:
     train_pairs: TrainPairs = "auto"  # lists of training and validation: predator
     overlap: PartialShare = OVERLAP
     allow_missing: bool = False
-    simulate: _Fragments | None = None  # arguments of simulate_fragments for test pairs
-    simulate_train: _Fragments | None = None  # the same for training and validation pairs
+    simulate: Mapping[str, Any] | None = None  # arguments of simulate_fragments for test pairs
+    simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
 
     def __post_init__(self) -> None:
         if self.train_pairs not in get_args(TrainPairs):
@@ -141,8 +137,8 @@ class KITTISets:
     val_sequences: Sequence[Natural] | None = None  # of 6 and 7; None takes both
     distances: Annotated[Sequence[Distance], Len(2, 2)] | None = None
     allow_missing: bool = False  # use the sequences that are there where some are missing
-    simulate: _Drives | None = None  # arguments of simulate_kitti for test pairs
-    simulate_train: _Drives | None = None  # the same for training and validation pairs
+    simulate: Mapping[str, Any] | None = None  # arguments of simulate_kitti for test pairs
+    simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
 
     @property
     def benchmark(self) -> str:

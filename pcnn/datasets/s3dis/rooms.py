@@ -29,13 +29,11 @@ from pcnn.datasets.s3dis.classes import (
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms
 from pcnn.datasets.transforms.pieces import on_floor
 from pcnn.messages import counted
-from pcnn.ranges import ArgumentsOf
 
 log = logging.getLogger(__name__)
 
 _PUBLISHED = Published("S3DIS", "s3dis", "pcnn.simulate.rooms.s3dis.S3DIS", DOWNLOAD)
 _Area = Annotated[int, Interval(ge=1, le=6)]
-_Rooms = Annotated[Mapping[str, Any], ArgumentsOf("pcnn.simulate.rooms.s3dis.simulate_rooms")]
 
 
 class S3DISRooms:
@@ -110,7 +108,7 @@ class S3DISSets(CloudSets):
     val_areas: Sequence[_Area] | None = None  # areas to validate on
     train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None  # areas to train on
     allow_missing: bool = False  # use the areas that are there where some are missing
-    simulate: _Rooms | None = None  # arguments of pcnn.simulate.rooms.s3dis.simulate_rooms: seed
+    simulate: Mapping[str, Any] | None = None  # arguments of simulate_rooms
     unit = "room"
     on_floor = True
 

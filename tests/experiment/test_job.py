@@ -1,0 +1,151 @@
+"""Surroundings of a run: its lock, signals of a scheduler, one folder, errors of a machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+
+from pcnn.callbacks import Stopped
+from pcnn.errors import ConfigError, StorageError
+from pcnn.experiment import job
+from pcnn.experiment.job import LOCK, locked
+from tests.forking import require_fork
+
+
+def held_by_a_child(folder: Path) -> int:
+    """Fork a child that holds the lock, and a grandchild for 2 s, as a worker of a loader is."""
+    require_fork()
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with locked(folder):
+                if os.fork():
+                    os.write(writes, b"!")
+                    time.sleep(60)
+                time.sleep(2)
+        finally:
+            os._exit(1)
+    os.close(writes)
+    assert os.read(reads, 1) == b"!"
+    return child
+
+
+def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
+    child = held_by_a_child(tmp_path / "run")
+    with (
+        pytest.raises(ConfigError, match=f"process {child} "),
+        locked(tmp_path / "run"),
+    ):
+        pass
+    assert (tmp_path / "run" / LOCK).exists()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    # a killed run leaves a file and no lock, also while its workers live
+    assert (tmp_path / "run" / LOCK).exists()
+    with locked(tmp_path / "run"):
+        assert str(os.getpid()) in (tmp_path / "run" / LOCK).read_text()
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_other_ranks_do_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pcnn.experiment.job.rank", lambda: 1)
+    with locked(tmp_path / "run"):
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_file_system_without_locks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def absent(*arguments: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.lockf", absent)
+    with locked(tmp_path):
+        assert "has no locks" in caplog.text
+
+
+def preempted(seen: list[int]) -> None:
+    with job.stoppable("{} came".format) as stop:
+        stop.deferring = True
+        for _ in range(2):  # a second one ends nothing at once
+            os.kill(os.getpid(), signal.SIGUSR2)
+        assert not seen
+        stop.check()
+
+
+def test_the_handler_of_a_launcher_submits_the_job() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda signum, frame: seen.append(signum))
+    try:
+        with pytest.raises(Stopped) as error:
+            preempted(seen)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert seen == [signal.SIGUSR2]
+    assert error.value.code == 128 + signal.SIGUSR2
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_slurm_is_asked_where_there_is_no_launcher(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    array: bool,
+) -> None:
+    program = tmp_path / "scontrol"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    if array:
+        monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "16")
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    job.submit_again(signal.SIGUSR1)
+    name = "16_3" if array else "17"
+    assert (tmp_path / "asked").read_text() == f"requeue {name}\n"
+    assert f"SLURM job {name}: submitted again" in capsys.readouterr().err
+
+
+def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    found = SimpleNamespace(mode=RunMode.RUN, overrides=SimpleNamespace(hydra=given))
+    monkeypatch.setattr(HydraConfig, "get", lambda: found)
+    job.check_one_folder()
+    for name, value in {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(job.ConfigError, match=r"hydra\.run\.dir=logs/NAME resume=auto"):
+        job.check_one_folder()
+    given.append("hydra.run.dir=logs/here")
+    job.check_one_folder()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "key"),
+    [
+        (
+            RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. \nmore"),
+            ConfigError,
+            "dataset.num_workers",
+        ),
+        (torch.OutOfMemoryError("no room"), ConfigError, "dataset.batch_size"),
+        (OSError(28, "No space left on device"), StorageError, ""),
+        (RuntimeError("something else"), RuntimeError, ""),
+    ],
+)
+def test_errors_of_a_machine_are_told_with_what_to_change(
+    error: Exception, kind: type[Exception], key: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind) as found, job.told(tmp_path):
+        raise error
+    assert getattr(found.value, "key", "") == key
+    told = "same command again" in str(found.value)
+    assert told == (found.value is not error)
