@@ -17,8 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from pcnn.config.make import FUNCTIONS
 from pcnn.errors import ConfigError
-from pcnn.experiment import build, networks
+from pcnn.experiment import build, networks, resume
 from pcnn.experiment.run_config import ABOUT, RUN, checked, data_module
+from pcnn.experiment.stored_options import WORDS
 from pcnn.nn import Conv3d
 from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
@@ -339,6 +340,14 @@ def test_files_of_plugins_compose(file: str, plugin: str, key: str) -> None:
         pytest.skip(f"{plugin} is not installed")
     found = composed_with_hydra("train", (file, "trainer=ddp", "trainer.devices=4"))
     assert OmegaConf.select(found, key) is not None
+
+
+def test_keys_that_a_resumed_run_keeps_are_there() -> None:
+    cfg = checked(composed())
+    assert set(resume.KEPT) <= RUN.keys()
+    for key in {*WORDS, *resume.LONGER, *resume.DEVICES, *resume.FILLED} - RUN.keys():
+        parent, _, name = key.rpartition(".")
+        assert name in OmegaConf.select(cfg, parent), key
 
 
 def test_few_files_each_with_a_word_about_itself() -> None:

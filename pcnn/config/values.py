@@ -20,7 +20,7 @@ STORED = ("model", "geometry", "engine", "task", "dataset", "augment", "tta", "s
 #: Keys of a data set whose places are this machine's to say.
 LOCAL = ("data_dir",)
 #: Keys whose text is a folder of data, which is read alone.
-FOLDERS = ("root", "rooms_root", "drives_root", "metadata", "benchmarks")
+FOLDERS = ("root", "metadata", "benchmarks")
 #: Values of a configuration at most, runs have some hundreds; and levels.
 MAX_VALUES, MAX_DEPTH = 20_000, 64
 

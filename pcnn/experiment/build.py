@@ -18,7 +18,6 @@ from pcnn.experiment.networks import network
 from pcnn.experiment.run_config import (
     allowed,
     data_module,
-    described,
     resolved,
     task_parts,
     views,
@@ -44,6 +43,7 @@ def task(cfg: DictConfig) -> L.LightningModule:
     """The Lightning module around a new network; `cfg.data` says what the data is like."""
     node, _ = task_parts(cfg)
     net = network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels))
+    facts = resolved(cfg.data)
     module = make(
         {**node, "net": net},
         "task",
@@ -51,7 +51,7 @@ def task(cfg: DictConfig) -> L.LightningModule:
         # auto: the machine has not been asked
         cuda_graphs=cfg.trainer.get("cuda_graphs") is True,
         views=views(cfg),
-        **described(cfg, ("class_names", "voxel_size", "benchmark")),
+        **{key: facts[key] for key in ("class_names", "voxel_size", "benchmark") if key in facts},
     )
     if not isinstance(module, L.LightningModule):
         raise ConfigError("task._target_", "a LightningModule is needed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -330,9 +330,3 @@ def data_module(cfg: DictConfig) -> L.LightningDataModule:
     if not isinstance(module, L.LightningDataModule):
         raise ConfigError("dataset._target_", "a data module of Lightning's is needed")
     return module
-
-
-def described(cfg: DictConfig, keys: Sequence[str]) -> dict[str, Any]:
-    """Those of some keys of ``data`` that a run has filled in."""
-    data = resolved(cfg.data)
-    return {key: data[key] for key in keys if key in data}

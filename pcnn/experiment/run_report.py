@@ -60,8 +60,7 @@ class RecordedRun:
         content = read_yaml(path)
         if not isinstance(content, dict):
             raise FileError(path, "holds no configuration")
-        counted = (folder / CONFUSION).is_file()
-        counts = read_counts(folder) if counted else Counts((), {})
+        counts = read_counts(folder) if (folder / CONFUSION).is_file() else Counts((), {})
         finished = (folder / run_folder.METRICS).is_file()
         tables = sorted(folder.glob("*/version_*/metrics.csv"), key=version)
         images = [*sorted(folder.glob("*.png")), *sorted(folder.glob("pictures/*.png"))]
@@ -187,7 +186,19 @@ def write_report(path: Path, runs: Sequence[RecordedRun]) -> None:
             "What differs": {key: row for key, row in settings.items() if len(set(row)) > 1},
         },
         "settings": settings,
-        "images": {"Curves": charts(runs), "Confusion": confusions(runs), "Pictures": files(runs)},
+        "images": {
+            "Curves": charts(runs),
+            "Confusion": [
+                (f"{run.name}: {which}", picture(partial(confusion, counts, run.class_names)))
+                for run in runs
+                for which, counts in run.passes.items()
+            ],
+            "Pictures": [
+                (f"{run.name}: {one.name}", address("png", one.read_bytes()))
+                for run in runs
+                for one in run.pictures
+            ],
+        },
     }
     with whole_file(path) as file:
         file.write(pages.get_template("run_report.html").render(content).encode())
@@ -215,29 +226,11 @@ def charts(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
     for name in dict.fromkeys(name for run in runs for name in run.series):
         drawn = [(run, run.series[name]) for run in runs if len(run.series.get(name, ())) > 1]
         if drawn and name.count("/") < 2:
-            found.append((name, picture(partial(curves, name=name, drawn=drawn))))
+            found.append((name, picture(partial(curves, name, drawn))))
     return found
 
 
-def confusions(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
-    """Every pass of every run."""
-    return [
-        (f"{run.name}: {which}", picture(partial(confusion, counts=counts, names=run.class_names)))
-        for run in runs
-        for which, counts in run.passes.items()
-    ]
-
-
-def files(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
-    """Pictures that the runs left."""
-    return [
-        (f"{run.name}: {one.name}", address("png", one.read_bytes()))
-        for run in runs
-        for one in run.pictures
-    ]
-
-
-def curves(axes: Axes, name: str, drawn: Sequence[tuple[RecordedRun, Series]]) -> None:
+def curves(name: str, drawn: Sequence[tuple[RecordedRun, Series]], axes: Axes) -> None:
     """Draw a figure over the steps of runs."""
     for run, series in drawn:
         few = "." if len(series) < 100 else ""
@@ -250,7 +243,7 @@ def curves(axes: Axes, name: str, drawn: Sequence[tuple[RecordedRun, Series]]) -
     axes.legend(fontsize="small")
 
 
-def confusion(axes: Axes, counts: Tensor, names: Sequence[str]) -> None:
+def confusion(counts: Tensor, names: Sequence[str], axes: Axes) -> None:
     """Draw of the points of a class (rows) the share that each class was given."""
     kept = present(counts).nonzero().squeeze(1)
     shares = (counts / counts.sum(1, keepdim=True).clamp(min=1))[kept][:, kept]

@@ -135,13 +135,6 @@ def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "torn.ckpt").write_bytes((folder / BEST).read_bytes()[:2000])
     with pytest.raises(ValueError, match=r"torn\.ckpt: not a whole checkpoint"):
         export(tmp_path / "torn.ckpt", tmp_path / "a.safetensors")
-    content = torch.load(folder / BEST, weights_only=True)
-    content["state_dict"]["net.final.weight"][0, 0, 0] = 1e6
-    torch.save(content, tmp_path / "large.ckpt")
-    with pytest.raises(
-        ValueError, match=r"net\.final\.weight holds NaN, or numbers that are infinite or too large"
-    ):
-        export(tmp_path / "large.ckpt", tmp_path / "a.safetensors")
     assert not (tmp_path / "a.safetensors").exists()
 
 
