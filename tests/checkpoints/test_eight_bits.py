@@ -97,12 +97,9 @@ def test_everything_else_comes_back_as_it_was() -> None:
 def test_weights_that_are_no_numbers_are_not_packed(bad: float) -> None:
     weight = torch.ones(2, 3, 4)
     weight[1, 2, 0] = bad
-    with pytest.raises(
-        ValueError, match=r"net\.w holds NaN or infinite numbers: check the training"
-    ):
-        packed("net.w", weight)
-    with pytest.raises(ValueError, match="holds NaN or infinite numbers"):
-        packed("w", torch.full((2, 2), 1e39, dtype=torch.float64))
+    for one in (weight, torch.full((2, 2), 1e39, dtype=torch.float64)):
+        with pytest.raises(ValueError, match=r"^w "):
+            packed("w", one)
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
@@ -118,27 +115,20 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
     assert read().keys() == {"bias", "w"}
     torch.testing.assert_close(read()["w"], whole["w"] * scale)
-    spoiled = scale.clone()
-    for changed, said in (
-        ({"w__scale": None}, "w: 8 bits have no scales"),
-        ({"w": None}, "w:scale: scales belong to no weight"),
-        ({"v__scale": scale.clone()}, "v:scale: scales belong to no weight"),
-        ({"bias__scale": scale.clone()}, "bias: scales belong to no 8 bits"),
-        ({"w": whole["w"].float()}, "w: scales belong to no 8 bits"),
-        ({"w": whole["w"].short()}, "w: scales belong to no 8 bits"),
-        ({"w": whole["w"][:, :, :2]}, r"w must be float32 \[2, 1, 2\], found float32 \[2, 1, 3\]"),
-        ({"w__scale": scale[:1]}, r"w must be float32 \[2, 1, 3\], found float32 \[1, 1, 3\]"),
-        ({"w__scale": scale[0, 0]}, r"must be float32 \[2, 1, 3\], found float32 \[3\]"),
-        ({"w__scale": scale.half()}, "found float16"),
-        ({"w__scale": scale * 0}, "the scales of w must be above 0 and finite"),
-        ({"w__scale": -scale}, "must be above 0 and finite"),
-        ({"w__scale": torch.full_like(scale, 3e38)}, "must be above 0 and finite"),
-    ):
-        with pytest.raises(FileError, match=said) as refused:
+    infinite = scale.clone()
+    infinite[1, 0, 2] = float("inf")
+    damages: tuple[dict[str, Tensor | None], ...] = (
+        {"w__scale": None},
+        {"w": None},
+        {"v__scale": scale.clone()},
+        {"bias__scale": scale.clone()},
+        {"w": whole["w"].float()},
+        {"w": whole["w"].short()},
+        {"w": whole["w"][:, :, :2]},
+        *({"w__scale": one} for one in (scale[:1], scale[0, 0], scale.half(), scale * 0, -scale)),
+        *({"w__scale": one} for one in (torch.full_like(scale, 3e38), infinite, 0 * infinite)),
+    )
+    for changed in damages:
+        with pytest.raises(FileError) as refused:
             read(**changed)
-        assert str(refused.value).startswith(f"{path}: damaged, "), refused.value
-        assert "export it again" in str(refused.value)
-    for bad in (float("nan"), float("inf")):
-        spoiled[1, 0, 2] = bad
-        with pytest.raises(FileError, match="the scales of w must be above 0 and finite"):
-            read(w__scale=spoiled)
+        assert refused.value.path == path
