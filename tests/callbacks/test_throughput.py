@@ -11,38 +11,29 @@ from pcnn.metrics.registration import PairId
 from tests.callbacks.tiny import Data, Task, trainer_for
 
 
-def test_validation_is_no_waiting_for_data(tmp_path):
-    class Slow(Task):
-        def validation_step(self, batch, batch_idx):
-            time.sleep(0.2)
-
-    speed = Throughput()
-    trainer = trainer_for(
-        tmp_path, [speed], max_steps=6, val_check_interval=1, enable_checkpointing=False
-    )
-    trainer.fit(Slow(), Data())
-    assert speed.latest["speed/step_seconds"] < 0.1
-
-
-def test_waiting_for_the_loader_is_told_from_the_rest(tmp_path):
+def test_waiting_is_told_from_moving_and_from_validating(tmp_path):
     class SlowClouds(Data):
         def train_dataloader(self):
             stream = super().train_dataloader()
             stream._collate = lambda rows: (time.sleep(0.03), torch.stack(rows))[1]
             return stream
 
-    class SlowMove(Task):
+    class Slow(Task):
         def on_before_batch_transfer(self, batch, dataloader_idx):
-            time.sleep(0.06)
+            time.sleep(0.06 if self.trainer.training else 0.0)
             return batch
 
+        def validation_step(self, batch, batch_idx):
+            time.sleep(0.8)
+
     speed = Throughput()
-    trainer = trainer_for(tmp_path, [speed], max_steps=6, enable_checkpointing=False)
-    trainer.fit(SlowMove(), SlowClouds())
+    options = {"val_check_interval": 1, "enable_checkpointing": False}
+    trainer_for(tmp_path, [speed], max_steps=4, **options).fit(Slow(), SlowClouds())
     step = speed.latest["speed/step_seconds"]
     data, between = (step * speed.latest[f"speed/{name}_share"] for name in ("data", "between"))
     assert data > 0.03
     assert between - data > 0.06
+    assert step < 0.7
 
 
 @pytest.mark.parametrize("one_pass", [False, True])
