@@ -151,9 +151,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
     def _costs(self, dataset: Dataset[Any]) -> np.ndarray | None:
         """Sizes of the files of each sample [bytes]; None where ranks are not balanced."""
         size = getattr(dataset, "size", None)
-        if not self.balance_steps or self._rank()["world"] == 1 or self._overfit():
-            return None
-        if size is None:
+        alone = self._rank()["world"] == 1
+        if size is None or alone or not self.balance_steps or self._overfit():
             return None
         try:
             sizes = [size(index) for index in range(_length(dataset))]

@@ -71,17 +71,6 @@ def _stamp(sources: Sequence[Path]) -> np.ndarray:
 def _read(path: Path) -> tuple[Cloud, np.ndarray]:
     data = read_npz(path)
     with named(path, "cache entry"):
-        return cloud_of(data, path), data["stamp"]
-
-
-def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
-    with whole_file(path) as file:
-        np.savez(file, **arrays_of(cloud), stamp=stamp)  # type: ignore[arg-type]  # by name
-
-
-def cloud_of(data: Mapping[str, np.ndarray], path: Path) -> Cloud:
-    """The cloud of arrays that `arrays_of` made."""
-    with named(path, "cloud"):
         points, features, labels = data["points"], data["features"], data.get("labels")
         rows = len(points)
         if points.dtype != np.float32 or points.shape != (rows, 3):
@@ -90,7 +79,7 @@ def cloud_of(data: Mapping[str, np.ndarray], path: Path) -> Cloud:
             raise FileError(path, f"features are {features.dtype} {list(features.shape)}")
         if labels is not None and (labels.dtype != np.uint8 or labels.shape != (rows,)):
             raise FileError(path, f"labels are {labels.dtype} {list(labels.shape)}")
-        return Cloud(
+        cloud = Cloud(
             torch.from_numpy(points),
             torch.from_numpy(features),
             None if labels is None else torch.from_numpy(labels).long(),
@@ -98,11 +87,13 @@ def cloud_of(data: Mapping[str, np.ndarray], path: Path) -> Cloud:
             str(data["path"]),
             n_points_total=int(data["n_points_total"]),
         )
+        return cloud, data["stamp"]
 
 
-def arrays_of(cloud: Cloud) -> dict[str, np.ndarray]:
+def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
     """A reduced cloud as arrays by name; labels are train ids and `IGNORE`, which fit a byte."""
     arrays = {
+        "stamp": stamp,
         "points": cloud.points.numpy(),
         "features": cloud.features.numpy(),
         "name": np.array(cloud.name),
@@ -111,4 +102,5 @@ def arrays_of(cloud: Cloud) -> dict[str, np.ndarray]:
     }
     if cloud.labels is not None:
         arrays["labels"] = cloud.labels.numpy().astype(np.uint8)
-    return arrays
+    with whole_file(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # by name

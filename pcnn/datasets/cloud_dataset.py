@@ -25,7 +25,7 @@ from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop, sphere_crop
 
 # streams of random numbers beside that of the augmentation, which they do not disturb
-MIX3D, CROP, PIECES = 1, 2, 3
+MIX3D, CROP = 1, 2
 
 
 class LabelledClouds(Protocol):
@@ -92,7 +92,6 @@ class CloudDataset(Dataset[Sample]):
         self._cache = None if cache is None else CloudCache(cache, recipe)
 
     def __len__(self) -> int:
-        """Number of clouds."""
         return len(self._chosen)
 
     def read(self, index: int) -> Cloud:
@@ -105,9 +104,6 @@ class CloudDataset(Dataset[Sample]):
 
     def size(self, index: int) -> int:
         """Return the bytes of a cloud's files."""
-        own = getattr(self.clouds, "size", None)
-        if own is not None:
-            return int(own(self._chosen[index]))
         return sum(path.stat().st_size for path in self.sources(index))
 
     def name(self, index: int) -> str:
@@ -192,7 +188,6 @@ class ClassifiedClouds(Dataset[Sample]):
         self.size = clouds.size
 
     def __len__(self) -> int:
-        """Number of clouds."""
         return len(self.clouds)
 
     def __getitem__(self, key: Key | int) -> Sample:

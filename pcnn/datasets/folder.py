@@ -203,21 +203,17 @@ class FolderClouds:
         self._clouds = self.split.clouds(split)
 
     def __len__(self) -> int:
-        """Number of clouds."""
         return len(self._clouds)
 
     def name(self, index: int) -> str:
-        """Return the path below the root, without suffix."""
         return self.split.name(self._clouds[index])
 
     def sources(self, index: int) -> Sequence[Path]:
-        """Return the cloud and the file that labels it."""
         path = self._clouds[index]
         labels = label_source(path, self.reading.columns)
         return [path] if labels in (None, path) else [path, labels]  # type: ignore[list-item]
 
     def recipe(self) -> Mapping[str, object]:
-        """Return root, channels and meaning of the labels."""
         channels = self.reading.channels
         columns = self.reading.columns
         return {

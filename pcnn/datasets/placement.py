@@ -45,23 +45,14 @@ class Placement(Protocol):
 
     def place(
         self,
-        points: Tensor,
-        inputs: Tensor,
-        batch: Tensor,
-        batch_size: int,
-        size: VoxelSize,
-        planner: Planner | None = None,
+        points: Tensor,  # [P, 3] [m]
+        inputs: Tensor,  # [P, C] of every point
+        batch: Tensor,  # [P] cloud of every point
+        batch_size: int,  # number of clouds
+        size: VoxelSize,  # edge of a cell [m]
+        planner: Planner | None = None,  # of the network that will take the tensor
     ) -> SparseTensor:
-        """Put points of several clouds on the geometry, on their device.
-
-        Args:
-            points: [P, 3] [m].
-            inputs: [P, C] of every point.
-            batch: [P] cloud of every point.
-            batch_size: number of clouds.
-            size: edge of a cell [m].
-            planner: of the network that will take the tensor.
-        """
+        """Put points of several clouds on the geometry, on their device."""
 
     def row_cell(self, size: VoxelSize) -> VoxelSize | None:
         """Return the edge of the cells [m] that become one row each; None: every point is one."""

@@ -72,7 +72,6 @@ class SemanticKITTI:
         self._scans = _find(self.root, sequences, labelled_only)
 
     def __len__(self) -> int:
-        """Number of scans."""
         return len(self._scans)
 
     def name(self, index: int) -> str:
@@ -85,7 +84,6 @@ class SemanticKITTI:
         return [scan.points] if scan.labels is None else [scan.points, scan.labels]
 
     def recipe(self) -> Mapping[str, object]:
-        """Return root and label map."""
         return {"set": "semantic_kitti", "root": str(self.root.resolve()), "labels": self._labels}
 
     def read(self, index: int) -> Cloud:

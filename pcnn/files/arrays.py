@@ -18,7 +18,7 @@ from typing import BinaryIO
 import numpy as np
 
 from pcnn.errors import FileError
-from pcnn.files.bounded import LIMIT, check_size, named
+from pcnn.files.bounded import check_size, named
 
 _HEADER = 1 << 14  # bytes; NumPy itself writes 128 for an array without fields
 
@@ -133,7 +133,7 @@ def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.nda
         members = _members(archive, path)
         wanted = [name for name in (members if names is None else names) if name in members]
         total = sum(members[name].file_size for name in wanted)
-        check_size(path, total, LIMIT, "what it unpacks to")
+        check_size(path, total, "what it unpacks to")
         return {name: _array(archive.read(members[name]), path) for name in wanted}
 
 

@@ -11,7 +11,7 @@ from pcnn.errors import FileError, MissingFileError, MissingPackageError, UserEr
 
 GIB = 1 << 30
 
-#: Largest size of a file's numbers in memory, and of the file itself [GiB], by default.
+#: Largest size of a file's numbers in memory, and of the file itself [GiB].
 LIMIT = 8.0
 
 #: Largest text file that lists things: poses, pairs, classes, a configuration [bytes].
@@ -21,18 +21,15 @@ TEXT = 64 << 20
 YAML = 1 << 20
 
 
-def check_size(path: Path, size: int, limit: float = LIMIT, what: str = "the file") -> None:
+def check_size(path: Path, size: int, what: str = "the file") -> None:
     """Refuse what would take more memory than the limit."""
-    if size > limit * GIB:
-        raise FileError(
-            path,
-            f"{what} takes {size / GIB:,.1f} GiB, the limit is {limit:g} GiB",
-        )
+    if size > LIMIT * GIB:
+        raise FileError(path, f"{what} takes {size / GIB:,.1f} GiB, the limit is {LIMIT:g} GiB")
 
 
-def read_whole(path: Path, limit: float = LIMIT) -> bytes:
+def read_whole(path: Path) -> bytes:
     """All bytes of a file."""
-    check_size(path, path.stat().st_size, limit)
+    check_size(path, path.stat().st_size)
     return path.read_bytes()
 
 

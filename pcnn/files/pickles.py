@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from pcnn.errors import FileError
-from pcnn.files.bounded import LIMIT, TEXT, check_size, named
+from pcnn.files.bounded import TEXT, check_size, named
 
 _KIND = re.compile(r"(b1|[fiu][1248]|[SU]\d{1,4})")
 _ORDERS = ("<", ">", "|", "=")
@@ -196,10 +196,10 @@ def _check_names(path: Path, file: Any) -> None:
             raise FileError(path, f"byte {place}: a name of up to {longest} characters")
 
 
-def read_arrays(path: Path, limit: float = LIMIT) -> Any:
+def read_arrays(path: Path) -> Any:
     """Content of a ``.pth`` file of tensors, arrays and plain values; nothing of it is run."""
     with named(path, ".pth file"):
-        check_size(path, path.stat().st_size, limit)
+        check_size(path, path.stat().st_size)
         check_names(path)
         stand_ins: list[Any] = [(found, name) for name, found in STAND_INS.items()]
         try:

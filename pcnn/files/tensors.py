@@ -11,7 +11,7 @@ import safetensors.torch
 from torch import Tensor
 
 from pcnn.errors import FileError
-from pcnn.files.bounded import LIMIT, named, read_whole
+from pcnn.files.bounded import named, read_whole
 from pcnn.files.whole_file import whole_file
 
 #: Word of the header that holds the sum over everything else.
@@ -28,10 +28,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], words: Mapping[str,
         file.write(content)
 
 
-def read_tensors(path: Path, limit: float = LIMIT) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and words of a file, their sum compared where the file has one."""
     with named(path, "safetensors file"):
-        content = read_whole(path, limit)
+        content = read_whole(path)
         tensors = safetensors.torch.load(content)
         size = int.from_bytes(content[:8], "little")
         words = json.loads(content[8 : 8 + size]).get("__metadata__", {})

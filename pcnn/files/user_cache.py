@@ -1,11 +1,26 @@
-"""The folder of what a user's programs keep to be quicker the next time."""
+"""The folder of what a user's programs keep, and locks on files that several of them write."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
 def user_cache() -> Path:
     """The user's cache folder (XDG base directories); it may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file, made with its folder where it is missing; others that name it wait.
+
+    It is given back when the process ends, however it does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

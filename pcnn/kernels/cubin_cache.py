@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from pcnn.files.locked import locked
-from pcnn.files.user_cache import user_cache
+from pcnn.files.user_cache import locked, user_cache
 from pcnn.files.whole_file import whole_file
 
 DIGEST = hashlib.sha256

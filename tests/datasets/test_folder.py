@@ -12,6 +12,7 @@ from pcnn.datasets.labels import IGNORE, read_classes
 from pcnn.datasets.readers.clouds import Reading
 from pcnn.errors import FileError, UserError
 from tests.datasets.clouds import scan
+from tests.datasets.point_files import ply_bytes, table
 
 CLASSES = ("ground", "tree", "house")
 
@@ -28,13 +29,9 @@ def write(path: Path, n: int = 20, ignored: int = IGNORE) -> None:
         np.save(path, points)
         np.save(path.with_name(f"{path.stem}_label.npy"), labels)
     else:
-        names = ("x", "y", "z", "intensity")
-        header = "".join(f"property float {name}\n" for name in names) + "property int class\n"
-        rows = "".join(
-            " ".join(map(repr, map(float, point))) + f" {label}\n"
-            for point, label in zip(points, labels, strict=True)
-        )
-        path.write_text(f"ply\nformat ascii 1.0\nelement vertex {n}\n{header}end_header\n{rows}")
+        rows = table(rows=points)
+        rows["label"] = labels
+        path.write_bytes(ply_bytes("ascii", rows))
 
 
 def clouds(root: Path, labels: object = CLASSES, **options: object) -> CloudDataset:

@@ -58,6 +58,8 @@ def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Pla
         assert sample.features.shape[1] == 6
     again = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)[2, 0]
     assert torch.equal(crops[2].features, again.features)
+    with pytest.raises(ValueError, match="point_max"):
+        rooms(root, point_max=0)
 
 
 def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
@@ -70,16 +72,6 @@ def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
     # a room that changed is read again
     write_array_room(root / "Area_1" / "WC_1", room_arrays(301, 9))
     assert not torch.equal(first[1].features, rooms(root, **options)[1, 0].features)
-
-
-def test_limit_spreads_over_the_rooms(root: Path):
-    both = CloudDataset(S3DISRooms(root, [1, 5]), voxel_size=0.2, limit=2)
-    assert [both.name(i) for i in range(2)] == ["Area_1/WC_1", "Area_5/hallway_1"]
-    with pytest.raises(ValueError, match="point_max must be at least 1"):
-        rooms(root, point_max=0)
-    write_set(root, {"Area_1/stairs_1": 3})
-    with pytest.raises(ValueError, match="Area_1/stairs_1: a room is called TYPE_n"):
-        ClassifiedClouds(rooms(root), room_type)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)

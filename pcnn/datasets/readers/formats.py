@@ -34,7 +34,6 @@ from pcnn.files.bounded import read_whole
 log = logging.getLogger(__name__)
 
 _HEADER = 1 << 16  # bytes
-_COUNT = re.compile(r"\d{1,18}", re.ASCII)
 
 
 def _numbers(path: Path, rows: Any, layout: Layout) -> PointFile:

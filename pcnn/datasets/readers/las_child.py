@@ -85,8 +85,7 @@ def _read(reader: Any, request: dict[str, Any], out: BinaryIO) -> None:
     lower = {name.lower(): name for name in header.point_format.dimension_names}
     wanted = [next((lower[n] for n in names if n in lower), None) for names in request["wanted"]]
     names = list(dict.fromkeys(name for name in wanted if name is not None))
-    if request.get("places", True):
-        names = [*"xyz", *names]
+    names = [*"xyz", *names]
     kinds = [(n, "<f8" if n in ("x", "y", "z") else _kind(header, n)) for n in names]
     full = 255
     if set(_COLORS) & set(names) and header.point_count:
@@ -95,7 +94,7 @@ def _read(reader: Any, request: dict[str, Any], out: BinaryIO) -> None:
                 full = 65535
                 break
         reader.seek(0)
-    about = {"points": header.point_count, "names": list(lower.values()), "unit": _unit(reader)}
+    about = {"points": header.point_count, "unit": _unit(reader)}
     about |= {"fields": kinds, "full": full}
     out.write(json.dumps(about).encode() + b"\n")
     if not request["points"]:

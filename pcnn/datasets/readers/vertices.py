@@ -59,13 +59,8 @@ def ply_header(path: Path) -> tuple[str, list[tuple[str, int, np.dtype | None]],
     typed = []
     for name, count, properties in elements:
         plain = all(kind for _, kind in properties)
-        typed.append(
-            (
-                name,
-                count,
-                np.dtype([(p, order + kind) for p, kind in properties]) if plain else None,
-            )
-        )
+        dtype = np.dtype([(p, order + kind) for p, kind in properties]) if plain else None
+        typed.append((name, count, dtype))
     return order, typed, len(head) + len(mark) + (2 if rest[:1] == b"\r" else 1)
 
 

@@ -88,7 +88,6 @@ class PlacedPairs(Dataset[PlacedPair]):
         self._room = self.kept_bytes
 
     def __len__(self) -> int:
-        """Number of pairs."""
         return len(self.chosen)
 
     def clouds(self, index: int) -> PairClouds:

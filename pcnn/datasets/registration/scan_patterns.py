@@ -30,7 +30,6 @@ class Beams(Sensor):
     height: Distance = 0.0  # the sensor is moved up or down by up to so much [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         beams = round(on_log_scale(self.number, generator))
         begin, move = generator.random(), generator.uniform(-self.height, self.height)
         _, elevation = angles(points, move)
@@ -56,7 +55,6 @@ class SurveyScan(Sensor):
     height: Distance = 0.0  # the scanner is moved up or down by up to so much [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         step = math.radians(on_log_scale(self.step, generator))
         begin, move = generator.random(2), generator.uniform(-self.height, self.height)
         azimuth, elevation = angles(points, move)
@@ -89,7 +87,6 @@ class SolidState(Sensor):
     wander: Degrees = 10.0  # largest turn of that direction in azimuth [deg]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         half = math.radians(generator.uniform(*self.field)) / 2
         width = math.radians(generator.uniform(*self.resolution))
         turn = math.radians(generator.uniform(-self.wander, self.wander))

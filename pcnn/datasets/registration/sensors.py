@@ -49,7 +49,6 @@ class AnySensor(Sensor):
             raise ValueError(f"sensors must hold one or more to choose among, got {self.sensors}")
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         if generator.random() >= self.probability:
             return points
         chosen = self.sensors[int(generator.integers(len(self.sensors)))]
@@ -66,7 +65,6 @@ class RangeCut(Sensor):
     nearest: Distance = 0.0  # points closer than this are left out as well [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         limit = generator.uniform(*self.farthest)
         distance = ranges(points)
         return kept(points, (distance <= limit) & (distance >= self.nearest))
@@ -82,7 +80,6 @@ class RangeThinning(Sensor):
     power: tuple[NonNegative, NonNegative] = (0.0, 2.0)  # uniform between the two
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         whole, power = generator.uniform(*self.whole), generator.uniform(*self.power)
         share = (whole / ranges(points).clamp_(min=whole)) ** power
         chance = torch.from_numpy(generator.random(len(points), dtype=np.float32))
@@ -97,7 +94,6 @@ class RangeNoise(Sensor):
     growth: Distance = 0.0005  # on every metre of distance, uniform from 0 to this [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         base, growth = generator.uniform(0.0, self.base), generator.uniform(0.0, self.growth)
         distance = ranges(points)
         noise = torch.from_numpy(generator.standard_normal(len(points), dtype=np.float32))
@@ -116,7 +112,6 @@ class DepthCamera(Sensor):
     quantum: Distance = 0.003  # step at 1 m, uniform from 0 to this [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         limit = generator.uniform(*self.farthest)
         sigma, step = generator.uniform(0.0, self.noise), generator.uniform(0.0, self.quantum)
         points = kept(points, ranges(points) <= limit)
@@ -138,7 +133,6 @@ class Sparser(Sensor):
     points: tuple[Count, Count] = (2000, 20000)  # fewest and most
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        """See `Sensor`."""
         wanted = round(on_log_scale(self.points, generator))
         if wanted >= len(points):
             return points

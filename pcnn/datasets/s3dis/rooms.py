@@ -58,7 +58,6 @@ class S3DISRooms:
             )
 
     def __len__(self) -> int:
-        """Number of rooms."""
         return len(self.rooms)
 
     def name(self, index: int) -> str:
@@ -66,11 +65,9 @@ class S3DISRooms:
         return self.rooms[index].name
 
     def sources(self, index: int) -> Sequence[Path]:
-        """Return the files of a room that are read."""
         return self.rooms[index].files()
 
     def recipe(self) -> Mapping[str, object]:
-        """Return the root."""
         return {"set": "s3dis", "root": str(self.root.resolve())}
 
     def read(self, index: int) -> Cloud:

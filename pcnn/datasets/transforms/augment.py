@@ -71,9 +71,14 @@ def jitter(cloud: Cloud, generator: np.random.Generator, sigma: float) -> Cloud:
 def drop(cloud: Cloud, generator: np.random.Generator, share: float) -> Cloud:
     """Leave out every point with probability ``share``, but never the last one left."""
     keep = _tensor(generator.random(cloud.n_points)) >= share
+    return _selected(cloud, keep)
+
+
+def _selected(cloud: Cloud, keep: Tensor) -> Cloud:
+    """The points of a mask [P], and the first of a cloud that none would be left of."""
     if cloud.n_points and not bool(keep.any()):
         keep[0] = True
-    return cloud.select(keep.nonzero()[:, 0])
+    return cloud.select(keep)
 
 
 def fewer_beams(cloud: Cloud, generator: np.random.Generator, chance: float) -> Cloud:
@@ -89,9 +94,7 @@ def fewer_beams(cloud: Cloud, generator: np.random.Generator, chance: float) -> 
     x, y, z = cloud.points.double().unbind(1)
     beam = (torch.rad2deg(torch.atan2(z, torch.hypot(x, y))) / spacing).floor()
     keep = torch.remainder(beam, every) == first
-    if cloud.n_points and not bool(keep.any()):
-        keep[0] = True
-    return cloud.select(keep.nonzero()[:, 0])
+    return _selected(cloud, keep)
 
 
 def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Cloud:
@@ -99,9 +102,7 @@ def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Clou
     start = generator.uniform(-math.pi, math.pi)
     azimuth = torch.atan2(cloud.points[:, 1].double(), cloud.points[:, 0].double())
     keep = torch.remainder(azimuth - start, 2.0 * math.pi) < math.radians(degrees)
-    if cloud.n_points and not bool(keep.any()):
-        keep[0] = True
-    return cloud.select(keep.nonzero()[:, 0])
+    return _selected(cloud, keep)
 
 
 def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:

@@ -22,10 +22,7 @@ class ScanMix(Protocol):
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the mixed scan, under the name of the first.
 
-        Args:
-            cloud: origin at the sensor, before any other change.
-            partner: another scan of the set, likewise.
-            generator: of the sample.
+        Both scans come before any other change, with their origins at the sensor.
         """
 
 
@@ -48,7 +45,6 @@ class LaserMix:
             raise ValueError(f"pitch must be [low, high] in degrees, got {list(self.pitch)}")
 
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the mixed scan."""
         areas = self.areas[int(generator.integers(len(self.areas)))]
         own = self._band(cloud, areas) % 2 == 0
         other = self._band(partner, areas) % 2 == 1
@@ -84,7 +80,6 @@ class PolarMix:
         check_fields(self)
 
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the mixed scan."""
         # always the same draws, so that a chance changes nothing but what it is about
         swap, start, paste, first, second = generator.random(5).tolist()
         mixed = cloud
