@@ -75,13 +75,3 @@ def test_losses_of_twenty_steps_agree(dtype: torch.dtype) -> None:
     curves = [loss_curve(model, data, device, dtype, lr=0.005) for device in ("cpu", "cuda")]
     assert curves[0][-1] < curves[0][0]
     assert largest_difference(*curves) < BOUND[dtype]
-
-
-def test_engines_agree_over_training_on_the_cpu() -> None:
-    data = batches(4, 300)
-    curves = []
-    for engine in ("reference", "auto"):
-        torch.manual_seed(0)
-        model = MinkUNet42(out_channels=5, width=0.125, engine=engine)
-        curves.append(loss_curve(model, data, "cpu", torch.float64))
-    assert largest_difference(*curves) < 1e-10

@@ -142,28 +142,6 @@ def test_pointwise_layers_are_linear(groups: int) -> None:
     torch.testing.assert_close(layer(x).features, through_the_map.features)
 
 
-def test_autocast_reaches_the_layer() -> None:
-    grid = surface_grid(100)
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4), grid)
-    layer = Conv3d(4, 6, 3)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = layer(x)
-    assert y.features.dtype == torch.bfloat16
-    y.features.float().sum().backward()
-    assert layer.weight.grad.dtype == torch.float32
-    assert layer(x).features.dtype == torch.float32
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_small_clouds_train(n: int) -> None:
-    grid = surface_grid(n, batch_size=2)
-    layer = Conv3d(2, 3, 3, 2)
-    up = ConvTranspose3d(3, 2, 3, 2)
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 2), grid)
-    up(layer(x), x).features.sum().backward()
-    assert layer.weight.grad.isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -4,7 +4,6 @@ from torch.nn import functional
 
 import pcnn
 from pcnn.nn import (
-    AvgPool3d,
     GlobalAvgPool,
     GlobalMaxPool,
     GlobalSumPool,
@@ -30,13 +29,6 @@ def test_maximum_of_a_dense_block_equals_torch(size: int, stride: int | None) ->
     expected = functional.max_pool3d(padded, kernel.size, kernel.stride)[0]
     i, j, k = (y.geometry.coords[:, 1:] // torch.tensor(kernel.stride)).long().unbind(1)
     torch.testing.assert_close(y.features, expected[:, i, j, k].t())
-
-
-def test_mean_counts_occupied_sites_only() -> None:
-    grid = surface_grid(200)
-    ones = pcnn.SparseTensor(torch.ones(grid.rows, 1), grid)
-    assert (AvgPool3d(2)(ones).features == 1).all()
-    assert float(SumPool3d(2)(ones).features.sum()) == grid.rows
 
 
 def test_global_pooling_per_cloud_and_zeros_for_an_empty_one() -> None:

@@ -5,15 +5,13 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 import pcnn
-from pcnn.geometry import Kernel, grid_of_cells
-from pcnn.maps import HashTable, MapBuilder, SortedSearch
+from pcnn.geometry import Kernel
+from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, MaxPool3d, SumPool3d, unpool
 from tests.clouds import surface_grid
-from tests.engines import BUILDERS, KERNEL_BUILDERS
 from tests.maps.native_points import scan
 
 MIXES = list(itertools.product(range(1, 6), repeat=3))
@@ -34,22 +32,6 @@ def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
     return torch.unique(cells, dim=0, return_inverse=True)
 
 
-@pytest.mark.parametrize("builder", BUILDERS, ids=lambda b: b.name)
-def test_a_sum_over_ones_is_the_number_of_voxels(
-    builder: MapBuilder, request: pytest.FixtureRequest
-) -> None:
-    sizes = MIXES
-    if builder in KERNEL_BUILDERS:
-        request.getfixturevalue("emulated")
-        # a hash table is compiled for every size
-        sizes = SOME[:1] if isinstance(builder, HashTable) else SOME[2:]
-    grid = surface_grid(60, batch_size=2)
-    for size in sizes:
-        kernel = Kernel.of(size, size)
-        built = builder.build(grid, grid.strided(kernel), kernel)
-        assert built.in_index.sort().values.tolist() == list(range(grid.rows)), size
-
-
 def test_windows_in_every_mix_equal_a_reduction_by_cells() -> None:
     x = voxels(300, 2)
     ones = x.replace(torch.ones(x.geometry.rows, 1))
@@ -65,27 +47,6 @@ def test_windows_in_every_mix_equal_a_reduction_by_cells() -> None:
             wanted.scatter_reduce_(0, index, x.features, reduce, include_self=False)
             torch.testing.assert_close(layer(x).features, wanted)
         assert torch.equal(unpool(counts, x.geometry).features[:, 0], counts.features[row, 0])
-
-
-@pytest.mark.parametrize("size", [2, 3, 5, (3, 4, 5), (1, 5, 3)])
-def test_dense_blocks_equal_torch(size: int | tuple[int, int, int]) -> None:
-    pool = AvgPool3d(size)
-    stride = torch.tensor(pool.kernel.stride)
-    shape = (2 * stride).tolist()
-    axes = [torch.arange(-s, s) for s in stride.tolist()]  # negative cells, whole windows
-    cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
-    x = pcnn.SparseTensor(torch.randn(len(cells), 3), grid_of_cells(cells))
-    block = x.features.t().reshape(1, 3, *shape)
-    for layer, oracle in (
-        (pool, functional.avg_pool3d),
-        (MaxPool3d(size), functional.max_pool3d),
-    ):
-        expected = oracle(block, pool.kernel.size)[0].flatten(1).t()
-        torch.testing.assert_close(layer(x).features, expected)
-    conv = Conv3d(3, 4, size, size)
-    weight = conv.weight.view(*pool.kernel.size, 3, 4).permute(4, 3, 0, 1, 2)
-    dense = functional.conv3d(block, weight, conv.bias, pool.kernel.stride)[0].flatten(1).t()
-    torch.testing.assert_close(conv(x).features, dense)
 
 
 def test_windows_longer_than_their_stride_leave_no_voxel_out() -> None:

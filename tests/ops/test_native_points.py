@@ -1,18 +1,15 @@
 from dataclasses import replace
 
-import pytest
 import torch
-from torch import nn
 
 import pcnn
 from pcnn.dataflows import Reference
 from pcnn.geometry import Kernel, Neighbourhood
-from pcnn.maps import BruteForce
 from pcnn.maps.radius import RadiusSearch
-from pcnn.nn import AvgPool3d, Conv3d, ConvTranspose3d, GlobalMaxPool, cat, unpool
+from pcnn.nn import Conv3d
 from pcnn.ops import convolution, resolve
 from pcnn.ops.prefetch import tensors_of
-from tests.clouds import batched, cloud, surface
+from tests.clouds import batched, cloud
 from tests.maps.native_points import scan
 
 
@@ -46,72 +43,6 @@ def test_a_tensor_on_points_moves_whole() -> None:
     for geometry in (x.geometry, level):
         parts = (geometry.points, geometry.origins, geometry.keys, geometry.inverse)
         assert listed.issuperset(part.data_ptr() for part in parts)
-
-
-class Net(nn.Module):
-    """Down and up again, with a skip connection."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = Conv3d(3, 8, 1)
-        self.down = Conv3d(8, 16, 2, 2)
-        self.deeper = Conv3d(16, 16, (1, 1, 2), (1, 1, 2))
-        self.pool = AvgPool3d(2)
-        self.back = ConvTranspose3d(16, 16, (1, 1, 2), (1, 1, 2))
-        self.up = ConvTranspose3d(16, 8, 2, 2)
-        self.head = Conv3d(16, 5, 1)
-
-    def forward(self, x: pcnn.SparseTensor) -> list[torch.Tensor]:
-        fine = self.stem(x)
-        middle = self.down(fine)
-        low = self.deeper(middle)
-        pooled = self.pool(low)
-        up = self.up(self.back(unpool(pooled, low.geometry), middle), fine)
-        out = self.head(cat(fine, up))
-        return [out.features, low.features, GlobalMaxPool()(pooled)]
-
-
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-def test_kernels_that_tile_space_give_what_they_give_on_voxels(sites: str) -> None:
-    cells = torch.unique(surface(500), dim=0)
-    batch = torch.arange(len(cells)) % 2
-    features = torch.randn(len(cells), 3, dtype=torch.float64)
-    net = Net().double()
-    results = []
-    for x in (
-        pcnn.native_points(cells.double(), features, batch, 1.0, downsampling=sites),
-        pcnn.voxelize(cells.double(), features, batch, voxel_size=1.0),
-    ):
-        net.zero_grad()
-        outputs = net(x)
-        sum(out.square().sum() for out in outputs).backward()
-        results.append([*outputs, *(p.grad.clone() for p in net.parameters())])
-    for got, expected in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_points_of_one_cell_share_a_slot_of_the_layer() -> None:
-    points, batch = batched(100)
-    x = pcnn.native_points(points, torch.randn(100, 3), batch, 1.5)
-    assert not x.geometry.one_per_cell
-    layer = Conv3d(3, 4, 2, 2, bias=False)
-    y = layer(x)
-    y.features.sum().backward()
-    # as over the cells, with the sum of their points
-    voxels = pcnn.voxelize(points, x.at_points(), batch, voxel_size=1.5, reduce="sum")
-    torch.testing.assert_close(y.features, layer(voxels).features, rtol=1e-4, atol=1e-5)
-
-
-def test_a_map_that_was_given_is_used() -> None:
-    cells = torch.unique(surface(100), dim=0)
-    features = torch.randn(len(cells), 2)
-    x = pcnn.native_points(cells.double(), features)
-    voxels = pcnn.voxelize(cells.double(), features, voxel_size=1.0)
-    kernel = Kernel.of(3)
-    built = BruteForce().build(voxels.geometry, voxels.geometry, kernel)
-    x.geometry.add_map(x.geometry, kernel, built)
-    layer = Conv3d(2, 2, 3)
-    assert torch.equal(layer(x).features, layer(voxels).features)
 
 
 def test_a_layer_may_have_a_field_of_its_own() -> None:

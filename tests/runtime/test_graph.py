@@ -24,6 +24,17 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "sparse_resnet_large": partial(SparseResNetLarge, width=0.5),
     "resunet": partial(ResUNetBN2C, in_channels=4, width=0.5),
 }
+PAPERS = [
+    ("minkunet42", resolve("spira")),
+    ("minkunet42", resolve("spira", t=0)),
+    ("sparse_resnet21", resolve("spira")),
+    ("sparse_resnet_large", resolve("spira")),
+    ("minkunet42", resolve("torchsparse")),
+    ("minkunet42", resolve("minuet")),
+    ("sparse_resnet_large", resolve("minuet")),
+]
+SIZES = [20_000, 0, 1, 2, 700, 1024, 1025, 23_000, 19_000, 60_000, 20_500]
+SIZES_OF_PAPERS = [20_000, 0, 1, 700, 23_000, 60_000, 20_500]
 
 
 def cloud(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -95,13 +106,19 @@ def test_wrong_inputs_are_refused() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_equal_to_eager(model: str, dtype: torch.dtype) -> None:
-    net = MODELS[model]().cuda().eval()
+@pytest.mark.parametrize(
+    ("model", "engine", "dtype"),
+    [
+        *((model, None, dtype) for model in MODELS for dtype in (torch.float16, torch.bfloat16)),
+        *((model, engine, torch.float16) for model, engine in PAPERS),
+    ],
+    ids=lambda one: getattr(one, "name", str(one)),
+)
+def test_equal_to_eager(model: str, engine: Engine | None, dtype: torch.dtype) -> None:
+    net = MODELS[model](engine=engine).cuda().eval()
     runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=dtype)
     half = runner._net
-    for seed, n in enumerate([20_000, 0, 1, 2, 700, 1024, 1025, 23_000, 19_000, 60_000, 20_500]):
+    for seed, n in enumerate(SIZES if engine is None else SIZES_OF_PAPERS):
         points, features = (t.cuda() for t in cloud(n, seed))
         found = features_of(runner(points, features))
         assert runner.reason is None
@@ -109,6 +126,7 @@ def test_equal_to_eager(model: str, dtype: torch.dtype) -> None:
             x = pcnn.voxelize(points, features, voxel_size=0.1)
             out = half(x.replace(x.features.to(dtype)))
         same(found, [y.features for y in (out if isinstance(out, list) else [out])])
+        assert engine is None or all(torch.isfinite(one).all() for one in found)
 
 
 @pytest.mark.gpu
@@ -282,36 +300,6 @@ def test_what_waits_runs_eagerly_with_a_reason() -> None:
         out = runner(points, features)
     assert runner.reason is not None
     same(features_of(out), eagerly(net, points, features))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("model", "engine"),
-    [
-        ("minkunet42", resolve("spira")),
-        ("minkunet42", resolve("spira", t=0)),
-        ("sparse_resnet21", resolve("spira")),
-        ("sparse_resnet_large", resolve("spira")),
-        ("minkunet42", resolve("torchsparse")),
-        ("minkunet42", resolve("minuet")),
-        ("sparse_resnet_large", resolve("minuet")),
-    ],
-    ids=lambda one: one if isinstance(one, str) else one.dataflow.name,
-)
-def test_engines_of_papers_equal_their_eager_networks(model: str, engine: Engine) -> None:
-    net = MODELS[model](engine=engine).cuda().eval()
-    runner = pcnn.runtime.graph(net, voxel_size=0.1, dtype=torch.float16)
-    half = runner._net
-    for seed, n in enumerate([20_000, 0, 1, 700, 23_000, 60_000, 20_500]):
-        points, features = (t.cuda() for t in cloud(n, seed))
-        found = features_of(runner(points, features))
-        assert runner.reason is None
-        with torch.inference_mode():
-            x = pcnn.voxelize(points, features, voxel_size=0.1)
-            out = half(x.replace(x.features.to(torch.float16)))
-        same(found, [y.features for y in (out if isinstance(out, list) else [out])])
-        for one in found:
-            assert torch.isfinite(one).all()
 
 
 @pytest.mark.gpu
