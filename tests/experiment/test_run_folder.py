@@ -3,15 +3,22 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from benchmarks.six_fold import joined
 from pcnn.checkpoints.checkpoint_file import write_whole
-from pcnn.errors import ConfigError, FileError
+from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.resume import Continuation, continuation, is_finished
+from pcnn.experiment.run import optimized
+from pcnn.experiment.run_folder import CONFUSION, read_counts, write_counts
+from pcnn.experiment.weights import check_finite
+from pcnn.metrics import miou_official
 
 
 def config(steps: int = 5) -> DictConfig:
@@ -151,3 +158,63 @@ def test_damaged_files_of_a_run_are_told_by_name_and_with_a_way_on(tmp_path: Pat
     found = resumed(tmp_path)
     assert (found.cfg.model, found.cfg.dataset) == (cfg.model, cfg.dataset)
     assert not found.finished
+
+
+NAMES = ("floor", "wall", "chair")
+
+
+def counts(seed: int) -> torch.Tensor:
+    return torch.randint(0, 50, (3, 4), generator=torch.Generator().manual_seed(seed))
+
+
+def test_counts_come_back_and_runs_are_joined_by_their_sum(tmp_path: Path) -> None:
+    assert write_counts(tmp_path, {}, NAMES) is None
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        write_counts(folder, {"test": counts(seed), f"only {seed}": counts(2)}, NAMES)
+        read = read_counts(folder)
+        assert read.class_names == NAMES
+        assert torch.equal(read.passes["test"], counts(seed))
+    both = joined(folders)
+    assert set(both) == {"test"}
+    truth, pred = (counts(0) + counts(1)).sum(1), (counts(0) + counts(1)).sum(0)[:3]
+    right = (counts(0) + counts(1)).diagonal()
+    assert float(miou_official(both["test"])) == pytest.approx(
+        float((right / (truth + pred - right)).mean())
+    )
+    write_counts(folders[1], {"test": counts(1)}, NAMES[::-1])
+    with pytest.raises(ValueError):
+        joined(folders)
+
+
+@pytest.mark.parametrize("damage", [("[[", "[[-", 1), ('{"', "{", 1)])
+def test_damaged_counts_are_named(tmp_path: Path, damage: tuple[str, str, int]) -> None:
+    with pytest.raises(MissingFileError):
+        read_counts(tmp_path)
+    path = write_counts(tmp_path, {"test": counts(0)}, NAMES)
+    assert path == tmp_path / CONFUSION
+    path.write_text(path.read_text().replace(*damage))
+    with pytest.raises(FileError) as refused:
+        read_counts(tmp_path)
+    assert refused.value.path == path
+
+
+def found(name: str | None, metrics: dict[str, float]) -> Any:
+    cfg = OmegaConf.create({"optimized_metric": name, "task": {"metric": "val/a"}})
+    return optimized(cfg, metrics)
+
+
+def test_the_figure_of_a_sweep_is_there_or_told() -> None:
+    assert found("val/a", {"val/a": 2.0}) == 2.0
+    assert found(None, {"val/a": 2.0}) is None
+    with pytest.raises(ConfigError, match="optimized_metric"):
+        found("val/b", {"val/a": 2.0})
+    assert found("val/a", {}) is None
+    assert found("val/a", {"test/a": 1.0}) is None
+
+
+def test_weights_of_nan_are_refused_by_name() -> None:
+    check_finite({"net.a": torch.ones(2), "n": torch.tensor(3)}, "x.ckpt")
+    with pytest.raises(FileError, match=r"x\.ckpt: the weights net\.b hold NaN"):
+        check_finite({"net.a": torch.ones(2), "net.b": torch.tensor([1, torch.nan])}, "x.ckpt")
