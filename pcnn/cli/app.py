@@ -38,10 +38,9 @@ INTERRUPTED = 130
 
 
 class Leaf(TyperCommand):
-    """A command whose help ends with an example."""
+    """A command whose help ends with an example, of which no line is broken."""
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the example line by line: none is broken."""
         if self.epilog:
             with formatter.section("Example"):
                 formatter.write("".join(f"  {line}\n" for line in self.epilog.splitlines()))
@@ -51,14 +50,11 @@ class Group(TyperGroup):
     """A group that shows help and errors as text: no frame, which tears long names apart."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write every command with its whole first sentence."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, one.get_short_help_str(1000)) for name, one in commands if one is not None]
+        rows = [(name, one.get_short_help_str(1000)) for name, one in self.commands.items()]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        """Run a command line and end the process with its exit code."""
         ends = settings.pop("standalone_mode", True)
         settings["standalone_mode"] = False
         try:
@@ -142,19 +138,12 @@ def parameter(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     text = [note for note in notes if isinstance(note, str)]
     names = [note for note in text if note.startswith("-")]
     words = " ".join(note for note in text if not note.startswith("-"))
-    told: Any = typer.Option(*names, help=words)
-    if ARGUMENT in notes:
-        told = typer.Argument(help=words)
-    default = field.default
-    if default is dataclasses.MISSING:
-        made = field.default_factory
-        default = inspect.Parameter.empty if made is dataclasses.MISSING else made()
-    return inspect.Parameter(
-        field.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[plain(hint), told],
-    )
+    argument = ARGUMENT in notes
+    told: Any = typer.Argument(help=words) if argument else typer.Option(*names, help=words)
+    missing = field.default is dataclasses.MISSING
+    default = inspect.Parameter.empty if missing else field.default
+    kind, shown = inspect.Parameter.KEYWORD_ONLY, Annotated[plain(hint), told]
+    return inspect.Parameter(field.name, kind, default=default, annotation=shown)
 
 
 def plain(hint: Any) -> Any:

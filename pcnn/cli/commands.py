@@ -1,4 +1,4 @@
-"""The `pcnn` command: one file a subcommand, mounted here.
+"""The `pcnn` command: subcommands of the other files, mounted here.
 
 Subcommands import torch and everything else heavy inside their functions, so that help is instant.
 """
@@ -14,18 +14,16 @@ import typer
 
 import pcnn.programs
 from pcnn.cli.app import App
-from pcnn.cli.convert import convert
 from pcnn.cli.doctor import doctor
-from pcnn.cli.export import export
 from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import preprocess
 from pcnn.cli.profile import profile
 from pcnn.cli.register import register
 from pcnn.cli.registration import app as registration_app
-from pcnn.cli.report import report
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.tune import tune
-from pcnn.cli.view import view
+from pcnn.cli.view import report, view
+from pcnn.cli.weights import convert, export
 from pcnn.messages import say
 
 Words = Annotated[
@@ -72,7 +70,6 @@ app.add_typer(registration_app, name="registration")
 
 
 def print_version(wanted: bool) -> None:
-    """Print the version and stop."""
     if wanted:
         from pcnn import __version__
 

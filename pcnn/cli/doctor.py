@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import typer
 
@@ -22,9 +22,6 @@ from pcnn.files.user_cache import user_cache
 from pcnn.kernels import cubin_cache
 from pcnn.kernels.bindings import driver_cuda, extra_for, require
 from pcnn.messages import counted, install
-
-if TYPE_CHECKING:
-    import torch
 
 State = Literal["ok", "absent", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "absent": "yellow", "broken": "bold red"}
@@ -38,7 +35,6 @@ OPTIONAL = {
     "submitit": install("cluster"),
     "hydra-optuna-sweeper": install("sweep"),
 }
-#: The smallest source of csrc.
 PROBE = "probe.cu"
 
 
@@ -74,9 +70,7 @@ def diagnose() -> Iterator[Finding]:
     yield from _device()
     yield _triton()
     yield from _cuda_bindings()
-    yield _open3d()
-    for name, command in OPTIONAL.items():
-        yield _optional(name, command)
+    yield from _optional()
     yield from _caches()
 
 
@@ -91,9 +85,8 @@ def _programs() -> Iterator[Finding]:
     yield Finding("python", "ok" if known else "broken", text + wanted)
     yield Finding("pcnn", "ok", f"{pcnn.__version__} at {Path(pcnn.__file__).parent}")
     text = f"{platform.platform()}, {counted(available_cores(), 'core')}"
-    shared = Path("/dev/shm")
-    if shared.is_dir():  # loaders pass batches through it
-        text += f", {shutil.disk_usage(shared).free / 2**30:.1f} GiB of shared memory free"
+    if Path("/dev/shm").is_dir():  # loaders pass batches through it
+        text += f", {shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB of shared memory free"
     yield Finding("machine", "ok", text)
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
     waits = os.environ.get("OMP_WAIT_POLICY") or f"{os.environ.get('GOMP_SPINCOUNT')} spins"
@@ -120,12 +113,8 @@ def _device() -> Iterator[Finding]:
         yield Finding(f"device cuda:{index}", "ok", text)
     if torch.cuda.is_available():
         return
-    text = "torch is a CPU build: install PyTorch's CUDA build"
-    if built is not None:
-        text = (
-            f"torch is built for CUDA {built}, but the driver supports {driver[0]}.{driver[1]}: "
-            f"update the driver, or install torch for CUDA {driver[0]}"
-        )
+    build = f"for CUDA {built}" if built else "for the CPU alone"
+    text = f"torch is built {build}: install it for CUDA {driver[0]}, or update the driver"
     yield Finding("device", "broken", text)
 
 
@@ -133,12 +122,11 @@ def _triton() -> Finding:
     import torch
 
     gpu = torch.cuda.is_available()
-    try:
-        text = f"triton {version('triton')}"
-    except PackageNotFoundError:
+    if importlib.util.find_spec("triton") is None:
         if gpu:
             return Finding("triton", "broken", "missing: pip install triton")
         return Finding("triton", "absent", "not needed without an NVIDIA device")
+    text = f"triton {version('triton')}"
     if not gpu:
         return Finding("triton", "ok", text)
     # Triton builds its launchers with the C compiler at first use
@@ -147,8 +135,7 @@ def _triton() -> Finding:
     if compiler and header.is_file():
         return Finding("triton", "ok", f"{text}, launchers built by {compiler}")
     lacking = f"no {header}" if compiler else "no C compiler"
-    cure = "Debian: apt-get install gcc python3-dev"
-    return Finding("triton", "broken", f"{text}, but {lacking} ({cure})")
+    return Finding("triton", "broken", f"{text}, but {lacking}: apt-get install gcc python3-dev")
 
 
 def _cuda_bindings() -> Iterator[Finding]:
@@ -156,20 +143,17 @@ def _cuda_bindings() -> Iterator[Finding]:
 
     extra = extra_for(torch.version.cuda, driver_cuda())
     if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.core") is None:
-        if extra is None:
-            yield Finding("cuda bindings", "absent", "not needed without an NVIDIA device")
-        else:
-            yield Finding("cuda bindings", "absent", install(extra))
+        cure = install(extra) if extra else "not needed without an NVIDIA device"
+        yield Finding("cuda bindings", "absent", cure)
         return
     try:
         compiler = require()
     except ImportError as error:
         yield Finding("cuda bindings", "broken", str(error).replace("\n", " "))
         return
-    packages = f"cuda-core {version('cuda-core')}, cuda-bindings {version('cuda-bindings')}"
-    found = f"{packages}, NVRTC {compiler}"
-    bindings = f"cu{version('cuda-bindings').split('.')[0]}"
-    if extra is not None and bindings != extra:
+    core, bindings = version("cuda-core"), version("cuda-bindings")
+    found = f"cuda-core {core}, cuda-bindings {bindings}, NVRTC {compiler}"
+    if extra not in (None, f"cu{bindings.split('.')[0]}"):
         text = f"{found}, but this torch needs: {install(extra)}"
         yield Finding("cuda bindings", "broken", text)
         return
@@ -182,6 +166,7 @@ def _cuda_kernels() -> Finding:
     import torch
 
     from pcnn.kernels.compiler import architecture, compile_source
+    from pcnn.kernels.cuda import module
     from pcnn.kernels.sources import FOLDER
 
     try:
@@ -191,44 +176,32 @@ def _cuda_kernels() -> Finding:
         text = f"{FOLDER / PROBE} compiles for {arch}"
         size = len(compile_source(PROBE, arch, {}).cubin)
         if torch.cuda.is_available():
-            probe(torch.device("cuda"))
+            device = torch.device("cuda")
+            out = torch.zeros(1000, dtype=torch.int32, device=device)
+            arguments = struct.pack("Pqi", out.data_ptr(), len(out), 7)
+            kernels = module(PROBE, device)
+            kernels.launch("fill", -(-len(out) // kernels.threads("fill")), arguments, device)
+            if not bool((out == 7).all()):
+                raise RuntimeError(f"{PROBE} ran on {device}, but its output is wrong")
             text = f"{text}, and runs on the device"
     except Exception as error:  # whatever a broken CUDA installation raises is the finding
         return Finding("cuda kernels", "broken", str(error))
     return Finding("cuda kernels", "ok", f"{text} ({size} bytes)")
 
 
-def probe(device: torch.device) -> None:
-    """Fill a tensor by a kernel of csrc."""
-    import torch
-
-    from pcnn.kernels.cuda import module
-
-    out = torch.zeros(1000, dtype=torch.int32, device=device)
-    arguments = struct.pack("Pqi", out.data_ptr(), len(out), 7)
-    kernels = module(PROBE, device)
-    kernels.launch("fill", -(-len(out) // kernels.threads("fill")), arguments, device)
-    if not bool((out == 7).all()):
-        raise RuntimeError(f"{PROBE} ran on {device}, but its output is wrong")
-
-
-def _open3d() -> Finding:
+def _optional() -> Iterator[Finding]:
     from pcnn.errors import MissingPackageError
     from pcnn.registration.open3d_tools import open3d_name
 
     try:
-        return Finding("open3d", "ok", open3d_name())
+        yield Finding("open3d", "ok", open3d_name())
     except MissingPackageError as error:
-        return Finding("open3d", "absent", str(error))
-
-
-def _optional(name: str, command: str) -> Finding:
-    for package in (name, f"{name}-cpu"):
+        yield Finding("open3d", "absent", str(error))
+    for name, command in OPTIONAL.items():
         try:
-            return Finding(name, "ok", version(package))
+            yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
-            continue
-    return Finding(name, "absent", command)
+            yield Finding(name, "absent", command)
 
 
 def _caches() -> Iterator[Finding]:
@@ -237,14 +210,10 @@ def _caches() -> Iterator[Finding]:
         triton = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
         folders["triton cache"] = Path(triton)
     for name, folder in folders.items():
-        yield _writable(name, folder)
-
-
-def _writable(name: str, folder: Path) -> Finding:
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            free = shutil.disk_usage(existing).free / 2**30
-    except OSError as error:
-        return Finding(name, "broken", f"{folder} cannot be written: {error}")
-    return Finding(name, "ok", f"{folder}, {free:.0f} GiB free")
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        try:
+            with tempfile.TemporaryFile(dir=existing):
+                free = shutil.disk_usage(existing).free / 2**30
+            yield Finding(name, "ok", f"{folder}, {free:.0f} GiB free")
+        except OSError as error:
+            yield Finding(name, "broken", f"{folder} cannot be written: {error}")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from rich.progress import Progress, SpinnerColumn
 
 from pcnn.cli.options import chosen_reading
 from pcnn.console import Console
@@ -17,6 +18,7 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.prediction_files import write_labelled
 from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import PART
+from pcnn.errors import UserError
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.segmenters import Segmenters
@@ -57,10 +59,29 @@ class Labelling:
     _rows: int = 0
     _lost: int = 0
 
+    def label_all(self, targets: Mapping[Path, Path]) -> list[str]:
+        """Label the clouds one after the other; returns why some could not be."""
+        bad: list[str] = []
+        # a cloud that is labelled whole moves no bar: something else must move
+        columns = SpinnerColumn(), *Progress.get_default_columns()
+        still = not self.console.is_terminal
+        with Progress(*columns, console=self.console, transient=True, disable=still) as progress:
+            bar = progress.add_task("labelling", total=len(targets))
+            for number, (path, target) in enumerate(targets.items()):
+
+                def told(share: float, number: int = number) -> None:
+                    progress.update(bar, completed=number + share)
+
+                try:
+                    self.label(path, target, told)
+                except (UserError, OSError) as error:  # OSError: the result cannot be written
+                    bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
+                told(1.0)
+        return bad
+
     def label(self, path: Path, target: Path, told: Callable[[float], None]) -> None:
         """Label a cloud; its results are called as `target`, which gets their suffixes."""
         predictor, cloud = self._opened(path)
-        self._introduce(predictor)
         plain = replace(cloud, reading=cloud.reading.places_alone)
         if self.options.crop is None and (self.options.tile is not None or cloud.points > WHOLE):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,23 +105,15 @@ class Labelling:
     def summarise(self) -> None:
         """Print how many points have each class, and how sure the networks were."""
         if self._doubted > 1:
-            self.console.say(
-                f"{self._doubted} clouds are unlike those of the training; told above is the first",
-                "note",
-                "yellow",
-            )
+            text = f"{self._doubted} clouds are unlike those of the training; above is the first"
+            self.console.say(text, "note", "yellow")
         for predictor, (number, sums) in self._counts.items():
-            total = max(int(number.sum()), 1)
             if number.sum():
                 self.console.print(f"{'class':>20} {'points':>13} {'share':>9}   confidence")
-            for row in np.argsort(-number, kind="stable"):
-                if number[row]:
-                    self.console.print(
-                        f"{predictor.class_names[row]:>20} {number[row]:>13,} "
-                        f"{100 * number[row] / total:7.1f} %   {sums[row] / number[row]:10.2f}",
-                        markup=False,
-                        highlight=False,
-                    )
+            for row in np.argsort(-number, kind="stable")[: np.count_nonzero(number)]:
+                count, share = number[row], 100 * number[row] / number.sum()
+                text = f"{count:>13,} {share:7.1f} %   {sums[row] / count:10.2f}"
+                self.console.say(f"{predictor.class_names[row]:>20} {text}")
         for predictor, counts in self._judged.items():
             title = f"IoU against {counted(len(self.truth), 'file')} of true labels"
             self.console.print(iou_table(counts, predictor.class_names, title))
@@ -111,7 +124,6 @@ class Labelling:
             )
 
     def _reading(self, own: Reading) -> Reading:
-        """How files are read, with the options."""
         given = self.options
         numbers = given.intensity_max, given.scale
         return chosen_reading(own, given.columns, given.fill, given.strict, *numbers)
@@ -127,9 +139,6 @@ class Labelling:
         cloud, notes = predictor.fitted(open_parts(path, self._reading(predictor.reading)))
         for note in notes:
             self._say(f"{path}: {note}", note.split(" ")[0])
-        return predictor, cloud
-
-    def _introduce(self, predictor: Predictor) -> None:
         if predictor.source == "simulated":
             self._say("this network was trained on simulated data")
         if predictor.trained_crop is not None and self.options.crop is None:
@@ -137,6 +146,7 @@ class Labelling:
                 f"this network was trained within {predictor.trained_crop} m of the sensor; "
                 f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
             )
+        return predictor, cloud
 
     def _say(self, text: str, subject: str = "") -> None:
         if (subject or text) not in self._told:  # once for all clouds
@@ -165,12 +175,9 @@ class Labelling:
         if self.options.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
-            scale = cloud.scale
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
             fields = {"label": "<i4"} | ({"confidence": "<f4"} if self.options.confidence else {})
-            write_coloured_ply_parts(
-                path, _coloured(predictor, cloud, found, scale), fields, wide=far
-            )
+            write_coloured_ply_parts(path, _coloured(predictor, cloud, found), fields, wide=far)
             files["coloured"] = path
         if self.options.picture:
             files["picture"] = self._draw(predictor, cloud, found, target)
@@ -180,13 +187,10 @@ class Labelling:
         for kind, path in files.items() if self.alone else ():
             self.console.say(f"{kind + ':':<12}{path}")
         number, sums = found.counts(len(predictor.class_names))
-        if number.sum() and sums.sum() / number.sum() < _DOUBTED:
-            self.console.say(
-                f"{cloud.path}: the mean confidence is {sums.sum() / number.sum():.2f}: look at "
-                "the labels before you use them",
-                "note",
-                "yellow",
-            )
+        mean = sums.sum() / max(number.sum(), 1)
+        if number.sum() and mean < _DOUBTED:
+            text = f"{cloud.path}: the mean confidence is {mean:.2f}: look at the labels"
+            self.console.say(text, "note", "yellow")
         before = self._counts.get(predictor, (0, 0))
         self._counts[predictor] = (before[0] + number, before[1] + sums)
         self._rows += cloud.points
@@ -203,24 +207,18 @@ class Labelling:
         self._judged[predictor] = self._judged.get(predictor, 0) + torch.from_numpy(counts)
 
     def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> Path:
-        source: Literal["simulated", "simulated training"] | None = None
-        if is_simulated(cloud.path):
-            source = "simulated"
-        elif predictor.source == "simulated":
-            source = "simulated training"
+        trained: Any = "simulated training" if predictor.source == "simulated" else None
         step = max(1, cloud.points // _DRAWN)
-        parts = [part.select(np.arange(0, len(part), step)) for part in cloud]
-        rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
-        places = np.concatenate([np.empty((0, 3)), *(part.places for part in parts)])
+        drawn = _joined([part.select(np.arange(0, len(part), step)) for part in cloud])
         return segmentation_picture(
-            places - (places.mean(axis=0) if cloud.in_map and len(places) else 0),
+            drawn.places - (drawn.places.mean(axis=0) if cloud.in_map and len(drawn) else 0),
             None,
-            found.classes[rows],
+            found.classes[drawn.rows],
             predictor.class_names,
             predictor.colors[:-1],
             target.with_name(f"{target.name}.png"),
             visible(cloud.path.name),
-            source=source,
+            source="simulated" if is_simulated(cloud.path) else trained,
         )
 
 
@@ -241,13 +239,13 @@ def _labels(predictor: Predictor, found: Answer, folder: Path | None) -> np.ndar
 
 
 def _coloured(
-    predictor: Predictor, cloud: PartedCloud, found: Answer, scale: float
+    predictor: Predictor, cloud: PartedCloud, found: Answer
 ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
     for part in cloud:
         classes = found.classes[part.rows]
         rgb = predictor.rgb(torch.from_numpy(classes.astype(np.int64)))
         values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(255)}
-        yield part.places / scale, rgb, values
+        yield part.places / cloud.scale, rgb, values
 
 
 def prediction_view(
@@ -258,28 +256,28 @@ def prediction_view(
     step = -(-cloud.points // points) if cloud.points else 1
     part = _joined([one.select(one.rows % step == 0) for one in replace(cloud, reading=own)])
     channels = part.channels.shape[1]  # intensity, then three colours, as far as the file has them
+    shares = part.channels[:, -3:]  # of 0..1, or of 0..255 where one is above
+    top = 255.0 if shares.max(initial=0.0) > 1.0 else 1.0
+    colours = np.round(np.clip(shares / top, 0.0, 1.0) * 255).astype(np.uint8)
     shown = ViewedCloud(
         visible(cloud.path.name),
         part.places / cloud.scale,
         part.rows,
         part.channels[:, 0] if channels in (1, 4) else None,
-        _bytes(part.channels[:, -3:]) if channels in (3, 4) else None,
+        colours if channels in (3, 4) else None,
         {"prediction": found.classes[part.rows]},
         found.confidence[part.rows] / 255,
         simulated=is_simulated(cloud.path),
     )
-    notes = [
-        f"{len(part):,} of {cloud.points:,} points" if step > 1 else "",
-        "predicted by a network trained on SIMULATED data"
-        if predictor.source == "simulated"
-        else "",
-    ]
+    notes = [f"{len(part):,} of {cloud.points:,} points"] if step > 1 else []
+    if predictor.source == "simulated":
+        notes.append("predicted by a network trained on SIMULATED data")
     return View(
         [shown],
         predictor.class_names,
         predictor.colors[:-1],
         title=visible(cloud.path.name),
-        note=". ".join(filter(None, notes)),
+        note=". ".join(notes),
         points=points,
     )
 
@@ -292,9 +290,3 @@ def _joined(parts: list[Part]) -> Part:
         if parts
         else np.empty((0, 0), np.float32),
     )
-
-
-def _bytes(shares: np.ndarray) -> np.ndarray:
-    """Colours of 0..1, or of 0..255 where one is above, as bytes."""
-    top = 255.0 if shares.max(initial=0.0) > 1.0 else 1.0
-    return np.round(np.clip(shares / top, 0.0, 1.0) * 255).astype(np.uint8)

@@ -11,7 +11,6 @@ import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
 from pcnn.messages import counted
-from pcnn.ranges import Length, Positive
 
 if TYPE_CHECKING:
     import torch
@@ -24,33 +23,17 @@ Overrides = Annotated[
     ARGUMENT,
     "An experiment of conf/experiment, then options of pcnn train such as dataset=kitti.",
 ]
-Conf = Annotated[
-    Path | None, "Folder of the configurations of pcnn train; those of the package unless given."
-]
+Conf = Annotated[Path | None, "Folder of configurations; those of the package unless given."]
 Columns = Annotated[
     str | None,
     "Columns of .bin and .npy files: kitti, nuscenes, scannet, sunrgbd, or names, as in "
     "x,y,z,intensity,ring (_ passes one over, label holds labels).",
 ]
-Fill = Annotated[
-    list[str] | None, "Number for a channel that a cloud lacks, as in intensity=0; repeat."
-]
-Strict = Annotated[
-    bool,
-    "--strict",
-    "Refuse clouds with missing returns (NaN, zeros) in place of leaving these points out.",
-]
-IntensityMax = Annotated[Positive | None, "The number in the files that is intensity 1."]
-Scale = Annotated[
-    Length | None, "Metres in a unit of the files: 0.001 for millimetres, 0.3048 for feet."
-]
 AllowTargets = Annotated[
     list[str] | None,
-    "Package whose classes the checkpoint may name besides pcnn's: code of your own that you "
-    "trust; repeat.",
+    "Package of your own whose classes the checkpoint may name besides pcnn's; repeat.",
 ]
 Device = Annotated[str, "cpu, cuda, cuda:1, or auto."]
-Workers = Annotated[int | None, "Processes; every core unless given."]
 Progress = Annotated[bool, "Show progress."]
 Open = Annotated[bool, "--open", "Show the page in the browser."]
 
@@ -114,8 +97,15 @@ def filled(words: Sequence[str] | None) -> dict[str, float]:
     return found
 
 
+def each(name: str, files: Sequence[Path] | None, n: int) -> list[Path | None]:
+    """The file of every cloud that an option names, None where it is not given."""
+    if files and len(files) != n:
+        told = f"{counted(len(files), 'file')} for {counted(n, 'cloud')}"
+        raise typer.BadParameter(f"--{name}: {told}")
+    return list(files) if files else [None] * n
+
+
 def packages(given: Sequence[str] | None) -> tuple[str, ...]:
-    """The packages of the option."""
     from pcnn.config import check_allowed
 
     with refusing():
@@ -131,8 +121,8 @@ def chosen_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto") from error
+    except RuntimeError:
+        device = torch.device("meta")  # which is refused, too
     if device.type not in ("cpu", "cuda"):
         raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

@@ -5,29 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import (
-    AllowTargets,
-    Columns,
-    Device,
-    Fill,
-    IntensityMax,
-    Scale,
-    Strict,
-    chosen_device,
-    packages,
-)
+from pcnn.cli.options import AllowTargets, Columns, Device, chosen_device, each, packages
 from pcnn.messages import counted
-from pcnn.ranges import Distance, Length
-
-if TYPE_CHECKING:
-    from pcnn.cli.labelling import Labelling
-    from pcnn.console import Console
-
+from pcnn.ranges import Distance, Length, Positive
 
 #: Clouds up to which each has a page without being asked for: a page takes some MB.
 _VIEWED = 10
@@ -35,32 +20,23 @@ _VIEWED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions:
-    """Options of `pcnn predict`."""
-
     paths: Annotated[
         list[Path],
         ARGUMENT,
-        "Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv), or folders; in front "
-        "of them may stand a checkpoint of a segmentation run.",
+        "Clouds, or folders; in front of them may stand a checkpoint of a segmentation run.",
     ]
     model: Annotated[
         str | None,
-        "streets, rooms, or a checkpoint. Without it: by what every cloud spans, up to 20 m rooms, "
-        "beyond it streets.",
+        "A checkpoint, seg_rooms or seg_streets; those by the span of every cloud unless given.",
     ] = None
     out: Annotated[Path, "Folder for the results."] = Path("predictions")
     truth: Annotated[
         list[Path] | None,
-        "True labels (.label, .npy, or a labelled cloud), which give the IoU of every class; one a "
-        "cloud, in the labels of the data that the network was trained on.",
+        "True labels (.label, .npy, or a labelled cloud) for the IoU of every class; one a cloud.",
     ] = None
-    crop: Annotated[Length | None, "Leave points beyond this distance unlabelled, in metres."] = (
-        None
-    )
+    crop: Annotated[Length | None, "Leave points beyond so many metres unlabelled."] = None
     tile: Annotated[
-        Length | None,
-        "Classify clouds in squares of this edge, in metres. Without it: clouds of more than a "
-        "million points, in squares of 600,000 points at most, on a GPU of 2,000,000.",
+        Length | None, "Edge of squares in metres; by their points, of large clouds, unless given."
     ] = None
     margin: Annotated[Distance, "Width that the network sees around a square, in metres."] = 5.0
     device: Device = "auto"
@@ -71,31 +47,28 @@ class PredictOptions:
         "--view/--no-view",
         "Write NAME.html, the labelled cloud in a browser; of ten clouds or fewer unless given.",
     ] = None
-    confidence: Annotated[bool, "Write the probability of the class of every point beside it."] = (
-        True
-    )
+    confidence: Annotated[bool, "Write the probability of the class of every point."] = True
     columns: Columns = None
-    fill: Fill = None
-    intensity_max: IntensityMax = None
-    scale: Scale = None
-    strict: Strict = False
+    fill: Annotated[
+        list[str] | None, "Number for a channel that a cloud lacks, as in intensity=0; repeat."
+    ] = None
+    intensity_max: Annotated[Positive | None, "The number in the files that is intensity 1."] = None
+    scale: Annotated[Length | None, "Metres in a unit of the files: 0.001 of millimetres."] = None
+    strict: Annotated[bool, "--strict", "Refuse clouds with missing returns (NaN, zeros)."] = False
     allow_targets: AllowTargets = None
 
 
 def predict(options: PredictOptions) -> None:
     """Label every point of clouds; write labels, a coloured .ply, a picture and a page of each.
 
-    Labels are written in the format of the cloud: .las and .laz whole, with classification, .ply
-    and .pcd whole, with label. For .bin files it is NAME.label with a word a point, for others
-    NAME_label.npy (NAME.label when the network was trained on SemanticKITTI). They are the labels
-    that the classes have in the data the network was trained on. The coloured cloud is NAME.ply, or
-    NAME_classes.ply beside a labelled .ply. The confidence of every point, 0..1, is a property
-    confidence of clouds that are written, and NAME_confidence.npy beside labels alone.
+    Labels are those of the data the network was trained on, in the format of the cloud: .las, .laz,
+    .ply and .pcd whole; of .bin files, and by networks of SemanticKITTI, NAME.label with a word a
+    point; of others NAME_label.npy. The coloured cloud is NAME.ply, or NAME_classes.ply beside a
+    labelled .ply. The confidence of every point, 0..1, is a property of clouds, and
+    NAME_confidence.npy beside labels alone.
 
-    Channels are found by the names that the network was trained with, in any case; --fill gives a
-    number for one that a cloud lacks. Missing returns (NaN, or zeros) are written as unlabelled.
-
-    A file that cannot be read is named, the others are labelled, and the exit code is 1.
+    Channels are found by name. Missing returns (NaN, or zeros) are written as unlabelled. A file
+    that cannot be read is named, the others are labelled, and the exit code is 1.
     """
     from pcnn.cli.labelling import Labelling
     from pcnn.console import Console
@@ -108,25 +81,20 @@ def predict(options: PredictOptions) -> None:
         raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {options.tile:g}")
     model, paths = separated(options.model, options.paths)
     segmenters = Segmenters(chosen_device(options.device), model, packages(options.allow_targets))
-
     with refusing():
         if model is not None:
             segmenters.named()
         targets, missing = plan_targets(paths, out)
-    truth = options.truth or []
-    if truth and len(truth) != len(targets):
-        raise typer.BadParameter(
-            f"--truth: {counted(len(truth), 'file')} for {counted(len(targets), 'cloud')}"
-        )
+    truth = zip(targets, each("truth", options.truth, len(targets)), strict=True)
     labelling = Labelling(
         segmenters,
         options,
         console,
         view=len(targets) <= _VIEWED if options.view is None else options.view,
         alone=len(targets) == 1,
-        truth=dict(zip(targets, truth, strict=False)),
+        truth={cloud: file for cloud, file in truth if file is not None},
     )
-    bad = missing + label_all(labelling, targets, console)
+    bad = missing + labelling.label_all(targets)
     labelling.summarise()
     done = len(targets) + len(missing) - len(bad)
     if done or not bad:
@@ -157,8 +125,7 @@ def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Pa
 def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[str]]:
     """Result of every cloud, without suffix, and what is missing among the paths.
 
-    A folder's clouds keep their places below it; label files and earlier results are no clouds.
-    Files of numbers (.txt, .npz) are taken of a folder that holds no others.
+    Label files and earlier results in a folder are no clouds, nor are .txt and .npz beside others.
     """
     from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
     from pcnn.datasets.readers.label_files import is_cloud_file, without_label_files
@@ -184,10 +151,7 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
             place = cloud.relative_to(path) if path.is_dir() else Path(cloud.name)
             target = out / place.with_suffix("")
             if owners.setdefault(target, cloud) != cloud:
-                raise ValueError(
-                    f"{owners[target]} and {cloud} would both be written to {target}; "
-                    "label them in two runs with different --out"
-                )
+                raise ValueError(f"{owners[target]} and {cloud} would both be written to {target}")
             targets[cloud] = target
     among = {cloud.parent.resolve() for cloud in targets}
     for cloud, target in targets.items():
@@ -197,34 +161,3 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
                 "replace one; give another folder as --out"
             )
     return targets, missing
-
-
-def label_all(labelling: Labelling, targets: dict[Path, Path], console: Console) -> list[str]:
-    """Label the clouds one after the other; returns why some could not be."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from pcnn.errors import UserError
-
-    bad: list[str] = []
-    # a cloud that is labelled whole moves no bar: something else must move
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeElapsedColumn(),
-    )
-    still = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=still) as progress:
-        bar = progress.add_task("labelling", total=len(targets))
-        for number, (path, target) in enumerate(targets.items()):
-
-            def told(share: float, number: int = number) -> None:
-                progress.update(bar, completed=number + share)
-
-            try:
-                labelling.label(path, target, told)
-            except (UserError, OSError) as error:  # OSError: the result cannot be written
-                bad.append(str(error) if str(path) in str(error) else f"{path}: {error}")
-            told(1.0)
-    return bad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,6 @@ from pcnn.messages import counted
 from pcnn.ranges import Workers
 
 if TYPE_CHECKING:
-    from pcnn.console import Console
     from pcnn.datamodules import CloudDataModule
     from pcnn.datasets.preparation import Outcome, Preparation
 
@@ -29,8 +29,6 @@ WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PreprocessOptions:
-    """Options of `pcnn preprocess`."""
-
     overrides: Overrides
     check: Annotated[bool, "Read the clouds of the validation too."] = True
     workers: Annotated[Workers | None, "Processes; every core unless given; 0: this alone."] = None
@@ -41,11 +39,9 @@ class PreprocessOptions:
 def preprocess(options: PreprocessOptions) -> None:
     """Fill the cache of a training ahead of time, and find broken files before it does.
 
-    Give the options of the training. A run may be stopped at any time: files are written whole or
-    not at all, and the next run keeps those that are there. Files that cannot be read, and clouds
-    without points, are named at the end, the others are done, and the exit code is 1.
+    Give the options of the training. A run may be stopped at any time; the next one keeps what is
+    there. Files that cannot be read are named, the others are done, and the exit code is 1.
     """
-    from pcnn.console import Console
     from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import Preparation
     from pcnn.programs.command_line import short_errors
@@ -57,10 +53,7 @@ def preprocess(options: PreprocessOptions) -> None:
         train = data.build("train")
         val = data.build("val") if options.check else None
     clouds = [one if isinstance(one, CloudDataset) else None for one in (train, val)]
-    work = Preparation(*clouds)
-    console = Console()
-    if not do_all(work, options, console):
-        raise typer.Exit(1)
+    do_all(Preparation(*clouds), options)
 
 
 def clouds_of(options: PreprocessOptions) -> CloudDataModule:
@@ -77,34 +70,29 @@ def clouds_of(options: PreprocessOptions) -> CloudDataModule:
     return data
 
 
-def do_all(work: Preparation, options: PreprocessOptions, console: Console) -> bool:
+def do_all(work: Preparation, options: PreprocessOptions) -> None:
     """Do all work, then say what was done and name what could not be."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from pcnn.console import Console, Progress
 
+    console = Console()
     outcomes: list[Outcome] = []
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    stopped = ""
-    total = len(work)
-    with Progress(*columns, console=console, disable=not options.progress) as bar:
-        task = bar.add_task("clouds", total=total)
+    stopped, total = "", len(work)
+    with Progress(console, "clouds", total) if options.progress else nullcontext() as bar:
         try:
             for outcome in work.done(options.workers):
                 outcomes.append(outcome)
-                bar.advance(task)
+                if bar is not None:
+                    bar.advance()
         except (OSError, RuntimeError) as error:
             stopped = str(error).splitlines()[-1]
     counts = Counter(str(outcome.state) for outcome in outcomes)
     said = [f"{counts[state]} {words}" for state, words in WORDS.items() if counts[state]]
-    console.print(
-        f"{counted(total, 'cloud')}: {', '.join(said) or 'nothing done'}", highlight=False
-    )
-    for outcome in outcomes:
-        if outcome.text and outcome.state != "failed":
-            console.say(outcome.text, "note", "yellow")
-    failed = [outcome.text for outcome in outcomes if outcome.state == "failed"]
-    for problem in failed:
-        console.say(problem, "not done", "red")
+    console.say(f"{counted(total, 'cloud')}: {', '.join(said) or 'nothing done'}")
+    for outcome in sorted(outcomes, key=lambda one: one.state == "failed"):
+        kind = ("not done", "red") if outcome.state == "failed" else ("note", "yellow")
+        if outcome.text:
+            console.say(outcome.text, *kind)
     if stopped:
         console.say(f"{stopped}\nthe same command does the rest", "stopped", "red")
+    if stopped or counts["failed"]:
         raise typer.Exit(1)
-    return not failed

@@ -24,20 +24,14 @@ PARTS = {
     "waits": "waits of the host for the device",
     "host": "the host, by function: time in itself, operators and launches included",
 }
-#: Letters of a name.
-WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
-    """Options of `pcnn profile`."""
-
     overrides: Overrides
-    steps: Annotated[
-        Count | None,
-        "Steps to time; 8 times as many as batches that workers make ahead, 30 at least, unless "
-        "given: a loader that is too slow shows when those are used up.",
-    ] = None
+    steps: Annotated[Count | None, "Steps to time; 30, of many workers more, unless given."] = (
+        None  # a loader that is too slow shows when the batches that are made ahead are used up
+    )
     warm_up: Annotated[Count, "Steps before those: compilation, memory, graphs."] = 20
     traced: Annotated[Count, "Steps to look into, after the timed ones."] = 3
     most: Annotated[Count, "Names in a table."] = 20
@@ -49,14 +43,14 @@ class ProfileOptions:
 def profile(options: ProfileOptions) -> None:
     """Time the steps of a training, and look into some: what the device and the host do in them.
 
-    Give the options of the training. It runs as pcnn train runs it, with its callbacks, and is not
-    validated. The tables tell the milliseconds of a step and how often each thing happens in it.
+    Give the options of the training, which is not validated. The tables tell the milliseconds of
+    a step and how often each thing happens in it.
     """
     import torch
 
     from pcnn.console import Console
     from pcnn.experiment import report
-    from pcnn.files.whole_file import whole_file
+    from pcnn.experiment.run_folder import write_whole
     from pcnn.programs.command_line import short_errors
 
     console = Console()
@@ -88,8 +82,7 @@ def profile(options: ProfileOptions) -> None:
                 for part, of in parts.items()
             },
         }
-        with whole_file(options.out) as file:
-            file.write((json.dumps(content, indent=1) + "\n").encode())
+        write_whole(options.out, json.dumps(content, indent=1) + "\n")
         console.say(options.out)
 
 
@@ -128,19 +121,17 @@ def measured(options: ProfileOptions, folder: Path) -> Any:
 
 
 def show(console: Console, title: str, parts: Mapping[str, Spent], most: int) -> None:
-    """Print the longest parts of a step, and the sum of the others."""
     from rich.table import Table
 
     if not parts:
         return
-    table = Table(title=title, title_justify="left")
-    for name in ("what", "ms", "times"):
-        table.add_column(name, justify="left" if name == "what" else "right")
+    table = Table("what", title=title, title_justify="left")
+    for name in ("ms", "times"):
+        table.add_column(name, justify="right")
     named = list(parts.items())
-    rest = [spent for _, spent in named[most:]]
-    if rest:
+    if rest := [spent for _, spent in named[most:]]:
         sums = sum(ms for ms, _ in rest), sum(count for _, count in rest)
         named = [*named[:most], ("all others", sums)]
     for name, (ms, count) in named:
-        table.add_row(name[:WIDTH], f"{ms:.3f}", f"{count:g}")
+        table.add_row(name[:100], f"{ms:.3f}", f"{count:g}")
     console.print(table)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,37 +26,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterCommand(RegisterOptions):
-    """Options of `pcnn register`."""
-
     clouds: Annotated[
-        list[Path],
-        ARGUMENT,
-        "Cloud to move, and cloud it is moved onto (.ply, .pcd, .bin, .npy, ...); with --graph two "
-        "or more.",
+        list[Path], ARGUMENT, "Cloud to move, and cloud it is moved onto; with --graph two or more."
     ]
-    graph: Annotated[
-        bool, "--graph", "Register all pairs of the clouds, and place them together."
-    ] = False
-    view: Annotated[
-        bool, "--view", "Write view.html too: the clouds in a browser, under their names."
-    ] = False
-    out: Annotated[Path, "Folder for transform.json and overlay.png, or what --graph writes."] = (
-        Path("registration")
-    )
+    graph: Annotated[bool, "--graph", "Register all pairs, and place the clouds together."] = False
+    view: Annotated[bool, "--view", "Write view.html too: the clouds in a browser."] = False
+    out: Annotated[Path, "Folder for what is written."] = Path("registration")
     columns: Columns = None
 
 
 def register(options: RegisterCommand) -> None:
     """Estimate the rigid transform of one cloud onto another, or the poses of many.
 
-    Prints the 4 x 4 matrix that maps source coordinates to the target's, both as the files have
-    them, and what speaks for it; writes both to transform.json with a picture of the clouds before
-    and after. Where no transform is supported, where other poses fit as well, and where the clouds
-    differ in scale or one is a mirror image, the exit code is 1 and nothing is written.
+    Prints the 4 x 4 matrix that maps source coordinates to the target's, as the files have them,
+    and what speaks for it; writes both to transform.json, with a picture to overlay.png. Where no
+    transform is supported, where other poses fit as well, and where the clouds differ in scale or
+    one is a mirror image, the exit code is 1 and nothing is written.
 
-    With --graph every pair is registered. The most trusted transforms connect the clouds, the
-    others are loops: poses are moved to agree with them, and loops that contradict the rest are
-    dropped (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
+    With --graph every pair is registered. The most trusted transforms connect the clouds; poses
+    are moved to agree with the others, of which those that contradict the rest are dropped
+    (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
     """
     from pcnn.console import Console
     from pcnn.datasets.readers.clouds import Reading
@@ -67,9 +57,8 @@ def register(options: RegisterCommand) -> None:
     chosen_device(options.device)
     packages(options.allow_targets)
     if len(paths) < 2 or (len(paths) > 2 and not options.graph):
-        raise typer.BadParameter(
-            f"two clouds are registered, got {len(paths)}; --graph registers more than two"
-        )
+        told = f"two clouds are registered, got {len(paths)}; --graph registers more than two"
+        raise typer.BadParameter(told)
     names = short_names(paths)
     columns = chosen_reading(Reading(), options.columns).columns
     try:
@@ -99,14 +88,6 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [f"{number}: {path.name}" for number, path in enumerate(paths)]
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write numbers and text, whole or not at all."""
-    from pcnn.files.whole_file import whole_file
-
-    with whole_file(path) as file:
-        file.write((json.dumps(content, indent=2) + "\n").encode())
-
-
 def or_none(value: float) -> float | None:
     """A number of a JSON file; none for one that is not known."""
     return value if math.isfinite(value) else None
@@ -120,6 +101,7 @@ def write_pair(
     options: RegisterCommand,
 ) -> None:
     """Print a transform; write transform.json, overlay.png and, if it is asked for, view.html."""
+    from pcnn.experiment.run_folder import write_whole
     from pcnn.files.simulated import is_simulated
     from pcnn.registration.local_frame import about
     from pcnn.visualize.pair import ShownPair
@@ -153,7 +135,7 @@ def write_pair(
         console.say(f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}")
     ends = dict(zip(("source", "target"), map(str, options.clouds), strict=True))
     content = {**ends, "transform": found.transform.tolist(), **facts}
-    write_json(out / "transform.json", content)
+    write_whole(out / "transform.json", json.dumps(content, indent=2) + "\n")
     simulated = [is_simulated(path) for path in options.clouds]
     # both about the origin of the target, so that "as given" shows them as the files have them
     shown = ShownPair(
@@ -187,6 +169,7 @@ def write_graph(
     import numpy as np
     from rich.table import Table
 
+    from pcnn.experiment.run_folder import write_whole
     from pcnn.files.simulated import is_simulated
     from pcnn.visualize import write_coloured_ply
     from pcnn.visualize.palette import distinct_colours
@@ -194,18 +177,17 @@ def write_graph(
     from pcnn.visualize.view import View, ViewedCloud
 
     paths, out = options.clouds, options.out
-    edges = edges_of(placed, names)
+    edges = list(edges_of(placed, names))
     title = f"{counted(len(paths), 'cloud')}, {placed.descriptor}"
-    table = Table(title=title, title_justify="left")
-    for column in ("pair", "confidence", "inliers", "role", "off [deg]", "off [m]"):
-        table.add_column(column, justify="left" if column in ("pair", "role") else "right")
+    columns = "pair", "confidence", "inliers", "role", "off [deg]", "off [m]"
+    table = Table(*columns, title=title, title_justify="left")
     for edge in edges:
         sure = "" if edge["confidence"] is None else f"{edge['confidence']:.2f}"
         off = (f"{edge['off_deg']:.2f}", f"{edge['off_m']:.3f}")
         pair = f"{edge['source']} onto {edge['target']}"
         table.add_row(pair, sure, str(edge["inliers"]), edge["role"], *off)
     console.print(table)
-    count = {role: sum(edge["role"] == role for edge in edges) for role in ("loop", "dropped loop")}
+    count = Counter(edge["role"] for edge in edges)
     note = (
         f"{counted(len(edges), 'pair')} registered, {len(placed.refused)} without a transform; "
         f"{counted(count['loop'], 'loop')} kept, {count['dropped loop']} dropped"
@@ -225,7 +207,7 @@ def write_graph(
         "cloud_width_m": placed.measures.width,
         "point_spacing_m": placed.measures.spacing,
     }
-    write_json(out / "poses.json", content)
+    write_whole(out / "poses.json", json.dumps(content, indent=2) + "\n")
     clouds = {name: placed.placed(at) for at, name in enumerate(names)}
     sizes = [len(cloud) for cloud in clouds.values()]
     numbers, colours = np.repeat(np.arange(len(sizes)), sizes), distinct_colours(len(sizes))
@@ -257,24 +239,20 @@ def write_graph(
     console.say("\n".join(str(out / name) for name in written))
 
 
-def edges_of(placed: Multiway, names: Sequence[str]) -> list[dict[str, Any]]:
+def edges_of(placed: Multiway, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The transforms between clouds, and what became of each."""
     graph = placed.graph
-    made = []
     for edge, in_tree, kept in zip(graph.edges, graph.tree, graph.kept, strict=True):
         one = placed.found[edge.source, edge.target]
         degrees, metres = graph.residual(edge)
-        made.append(
-            {
-                "source": names[edge.source],
-                "target": names[edge.target],
-                "role": "tree" if in_tree else "loop" if kept else "dropped loop",
-                "confidence": or_none(one.confidence),
-                "inliers": one.inliers,
-                "overlap": one.overlap,
-                "off_deg": degrees,
-                "off_m": metres,
-                "transform": one.transform.tolist(),
-            }
-        )
-    return made
+        yield {
+            "source": names[edge.source],
+            "target": names[edge.target],
+            "role": "tree" if in_tree else "loop" if kept else "dropped loop",
+            "confidence": or_none(one.confidence),
+            "inliers": one.inliers,
+            "overlap": one.overlap,
+            "off_deg": degrees,
+            "off_m": metres,
+            "transform": one.transform.tolist(),
+        }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -16,19 +15,13 @@ from pcnn.experiment.register_options import DescriptorOptions
 from pcnn.messages import counted, say
 from pcnn.ranges import Length, Share
 
-Item = TypeVar("Item")
-
 app = App(help="Descriptors of a cloud, and ground truth for sets of your own.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeOptions(DescriptorOptions):
-    """Options of `pcnn registration describe`."""
-
     cloud: Annotated[Path, ARGUMENT, "Cloud (.ply, .pcd, .bin, .npy, ...)."]
-    out: Annotated[
-        Path | None, "The .npz file; CLOUD_descriptors.npz beside the cloud unless given."
-    ] = None
+    out: Annotated[Path | None, "File; CLOUD_descriptors.npz beside it unless given."] = None
     columns: Columns = None
 
 
@@ -66,11 +59,7 @@ def describe(options: DescribeOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class MakeGtOptions:
-    """Options of `pcnn registration make-gt`."""
-
-    folder: Annotated[
-        Path, ARGUMENT, "Clouds with numbers in their names, NAME.pose.txt beside each."
-    ]
+    folder: Annotated[Path, ARGUMENT, "Numbered clouds, NAME.pose.txt beside each."]
     out: Annotated[Path | None, "Folder to write to; that of the clouds unless given."] = None
     voxel_size: Annotated[Length, "Voxel size that clouds are thinned to, in metres."] = 0.025
     min_overlap: Annotated[Share, "Least overlap of a pair."] = 0.3
@@ -83,6 +72,8 @@ def make_gt(options: MakeGtOptions) -> None:
 
     A pose is a 4 x 4 matrix, the cloud's frame to the scene's, in NAME.pose.txt or NAME.info.txt.
     """
+    from rich.progress import track
+
     from pcnn.datasets.registration.make_gt import make_ground_truth
 
     with refusing():
@@ -91,7 +82,7 @@ def make_gt(options: MakeGtOptions) -> None:
             options.out,
             options.voxel_size,
             (options.min_overlap, options.max_overlap),
-            partial(tracked, title="overlaps"),
+            partial(track, description="overlaps", transient=True),
             options.replace,
         )
     say(f"{counted(pairs, 'pair')} in {(options.out or options.folder) / 'gt.log'}")
@@ -99,16 +90,10 @@ def make_gt(options: MakeGtOptions) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class KittiGtOptions:
-    """Options of `pcnn registration kitti-gt`."""
-
     root: Annotated[Path, ARGUMENT, "KITTI odometry: sequences/ and poses/."]
     split: Annotated[str, "train, val or test."] = "test"
-    ground_truth: Annotated[
-        str, "legacy (as published) or fixed (composed and calibrated right)."
-    ] = "legacy"
-    poses: Annotated[str, "odometry (poses/XX.txt) or semantic (sequences/XX/poses.txt)."] = (
-        "odometry"
-    )
+    ground_truth: Annotated[str, "legacy (as published) or fixed (calibrated right)."] = "legacy"
+    poses: Annotated[str, "odometry, or semantic (sequences/XX/poses.txt)."] = "odometry"
 
 
 def kitti_gt(options: KittiGtOptions) -> None:
@@ -116,23 +101,19 @@ def kitti_gt(options: KittiGtOptions) -> None:
 
     It may be stopped at any time; the next run continues where it was.
     """
+    from rich.progress import track
+
     from pcnn.datasets.registration import KITTIOdometry
 
     split, ground_truth = options.split, options.ground_truth
     with refusing():
         data = KITTIOdometry(options.root, split, ground_truth, options.poses, make_missing=True)
-        made = data.fill_cache(partial(tracked, title=f"{ground_truth} ground truth"))
+        title = f"{ground_truth} ground truth"
+        made = data.fill_cache(partial(track, description=title, transient=True))
     say(
         f"{counted(len(data.pairs), f'{split} pair')}, {made} of them made now: "
         f"{data.cache.path(0, 0, 0).parent}"
     )
-
-
-def tracked(items: Sequence[Item], title: str) -> Iterable[Item]:
-    """The items, one after the other, with a bar that shows how far it is."""
-    from rich.progress import track
-
-    return track(items, title, transient=True)
 
 
 app.add(describe, "pcnn registration describe scan.ply --model fpfh --out scan.npz")

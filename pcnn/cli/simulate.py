@@ -19,13 +19,7 @@ app = App(help="Write simulated data sets in official formats; every folder is m
 
 @dataclass(frozen=True, kw_only=True)
 class SimulateOptions:
-    """Options of every `pcnn simulate`; the others are arguments of its simulator."""
-
-    root: Annotated[
-        Path | None,
-        ARGUMENT,
-        "Folder to write; data/simulated/<format>-<seed>-<version> unless given.",
-    ] = None
+    root: Annotated[Path | None, ARGUMENT, "Folder; one in data/simulated unless given."] = None
     seed: Annotated[Seed, "Seed of shapes, paths and noise."] = 0
     workers: Annotated[Processes | None, "Processes; every core unless given."] = None
     progress: Progress = True
@@ -33,23 +27,16 @@ class SimulateOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class KittiOptions(SimulateOptions):
-    """Options of `pcnn simulate kitti`."""
-
     train_scans: Annotated[Clouds, "--scans", "Training scans, sequences 00-07, 09, 10."] = 40
     val_scans: Annotated[Clouds, "Validation scans, sequence 08."] = 8
-    frame_stride: Annotated[
-        Count, "Frames (10 Hz) from one scan to the next; 1 takes every frame."
-    ] = 15
+    frame_stride: Annotated[Count, "Frames (10 Hz) from one scan to the next."] = 15
     sensors: Annotated[
-        Literal["hdl64", "any"],
-        "That of KITTI, or one of 16 to 128 beams at any height a sequence.",
+        Literal["hdl64", "any"], "That of KITTI, or of 16 to 128 beams at any height."
     ] = "hdl64"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FragmentsOptions(SimulateOptions):
-    """Options of `pcnn simulate fragments`."""
-
     train_scenes: Annotated[Clouds, "--scenes", "Rooms for training."] = 8
     val_scenes: Annotated[Clouds, "Rooms for validation."] = 2
     test_scenes: Annotated[Clouds, "Rooms for testing, with the benchmark's lists of pairs."] = 2
@@ -58,8 +45,6 @@ class FragmentsOptions(SimulateOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RoomsOptions(SimulateOptions):
-    """Options of `pcnn simulate rooms`."""
-
     rooms: Annotated[Rooms, "Rooms in each of the six areas."] = 6
     spacing: Annotated[Spacing, "Distance between points, in metres."] = 0.02
     layout: Annotated[

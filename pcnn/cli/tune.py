@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.options import Conf, Device, Overrides, chosen_device, composed
-from pcnn.messages import counted
+from pcnn.messages import counted, say
 from pcnn.ranges import Count
 
 if TYPE_CHECKING:
@@ -33,42 +33,33 @@ PURE = {"16-true": "float16", "bf16-true": "bfloat16", "64-true": "float64"}
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """Options of `pcnn tune`."""
-
     overrides: Overrides
     samples: Annotated[Count, "Batches to measure."] = 3
     backward: Annotated[bool, "Measure gradients, too."] = False
-    precision: Annotated[
-        str | None, "32-true, 16-mixed, bf16-mixed, ...; trainer.precision unless given."
-    ] = None
+    precision: Annotated[str | None, "As 16-mixed; trainer.precision unless given."] = None
     device: Device = "auto"
     out: Annotated[Path | None, "File of what was chosen: what engine.layers=FILE takes."] = None
-    compile_only: Annotated[
-        bool, "--compile-only", "Choose nothing: compile the kernels of the training."
-    ] = False
-    points: Annotated[
-        list[Count] | None, "Points of a batch with --compile-only; repeat. Several unless given."
-    ] = None
+    compile_only: Annotated[bool, "--compile-only", "Compile kernels, and choose nothing."] = False
+    points: Annotated[list[Count] | None, "Points of a batch with --compile-only; repeat."] = None
     conf: Conf = None
 
 
 def tune(options: TuneOptions) -> None:
     """Find the quickest settings for every layer of a network, on samples of a data set.
 
-    The time of the whole network decides, and --out keeps what was chosen for engine.layers=FILE.
-    Give the options of the training, because dtype and batch size matter. An engine that follows a
-    paper (engine=minuet) keeps to that paper's settings.
+    The time of the whole network decides. Give the options of the training, because dtype and batch
+    size matter. An engine that follows a paper (engine=minuet) keeps to that paper's settings.
 
-    With --compile-only the kernels of a training and its evaluation are compiled ahead for the GPU
-    of this machine, on all cores and without data: the network runs on made-up surfaces.
+    With --compile-only the kernels of a training and its evaluation are compiled for the GPU of
+    this machine, without data.
     """
+    from pcnn.experiment.networks import engine_of
     from pcnn.programs.command_line import short_errors
 
     where = chosen_device(options.device)
     if options.compile_only and where.type != "cuda":
         raise typer.BadParameter(
-            "kernels are compiled for a GPU that is there, and torch sees none (pcnn doctor says "
-            "why); on a CPU there is nothing to compile"
+            "torch sees no GPU (pcnn doctor says why), and on a CPU there is nothing to compile"
         )
     with short_errors():
         cfg = composed(options.overrides, options.conf)
@@ -76,8 +67,10 @@ def tune(options: TuneOptions) -> None:
         if options.compile_only:
             compile_kernels(cfg, where, precision, options.points or POINTS)
             return
-        if options.out is not None:
-            check_out(cfg)
+        if options.out is not None and engine_of(cfg).settings is None:
+            raise typer.BadParameter(
+                f"--out keeps settings of layers, and engine={cfg.engine.name} has none"
+            )
         layers = tuned(cfg, where, precision, options)
         if options.out is not None:
             write_settings(layers, options.out)
@@ -102,8 +95,9 @@ def tuned(
     batches = list(islice(loader or data.train_dataloader(), options.samples))
     torch.manual_seed(cfg.seed)
     net = networks.network(cfg, int(data.in_channels), len(data.class_names))
-    net = net.to(device, dtype_of(precision))
-    with autocast(precision, device):
+    dtype, context = in_precision(precision, device)
+    net = net.to(device, dtype)
+    with context:
         layers = tune(net, batches, options.samples, backward)
         for layer in layers:
             console.say(layer)
@@ -119,25 +113,12 @@ def write_settings(layers: Sequence[TunedLayer], out: Path) -> None:
     """Write settings of the layers that differ from the engine's, for ``engine.layers``."""
     from omegaconf import OmegaConf
 
-    from pcnn.console import Console
-    from pcnn.files.whole_file import whole_file
+    from pcnn.experiment.run_folder import write_whole
     from pcnn.ops.engine_settings import changed_settings
 
     kept = {one.name: changed_settings(one.settings, one.before) for one in layers}
-    with whole_file(out) as file:
-        file.write(OmegaConf.to_yaml(OmegaConf.create(kept)).encode())
-    count = counted(len(kept), "layer")
-    Console().say(f"{count} with settings of its own, for engine.layers={out}")
-
-
-def check_out(cfg: DictConfig) -> None:
-    """Refuse to keep settings of an engine that has none, before minutes have passed."""
-    from pcnn.experiment.networks import engine_of
-
-    if engine_of(cfg).settings is None:
-        raise typer.BadParameter(
-            f"--out keeps settings of layers, and engine={cfg.engine.name} has none"
-        )
+    write_whole(out, OmegaConf.to_yaml(OmegaConf.create(kept)))
+    say(f"{counted(len(kept), 'layer')} with settings of its own, for engine.layers={out}")
 
 
 def compile_kernels(
@@ -148,7 +129,6 @@ def compile_kernels(
 
     from pcnn.callbacks import TrainingProgress
     from pcnn.callbacks.warm_up import compile_shown
-    from pcnn.console import Console
     from pcnn.experiment import networks
     from pcnn.kernels.sources_ahead import compile_sources_ahead
 
@@ -159,7 +139,7 @@ def compile_kernels(
     compile_sources_ahead(torch.cuda.get_device_capability(device)).wait()
     launches = launches_of_training(cfg, device, precision, points)
     size = compile_shown(launches, device, TrainingProgress())
-    Console().say(
+    say(
         f"{counted(len(launches), 'variant')} of kernels, {size / 2**20:.1f} MiB, ready for "
         f"{torch.cuda.get_device_name(device)} after {time.perf_counter() - began:.1f} s"
     )
@@ -176,9 +156,10 @@ def launches_of_training(
     data: Any = data_module(cfg)
     channels = int(data.in_channels)
     classes = int(cfg.task.channels) if cfg.task.get("channels") else len(data.class_names)
-    net = networks.network(cfg, channels, classes).to(device, dtype_of(precision))
+    dtype, context = in_precision(precision, device)
+    net = networks.network(cfg, channels, classes).to(device, dtype)
     found: dict[Launch, None] = {}
-    with autocast(precision, device):
+    with context:
         for number in points:
             for backward in (True, False):
                 net.train(backward)
@@ -205,18 +186,13 @@ def surface(
     return networks.placement(cfg).place(places, inputs, scans, 1, cell)
 
 
-def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
-    """The autocast under which a network of this precision of a trainer runs."""
-    import torch
-
-    if precision not in AUTOCAST:
-        return nullcontext()
-    return torch.autocast(device.type, getattr(torch, AUTOCAST[precision]))
-
-
-def dtype_of(precision: str) -> torch.dtype:
-    """Dtype of the weights of a network of this precision."""
+def in_precision(
+    precision: str, device: torch.device
+) -> tuple[torch.dtype, AbstractContextManager[Any]]:
+    """Dtype of the weights of a network of this precision of a trainer, and its autocast."""
     import torch
 
     dtype: torch.dtype = getattr(torch, PURE.get(precision, "float32"))
-    return dtype
+    if precision not in AUTOCAST:
+        return dtype, nullcontext()
+    return dtype, torch.autocast(device.type, getattr(torch, AUTOCAST[precision]))

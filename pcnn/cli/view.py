@@ -1,4 +1,4 @@
-"""`pcnn view`: clouds as a page for the browser."""
+"""`pcnn view` and `pcnn report`: clouds, and runs, as a page for the browser."""
 
 from __future__ import annotations
 
@@ -11,34 +11,22 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import Columns, Open, chosen_reading
+from pcnn.cli.options import Columns, Open, chosen_reading, each
 from pcnn.messages import counted, say
 from pcnn.ranges import Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
-    """Options of `pcnn view`."""
-
-    files: Annotated[
-        list[Path], ARGUMENT, "Clouds (.las, .laz, .ply, .pcd, .npy, .npz, .bin, .txt, .xyz, .csv)."
-    ]
-    labels: Annotated[
-        list[Path] | None, "Predicted labels (.label, .npy, or a labelled cloud); one a cloud."
-    ] = None
+    files: Annotated[list[Path], ARGUMENT, "Clouds (.las, .ply, .pcd, .npy, .bin, .txt, ...)."]
+    labels: Annotated[list[Path] | None, "Predicted labels (.label, ...), one a cloud."] = None
     truth: Annotated[list[Path] | None, "True labels, likewise; one a cloud."] = None
-    confidence: Annotated[
-        list[Path] | None,
-        "Confidence of every point, 0..1 (.npy, or a cloud that holds it); one a cloud.",
-    ] = None
+    confidence: Annotated[list[Path] | None, "Confidence of every point; one a cloud."] = None
     classes: Annotated[
-        str | None,
-        "Class file (names, colours, labels), or kitti, s3dis or las; by the files unless given.",
+        str | None, "Class file, or kitti, s3dis or las; by the files unless given."
     ] = None
     pose: Annotated[
-        Path | None,
-        "Transform of the first of two clouds onto the second: transform.json of pcnn register, "
-        ".npy or text.",
+        Path | None, "Transform of the first of two clouds onto the second (.json, .npy or text)."
     ] = None
     out: Annotated[Path, "The page."] = Path("view.html")
     points: Annotated[Count, "The most points of the page; others are left out evenly."] = 1_000_000
@@ -49,9 +37,8 @@ class ViewOptions:
 def view(options: ViewOptions) -> None:
     """Write a page that shows clouds in a browser: one file, which needs no network.
 
-    Points are coloured by class, errors, height, intensity, confidence or their own colours;
-    layers, clouds and classes are switched on and off, and a click on a point shows its values as
-    its file has them. Labels and confidence that lie in a cloud or beside it are found.
+    Points are coloured by class, errors, height, intensity, confidence or their own colours, and
+    a click on one shows its values. Labels and confidence in a cloud or beside it are found.
     """
     from pcnn.datasets.readers.clouds import Reading
     from pcnn.visualize.view import View
@@ -79,20 +66,36 @@ def view(options: ViewOptions) -> None:
         )
         View(clouds, chosen.names, chosen.colors, points=points).write(out)
     held = sum(map(len, clouds))
-    size = out.stat().st_size / 1e6
     shown = "all of" if held <= points else f"{points:,} of"
-    say(f"{out}: {shown} {counted(held, 'point')}, {size:.1f} MB")
+    say(f"{out}: {shown} {counted(held, 'point')}, {out.stat().st_size / 1e6:.1f} MB")
     if options.show:
         show_page(out)
 
 
-def each(name: str, values: Sequence[Path] | None, n: int) -> list[Path | None]:
-    """The file of every cloud that an option names, None where it is not given."""
-    if values and len(values) != n:
-        raise typer.BadParameter(
-            f"--{name}: {counted(len(values), 'file')} for {counted(n, 'cloud')}"
-        )
-    return list(values) if values else [None] * n
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    runs: Annotated[list[Path], ARGUMENT, "Folders of pcnn train or eval, or of a sweep."]
+    out: Annotated[Path, "The page."] = Path("report.html")
+    show: Open = False
+
+
+def report(options: ReportOptions) -> None:
+    """Write runs as one page: what they are, figures, curves, confusion, pictures, configuration.
+
+    Several runs stand side by side, with what differs between their configurations. Curves are
+    those of logger=csv. The page is one file, which needs no network.
+    """
+    from pcnn.experiment.run_report import runs_of, write_report
+
+    with refusing():
+        found = runs_of(options.runs)
+        write_report(options.out, found)
+    for run in found:
+        if not run.series and run.config.get("train"):
+            say(f"{run.folder}: no curves: the run was without logger=csv")
+    say(f"{options.out}: {counted(len(found), 'run')}, {options.out.stat().st_size / 1e6:.1f} MB")
+    if options.show:
+        show_page(options.out)
 
 
 def usual(

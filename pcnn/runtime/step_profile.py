@@ -6,7 +6,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,8 @@ from lightning.pytorch.profilers import Profiler
 from torch import nn
 from torch.profiler import profile, record_function
 
-from pcnn.runtime.timing import (
-    CUDA_CALLS,
-    DEVICE_WORK,
-    Event,
-    activities,
-    events_of,
-    wait_for,
-    waits,
-)
+from pcnn.runtime import timing
+from pcnn.runtime.timing import CUDA_CALLS, DEVICE_WORK, Event, wait_for, waits
 
 #: Before the name of a module, and of an action of Lightning, in a trace.
 MODULE, ACTION = "pcnn.module ", "pcnn.action "
@@ -47,7 +40,8 @@ CALLBACKS, LOSS, FORWARD, BACKWARD, OTHER = "callbacks", "loss", "forward", "bac
 GRAPHED = {("fixed_input.py", "take"): "plan and copy", ("step_graph.py", "forward"): FORWARD}
 #: A backward node, under the number of the operator that it is the gradient of.
 _NODE, _NUMBER = "autograd::engine::evaluate_function", "Sequence number"
-
+#: In the functions of the measurement itself, which waits at its end.
+OWN = "pcnn/runtime/step_profile.py"
 #: Milliseconds and number of one thing, of a step.
 Spent = tuple[float, float]
 
@@ -90,7 +84,11 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
                     if id(outer) in operators:
                         operators[id(outer)] = outer, operators[id(outer)][1] - took
                         break
-            elif category in CUDA_CALLS and waits(name) and not _is_ours(stack):
+            elif (
+                category in CUDA_CALLS
+                and waits(name)
+                and not any(OWN in one["name"] for one in stack)
+            ):
                 waited.add(_who(stack), took)
         functions = [one for one in timed if one.get("tid") == thread and is_function(one)]
         for event, stack in nested(functions):
@@ -170,11 +168,10 @@ def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str
             return BACKWARD, f"backward of {known}" if known else BACKWARD
     for event in reversed(stack):
         name = str(event["name"])
-        if is_function(event):
-            file, _, function = name.partition("(")
-            for (end, own), phase in GRAPHED.items():
-                if function.endswith(f": {own}") and file.endswith(f"pcnn/runtime/{end}"):
-                    return phase, phase
+        file, _, function = name.partition("(") if is_function(event) else ("", "", "")
+        for (end, own), phase in GRAPHED.items():
+            if function.endswith(f": {own}") and file.endswith(f"pcnn/runtime/{end}"):
+                return phase, phase
         if name.startswith(ACTION):
             action = name[len(ACTION) :]
             known = CALLBACKS if action.startswith("[Callback]") else None
@@ -185,13 +182,7 @@ def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str
 
 
 def is_function(event: Event) -> bool:
-    """Whether an event is a function that is written in Python."""
     return event.get("cat") == "python_function" and ".py(" in str(event["name"])
-
-
-def _is_ours(stack: Sequence[Event]) -> bool:
-    """Whether the measurement itself waits, as it does at its end."""
-    return any("pcnn/runtime/step_profile.py" in str(event["name"]) for event in stack)
 
 
 def _who(stack: Sequence[Event]) -> str:
@@ -215,25 +206,17 @@ def short(name: str) -> str:
 class ActionRanges(Profiler):
     """Lightning's own actions (hooks of tasks and callbacks, backward, transfers) as ranges."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.on = False
-        self._open: list[tuple[str, Any]] = []
+    on = False
 
     def start(self, action_name: str) -> None:
-        """Begin a range."""
-        found = record_function(ACTION + action_name) if self.on else None
-        if found is not None:
-            found.__enter__()
-        self._open.append((action_name, found))
+        """Nothing: no phase is an action without an end of its own."""
 
-    def stop(self, action_name: str) -> None:
-        """End the last range of this name."""
-        names = [name for name, _ in self._open]
-        if action_name in names:
-            _, found = self._open.pop(len(names) - 1 - names[::-1].index(action_name))
-            if found is not None:
-                found.__exit__(None, None, None)
+    stop = start
+
+    @contextmanager
+    def profile(self, action_name: str) -> Iterator[str]:
+        with record_function(ACTION + action_name) if self.on else nullcontext():
+            yield action_name
 
 
 @contextmanager
@@ -282,28 +265,15 @@ class StepProfile(L.Callback):
         self._profiler: profile | None = None
         self._tracing = ExitStack()
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Count the rows of a timed step."""
-        if self.warm_up <= self._done < self.warm_up + self.steps:
-            inputs: Any = pl_module.inputs(batch)  # type: ignore[operator]  # of every task here
-            self._rows += sum(int(one.features.shape[0]) for one in inputs)
-
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Begin and end what is measured."""
         self._done, self.device = self._done + 1, pl_module.device
         timed, device, now = self._done - self.warm_up, pl_module.device, time.perf_counter()
         if 0 < timed <= self.steps:
             self._each.append(now - self._end)
             self._end = now
+            self._rows += sum(int(one.features.shape[0]) for one in pl_module.inputs(batch))
         if timed == 0:
             wait_for(device)
             if device.type == "cuda":
@@ -313,7 +283,7 @@ class StepProfile(L.Callback):
         elif timed == self.steps:
             wait_for(device)
             self._sum_up(trainer, pl_module, time.perf_counter() - self._began)
-            tools = profile(activities=activities(device), with_stack=True)
+            tools = profile(activities=timing.activities(device), with_stack=True)
             self._tracing.enter_context(module_ranges(pl_module))
             self._profiler = self._tracing.enter_context(tools)
             self.ranges.on = True
@@ -321,18 +291,13 @@ class StepProfile(L.Callback):
             self.ranges.on = False
             self._tracing.close()  # waits for the device
             assert self._profiler is not None  # tracing has begun
-            self.trace = read_steps(events_of(self._profiler, self.path), self.traced)
+            self.trace = read_steps(timing.events_of(self._profiler, self.path), self.traced)
 
     def _sum_up(self, trainer: L.Trainer, task: L.LightningModule, seconds: float) -> None:
         step = 1e3 * seconds / self.steps
         weights = [one for one in task.parameters() if one.requires_grad]
-        states = [
-            value
-            for optimizer in trainer.optimizers
-            for state in optimizer.state.values()
-            for value in state.values()
-            if isinstance(value, torch.Tensor)
-        ]
+        states = [state for one in trainer.optimizers for state in one.state.values()]
+        kept = [value for state in states for value in state.values() if torch.is_tensor(value)]
         self.summary = {
             "step_ms": step,
             "median_ms": 1e3 * statistics.median(self._each),
@@ -341,7 +306,7 @@ class StepProfile(L.Callback):
             "steps": self.steps,
             "weights_mib": _mib(weights),
             "gradients_mib": _mib([one.grad for one in weights if one.grad is not None]),
-            "optimizer_mib": _mib(states),
+            "optimizer_mib": _mib(kept),
         }
         if task.device.type == "cuda":
             self.summary["peak_mib"] = torch.cuda.max_memory_allocated(task.device) / 2**20

@@ -167,8 +167,7 @@ class _NeverAheadError(Exception):
 def device_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9) -> float:
     """Median time of a call whose operands are in the cache as far as they fit [ms].
 
-    On a GPU behind a spin where the call allows it, otherwise from event to event with the gaps; on
-    a CPU the clock's.
+    On a GPU behind a spin where the call allows it, otherwise with the gaps; on a CPU the clock's.
     """
     for _ in range(warmup):
         call()
@@ -185,8 +184,7 @@ def device_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int
 def flowing_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9) -> float:
     """Time of a call among others like it [ms]: the host's share or the device's, the longer one.
 
-    As in a network whose layers the host issues one after another, without a wait between them. The
-    median of three rounds of ``repeats`` calls.
+    The median of three rounds of ``repeats`` calls without a wait between them.
     """
     for _ in range(warmup):
         call()
@@ -198,38 +196,30 @@ def flowing_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: in
     return statistics.median(_by_clock(round_of_calls, device) for _ in range(3)) / repeats
 
 
-def behind_spin(
-    calls: Sequence[Call], cycles: int, before: Call | None = None
-) -> tuple[list[tuple[float, float]], bool]:
-    """Enqueue calls on the current CUDA device behind one spin of so many cycles."""
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
-    host = []
-    torch.cuda.synchronize()
-    if before:
-        before()
-    torch.cuda._sleep(cycles)
-    for call, (start, end) in zip(calls, events, strict=True):
-        start.record()
-        began = time.perf_counter()
-        kept = call()  # freed after the end event: a deallocation may take host time
-        host.append(1e3 * (time.perf_counter() - began))
-        end.record()
-        del kept
-    ahead = not events[0][0].query()
-    torch.cuda.synchronize()
-    device = [float(start.elapsed_time(end)) for start, end in events]
-    return list(zip(device, host, strict=True)), ahead
-
-
 def _ahead(
     calls: Sequence[Call], spin: int = SHORTEST, before: Call | None = None
 ) -> tuple[list[tuple[float, float]] | None, int]:
     """Times behind a spin as long as it takes, and that spin; none if the longest is too short."""
     chances = CHANCES
     while chances:
-        times, ahead = behind_spin(calls, spin, before)
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in calls]
+        host = []
+        torch.cuda.synchronize()
+        if before:
+            before()
+        torch.cuda._sleep(spin)
+        for call, (start, end) in zip(calls, events, strict=True):
+            start.record()
+            began = time.perf_counter()
+            kept = call()  # freed after the end event: a deallocation may take host time
+            host.append(1e3 * (time.perf_counter() - began))
+            end.record()
+            del kept
+        ahead = not events[0][0].query()
+        torch.cuda.synchronize()
         if ahead:
-            return times, spin
+            device = (float(start.elapsed_time(end)) for start, end in events)
+            return list(zip(device, host, strict=True)), spin
         chances -= spin >= LONGEST
         spin = min(2 * spin, LONGEST)
     return None, spin
@@ -258,7 +248,6 @@ def _between_events(call: Call, device: torch.device) -> float:
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has done all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -303,16 +292,12 @@ def trace(call: Call, device: torch.device) -> Trace:
     del kept
     if device.type == "cuda":
         return read_trace(events_of(profiler))
-    found = [
-        (float(event.time_range.start), (event.name, float(event.self_cpu_time_total)))
-        for event in profiler.events()
-        if event.name != MARK
-    ]
-    return Trace(tuple(entry for _, entry in sorted(found)))
+    ran = sorted(profiler.events(), key=lambda event: event.time_range.start)
+    times = [(event.name, float(event.self_cpu_time_total)) for event in ran]
+    return Trace(tuple(entry for entry in times if entry[0] != MARK))
 
 
 def activities(device: torch.device) -> list[ProfilerActivity]:
-    """What a profiler records of a device."""
     if device.type != "cuda":
         return [ProfilerActivity.CPU]
     # CUDA graphs captured before crash where CUPTI is taken down behind a trace and started again
@@ -347,27 +332,19 @@ def read_trace(events: Iterable[Event]) -> Trace:
 
 
 def waits(name: str) -> bool:
-    """Whether a call into CUDA makes the host wait."""
     copies = name.startswith(("cudaMemcpy", "cuMemcpy")) and "Async" not in name
     return copies or "Synchronize" in name
-
-
-def known_bandwidth(device_name: str) -> float | None:
-    """Bandwidth of a device by its name, ``None`` if it is not in `BANDWIDTH`."""
-    return next((rate for word, rate in BANDWIDTH.items() if word in device_name), None)
 
 
 def convolution_floor_ms(
     device_name: str, dtype: str, multiplications: int, moved_bytes: int
 ) -> float | None:
-    """Lower bound of a convolution: the longer of its arithmetic and its memory traffic [ms].
+    """The longer of a convolution's arithmetic and memory traffic [ms]; ``None`` if not known.
 
-    ``multiplications`` are ``|T| C_in C_out``; operands and results are moved once. ``None`` where
-    one of the two rates is unknown.
+    ``multiplications`` are ``|T| C_in C_out``; operands and results are moved once.
     """
-    bandwidth = known_bandwidth(device_name)
-    rates = (MATRIX_RATE.get((word, dtype)) for word in BANDWIDTH if word in device_name)
-    rate = next(rates, None)
-    if rate is None or bandwidth is None:
-        return None
-    return 1e3 * max(2 * multiplications / rate, moved_bytes / bandwidth)
+    for word, bandwidth in BANDWIDTH.items():
+        if word in device_name and (word, dtype) in MATRIX_RATE:
+            rate = MATRIX_RATE[word, dtype]
+            return 1e3 * max(2 * multiplications / rate, moved_bytes / bandwidth)
+    return None

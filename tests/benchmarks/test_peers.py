@@ -22,10 +22,9 @@ from benchmarks.workloads import Scene
 from pcnn.geometry import grid_of_cells
 from pcnn.nn import Conv3d
 from tests.benchmarks import plain_packages as plain
-from tests.benchmarks import plain_spconv
 from tests.benchmarks.small import CELLS, left_out, options
 
-SPCONV = Spconv("plain-spconv", plain_spconv)
+SPCONV = Spconv("plain-spconv", plain.SPCONV)
 MINKOWSKI = Minkowski("minkowski", plain.MINKOWSKI)
 FLEXGEMM = FlexGemm("flexgemm", plain.FLEXGEMM)
 POINTS = Pointelligence("pointelligence", plain.POINT_LAYERS)

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from pcnn.cli import doctor as command
-from pcnn.cli.commands import app
 from pcnn.cli.doctor import Finding, diagnose, driver_cuda, extra_for
 from pcnn.kernels import cubin_cache
+from tests.cli.invoking import invoke
 
 Version = namedtuple("Version", "major minor micro releaselevel serial")
 
@@ -30,21 +29,16 @@ def test_a_working_machine_has_nothing_broken() -> None:
 
 
 def test_the_report_is_printed_and_markup_survives() -> None:
-    done = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "300"})
-    assert done.exit_code == 0, done.output
+    said = invoke("doctor")
     for finding in found().values():
-        assert " ".join(finding.text.split())[:60] in " ".join(done.output.split())
+        assert " ".join(finding.text.split())[:60] in said
 
 
 @pytest.mark.parametrize(
     ("torch_cuda", "driver", "extra"),
     [
-        (None, None, None),
-        ("12.6", (12, 8), "cu12"),
-        ("12.8", (13, 0), "cu12"),
-        ("13.0", (13, 0), "cu13"),
-        (None, (12, 4), "cu12"),
-        (None, (14, 1), "cu13"),
+        *((None, None, None), (None, (12, 4), "cu12"), (None, (14, 1), "cu13")),
+        *(("12.6", (12, 8), "cu12"), ("12.8", (13, 0), "cu12"), ("13.0", (13, 0), "cu13")),
     ],
 )
 def test_the_extra_fits_torch_first_then_the_driver(torch_cuda, driver, extra) -> None:
@@ -69,7 +63,7 @@ def test_what_is_broken_is_named_and_sets_the_exit_code(
     finding = found()[subject]
     assert finding.state == "broken"
     monkeypatch.setattr(command, "diagnose", lambda: iter([finding]))
-    assert CliRunner().invoke(app, ["doctor"]).exit_code == 1
+    invoke("doctor", code=1)
 
 
 def test_a_kernel_of_the_package_is_compiled() -> None:

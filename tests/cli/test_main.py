@@ -88,11 +88,8 @@ def test_fields_are_options() -> None:
     code, said, given = run(*words.split())
     assert code == 0, said
     files = [Path("x"), Path("y")]
-    made = Every(
-        files=files, count=3, length=2.0, share=[0.5, 1.0], short=7.0, kind="b", flag=False
-    )
-    assert given[0].names == ("n",)
-    assert given == [Every(**{**vars(made), "names": ("n",)})]
+    numbers: Any = {"count": 3, "length": 2.0, "share": [0.5, 1.0], "short": 7.0}
+    assert given == [Every(files=files, kind="b", names=("n",), flag=False, **numbers)]
     assert run("x")[2] == [Every(files=files[:1])]
 
 

@@ -1,32 +1,28 @@
-"""Inputs that `pcnn predict` gives to a network: channels by name, points alone, metres."""
+"""Inputs of networks: channels by name, points alone, metres; clouds that are doubted."""
 
 from __future__ import annotations
 
+import os
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import pcnn
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
+from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doubt
 from pcnn.errors import FileError
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
-from tests.cli.test_predict import cloud, run, saved
+from pcnn.files.whole_file import whole_file
+from tests.cli.test_predict import cloud, labels, run, saved
 from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import write_las
-from tests.datasets.point_files import nuscenes
-
-
-@pytest.fixture
-def kitti(tmp_path: Path) -> Path:
-    return saved(tmp_path / "kitti.ckpt", "kitti", ["intensity"], crop=None)
-
-
-def words(out: Path, name: str) -> np.ndarray:
-    return np.fromfile(out / f"{name}.label", dtype="<u4")
+from tests.datasets.point_files import nuscenes, rotating
 
 
 def test_nuscenes_is_no_kitti(kitti: Path, tmp_path: Path) -> None:
@@ -36,13 +32,13 @@ def test_nuscenes_is_no_kitti(kitti: Path, tmp_path: Path) -> None:
     run(kitti, tmp_path / "a.bin", "--out", out, code=0)  # as five numbers a point
     told = ("--columns", "nuscenes", "--out", tmp_path / "told")
     run(kitti, tmp_path / "a.bin", *told, code=0)
-    np.testing.assert_array_equal(words(tmp_path / "told", "a"), words(out, "a"))
+    np.testing.assert_array_equal(labels(tmp_path / "told", "a"), labels(out, "a"))
     run(kitti, tmp_path / "b.pcd.bin", "--out", out, code=0)
     scaled = ("--columns", "x,y,z,remission,ring", "--intensity-max", 255)
     run(kitti, tmp_path / "a.bin", "--out", tmp_path / "named", *scaled, code=0)
-    assert words(out, "a").shape == (800,)
-    np.testing.assert_array_equal(words(out, "b.pcd"), words(out, "a"))
-    np.testing.assert_array_equal(words(tmp_path / "named", "a"), words(out, "a"))
+    assert labels(out, "a").shape == (800,)
+    np.testing.assert_array_equal(labels(out, "b.pcd"), labels(out, "a"))
+    np.testing.assert_array_equal(labels(tmp_path / "named", "a"), labels(out, "a"))
     refused = run(kitti, tmp_path / "a.bin", "--columns", "x,y", code=2)
     assert "columns must be names with x, y and z" in refused
 
@@ -67,13 +63,10 @@ def test_missing_returns_keep_their_place(dataset: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     text = run(checkpoint, tmp_path / "in", "--out", out, code=0)
     assert "200 of 1,100 points are missing returns (NaN, or zeros) and written as unlab" in text
-    if dataset == "kitti":
-        labels, expected, nothing = words(out, "holes"), words(out, "whole"), 0
-    else:
-        labels, expected, nothing = words(out, "holes"), words(out, "whole"), IGNORE
-    np.testing.assert_array_equal(labels[~holes], expected)
-    assert set(labels[holes].tolist()) == {nothing}
-    np.testing.assert_array_equal(records_of(out / "ply.ply")["label"], labels)
+    found = labels(out, "holes")
+    np.testing.assert_array_equal(found[~holes], labels(out, "whole"))
+    assert set(found[holes].tolist()) == {0 if dataset == "kitti" else IGNORE}
+    np.testing.assert_array_equal(records_of(out / "ply.ply")["label"], found)
     assert read_points(out / "holes.ply").n_points == 300
     tiled = ("--out", tmp_path / "tiled", "--tile", 1000, "--margin", 0)
     run(checkpoint, tmp_path / "in" / "holes.bin", *tiled, code=0)
@@ -153,7 +146,7 @@ def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> Non
     np.testing.assert_allclose(coloured["x"], thick[:, 0] * 1000, rtol=1e-5)
     thick.tofile(tmp_path / "c.bin")
     run(kitti, tmp_path / "c.bin", "--out", tmp_path / "metres", code=0)
-    same = words(tmp_path / "metres", "c") == words(tmp_path / "scaled", "a")
+    same = labels(tmp_path / "metres", "c") == labels(tmp_path / "scaled", "a")
     assert same.mean() > 0.99
 
 
@@ -172,3 +165,97 @@ def test_rooms_lie_anywhere_and_need_no_colour_where_it_was_forgotten(tmp_path: 
     np.testing.assert_array_equal(predict(points, checkpoint).confidence, grey.confidence)
     moved = predict(points + np.array([96.0, -32.0, 8.0]), checkpoint)
     np.testing.assert_array_equal(moved.classes, grey.classes)
+
+
+def test_a_cloud_that_cannot_be_labelled_stops_no_other(kitti: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("a", "c"):
+        cloud(60).tofile(folder / f"{name}.bin")
+    np.save(folder / os.fsdecode(b"b\xff.npy"), cloud(60))
+    huge = cloud(60).astype(np.float64)
+    huge[:, 3] = 3e38
+    np.save(folder / "b.npy", huge)
+    (folder / "loop.ply").symlink_to(folder / "loop.ply")
+    text = run(kitti, folder, "--out", out, "--view", code=1)
+    assert f"not labelled: {folder / 'b.npy'}: " in text
+    assert f"not labelled: {folder / 'loop.ply'}: " in text
+    assert {path.name for path in out.glob("*.label")} >= {"a.label", "c.label"}
+    assert "3 clouds labelled" in text
+
+
+def test_a_network_that_gives_nan_labels_nothing_and_says_so(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path / "nan.ckpt", "kitti", ["intensity"], crop=None)
+    content = torch.load(checkpoint, weights_only=True)
+    weights = content["state_dict"]
+    for name, value in weights.items():
+        if value.is_floating_point():
+            weights[name] = torch.full_like(value, 1e30)
+    torch.save(content, checkpoint)
+    for name in ("a", "b"):
+        cloud(60).tofile(tmp_path / f"{name}.bin")
+    text = run(checkpoint, tmp_path / "a.bin", tmp_path / "b.bin", "--out", tmp_path / "o", code=1)
+    for name in ("a", "b"):
+        assert f"not labelled: {tmp_path / f'{name}.bin'}: " in text
+
+
+@pytest.mark.parametrize("top", [255, 65535])
+def test_intensity_is_scaled_where_its_range_leaves_no_doubt(
+    kitti: Path, tmp_path: Path, top: int
+) -> None:
+    points = cloud(300)
+    points[0, 3] = 1.0
+    scaled = points * np.float32([1, 1, 1, top])
+    for name, values in (("unit", points), ("raw", scaled)):
+        np.save(tmp_path / f"{name}.npy", values)
+    unit = pcnn.predict(tmp_path / "unit.npy", kitti)
+    raw = pcnn.predict(tmp_path / "raw.npy", kitti)
+    np.testing.assert_allclose(raw.confidence, unit.confidence, atol=0.01)
+    text = run(kitti, tmp_path / "raw.npy", "--out", tmp_path / "out", code=0)
+    assert f"divided by {top}" in text
+    found = {t: full_intensity(t) for t in (1.0, 100.0, 255.0, 300.0, 65535.0, 1e5)}
+    assert {t for t, full in found.items() if full == t} == {255.0, 65535.0}
+    assert sum(full is None for full in found.values()) == 4
+
+
+def test_clouds_seen_from_the_air_are_told(kitti: Path, tmp_path: Path) -> None:
+    scan = rotating(40_000)[:, :3].astype(np.float64) * [4, 4, 1]
+    rng = np.random.default_rng(0)  # hills with trees
+    airborne = rng.uniform(0, [141, 141, 0.1], (40_000, 3))
+    airborne[:, 2] += np.sin(airborne[:, 0] / 20) * 5
+    airborne[:, 2] += (rng.random(40_000) < 0.3) * rng.gamma(4, 3, 40_000)
+    assert from_the_air(airborne, 40_000)
+    assert not from_the_air(scan, len(scan))
+    assert not from_the_air(airborne[:500] / 20, 500)  # a room
+    np.save(tmp_path / "a.npy", np.column_stack([airborne, np.zeros(40_000)]))
+    assert pcnn.predict(tmp_path / "a.npy", kitti).doubts
+    found: Any = Predictor.load(kitti, torch.device("cpu"))
+    assert found.reading.at_sensor
+
+
+def test_spacing_tells_of_units() -> None:
+    rng = np.random.default_rng(0)
+    ground = np.column_stack([rng.uniform(-5, 5, (2000, 2)), rng.normal(0, 0.1, 2000)])
+    assert unit_doubt(ground, 0.1) is None
+    assert unit_doubt(ground * 1000, 0.1) is not None  # millimetres
+    assert unit_doubt(ground / 1000, 0.1) is not None  # kilometres
+    assert unit_doubt(ground[:50] * 1000, 0.1) is None  # too few to tell
+
+
+def test_a_device_is_written_through(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with whole_file(pipe) as file:
+        file.write(b"abc")
+    assert os.read(reader, 9) == b"abc"
+    os.close(reader)
+    assert pipe.is_fifo()
+    (tmp_path / "null").symlink_to("/dev/null")
+    with whole_file(tmp_path / "null") as file:
+        file.write(b"abc")
+    assert Path("/dev/null").is_char_device()
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="full"), whole_file(tmp_path / "full") as file:
+        file.write(b"abc")
+    assert (tmp_path / "full").is_symlink()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from pcnn.cli.simulate import app
 from pcnn.simulate.rooms import s3dis, threedmatch
 from pcnn.simulate.streets import kitti
+from tests.cli.invoking import invoke
 
-RUNNER = CliRunner()
+simulate = partial(invoke, "simulate")
 Calls = list[tuple[Path, dict[str, Any]]]
 
 
@@ -59,9 +58,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_options_reach_the_simulator(
     calls: Calls, line: str, asked: dict[str, Any], progress: bool
 ) -> None:
-    result = RUNNER.invoke(app, [*line.split(), *([] if progress else ["--no-progress"])])
-    assert result.exit_code == 0, result.output
-    assert result.output.strip() == "out"
+    assert simulate(*line.split(), *([] if progress else ["--no-progress"])) == "out"
     assert calls == [(Path("out"), asked | {"progress": progress})]
 
 
@@ -75,14 +72,12 @@ def test_options_reach_the_simulator(
     ],
 )
 def test_the_default_folder_names_the_set(calls: Calls, line: str, name: str) -> None:
-    assert RUNNER.invoke(app, line.split()).exit_code == 0
+    simulate(*line.split())
     assert calls[0][0] == Path("data") / "simulated" / name
 
 
 @pytest.mark.parametrize("command", ["kitti", "rooms"])
 def test_a_folder_that_holds_something_else_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "mine.txt").write_text("keep")
-    result = RUNNER.invoke(app, [command, str(tmp_path), "--no-progress"])
-    assert result.exit_code == 2
-    assert "not a simulated set" in " ".join(result.output.replace("│", " ").split())
+    assert "not a simulated set" in simulate(command, tmp_path, "--no-progress", code=2)
     assert (tmp_path / "mine.txt").read_text() == "keep"

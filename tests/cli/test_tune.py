@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from omegaconf import OmegaConf
-from typer.testing import CliRunner
 
-from pcnn.cli.commands import app
 from pcnn.cli.options import composed
 from pcnn.cli.tune import launches_of_training, write_settings
 from pcnn.experiment import networks
@@ -18,12 +16,11 @@ from pcnn.ops.engine_settings import AutoSettings
 from pcnn.runtime import tuning
 from pcnn.runtime.layer_calls import convolutions
 from pcnn.runtime.tuning import TunedLayer
+from tests.cli.invoking import invoke
 from tests.experiment.command import REPOSITORY
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 TINY = ("model=minkunet", "model.width=0.125", "dataset=kitti", "dataset.voxel_size=0.4")
-
-runner = CliRunner()
 
 
 @pytest.fixture
@@ -32,20 +29,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     root = write_tiny_kitti(tmp_path / "kitti", {0: 2, 8: 2})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return (
-        *TINY,
-        f"dataset.root={root}",
-        "dataset.train_sequences=[0]",
-        "dataset.num_workers=0",
-        "trainer=cpu",
-    )
+    own = f"dataset.root={root}", "dataset.train_sequences=[0]", "dataset.num_workers=0"
+    return *TINY, *own, "trainer=cpu"
 
 
 def run(*words: str, code: int = 0) -> str:
-    conf = ("--conf", str(REPOSITORY / "conf"), "--device", "cpu")
-    done = runner.invoke(app, ["tune", *words, *conf])
-    assert done.exit_code == code, f"{done.output}\n{done.exception!r}"
-    return done.output
+    return invoke("tune", *words, "--conf", REPOSITORY / "conf", "--device", "cpu", code=code)
 
 
 def test_a_network_is_tuned_and_explained(
@@ -82,12 +71,9 @@ def test_settings_of_a_papers_layers_are_written_for_its_engine(tmp_path: Path) 
 
 
 def test_mistakes_are_named() -> None:
-    done = runner.invoke(app, ["tune", "model=minkunet", "--conf", "/nowhere"])
-    assert done.exit_code == 2
-    assert "no train.yaml" in done.output
-    run("model=nonsense", code=2)
-    run("model.widht=3", code=2)
-    run("engine=spira", code=2)  # a CPU
+    assert "--conf" in invoke("tune", "model=minkunet", "--conf", "/nowhere", code=2)
+    for word in ("model=nonsense", "model.widht=3", "engine=spira"):  # of which a CPU has none
+        run(word, code=2)
     assert "engine=reference has none" in run("engine=reference", "--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
     assert "nothing to compile" in run("seg_streets", "--compile-only", code=2)

@@ -32,10 +32,9 @@ def test_labels_beside_a_scan_are_its_truth(scan: Path, tmp_path: Path) -> None:
     page, predicted = tmp_path / "v.html", tmp_path / "p.label"
     np.full(10, 10, "<u4").tofile(predicted)
     np.save(tmp_path / "c.npy", np.linspace(0, 1, 10))
-    said = invoke(
-        *("view", scan, "--labels", predicted, "--confidence", tmp_path / "c.npy", "--out", page)
-    )
-    assert "all of 8 points" in said
+    trust = "--confidence", tmp_path / "c.npy"
+    labels = "view", scan, "--out", page, "--labels", predicted
+    assert "all of 8 points" in invoke(*labels, *trust)
     content, arrays = held(page)
     (cloud,) = content["clouds"]
     names = [one["name"] for one in content["classes"]]
@@ -52,25 +51,12 @@ def test_labels_beside_a_scan_are_its_truth(scan: Path, tmp_path: Path) -> None:
     assert list(cloud["labels"]) == ["labels"]
     copy = tmp_path / "p.ply"  # as pcnn predict writes it, without missing returns
     write_coloured_ply(copy, np.ones((8, 3)), np.zeros((8, 3), np.uint8), np.zeros(8, int))
-    said = invoke("view", copy, "--out", page, code=2)
-    assert f"pcnn view CLOUD --labels {predicted}" in said
+    assert f"--labels {predicted}" in invoke("view", copy, "--out", page, code=2)
     np.full(10, 3, "<u4").tofile(predicted)  # no label of SemanticKITTI
-    invoke("view", scan, "--labels", predicted, "--truth", predicted, "--out", page)
+    invoke(*labels, "--truth", predicted)
     assert held(page)[0]["classes"][0]["name"] == "label 3"
-    said = invoke("view", scan, "--labels", predicted, "--classes", "kitti", "--out", page, code=2)
-    assert "raw label 3" in said
-    invoke(
-        "view",
-        scan,
-        "--labels",
-        predicted,
-        "--truth",
-        predicted,
-        "--out",
-        page,
-        "--classes",
-        "s3dis",
-    )
+    assert "raw label 3" in invoke(*labels, "--classes", "kitti", code=2)
+    invoke(*labels, "--truth", predicted, "--classes", "s3dis")
     assert [one["name"] for one in held(page)[0]["classes"]][3] == "beam"
 
 
@@ -124,28 +110,23 @@ def test_simulated_clouds_are_marked(scan: Path, tmp_path: Path) -> None:
 
 
 def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
-    short = tmp_path / "short.npy"
+    short, page, loop = tmp_path / "short.npy", tmp_path / "v.html", tmp_path / "loop.ply"
     np.save(short, np.zeros(3, np.int64))
-    out = ("--out", tmp_path / "v.html")
-    said = invoke("view", scan, "--labels", short, *out, code=2)
-    assert "labels must be 10 integers" in said
-    said = invoke("view", scan, "--labels", short, "--labels", short, *out, code=2)
-    assert "--labels: 2 files for 1 cloud" in said
-    assert "would replace a cloud" in invoke("view", scan, "--out", scan, code=2)
-    assert "no such file" in invoke("view", tmp_path / "absent.bin", *out, code=2)
-    assert "is a folder; name the clouds" in invoke("view", tmp_path, *out, code=2)
     np.zeros((4, 4), "<f4").tofile(tmp_path / "none.bin")
-    assert "no return among 4 points" in invoke("view", tmp_path / "none.bin", *out, code=2)
-    said = invoke("view", scan, "--labels", scan, *out, code=2)
-    assert "holds no labels" in said
     alone = tmp_path / "alone" / "a.bin"  # without labels, whose classes are still looked for
     alone.parent.mkdir()
     alone.write_bytes(scan.read_bytes())
-    assert "no such class file" in invoke("view", alone, "--classes", "absent", *out, code=2)
-    assert not (tmp_path / "v.html").exists()
-
-
-def test_a_link_to_itself_is_named(tmp_path: Path) -> None:
-    loop = tmp_path / "loop.ply"
     loop.symlink_to(loop)
-    assert f"{loop}: " in invoke("view", loop, "--out", tmp_path / "v.html", code=2)
+    for words, named in (
+        ((scan, "--labels", short), short),
+        ((scan, "--labels", short, "--labels", short), "--labels"),
+        ((scan, "--labels", scan), "holds no labels"),
+        ((scan, "--out", scan), "--out"),
+        ((tmp_path / "absent.bin",), tmp_path / "absent.bin"),
+        ((tmp_path,), tmp_path),
+        ((tmp_path / "none.bin",), tmp_path / "none.bin"),
+        ((alone, "--classes", "absent"), "absent"),
+        ((loop,), f"{loop}: "),
+    ):
+        assert str(named) in invoke("view", "--out", page, *words, code=2)
+    assert not page.exists()

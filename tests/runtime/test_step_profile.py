@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.profiler import profile
 
 import pcnn
 from pcnn.nn.fused import is_hooked
@@ -127,13 +128,12 @@ def test_layers_keep_their_way_and_ranges_end() -> None:
         assert is_hooked(net)
         assert not any(is_hooked(layer) for layer in net)
     assert not is_hooked(net)
-    ranges = ActionRanges()
-    ranges.start("before")
-    ranges.on = True
-    ranges.start("inside")
-    ranges.stop("before")
-    ranges.stop("inside")
-    ranges.stop("never begun")
+    ranges, names = ActionRanges(), []
+    for ranges.on in (False, True):
+        with profile() as profiler, ranges.profile("fit"):
+            torch.ones(2).add(1)
+        names.append({event.name for event in profiler.events()})
+    assert [f"{ACTION}fit" in found for found in names] == [False, True]
 
 
 def test_a_training_is_profiled(tmp_path: Path) -> None:

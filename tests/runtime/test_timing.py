@@ -18,7 +18,6 @@ from pcnn.runtime.timing import (
     device_ms,
     device_times,
     flowing_ms,
-    known_bandwidth,
     measure,
     peak_memory_mb,
     read_trace,
@@ -247,12 +246,6 @@ def test_the_hosts_time_does_not_count() -> None:
 def test_a_call_that_waits_has_a_time_all_the_same() -> None:
     x = torch.randn(256, 256, device=GPU)
     assert 0 < device_ms(lambda: (x @ x).sum().item(), GPU, repeats=3) < 50
-
-
-def test_rates_are_known_by_the_name_of_the_device() -> None:
-    assert known_bandwidth("NVIDIA H200") == 4.2e12
-    assert known_bandwidth("NVIDIA H100 80GB HBM3") == 3.0e12
-    assert known_bandwidth("cpu (Some Model)") is None
 
 
 def test_the_floor_is_the_longer_of_arithmetic_and_traffic() -> None:
