@@ -7,72 +7,63 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 import seaborn as sns
 import yaml
 
-from benchmarks.rows import Row, frame, is_measured, read
+from benchmarks.rows import Row, is_measured, read
 
 mpl.use("agg")
 SPECS = Path(__file__).with_name("charts.yaml")
 #: One method has one colour in every chart: an engine, the map builder of its paper, and its line.
-BLUE, RED, ORANGE, GREEN, CYAN, PINK = (
-    "#0072B2",
-    "#D55E00",
-    "#E69F00",
-    "#009E73",
-    "#88CCEE",
-    "#CC79A7",
-)
-METHODS = {
-    **dict.fromkeys(("auto", "graph", "native", "windowed", "row_stationary", "plan"), BLUE),
-    **dict.fromkeys(("spira", "z_delta", "Spira"), RED),
-    **dict.fromkeys(("minuet", "double_traversed", "Minuet"), ORANGE),
-    **dict.fromkeys(("torchsparse", "hash_table"), GREEN),
-    **dict.fromkeys(("torchsparse++", "TorchSparse++"), CYAN),
-    **dict.fromkeys(("pointcnnpp", "pointelligence", "triplets_k"), PINK),
-    "eager": "#332288",
-    "voxel": "#332288",
-    "degraded": "#555555",
-    "binary_search": "#117733",
-    "spconv": "#9F8CE0",
-    "spconv-triton": "#882255",
-    "flexgemm": "#AA1111",
-    "warpconvnet": "#DDCC77",
+COLOURS = {
+    "#0072B2": "auto graph native windowed row_stationary plan",
+    "#D55E00": "spira z_delta Spira",
+    "#E69F00": "minuet double_traversed Minuet",
+    "#009E73": "torchsparse hash_table",
+    "#88CCEE": "torchsparse++ TorchSparse++",
+    "#CC79A7": "pointcnnpp pointelligence",
+    "#332288": "eager voxel",
+    "#555555": "degraded",
+    "#117733": "binary_search",
+    "#9F8CE0": "spconv",
+    "#882255": "spconv-triton",
+    "#AA1111": "flexgemm",
+    "#DDCC77": "warpconvnet",
 }
+METHODS = {name: colour for colour, names in COLOURS.items() for name in names.split()}
 
 
 def specs() -> dict[str, dict[str, Any]]:
-    """What is drawn, by figure."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(SPECS.read_text())
     return found
 
 
 def table(rows: Sequence[Row]) -> Any:
-    """Rows as a table, with ``time_ms`` and the name of the layer."""
-    data = frame(rows)
+    """Rows as a table, with ``on_device_ms``, ``time_ms`` and the name of the layer."""
+    flat = [{**row.get("machine", {}), **row, **row["result"]} for row in rows]
+    data = pd.DataFrame(flat).drop(columns=["machine", "result"], errors="ignore")
     for name in ("device_ms", "busy_ms", "wall_ms", "c_in", "c_out", "k"):
         if name not in data:
             data[name] = None
-    data["time_ms"] = data["device_ms"].fillna(data["busy_ms"]).fillna(data["wall_ms"])
+    data["on_device_ms"] = data["device_ms"].fillna(data["busy_ms"])
+    data["time_ms"] = data["on_device_ms"].fillna(data["wall_ms"])
     numbers = data[["c_in", "c_out", "k"]].astype("Int64").astype(str)
     data["layer"] = numbers["c_in"] + ">" + numbers["c_out"] + " K" + numbers["k"]
     return data.infer_objects()
 
 
-def draw(path: Path, peers: Sequence[Path] = (), folder: Path | None = None) -> list[Path]:
-    """Draw the charts of all figures in a result file."""
+def draw(path: Path, folder: Path | None = None) -> list[Path]:
     rows = [row for row in read(path) if is_measured(row)]
-    others = [row for file in peers for row in read(file)]
     known, drawn = specs(), []
     for name in dict.fromkeys(row["figure"] for row in rows):
         own = [row for row in rows if row["figure"] == name]
-        places = {(row.get("what"), row.get("workload"), row.get("n")) for row in own}
-        beside = [r for r in others if (r["what"], r["workload"], r["n"]) in places]
         spec = {**known["default"], **known.get(name, {})}
-        chart = _draw(table([*own, *beside]), spec)
+        chart = _draw(table(own), spec)
         if chart is None:
             continue
-        device, data = own[0]["machine"]["device"], ", ".join(dict.fromkeys(_data(own)))
+        device = own[0]["machine"]["device"]
+        data = ", ".join(dict.fromkeys(str(row.get("workload", "")) for row in own))
         chart.suptitle(f"{name}: {device}, {data}"[:120], y=1.02)
         file = (folder or path.parent) / f"{path.stem}-{name}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,12 +73,7 @@ def draw(path: Path, peers: Sequence[Path] = (), folder: Path | None = None) -> 
     return drawn
 
 
-def _data(rows: Sequence[Row]) -> list[str]:
-    return [str(row.get("workload", "")) for row in rows]
-
-
 def _draw(data: Any, spec: dict[str, Any]) -> Any:
-    """A figure of matplotlib; ``None`` where no row has what is drawn."""
     x, y, hue = spec["x"], spec["y"], spec["hue"]
     if any(name not in data for name in (x, y, hue)):
         return None
@@ -118,7 +104,6 @@ def _draw(data: Any, spec: dict[str, Any]) -> Any:
 
 
 def _floors(axis: Any, data: Any, x: str) -> None:
-    """Lower bounds as strokes under the points."""
     lowest = data.groupby(x)["floor_ms"].min().dropna()
     names = [label.get_text() for label in axis.get_xticklabels()]
     for place, name in enumerate(names):

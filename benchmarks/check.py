@@ -1,16 +1,10 @@
 """Float64 truth, and how far a result may be from it.
 
-Triplets and sums are computed here once more, the plain way: only the relation
-``in = stride * out + dilation * slot - padding`` is shared with what is checked. On native points
-all pairs of points are looked at.
-
-A network is held to more than a bound of single products: rounding adds up over forty layers, a
-norm over few rows amplifies it, and a sign that flips in a ReLU changes a gradient by much more. So
-its float64 self is run with a random error of the bound's size on every product. An output may be
-off by twice as much, a gradient by four times: errors of several draws differ by up to 2.3 in an
-output, by 8 in most gradients. Plain torch's error in the same dtype takes their place where it is
-larger. A gradient below one rounding of the largest one vanishes, as behind a norm whose rows are
-equal, and may be off by a rounding of the largest.
+Triplets and sums are computed here once more, the plain way. A network's float64 self is run with a
+random error of a product's bound on every product: an output may be off by twice as much, a
+gradient by four times, as errors of several draws differ by up to 2.3 and 8. Plain torch's error in
+the same dtype takes their place where it is larger. A gradient below one rounding of the largest
+one vanishes, as behind a norm whose rows are equal, and may be off by a rounding of the largest.
 """
 
 from __future__ import annotations
@@ -28,29 +22,19 @@ from pcnn.maps.conformance import check_builder
 from pcnn.ops.conformance import check_dataflow
 from pcnn.ops.engine import Engine
 
-#: Rows j of the input and i of the output of one slot.
-Pair = tuple[Tensor, Tensor]
+Pair = tuple[Tensor, Tensor]  # rows j of the input and i of the output of one slot
 Tensors = dict[str, Tensor]
 
-#: Name of float32 operands that are rounded to ten bits, as half precision has.
-TF32 = "tf32"
+TF32 = "tf32"  # name of float32 operands that are rounded to ten bits, as half precision has
 #: Bound on the relative RMS error, by what operands are rounded to: half and bfloat16 results once,
 #: at 2^-11 and 2^-8, TF32 operands at 2^-11; float32 sums K x C products.
-RELATIVE_RMS = {
-    "float16": 1e-3,
-    "bfloat16": 8e-3,
-    TF32: 1e-3,
-    "float32": 2e-6,
-    "float64": 1e-12,
-}
-#: Error of a float32 sum of n random terms, relative to it, over the root of n.
-SUM_ERROR = 1e-8
+RELATIVE_RMS = {"float16": 1e-3, "bfloat16": 8e-3, TF32: 1e-3, "float32": 2e-6, "float64": 1e-12}
+SUM_ERROR = 1e-8  # error of a float32 sum of n random terms, relative to it, over the root of n
 #: No single element is off by more than this many times the bound times the RMS of the truth.
 WORST_OVER_RMS = 50.0
 #: Largest error of an output and of a gradient, in errors of a network of rounded products.
 OUTPUT, GRADIENT = 2.0, 4.0
-#: Pairs of points looked at together.
-CHUNK = 1 << 25
+CHUNK = 1 << 25  # pairs of points looked at together
 
 
 class CheckFailed(RuntimeError):
@@ -144,28 +128,18 @@ def _slots(offsets: Tensor, edge: float, kernel: Kernel) -> Tensor:
     return (x * kernel.size[0] + y) * kernel.size[0] + z
 
 
-def products(
-    pairs: list[Pair], x: Tensor, weight: Tensor, grad: Tensor, groups: int, backward: bool
-) -> Tensors:
-    """Output, and gradients if asked for, of one convolution in float64, by name."""
-    blocks = weight.detach().double().chunk(groups, dim=2)
-    dense = torch.stack([torch.block_diag(*slot) for slot in zip(*blocks, strict=True)])
-    x, grad = x.detach().double(), grad.detach().double()
-    out, grad_x, grad_weight = torch.zeros_like(grad), torch.zeros_like(x), torch.zeros_like(dense)
+def products(pairs: list[Pair], x: Tensor, weight: Tensor, grad: Tensor, backward: bool) -> Tensors:
+    x, w, grad = (operand.detach().double() for operand in (x, weight, grad))
+    out, grad_x, grad_w = torch.zeros_like(grad), torch.zeros_like(x), torch.zeros_like(w)
     for slot, (j, i) in enumerate(pairs):
-        out.index_add_(0, i, x[j] @ dense[slot])
+        out.index_add_(0, i, x[j] @ w[slot])
         if backward:
-            grad_x.index_add_(0, j, grad[i] @ dense[slot].T)
-            grad_weight[slot] = x[j].T @ grad[i]
-    if not backward:
-        return {"out": out}
-    split = grad_weight.unflatten(2, (groups, -1)).unflatten(1, (groups, -1))
-    own = torch.cat([split[:, group, :, group] for group in range(groups)], dim=2)
-    return {"out": out, "grad_x": grad_x, "grad_weight": own}
+            grad_x.index_add_(0, j, grad[i] @ w[slot].T)
+            grad_w[slot] = x[j].T @ grad[i]
+    return {"out": out} | ({"grad_x": grad_x, "grad_weight": grad_w} if backward else {})
 
 
 def check_triplets(built: KernelMap, truth: list[Pair]) -> None:
-    """Compare a kernel map with triplets, given as the rows (j, i) of every slot."""
     device = built.in_index.device
     counts = torch.tensor([len(j) for j, _ in truth], device=device)
     slots = torch.arange(len(truth), device=device).repeat_interleave(counts)
@@ -182,7 +156,6 @@ def _numbers(slot: Tensor, j: Tensor, i: Tensor, shape: KernelMap) -> Tensor:
 
 
 def check_values(results: Tensors, truth: Tensors, dtype: str, terms: int = 0) -> None:
-    """Compare results with their float64 reference."""
     for name, result in results.items():
         wrong = disagreement(result, truth[name], dtype, terms if name == "grad_weight" else 0)
         if wrong:
@@ -227,7 +200,6 @@ def check_network(
 
 
 def rms(tensor: Tensor) -> float:
-    """Root of the mean square; 0 of an empty tensor."""
     return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
 
 

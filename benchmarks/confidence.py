@@ -31,7 +31,6 @@ Place = tuple[Tensor, Tensor]
 
 
 def scores(predictor: Predictor, root: Path, sequence: str, scan: int) -> Place:
-    """Logits, but for a constant a point, [P, C] and classes [P] of the labelled points."""
     path = root / "sequences" / sequence / "velodyne" / f"{scan:06d}.bin"
     points, remission, rows, _ = read_scan(path)
     raw = np.fromfile(path.parents[1] / "labels" / f"{path.stem}.label", "<u4")[rows] & 0xFFFF
@@ -44,12 +43,10 @@ def scores(predictor: Predictor, root: Path, sequence: str, scan: int) -> Place:
 
 
 def joined(places: list[Place]) -> Place:
-    """All points of places."""
     return torch.cat([logits for logits, _ in places]), torch.cat([labels for _, labels in places])
 
 
 def main() -> None:
-    """Write a row a place, and the temperature of all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", default="seg_streets")

@@ -30,23 +30,18 @@ G = TypeVar("G", bound=Geometry)
 KINDS = ("layer", "train", "map+layer", "map+train")
 BACKWARD = ("backward", "train", "map+train")
 WITH_MAP = ("map+layer", "map+train")
-#: Results of a call with forward and backward.
-NAMES = ("out", "grad_x", "grad_weight")
+NAMES = ("out", "grad_x", "grad_weight")  # results of a call with forward and backward
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Channels and kernel of a convolution."""
-
     c_in: int
     c_out: int
     size: int
     stride: int = 1
-    groups: int = 1
 
     @property
     def kernel(self) -> Kernel:
-        """The relation."""
         return Kernel.of(self.size, self.stride)
 
 
@@ -58,25 +53,20 @@ def shapes(words: Iterable[str]) -> list[Shape]:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A scene and a kernel."""
-
     workload: str  # name of the scene
     grid: Geometry  # its voxels or points, on the device
     kernel: Kernel  # the relation, on native points of stride 1
 
     @cached_property
     def target(self) -> Geometry:
-        """Output sites."""
         return self.grid.strided(self.kernel) if isinstance(self.grid, VoxelGrid) else self.grid
 
     @cached_property
     def pairs(self) -> list[check.Pair]:
-        """Rows (j, i) of every slot."""
         return check.triplets(self.grid, self.target, self.kernel)
 
     @property
     def triplets(self) -> int:
-        """Number of triplets T."""
         return sum(len(j) for j, _ in self.pairs)
 
     @property
@@ -85,7 +75,6 @@ class Place:
         return max(len(j) for j, _ in self.pairs)
 
     def row(self, what: str, engine: str, figure: str, **keys: Any) -> Row:
-        """A row of something measured here."""
         sites = {"sites": "reached"} if self.grid.downsampling == "reached" else {}
         return {
             "figure": figure,
@@ -119,13 +108,10 @@ def torch_dtype(name: str) -> torch.dtype:
 
 @dataclass(frozen=True, eq=False)
 class Operands:
-    """Operands of a convolution, the same for all engines."""
-
     x: Tensor  # `[N_in, C_in]`
-    weight: Tensor  # `[K, C_in / groups, C_out]`, which keeps the scale
+    weight: Tensor  # `[K, C_in, C_out]`, which keeps the scale
     grad: Tensor  # `[N_out, C_out]`, gradient with respect to the output
     dtype: str  # name of their dtype
-    groups: int = 1  # groups of channels
 
     @classmethod
     def at(cls, place: Place, shape: Shape, dtype: str) -> Operands:
@@ -137,15 +123,13 @@ class Operands:
             values = scale * torch.randn(size, generator=random, device=device)
             return values.to(torch_dtype(dtype))
 
-        narrow = shape.c_in // shape.groups
         x = operand(place.grid.rows, shape.c_in).requires_grad_()
-        weight = operand(volume, narrow, shape.c_out, scale=(volume * narrow) ** -0.5)
+        weight = operand(volume, shape.c_in, shape.c_out, scale=(volume * shape.c_in) ** -0.5)
         grad = operand(place.target.rows, shape.c_out)
-        return cls(x, weight.requires_grad_(), grad, dtype, shape.groups)
+        return cls(x, weight.requires_grad_(), grad, dtype)
 
     def truth(self, place: Place, backward: bool) -> check.Tensors:
-        """Results in float64, by name."""
-        return check.products(place.pairs, self.x, self.weight, self.grad, self.groups, backward)
+        return check.products(place.pairs, self.x, self.weight, self.grad, backward)
 
     def floor_ms(self, triplets: int, kind: str) -> float | None:
         """Lower bound on the device [ms]: one product forwards, two backwards."""
@@ -161,26 +145,25 @@ class Operands:
 
 
 class Layer:
-    """One convolution of an engine."""
-
     def __init__(self, engine: Engine, place: Place, operands: Operands) -> None:
         self.engine, self.place, self.operands = engine, place, operands
         self.map = new_map(engine, place.grid, place.kernel)
         self.dataflow = engine.choose(self.map, place.grid.device)
 
+    @property
+    def weight(self) -> Tensor:
+        return self.operands.weight
+
     def _output(self, built: KernelMap) -> Tensor:
-        own = self.operands
-        return convolution(own.x, own.weight, built, self.engine, groups=own.groups)
+        return convolution(self.operands.x, self.weight, built, self.engine)
 
     @torch.no_grad()
-    def forward(self, built: KernelMap) -> tuple[Tensor]:
-        """Output ``[N_out, C_out]`` over a map, without gradients."""
-        return (self._output(built),)
+    def forward(self, x: Any) -> tuple[Tensor]:
+        return (self._output(x),)
 
-    def train(self, built: KernelMap) -> tuple[Tensor, ...]:
-        """Output and the gradients with respect to features and weights."""
-        out, own = self._output(built), self.operands
-        return out, *torch.autograd.grad(out, (own.x, own.weight), own.grad)
+    def train(self, x: Any) -> tuple[Tensor, ...]:
+        out, own = self._output(x), self.operands
+        return out, *torch.autograd.grad(out, (own.x, self.weight), own.grad)
 
     def prepare(self, kind: str) -> Prepare:
         """Calls of a kind; what builds a map finds sites without levels and maps."""
@@ -200,7 +183,6 @@ class Layer:
         return prepared
 
     def results(self, kind: str) -> check.Tensors:
-        """The results of the call of a kind, by name."""
         found: Any = self.prepare(kind)()()
         return dict(zip(NAMES[1:] if kind == "backward" else NAMES, found, strict=False))
 
@@ -211,7 +193,7 @@ def new_map(engine: Engine, source: Geometry, kernel: Kernel) -> KernelMap:
     return sites.kernel_map(output_sites(sites, kernel), kernel, engine)
 
 
-class InstalledLayer:
+class InstalledLayer(Layer):
     """One convolution of a package, with the operands that ours has; on voxels alone."""
 
     def __init__(self, peer: Peer, place: Place, operands: Operands) -> None:
@@ -220,32 +202,21 @@ class InstalledLayer:
         peer.require_sites(kernel, place.grid.downsampling)
         self.peer, self.kernel, self.operands = peer, kernel, operands
         channels = operands.x.shape[1], operands.grad.shape[1]
-        rest = kernel.size, kernel.stride, kernel.padding, kernel.dilation, operands.groups
+        rest = kernel.size, kernel.stride, kernel.padding, kernel.dilation
         ours = Conv3d(*channels, *rest, bias=False).to(operands.x.device)
         ours.weight.data = operands.weight.detach()
         self.layer = peer.layer(ours)
         self.prepared = peer.prepared(place.grid.coords, place.grid.batch_size)
         self._in_order = False
 
-    def _input(self) -> PeerTensor:
-        return self.peer.tensor(self.prepared, self.operands.x)
+    @property
+    def weight(self) -> Tensor:
+        return self.layer.weight
 
     def _output(self, x: PeerTensor) -> Tensor:
-        y = self.layer(x)
+        y = self.layer.train(torch.is_grad_enabled())(x)
         found: Tensor = y.features
         return found[in_our_order(y.geometry.coords())] if self._in_order else found
-
-    @torch.no_grad()
-    def forward(self, x: PeerTensor) -> tuple[Tensor]:
-        """Output ``[N_out, C_out]``, without gradients."""
-        self.layer.eval()
-        return (self._output(x),)
-
-    def train(self, x: PeerTensor) -> tuple[Tensor, ...]:
-        """Output and the gradients with respect to features and weights."""
-        self.layer.train()
-        out, own = self._output(x), self.operands
-        return out, *torch.autograd.grad(out, (own.x, self.layer.weight), own.grad)
 
     def prepare(self, kind: str) -> Prepare:
         """Calls of a kind, as of `Layer`; ValueError where the package cannot do so."""
@@ -253,25 +224,23 @@ class InstalledLayer:
         if kind in WITH_MAP and not self.peer.builds_maps:
             raise ValueError(f"{name} is given our map of voxels: compare layer and train")
         step = self.train if kind.endswith("train") else self.forward
+
+        def prepared() -> Call:
+            x = self.peer.tensor(self.prepared, self.operands.x)
+            return lambda: step(x)
+
         if kind in WITH_MAP:
-
-            def prepared() -> Call:
-                x = self._input()
-                return lambda: step(x)
-
             return prepared
         if self.kernel.is_strided and not self.peer.keeps_strided_maps:
             raise ValueError(f"{name} builds strided maps in every call: compare map+{kind}")
-        x = self._input()
-        step(x)
-        return same(lambda: step(x))
+        call = prepared()
+        call()
+        return same(call)
 
     def results(self, kind: str) -> check.Tensors:
-        """As of `Layer`: rows in our order, weights in our layout."""
         self._in_order = True
-        found: Any = self.prepare(kind)()()
+        named = super().results(kind)
         self._in_order = False
-        named = dict(zip(NAMES, found, strict=False))
         if "grad_weight" in named:
             named["grad_weight"] = self.layer.in_ours(named["grad_weight"])
         return named

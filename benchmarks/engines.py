@@ -23,12 +23,10 @@ from pcnn.maps.z_delta import BinarySearch
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.engine_settings import SpiraSettings
 
-#: Values that tell rows apart, by key.
-Settings = Mapping[str, Any]
+Settings = Mapping[str, Any]  # values that tell rows apart, by key
 #: An engine or an installed package, and the settings of its rows.
 Entry = tuple[Engine | peers.Peer, Settings]
-#: The value of a setting, and what is used there.
-Step = tuple[str | int, MapBuilder, Dataflow]
+Step = tuple[str | int, MapBuilder, Dataflow]  # the value of a setting, and what is used there
 
 #: Engines that are never timed unless they are named: N^2, or the definition of the others.
 _SLOW = ("brute_force", "reference")
@@ -61,7 +59,6 @@ def compared(options: Options, geometry: str = "voxel") -> list[Entry]:
 
 
 def ours(options: Options) -> list[Engine]:
-    """Those of them that are ours."""
     return [engine for engine, _ in compared(options) if isinstance(engine, Engine)]
 
 
@@ -81,16 +78,12 @@ def _spira(**settings: Any) -> tuple[MapBuilder, Dataflow]:
 
 
 def grouped(device: torch.device) -> list[Entry]:
-    """Gather-scatter with every grouping, on the maps of a hash table."""
     found = [(name, HashTable(), GatherScatter(one)) for name, one in GROUPINGS.items()]
     return entries("torchsparse", "grouping", device, found)
 
 
 def layers_of_papers(device: torch.device) -> list[Entry]:
-    """The dataflows of the papers' engines, each on its own map.
-
-    The output-stationary one is masked and sorted here, which only TorchSparse++ has.
-    """
+    """The dataflows of the papers' engines, each on its own map."""
     sparse, minuet = HashTable(), DoubleTraversed()
     found: list[tuple[str, str, MapBuilder, Dataflow]] = [
         ("torchsparse++", "output-stationary", sparse, OutputStationary()),
@@ -102,9 +95,8 @@ def layers_of_papers(device: torch.device) -> list[Entry]:
         ("spira", "hybrid", *_spira(t=3)),
     ]
     return [
-        entry
+        (Engine(name, on(device, builder), flow), {"variant": f"{name} {about}"})
         for name, about, builder, flow in found
-        for entry in entries(name, "variant", device, [(f"{name} {about}", builder, flow)])
     ]
 
 
@@ -135,8 +127,7 @@ def tiled(device: torch.device, tiles: Sequence[int]) -> list[Entry]:
     return entries("minuet", "tile", device, found)
 
 
-#: Channels of a tile in engines before Minuet.
-FIXED_TILE = 4
+FIXED_TILE = 4  # channels of a tile in engines before Minuet
 #: Minuet Fig. 14. AT: tiles to suit the channels. PG: groups of sorted slots. SS: search in sorted
 #: keys. DTBS: double-traversed search.
 MINUET_STEPS: tuple[Step, ...] = (
@@ -183,14 +174,10 @@ def with_papers(options: Options) -> list[Entry]:
 
 
 def steps(name: str, device: torch.device, chosen: Sequence[Step]) -> list[Entry]:
-    """Engines of all steps, and ours at the end."""
     return [*entries(name, "step", device, chosen), (resolve("auto"), {"step": "ours, planned"})]
 
 
 def baseline(options: Options) -> list[Entry]:
-    """TorchSparse Fig. 11: what it measures itself against, then the papers' engines and ours.
-
-    The baseline gathers, multiplies and scatters slot by slot, one channel a thread.
-    """
+    """TorchSparse Fig. 11: what it measures itself against, then the papers' engines and ours."""
     plain = GatherScatter(Separate(), fused=False, locality=False, vectorised=False)
     return [(Engine("baseline", on(options.device, HashTable()), plain), {}), *with_papers(options)]

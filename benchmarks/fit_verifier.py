@@ -45,16 +45,14 @@ FOLDS = 4  # of scenes: a pair is judged by a model that never saw its places
 #: no better.
 WEIGHED = ("share", "alike", "gap", "through", "spread", "rank", "plane", "fits")
 _COLUMNS = [NAMES.index(name) for name in WEIGHED]
-_SIGNS = [SIGNS[column] for column in _COLUMNS]
 DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 FALSE = 0.01  # share of pairs of different places that may get an answer
+APART = (5.0, 25.0)  # metres between the scans of a drive
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedPair:
-    """The poses of a pair."""
-
-    scene: int  # number of the place of its source; the other one is of the same fold (fold_of)
+    fold: int  # of both clouds
     overlaps: bool  # false of clouds of different places: no pose is right
     evidence: Tensor  # [K, E] of the poses that best_pose chooses from, as the solver found them
     fitted: Tensor
@@ -67,7 +65,7 @@ def judged_pairs(
     settings: EstimateSettings,
     samples: int,
     a_scene: int,
-    device: torch.device | str = "cpu",
+    device: str = "cpu",
     seed: int = 0,
     track: Callable[[Sequence[str]], Iterable[str]] = iter,
 ) -> list[JudgedPair]:
@@ -81,9 +79,10 @@ def judged_pairs(
             "pairs of different places take two, and a model is judged on others"
         )
     generator = torch.Generator().manual_seed(seed)
-    found: list[JudgedPair] = []
+    found: list[JudgedPair | None] = []
     last: dict[int, list[Described]] = {}  # by fold: clouds of the scene before
     for number, scene in enumerate(track(scenes)):
+        fold = number // 2 % FOLDS  # two scenes that follow each other share one
         pairs = [pair for pair in data.pairs if pair.scene == scene]
         drawn = torch.randperm(len(pairs), generator=generator)[:a_scene].tolist()
         pairs = [pairs[row] for row in drawn]
@@ -93,31 +92,23 @@ def judged_pairs(
         chosen: list[tuple[Described, Described, Tensor | None]] = [
             (held[pair.source], held[pair.target], pair.transform) for pair in pairs
         ]
-        if others := last.get(fold_of(number)):
+        if others := last.get(fold):
             ends = torch.randint(1 << 30, (len(pairs), 2), generator=generator).tolist()
             chosen += [(own[a % len(own)], others[b % len(others)], None) for a, b in ends]
-        last[fold_of(number)] = own
-        for source, target, truth in chosen:
-            one = _judged(number, source, target, truth, settings, samples, device)
-            found += [one] if one is not None else []
-    return found
-
-
-def fold_of(scene: int) -> int:
-    """The fold of a scene, by its number: two that follow each other share one."""
-    return scene // 2 % FOLDS
+        last[fold] = own
+        found += [_judged(fold, *one, settings, samples, device) for one in chosen]
+    return [one for one in found if one is not None]
 
 
 def _judged(
-    scene: int,
+    fold: int,
     source: Described,
     target: Described,
     truth: Tensor | None,
     settings: EstimateSettings,
     samples: int,
-    device: torch.device | str,
+    device: str,
 ) -> JudgedPair | None:
-    """The poses of one pair; None where the solver finds none."""
     # all poses are fitted below, so the one that is chosen here need not be
     unfitted = replace(settings, surfaces=False)
     (estimate,) = estimate_all([source], [target], unfitted, samples, device)
@@ -129,21 +120,15 @@ def _judged(
     if settings.surfaces:
         found = torch.stack([fit_surfaces(pose, estimate.evidence) for pose in found])
         fitted = estimate.evidence(found)
-    cell = settings.ransac.distance / AGREE
-    right = torch.tensor([is_right(pose, truth, source, target, cell) for pose in found])
-    return JudgedPair(scene, truth is not None, seen, fitted, right)
-
-
-def is_right(
-    pose: Tensor, truth: Tensor | None, source: Described, target: Described, voxel_size: float
-) -> bool:
-    """Whether a pose puts the part that both clouds hold where it belongs, within 4 voxels."""
-    if truth is None:
-        return False
-    points = source.points.double().cpu()
-    placed = transform_points(truth, points)
-    _, near = nearest_within(placed, target.points.cpu(), MEET * voxel_size)
-    return float(point_rmse(pose, truth, points[near >= 0])) < RIGHT * voxel_size
+    right = torch.zeros(len(found), dtype=torch.bool)
+    if truth is not None:  # right puts the part that both clouds hold where it belongs
+        voxel_size = settings.ransac.distance / AGREE
+        points = source.points.double().cpu()
+        placed = transform_points(truth, points)
+        _, near = nearest_within(placed, target.points.cpu(), MEET * voxel_size)
+        errors = [float(point_rmse(pose, truth, points[near >= 0])) for pose in found]
+        right = torch.tensor(errors) < RIGHT * voxel_size
+    return JudgedPair(fold, truth is not None, seen, fitted, right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,13 +145,10 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
     """Fit the choice among poses and the confidence in the one that was taken."""
     confidence = torch.zeros(len(pairs), dtype=torch.float64)
     right = torch.zeros(len(pairs), dtype=torch.bool)
-    for fold in range(FOLDS):
-        others = [pair for pair in pairs if fold_of(pair.scene) != fold]
-        if len(others) == len(pairs):
-            continue
-        model = _fitted(others, made, threshold)
+    for fold in {pair.fold for pair in pairs}:
+        model = _fitted([pair for pair in pairs if pair.fold != fold], made, threshold)
         for place, pair in enumerate(pairs):
-            if fold_of(pair.scene) == fold:
+            if pair.fold == fold:
                 row = model.best(pair.evidence)
                 confidence[place] = model.confidence(pair.fitted[row])
                 right[place] = pair.right[row]
@@ -175,20 +157,17 @@ def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Cali
 
 
 def _fitted(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Verifier:
-    """The choice among all poses, and the confidence in those that it takes."""
+    signs = [SIGNS[column] for column in _COLUMNS]
     poses = [pair.evidence[:, _COLUMNS] for pair in pairs]
-    every = torch.cat(poses)
+    centre, spread = _scale(torch.cat(poses))
     right = torch.cat([pair.right for pair in pairs])
-    centre, spread = _scale(every)
-    choice = fitted_logistic(standard(every, centre, spread), right, _SIGNS)[:-1]
-    taken, is_taken_right = [], []
-    for pair, looks in zip(pairs, poses, strict=True):
-        row = int((standard(looks, centre, spread) @ choice).argmax())
-        taken.append(pair.fitted[row, _COLUMNS])
-        is_taken_right.append(bool(pair.right[row]))
-    seen, right = torch.stack(taken), torch.tensor(is_taken_right)
+    choice = fitted_logistic(standard(torch.cat(poses), centre, spread), right, signs)[:-1]
+    taken = [int((standard(looks, centre, spread) @ choice).argmax()) for looks in poses]
+    both = list(zip(pairs, taken, strict=True))
+    seen = torch.stack([pair.fitted[row, _COLUMNS] for pair, row in both])
     about, width = _scale(seen)
-    found = fitted_logistic(standard(seen, about, width), right, _SIGNS)
+    right = torch.stack([pair.right[row] for pair, row in both])
+    found = fitted_logistic(standard(seen, about, width), right, signs)
     return Verifier(
         WEIGHED,
         about.tolist(),
@@ -218,10 +197,7 @@ def _scale(seen: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Tensor:
-    """Coefficients that make right rows probable, each of the sign that its number has.
-
-    Without signs some hundred poses may teach that more support speaks against a pose.
-    """
+    """Coefficients that make right rows probable, each of the sign that its number has."""
     speaks = torch.tensor(signs, dtype=torch.float64)
     root = torch.full((len(signs) + 1,), 0.5, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([root], max_iter=300, line_search_fn="strong_wolfe")
@@ -242,12 +218,7 @@ def fitted_logistic(columns: Tensor, right: Tensor, signs: Sequence[int]) -> Ten
     return coefficients().detach()
 
 
-#: [m] between the scans of a drive.
-APART = (5.0, 25.0)
-
-
 def main() -> None:
-    """Fit a verifier to a folder of simulated fragments (val scenes) or drives."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=Path, help="folder of pcnn simulate fragments or kitti")
     parser.add_argument("--out", type=Path, required=True)

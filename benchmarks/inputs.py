@@ -14,12 +14,22 @@ from pcnn.geometry import VoxelGrid
 from pcnn.ops import native_points, voxelize
 from pcnn.tensor import SparseTensor
 
-#: Input channels of all networks.
-CHANNELS = 4
+CHANNELS = 4  # input channels of all networks
+
+
+class Input:
+    features: Tensor  # `[P, C]`
+
+    @property
+    def sites(self) -> int:
+        return len(self.features)
+
+    def to(self, dtype: torch.dtype) -> Any:
+        return replace(self, features=self.features.to(dtype))  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(Input):
     """Shuffled cells and their features, as a reader delivers them."""
 
     cells: Tensor  # `[P, 4]` int32 (batch, x, y, z), distinct, in no order
@@ -30,7 +40,6 @@ class Cells:
 
     @classmethod
     def of(cls, grid: VoxelGrid, device: torch.device, batches: int = 1) -> Cells:
-        """Cells of a scene, as often as there are clouds in the batch."""
         coords = grid.coords.to(device)
         cells = torch.cat([coords + coords.new_tensor([b, 0, 0, 0]) for b in range(batches)])
         order = torch.randperm(len(cells), generator=torch.Generator().manual_seed(0))
@@ -40,19 +49,10 @@ class Cells:
         return cls(shuffled, features, grid.batch_size * batches, grid.downsampling)
 
     @property
-    def sites(self) -> int:
-        """Number of cells."""
-        return len(self.cells)
-
-    @property
     def as_points(self) -> tuple[tuple[Any, ...], float]:
         """Arguments of a graph that begins at points, and its voxel size: centres of cells."""
         batch = self.cells[:, 0] if self.batches > 1 else None
         return (self.cells[:, 1:].float() + 0.5, self.features, batch, self.batches), 1.0
-
-    def to(self, dtype: torch.dtype) -> Cells:
-        """The same cells with features of another dtype."""
-        return replace(self, features=self.features.to(dtype))
 
     def on(self, network: Any, backward: bool) -> SparseTensor:
         """Input of a network: cells sorted and planned, features in the order of the sites."""
@@ -65,7 +65,7 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class Points(Input):
     """Clouds with features, as a reader delivers them."""
 
     points: Tensor  # `[P, 3]` float32 [m]
@@ -79,24 +79,14 @@ class Points:
 
     @classmethod
     def of(cls, cloud: Cloud, geometry: str) -> Points:
-        """A cloud with random features, the same for all."""
         device = cloud.points.device
         random = torch.Generator(device).manual_seed(1)
         features = torch.randn(len(cloud.points), CHANNELS, generator=random, device=device)
         return cls(cloud.points, features, cloud.voxel_size, geometry)
 
     @property
-    def sites(self) -> int:
-        """Number of points."""
-        return len(self.points)
-
-    @property
     def as_points(self) -> tuple[tuple[Any, ...], float]:
         return (self.points, self.features, self.batch, self.batches), self.voxel_size
-
-    def to(self, dtype: torch.dtype) -> Points:
-        """The same with features of another dtype."""
-        return replace(self, features=self.features.to(dtype))
 
     def on(self, network: Any, backward: bool) -> SparseTensor:
         """Input of a network: points sorted into sites, and planned; on voxels in one go."""
@@ -117,16 +107,12 @@ def tensor_on(cloud: Points, planner: Any = None) -> SparseTensor:
 
 
 @dataclass(frozen=True, eq=False)
-class PeerCells:
+class PeerCells(Input):
     """Cells and features as a package wants them, of what it has made of the cells."""
 
     peer: Peer
     prepared: Any
     features: Tensor
-
-    def to(self, dtype: torch.dtype) -> PeerCells:
-        """The same cells with features of another dtype."""
-        return replace(self, features=self.features.to(dtype))
 
     def on(self, network: nn.Module, backward: bool) -> PeerTensor:
         """A tensor without maps, whatever the network: its layers build them."""

@@ -8,15 +8,12 @@ the two may differ by twice that.
 from __future__ import annotations
 
 import math
-import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks import check, engines
 from benchmarks.check import CheckFailed
@@ -30,77 +27,52 @@ from benchmarks.run import Case, Options, run, timed
 from benchmarks.workloads import Cloud, clouds, scenes
 from pcnn.ops.engine import Engine, resolve
 from pcnn.runtime import graph
-from pcnn.runtime.timing import Call, wait_for
 
 MODELS = ("minkunet", "sparse_resnet", "sparse_resnet_large", "resunet")
 #: Networks whose name here is not that of `benchmarks.nets`.
 NETWORK_OF = {"minkunet": "minkunet_logits"}
-#: From points on the device to features there, and from pinned memory of the host to such memory.
-DEVICE, HOST = "device", "host"
-GRAPH, EAGER = "graph", "eager"
-#: Points of a scan that networks are held to float64 on.
-FEW = 10_000
+FEW = 10_000  # points of a scan that networks are held to float64 on
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a figure: an engine, as one graph or eager."""
-
     name: str
     engine: Engine
     is_graph: bool = False
 
 
 def lines(options: Options) -> list[Line]:
-    """``graph`` and ``eager`` by the engine ``auto``, and the papers' engines both ways.
-
-    Engines of the options name lines: ``graph``, ``eager``, ``spira``, ``spira graph``.
-    """
+    """``graph`` and ``eager`` by the engine ``auto``, and the papers' engines both ways."""
     auto, on_gpu = resolve("auto"), options.device.type == "cuda"
-    found = [Line(GRAPH, auto, True)] if on_gpu else []
-    found.append(Line(EAGER, auto))
+    found = [Line("graph", auto, True)] if on_gpu else []
+    found.append(Line("eager", auto))
     for engine, _ in engines.with_papers(replace(options, engines=["auto"])):
         if isinstance(engine, Engine) and engine.name != "auto":
             found.append(Line(engine.name, engine))
             if on_gpu and engine.name != "torchsparse++":
-                found.append(Line(f"{engine.name} {GRAPH}", engine, True))
+                found.append(Line(f"{engine.name} graph", engine, True))
     return [line for line in found if not options.engines or line.name in options.engines]
 
 
 class Runner:
     """A network that answers scans, from points to features; as a graph if given a voxel size."""
 
-    def __init__(self, network: Any, options: Options, voxel_size: float | None) -> None:
-        self.network, self.device = network, options.device
+    def __init__(self, network: Any, voxel_size: float | None) -> None:
+        self.network = network
         self.graph = None if voxel_size is None else graph(network, voxel_size)
 
     @torch.inference_mode()
     def __call__(self, scan: Points) -> Any:
-        """The answer to a scan on the device, or of the host's pinned memory."""
         if self.graph is not None:
             (points, *rest), _ = scan.as_points
             answer = self.graph(points, *rest)
             if self.graph.reason is not None:
                 raise ValueError(f"no graph: {self.graph.reason}")
             return answer
-        if scan.points.device != self.device:
-            scan = _moved(scan, lambda tensor: tensor.to(self.device, non_blocking=True))
         return self.network(scan.on(self.network, backward=False))
 
-    @torch.inference_mode()
-    def delivered(self, scan: Points) -> Tensor:
-        """The host's result: an output at every point, of backbones the last level's rows."""
-        answer = self(scan)
-        found: Tensor = answer[-1].features if isinstance(answer, list) else answer.at_points()
-        return found
-
     def results(self, scan: Points) -> check.Tensors:
-        """Outputs by name."""
         return {f"out{n}": tensor for n, tensor in enumerate(features_of(self(scan)))}
-
-
-def _moved(scan: Points, move: Callable[[Tensor], Tensor]) -> Points:
-    return replace(scan, points=move(scan.points), features=move(scan.features))
 
 
 class Gate:
@@ -122,58 +94,30 @@ class Gate:
         return Standard(self.options, size, Points.of(replace(self.cloud, points=near), "voxel"))
 
     def _runner(self, line: Line) -> Runner:
-        """The network of a line, held to float64."""
         work = self.standard.work(line.engine, "infer", self.standard.cells)
         work.compile_ahead("infer")
-        made = Runner(work.network, self.options, self.cloud.voxel_size if line.is_graph else None)
+        made = Runner(work.network, self.cloud.voxel_size if line.is_graph else None)
         self.standard.check_results(made.results(self.standard.cells.to(self.dtype)), "infer")
         return made
 
     def agreement(self, runner: Runner) -> str:
         """How the outputs of a graph agree with eager on the scan; CheckFailed if they do not."""
-        eager = self.runner(Line(EAGER, resolve("auto")))
-        found, wanted = (list(one.results(self.scan).values()) for one in (runner, eager))
-        if all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True)):
+        eager = self.runner(Line("eager", resolve("auto")))
+        found, wanted = runner.results(self.scan), eager.results(self.scan)
+        if all(torch.equal(found[name], wanted[name]) for name in wanted):
             return "bitwise"
-        worst = max(map(_difference, found, wanted))
-        bound = 2 * check.OUTPUT * max(self._shares())
-        if not worst <= bound:  # NaN is above every bound
+        truth, plain, errors = self.standard.found["infer"]
+        differences, share = [], check.RELATIVE_RMS[self.options.dtype]
+        for name, exact in truth.items():
+            own, one = wanted[name].double(), found[name]
+            off = check.rms(one.double() - own) if one.shape == own.shape else math.nan
+            differences.append(off / (check.rms(own) or 1.0))
+            explained = max(check.rms(plain[name].double() - exact), errors[name])
+            share = max(share, explained / (check.rms(exact) or 1.0))
+        bound, worst = 2 * check.OUTPUT * share, max(differences)
+        if not all(one <= bound for one in differences):  # NaN is above every bound
             raise CheckFailed(f"outputs of graph and eager differ by {worst:.1e} of {bound:.1e}")
         return f"{worst:.1e}"
-
-    def _shares(self) -> Iterator[float]:
-        yield check.RELATIVE_RMS[self.options.dtype]
-        truth, plain, errors = self.standard.found["infer"]
-        for name, exact in truth.items():
-            if check.rms(exact):
-                own = max(check.rms(plain[name].double() - exact), errors[name])
-                yield own / check.rms(exact)
-
-
-def _difference(found: Tensor, wanted: Tensor) -> float:
-    """RMS of a difference over that of what is wanted, 0 of empty tensors."""
-    if found.shape != wanted.shape:
-        return math.nan
-    scale = check.rms(wanted.double())
-    return check.rms(found.double() - wanted.double()) / (scale or 1.0)
-
-
-def times(call: Call, options: Options) -> dict[str, float]:
-    """Median and upper percentiles of wall times, by nearest rank [ms]."""
-    found: list[float] = []
-    began, count = time.perf_counter(), max(options.repeats, 20)
-    for _ in range(count + 5):
-        wait_for(options.device)
-        start = time.perf_counter()
-        kept = call()
-        wait_for(options.device)
-        found.append(1e3 * (time.perf_counter() - start))
-        del kept
-        if time.perf_counter() - began > options.budget and len(found) > 8:
-            break
-    ordered = sorted(found[5:])
-    ranks = {f"p{p}_ms": ordered[-(-len(ordered) * p // 100) - 1] for p in (90, 95, 99)}
-    return {"wall_ms": statistics.median(ordered), "min_ms": ordered[0], **ranks}
 
 
 #: A runner that has passed its checks, the scan, and what the check of a graph found.
@@ -182,26 +126,11 @@ Task = tuple[Runner, Points, Settings]
 
 def _on_device(task: Task, options: Options) -> Iterator[tuple[Settings, Settings]]:
     runner, scan, said = task
-    ((_, result),) = timed(lambda: lambda: runner(scan), options)
-    yield {}, {**result, **times(lambda: runner(scan), options), **said}
-
-
-def _on_host(task: Task, options: Options) -> Iterator[tuple[Settings, Settings]]:
-    runner, scan, said = task
-    on_gpu = options.device.type == "cuda"
-    here = _moved(scan, lambda t: t.cpu().pin_memory()) if on_gpu else scan
-    answer = runner.delivered(scan)
-    space = torch.empty(answer.shape, dtype=answer.dtype, pin_memory=on_gpu)
-    yield {}, {**times(lambda: _taken(runner, here, space), options), **said}
-
-
-def _taken(runner: Runner, scan: Points, space: Tensor) -> Tensor:
-    found = runner.delivered(scan)
-    return space[: len(found)].copy_(found[: len(space)], non_blocking=True)
+    for keys, result in timed(lambda: lambda: runner(scan), options):
+        yield keys, {**result, **said}
 
 
 def latency_rows(options: Options, figure: str) -> Iterator[Row]:
-    """Every model on every scan by all lines, device to device and host to host."""
     found = [scene.cloud() for scene in scenes(options.workloads)] if not options.clouds else []
     found += clouds(options.clouds, options.device)
     with products_of(options.dtype):
@@ -214,19 +143,16 @@ def _cases(options: Options, figure: str, model: str, cloud: Cloud) -> Iterator[
     gate = Gate(options, model, cloud)
     voxels = len(torch.floor(cloud.points.double() / cloud.voxel_size).long().unique(dim=0))
     sizes = {"n": voxels, "points": len(cloud.points)}
-    modes: Sequence[str] = options.modes or (DEVICE, HOST)
     for line in lines(options):
-        for mode in modes:
-            size = Size(model)
-            row = network_row(options, figure, cloud.name, line.name, size, mode=mode, **sizes)
+        size = Size(model)
+        row = network_row(options, figure, cloud.name, line.name, size, mode="device", **sizes)
 
-            def checked(line: Line = line) -> Task:
-                runner = gate.runner(line)
-                said = {"equals_eager": gate.agreement(runner)} if line.is_graph else {}
-                return runner, gate.scan, said
+        def checked(line: Line = line) -> Task:
+            runner = gate.runner(line)
+            said = {"equals_eager": gate.agreement(runner)} if line.is_graph else {}
+            return runner, gate.scan, said
 
-            yield Case(row, checked, _on_device if mode == DEVICE else _on_host)
+        yield Case(row, checked, _on_device)
 
 
-#: Figures by name, each the rows of it by the options.
 FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {"latency": latency_rows}

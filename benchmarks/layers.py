@@ -25,17 +25,7 @@ from benchmarks.convolution import (
 from benchmarks.engines import Entry, Settings
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
-from benchmarks.run import (
-    Case,
-    Measure,
-    Options,
-    Prepare,
-    by_part,
-    middle_trace,
-    run,
-    timed,
-    timing,
-)
+from benchmarks.run import Case, Measure, Options, Prepare, by_part, middle_trace, run, timed
 from benchmarks.workloads import Scene, scenes
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive
@@ -86,8 +76,6 @@ def layer_cases(
 
 
 def _above(floor: float | None) -> Measure:
-    """Rows of calls, with the lower bound of their time."""
-
     def rows(prepare: Prepare, options: Options) -> Iterator[tuple[Settings, Settings]]:
         for keys, result in timed(prepare, options):
             yield keys, {**result, "floor_ms": floor}
@@ -126,7 +114,6 @@ def layer_rows(
 
 
 def place_of(scene: Scene, kernel: Kernel, options: Options) -> Place:
-    """Place of a scene on the device."""
     return Place(scene.name, scene.grid.to(options.device), kernel)
 
 
@@ -143,8 +130,7 @@ PARTS = {
 #: half of the double-traversed search; `disjoint_map` looks for the one parent of every site.
 SEARCH = re.compile(r"search|split_queries|z_delta|disjoint|first_windows", re.IGNORECASE)
 NO_SEARCH = re.compile(r"sort(?!ed)", re.IGNORECASE)
-#: Stages of the build of a map.
-STAGES = ("prepare", "search", "finish")
+STAGES = ("prepare", "search", "finish")  # stages of the build of a map
 
 
 def parts_of_call(timeline: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -157,11 +143,7 @@ def parts_of_call(timeline: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def stages_of_map(timeline: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Device time of every stage of a map's build [ms]; no search means that all prepares.
-
-    Kernels before the first search prepare it (sorting, packing, filling a hash table), kernels
-    after the last one finish the product: only the names of search kernels must be known.
-    """
+    """Device time of every stage of a map's build [ms]; no search means that all prepares."""
     found = [
         place
         for place, (name, _) in enumerate(timeline)
@@ -175,7 +157,6 @@ def stages_of_map(timeline: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def of_parts(*kept: str) -> Measure:
-    """A row for each of these parts of a layer, read off a trace."""
     split = by_part(parts_of_call, "part", kept)
 
     def measure(layer: Layer, options: Options) -> Any:
@@ -202,8 +183,7 @@ def map_and_compute(layer: Layer, options: Options) -> Iterator[tuple[Settings, 
         yield {"part": part}, {"busy_ms": milliseconds}
 
 
-def by_variant(options: Options) -> list[Entry]:
-    """The options' engines, and the papers' dataflows."""
+def by_variant(options: Options, _: Shape) -> list[Entry]:
     own = [(engine, {"variant": engine.name}) for engine in engines.ours(options)]
     return [*own, *engines.layers_of_papers(options.device)]
 
@@ -211,14 +191,11 @@ def by_variant(options: Options) -> list[Entry]:
 def movement(options: Options, figure: str) -> Iterator[Row]:
     """TorchSparse Table 3: time of gather and scatter, step by step."""
     for name, (dtype, dataflow) in engines.MOVEMENT.items():
-        if options.device.type != "cuda":
-            dtype = "float32"
         step = [(name, HashTable(), dataflow)]
         entry = engines.entries("torchsparse", "step", options.device, step)
-        own = replace(options, dtype=dtype)
+        own = replace(options, dtype=dtype if options.device.type == "cuda" else "float32")
         own.began = options.began
-        moved = of_parts("gather", "scatter")
-        yield from layer_rows(own, figure, lambda _, e=entry: e, MINKUNET, ["layer"], moved)
+        yield from layer_rows(own, figure, lambda _, e=entry: e, MINKUNET, ["layer"], MOVED)
 
 
 def pairs_by_slot(options: Options, figure: str) -> Iterator[Row]:
@@ -255,13 +232,8 @@ def groupings_by_scene(options: Options, figure: str) -> Iterator[Row]:
 
     @cache
     def entries(shape: Shape) -> list[Entry]:
-        with timing(options):
-            chosen = {one.name: _searched(options, one, shape) for one in found}
-        table = engines.on(options.device, HashTable())
-        return [
-            (Engine("torchsparse", table, GatherScatter(own)), {"searched_on": name})
-            for name, own in chosen.items()
-        ]
+        chosen = [(o.name, HashTable(), GatherScatter(_searched(options, o, shape))) for o in found]
+        return engines.entries("torchsparse", "searched_on", options.device, chosen)
 
     return layer_rows(options, figure, entries, shapes(["32:32:3,96:96:3"]), ["layer"])
 
@@ -271,21 +243,16 @@ def _searched(options: Options, scene: Scene, shape: Shape) -> Adaptive:
     place = place_of(scene, shape.kernel, options)
     operands = Operands.at(place, shape, options.dtype)
     sizes = [len(j) for j, _ in place.pairs]
-    best: tuple[float, Adaptive] | None = None
-    seen = set()
-    for found in (Adaptive(e, s) for e in EPSILONS for s in FROM_ROWS):
-        groups = found.groups(sizes)
-        if groups in seen:
-            continue
-        seen.add(groups)
-        table = engines.on(options.device, HashTable())
-        layer = Layer(Engine("torchsparse", table, GatherScatter(found)), place, operands)
-        spent = middle_trace(layer.prepare("layer"), options).timeline
-        products = parts_of_call(spent)["products"]
-        if best is None or products < best[0]:
-            best = products, found
-    assert best is not None
-    return best[1]
+    distinct: dict[Any, Adaptive] = {}
+    for one in (Adaptive(e, s) for e in EPSILONS for s in FROM_ROWS):
+        distinct.setdefault(one.groups(sizes), one)
+    table = engines.on(options.device, HashTable())
+
+    def products_ms(one: Adaptive) -> float:
+        layer = Layer(Engine("torchsparse", table, GatherScatter(one)), place, operands)
+        return parts_of_call(middle_trace(layer.prepare("layer"), options).timeline)["products"]
+
+    return min(distinct.values(), key=products_ms)
 
 
 MINUET = shapes(["4:16:3,8:8:3,16:16:3,32:32:3,64:64:3,64:96:3,128:128:3,256:256:3,256:384:3"])
@@ -312,7 +279,6 @@ def of(
     return rows
 
 
-#: Figures by name, each the rows of it by the options.
 FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
     "layers": layer_rows,
     "torchsparse_fig12": pairs_by_slot,
@@ -331,13 +297,11 @@ FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
         MINKUNET[:2],
         measure=of_parts("gather", "products", "scatter"),
     ),
-    "minuet_fig15": of(lambda o, _: by_variant(o), MINUET, "map+layer"),
-    "minuet_fig19": of(lambda o, _: by_variant(o), MINUET),
-    "spira_fig2": of(
-        lambda o, _: by_variant(o), shapes(["32:32:3,32:32:5"]), measure=map_and_compute
-    ),
+    "minuet_fig15": of(by_variant, MINUET, "map+layer"),
+    "minuet_fig19": of(by_variant, MINUET),
+    "spira_fig2": of(by_variant, shapes(["32:32:3,32:32:5"]), measure=map_and_compute),
     "spira_fig3b": filled_by_norm,
-    "spira_fig10": of(lambda o, _: by_variant(o), SPIRA, "map+layer"),
+    "spira_fig10": of(by_variant, SPIRA, "map+layer"),
     "spira_fig11": of(
         lambda o, shape: engines.thresholds(shape.size, o.device), THRESHOLDS, "map+layer"
     ),

@@ -46,7 +46,6 @@ class _Unplanned:
 
 
 def builders(options: Options) -> list[MapBuilder]:
-    """Builders that the options name as engines; all that serve the device unless so."""
     every: list[Any] = [SortedSearch()]
     if options.device.type == "cuda":
         every += [HashTable(), DoubleTraversed(), BinarySearch(), ZDelta(), Windowed()]
@@ -56,7 +55,6 @@ def builders(options: Options) -> list[MapBuilder]:
 
 
 def build(grid: VoxelGrid, builder: Any, kernel: Kernel, product: str) -> KernelMap:
-    """Find the output sites, build the kernel map and a product of it."""
     built: KernelMap = builder.build(grid, output_sites(grid, kernel), kernel)
     # told to every map that a geometry keeps; tiles are cut along it
     built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
@@ -64,26 +62,18 @@ def build(grid: VoxelGrid, builder: Any, kernel: Kernel, product: str) -> Kernel
     return built
 
 
-def layouts_of(product: str, symmetric: bool) -> tuple[Sequence[str], Sequence[str]]:
-    """Layouts that a product holds of a map, and of its transpose."""
-    if product not in ("ready", "train"):
-        return (product,), ()
-    if product == "ready":
-        return AUTO.needs, ()
-    return (*AUTO.needs, *AUTO.needs_weight_grad), () if symmetric else AUTO.needs
-
-
 def deliver(built: KernelMap, product: str) -> None:
-    """Have a kernel map hold a product."""
-    forward, backward = layouts_of(product, built.symmetric)
-    for name in forward:
+    whole = product in ("ready", "train")
+    for name in AUTO.needs if whole else (product,):
         built.layout(name)
-    for name in backward:
-        built.transpose().layout(name)
+    if product == "train":
+        for name in AUTO.needs_weight_grad:
+            built.layout(name)
+        for name in () if built.symmetric else AUTO.needs:
+            built.transpose().layout(name)
 
 
 def check_product(built: KernelMap, truth: list[check.Pair], product: str) -> None:
-    """Compare the triplets of a map, and its neighbour table if that is the product, with truth."""
     check.check_triplets(built, truth)
     if product == "table":
         device = truth[0][0].device
@@ -103,7 +93,6 @@ def map_case(
     stages: Sequence[str] = (),
     **keys: Any,
 ) -> Case:
-    """A product of a builder from the sorted keys alone; output sites are part of it."""
     row = place.row("map", builder.name, figure, product=product, **keys)
 
     def prepared() -> Call:
@@ -121,7 +110,6 @@ def map_case(
 
 
 def places(options: Options, kernels: Sequence[str] = ()) -> Iterator[Place]:
-    """Every scene with every kernel; those of the options unless others are given."""
     for scene in scenes(options.workloads):
         for word in kernels or options.kernels:
             size, stride = map(int, word.split(":"))
@@ -142,10 +130,11 @@ def scaling(options: Options, figure: str) -> Iterator[Row]:
 
 def query(options: Options, figure: str) -> Iterator[Row]:
     """Minuet Fig. 16: time of the search alone."""
+    own = builders(options)
     for place in places(options, SUBMANIFOLD):
-        own = builders(options)
-        cases = (map_case(options, place, one, "table", figure, ["search"]) for one in own)
-        yield from run(cases, options)
+        yield from run(
+            (map_case(options, place, b, "table", figure, ["search"]) for b in own), options
+        )
 
 
 def source_side(options: Options, figure: str) -> Iterator[Row]:
@@ -157,7 +146,6 @@ def source_side(options: Options, figure: str) -> Iterator[Row]:
 
 
 def _sort_case(place: Place, figure: str) -> Case:
-    """Packing and sorting the shuffled coordinates of a scene."""
     grid: Any = place.grid
     keys = {"stage": "prepare", "n": grid.rows}
     row = {"figure": figure, "what": "map", "workload": place.workload, "engine": "pack_and_sort"}
@@ -205,11 +193,7 @@ HASH_STEPS = {
 
 
 def hash_steps(options: Options, figure: str) -> Iterator[Row]:
-    """TorchSparse Fig. 13: output construction and map search with one more step at a time.
-
-    Output sites are those that some triplet reaches, as in the paper. Where the sites are too far
-    apart for a grid, that step is a row without times, and later ones go on with the hash table.
-    """
+    """TorchSparse Fig. 13: output construction and map search with one more step at a time."""
     on_gpu = options.device.type == "cuda"
     # submanifold, where symmetry counts, and down-sampling, where output sites are constructed
     for plain in places(options, ("3:1", "3:2")):
@@ -219,12 +203,15 @@ def hash_steps(options: Options, figure: str) -> Iterator[Row]:
         gridless = False
         for step, listed in HASH_STEPS.items() if on_gpu else [("baseline", SortedSearch())]:
             builder: Any = replace(listed, search="hash") if gridless else listed  # type: ignore
-            if on_gpu and not gridless and not _fits(builder, place):
-                gridless = True  # this step says why, the later ones go on without
-            keys = {"step": step, "search": getattr(builder, "search", "sorted")}
-            if on_gpu and place.kernel.is_strided and _fits(builder, place):
-                cases.append(_sites_case(place, builder, figure, **keys))
-            cases.append(_search_case(place, builder, figure, **keys))
+            fits = not on_gpu or gridless or _fits(builder, place)
+            gridless = gridless or not fits  # this step says why, the later ones go on without
+            row = place.row("map", builder.name, figure, step=step)
+            row["search"] = getattr(builder, "search", "sorted")
+            if on_gpu and place.kernel.is_strided and fits:
+                sites = partial(_sites_call, builder, place)
+                cases.append(Case({**row, "part": "output sites"}, sites))
+            search = partial(_search_call, builder, place)
+            cases.append(Case({**row, "product": "table", "part": "map search"}, search))
         yield from run(cases, options)
 
 
@@ -236,35 +223,26 @@ def _fits(builder: Any, place: Place) -> bool:
     return True
 
 
-def _sites_case(place: Place, builder: HashTable, figure: str, **keys: Any) -> Case:
-    grid: Any = place.grid
-    target: Any = place.target
-
+def _sites_call(builder: HashTable, place: Place) -> Prepare:
     def prepared() -> Call:
-        sites = bare(grid)
+        sites: Any = bare(place.grid)
         return lambda: builder.sites(sites, place.kernel)
 
-    def checked() -> Prepare:
-        found: Any = prepared()()
-        if not torch.equal(found.keys, target.keys):
-            raise CheckFailed("other output sites")
-        return prepared
-
-    return Case(place.row("map", builder.name, figure, part="output sites", **keys), checked)
+    found: Any = prepared()()
+    target: Any = place.target
+    if not torch.equal(found.keys, target.keys):
+        raise CheckFailed("other output sites")
+    return prepared
 
 
-def _search_case(place: Place, builder: Any, figure: str, **keys: Any) -> Case:
+def _search_call(builder: Any, place: Place) -> Prepare:
     def search() -> KernelMap:
         built: KernelMap = builder.build(place.grid, place.target, place.kernel)
         deliver(built, "table")
         return built
 
-    def checked() -> Prepare:
-        check_product(search(), place.pairs, "table")
-        return same(search)
-
-    row = place.row("map", builder.name, figure, product="table", part="map search", **keys)
-    return Case(row, checked)
+    check_product(search(), place.pairs, "table")
+    return same(search)
 
 
 #: Networks of Spira's evaluation. Maps do not depend on the width: the thinnest is quickest made.
@@ -273,17 +251,11 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "sparse_resnet_large": partial(SparseResNetLarge, width=0.25),
     "minkunet": partial(MinkUNet42, width=0.25),
 }
-#: Streams among which Spira's way deals the maps.
-STREAMS = 4
+STREAMS = 4  # streams among which Spira's way deals the maps
 
 
 def network_plans(options: Options, figure: str) -> Iterator[Row]:
-    """Spira Fig. 15: all maps of a network from the sorted keys of level 0, by every schedule.
-
-    ``one by one`` and ``streams`` build levels, then maps (those on several streams of torch);
-    ``planned`` is the plan of the network; ``from cells`` begins at shuffled cells and ends at all
-    that a forward pass reads.
-    """
+    """Spira Fig. 15: all maps of a network from the sorted keys of level 0, by every schedule."""
     for name in options.models or MODELS:
         for scene in scenes(options.workloads):
             yield from run(_plans(options, figure, name, scene), options)
@@ -337,27 +309,30 @@ def _levels(grid: VoxelGrid, recipe: Recipe) -> list[VoxelGrid]:
 def _one_by_one(builder: Any, recipe: Recipe, grid: VoxelGrid, streams: int = 0) -> VoxelGrid:
     """Levels, then maps one after the other, dealt among streams if there are any (Spira 5.5)."""
     levels = _levels(grid, recipe)
+
+    def build(number: int) -> None:
+        planned = recipe.maps[number]
+        built = levels[planned.source].map_to(levels[planned.target], planned.kernel, builder)
+        built.layout("table")
+
     if not streams:
-        for planned in recipe.maps:
-            built = levels[planned.source].map_to(levels[planned.target], planned.kernel, builder)
-            built.layout("table")
+        for number in range(len(recipe.maps)):
+            build(number)
         return grid
     current = torch.cuda.current_stream(grid.device)
     others = [torch.cuda.Stream(grid.device) for _ in range(streams)]
     ready = current.record_event()
-    for place, planned in enumerate(recipe.maps):
-        stream = others[place % streams]
+    for number in range(len(recipe.maps)):
+        stream = others[number % streams]
         stream.wait_event(ready)
         with torch.cuda.stream(stream):
-            built = levels[planned.source].map_to(levels[planned.target], planned.kernel, builder)
-            built.layout("table")
+            build(number)
     # the levels live until here, so that no stream reads memory that another has taken over
     for stream in others:
         current.wait_stream(stream)
     return grid
 
 
-#: Figures by name, each the rows of it by the options.
 FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
     "spira_fig12": scaling,
     "torchsparse_fig13": hash_steps,

@@ -23,13 +23,7 @@ from pcnn.dataflows import Blocked
 from pcnn.kernels.recorded import compile_all
 from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
-from pcnn.models import (
-    MinkUNet42,
-    ResNet18,
-    ResUNetBN2C,
-    SparseResNet21,
-    SparseResNetLarge,
-)
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.nn import Conv3d
 from pcnn.nn.planned import PlannedModule
 from pcnn.ops.engine import Engine, resolve
@@ -38,25 +32,20 @@ from pcnn.runtime.launches import launches_of
 from pcnn.runtime.timing import Call
 from pcnn.tensor import SparseTensor
 
-#: Classes of ``minkunet_logits``, as SemanticKITTI has.
-CLASSES = 19
+CLASSES = 19  # classes of ``minkunet_logits``, as SemanticKITTI has
 #: Modes with backward. ``infer`` and ``train`` begin at shuffled cells or points, ``forward`` and
 #: ``step`` at planned input, ``backward`` behind a forward pass; ``graph`` is ``infer`` as CUDA
 #: graphs.
 TRAINING = ("train", "step", "backward")
 #: Plain torch in the dtype that is measured, on every device and under autocast.
 PLAIN = Engine("plain", SortedSearch(), Blocked(), RadiusSearch())
-#: Draws of the errors that a network is held to.
-DRAWS = 2
+DRAWS = 2  # draws of the errors that a network is held to
 
 
 def minkunet(
-    engine: Engine, size: int = 3, width: float = 1.0, classes: int | None = None
+    engine: Engine, width: float = 1.0, size: int = 3, classes: int | None = None
 ) -> PlannedModule:
-    """MinkUNet42, its 3^3 kernels of another size if asked for (Spira Table 4).
-
-    Without ``classes`` it has no head, as in the papers' evaluations.
-    """
+    """MinkUNet42, its 3^3 kernels of another size if asked for (Spira Table 4)."""
 
     def conv(c_in: int, c_out: int, kernel: Any, stride: Any = 1, *, bias: bool = True) -> Conv3d:
         return Conv3d(
@@ -66,26 +55,15 @@ def minkunet(
     return MinkUNet42(CHANNELS, classes, width, engine, conv)
 
 
-def _of_size(make: Callable[[Engine, float], Any], own: int) -> Callable[..., Any]:
-    def made(engine: Engine, size: int, width: float) -> Any:
-        if size != own:
-            raise ValueError(f"this network has kernels of size {own}, not {size}")
-        return make(engine, width)
-
-    return made
-
-
-#: Networks by name: of an engine, a kernel size and a width. ResNet18 begins with size 5.
-NETWORKS: dict[str, Callable[[Engine, int, float], Any]] = {
-    "sparse_resnet": _of_size(lambda e, w: SparseResNet21(CHANNELS, w, e), 3),
-    "sparse_resnet_large": _of_size(lambda e, w: SparseResNetLarge(CHANNELS, w, e), 5),
+#: Networks by name: of an engine and a width, and ``minkunet`` of a kernel size.
+NETWORKS: dict[str, Callable[..., Any]] = {
+    "sparse_resnet": lambda e, w: SparseResNet21(CHANNELS, w, e),
+    "sparse_resnet_large": lambda e, w: SparseResNetLarge(CHANNELS, w, e),
     "minkunet": minkunet,
     "minkunet_logits": partial(minkunet, classes=CLASSES),
-    "resunet": _of_size(lambda e, w: ResUNetBN2C(CHANNELS, width=w, engine=e), 5),
-    "resnet18": _of_size(lambda e, w: ResNet18(CHANNELS, width=w, engine=e), 3),
+    "resunet": lambda e, w: ResUNetBN2C(CHANNELS, width=w, engine=e),
+    "resnet18": lambda e, w: ResNet18(CHANNELS, width=w, engine=e),
 }
-#: Size of the kernels that name a network.
-KERNEL_SIZE = dict.fromkeys(NETWORKS, 3) | {"sparse_resnet_large": 5, "resunet": 5}
 
 
 @dataclass(frozen=True)
@@ -100,20 +78,18 @@ class Size:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """Fields that tell its rows from the network's own."""
         found: dict[str, Any] = {} if self.kernel is None else {"K": self.kernel}
         others = {"B": self.batches, "width": self.width, "scans": self.scans}
         return found | {name: value for name, value in others.items() if value != 1}
 
 
 def make_network(size: Size, engine: Engine, width: float, device: torch.device) -> Any:
-    """Network with fixed random weights, the same for every engine, in float32."""
-    kernel = KERNEL_SIZE[size.model] if size.kernel is None else size.kernel
+    kernel = () if size.kernel is None else (size.kernel,)
     cuda = [device] if device.type == "cuda" else []
     # made where it runs: 13^3 kernels have more than a thousand million weights
     with torch.random.fork_rng(devices=cuda), torch.device(device):
         torch.manual_seed(0)
-        return NETWORKS[size.model](engine, kernel, width * size.width)
+        return NETWORKS[size.model](engine, width * size.width, *kernel)
 
 
 @torch.no_grad()
@@ -137,7 +113,6 @@ def settle_norms(network: nn.Module, x: SparseTensor) -> None:
 
 
 def features_of(outputs: Any) -> list[Tensor]:
-    """Features of the sites of a network's output or outputs; logits of clouds as they are."""
     found = []
     for one in outputs if isinstance(outputs, list) else [outputs]:
         features = getattr(one, "features", one)
@@ -147,8 +122,6 @@ def features_of(outputs: Any) -> list[Tensor]:
 
 
 class Work:
-    """A network on its input, in one dtype."""
-
     def __init__(self, network: Any, cells: Any, dtype: torch.dtype) -> None:
         self.network, self.cells, self.dtype = network, cells, dtype
         own = next(network.parameters()).dtype
@@ -157,7 +130,6 @@ class Work:
         self._pulls: list[Tensor] = []
 
     def elsewhere(self, cells: Any) -> Work:
-        """The same network on another input."""
         return Work(self.network, cells, self.dtype)
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -177,16 +149,13 @@ class Work:
 
     @torch.no_grad()
     def infer(self, x: SparseTensor | None = None) -> list[Tensor]:
-        """Outputs, from cells unless there is a planned input."""
         return self.outputs(self.input.on(self.network, backward=False) if x is None else x)
 
     def train(self, x: SparseTensor | None = None) -> list[Tensor]:
-        """Outputs and the gradients of all parameters, from cells unless the input is planned."""
         outputs = self.outputs(self.input.on(self.network, backward=True) if x is None else x)
         return [*outputs, *self._gradients(outputs)]
 
     def outputs(self, x: SparseTensor) -> list[Tensor]:
-        """Outputs of a planned input, with gradients where they are enabled."""
         with self._autocast():
             return self._features(self.network(x))
 
@@ -198,7 +167,6 @@ class Work:
         return torch.autograd.grad(outputs, list(self.network.parameters()), grads)
 
     def _gradient(self, number: int, output: Tensor) -> Tensor:
-        """Gradient of ``(c * y^2).sum() / 2`` with ``c`` of every channel fixed."""
         # rows pull the same way; under random gradients little but rounding would be left of the
         # gradient of a weight
         if number == len(self._pulls):
@@ -208,7 +176,6 @@ class Work:
         return output.detach() * self._pulls[number]
 
     def prepare(self, mode: str) -> Prepare:
-        """Calls of a mode."""
         training = mode in TRAINING
         self.network.train(training)
         if mode == "graph":
@@ -240,7 +207,6 @@ class Work:
         return same(call)
 
     def results(self, mode: str) -> check.Tensors:
-        """The results of the call of a mode, by name, without their graph."""
         answer: Any = self.prepare(mode)()()
         found = features_of(answer) if mode == "graph" else [t.detach() for t in answer]
         weights = [name for name, _ in self.network.named_parameters()] if mode in TRAINING else []
@@ -249,8 +215,6 @@ class Work:
 
 
 class PeerWork(Work):
-    """A network of ours, rebuilt of a package's layers."""
-
     def __init__(self, peer: Peer, network: Any, cells: Cells, dtype: torch.dtype) -> None:
         if not isinstance(cells, Cells):
             raise ValueError(f"{peer.name} is measured on voxels alone")
@@ -318,7 +282,6 @@ class Standard:
         return make_network(self.size, engine, self.options.width, self.options.device)
 
     def work(self, engine: Engine | Peer, mode: str, cells: Any) -> Work:
-        """The network of an engine or package with the common weights, ready to be called."""
         if isinstance(engine, Peer):
             engine.require(self.options.dtype)
             ours = self._work(resolve("reference"), "train", cells).network
@@ -334,11 +297,9 @@ class Standard:
         return Work(network if mode in TRAINING else network.to(self.dtype), cells, self.dtype)
 
     def check(self, work: Work, mode: str) -> None:
-        """Hold the network of an engine to float64."""
         self.check_results(work.results(mode), mode)
 
     def check_results(self, results: check.Tensors, mode: str) -> None:
-        """Hold the results of a mode to float64."""
         kind = "train" if mode in TRAINING else "infer"
         if kind not in self.found:
             truth = self._wide(resolve("reference"), kind)
@@ -366,7 +327,3 @@ class Standard:
             for name, expected in truth.items():
                 errors[name] = max(errors[name], check.rms(found[name] - expected))
         return errors
-
-    def forget(self) -> None:
-        """Give the results back; they are computed again when they are needed."""
-        self.found.clear()

@@ -19,17 +19,7 @@ from benchmarks.layers import parts_of_call
 from benchmarks.nets import Size, Standard, Work, make_network
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
-from benchmarks.run import (
-    Case,
-    Measure,
-    Options,
-    Prepare,
-    checking,
-    middle_trace,
-    run,
-    timed,
-    timing,
-)
+from benchmarks.run import Case, Measure, Options, Prepare, middle_trace, run, timed
 from benchmarks.workloads import Scene, aggregated, scenes
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.geometry import KernelMap
@@ -49,18 +39,11 @@ class LayerCall(NamedTuple):
     kernel_map: KernelMap
     c_in: int
     c_out: int
-    groups: int
-
-    @property
-    def device(self) -> torch.device:
-        """Where it is computed."""
-        return self.kernel_map.in_index.device
 
 
 Figure = Callable[[Options, str], Iterator[Row]]
 
-#: Networks of the papers' evaluations.
-MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")
+MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")  # networks of the papers' evaluations
 MODES = ("infer", "graph", "forward", "train", "step")
 #: Networks of large kernels are checked on few voxels: the reference keeps all their products.
 FEW = 20_000
@@ -75,10 +58,7 @@ def network_rows(
     measure: Measure | None = None,
     chosen: Sequence[Scene] = (),
 ) -> Iterator[Row]:
-    """Check, then time, every network on every scene; what is not given is the options'.
-
-    A large scene is checked on a part of it; then the key ``checked_on`` says so.
-    """
+    """Check, then time, every network on every scene; what is not given is the options'."""
     usual = [Size(name) for name in options.models or MODELS]
     for scene in chosen or scenes(options.workloads, options.sites):
         for size in sizes or usual:
@@ -132,7 +112,6 @@ def _cases(
 def network_row(
     options: Options, figure: str, workload: str, engine: str, size: Size, **keys: Any
 ) -> Row:
-    """A row of a network."""
     return {
         "figure": figure,
         "what": "network",
@@ -152,8 +131,7 @@ def both_times(prepare: Prepare, options: Options) -> Iterator[tuple[Settings, S
     Eager networks are often issued more slowly than the device runs them, and most of them wait for
     the device once, so that no spin hides the gaps. The wall time then tells of the host.
     """
-    own = replace(options, traced=False)
-    for keys, result in timed(prepare, own):
+    for keys, result in timed(prepare, options, traced=False):
         if options.device.type == "cuda":
             seen = middle_trace(prepare, options)
             if seen.timeline:  # empty where CUPTI is not served
@@ -164,10 +142,7 @@ def both_times(prepare: Prepare, options: Options) -> Iterator[tuple[Settings, S
 
 
 def parts_of_network(work: Work, options: Options) -> Iterator[tuple[Settings, Settings]]:
-    """A row a part of a network in inference, read off traces.
-
-    The part ``mapping`` is the time that inference from cells takes beyond planned input.
-    """
+    """A row a part of a network in inference, read off traces."""
     whole, planned = (middle_trace(work.prepare(mode), options) for mode in ("infer", "forward"))
     mapping = {"mapping": max(0.0, whole.busy_ms - planned.busy_ms)}
     for part, spent in (mapping | parts_of_call(planned.timeline)).items():
@@ -193,10 +168,7 @@ def quickest_thresholds(options: Options, figure: str) -> Iterator[Row]:
         for model in options.models or MODELS:
             size = Size(model)
             with products_of(options.dtype):
-                with checking(options):
-                    calls = layer_calls(options, scene, size)
-                with timing(options):
-                    counts = Counter(_by_work(calls, partial(_quickest_threshold, options)))
+                counts = Counter(_by_work(options, scene, size, _quickest_threshold))
             for label, layers in sorted(counts.items()):
                 row = network_row(options, figure, scene.name, "spira", size, t=label)
                 yield {**row, "n": scene.grid.rows, "result": {"layers": layers}}
@@ -207,41 +179,32 @@ def _quickest_threshold(options: Options, call: LayerCall) -> str:
     found = engines.thresholds(max(2, size), options.device)
     labels = [f"t = {said['t']}" for _, said in found]
     labels[0], labels[-1] = "weight-stationary", "output-stationary"
-    operands = _operands(call, options)
-    times = [_product_ms(options, call, operands, engine) for engine, _ in found]
+    made = _products(options, call)
+    times = [_product_ms(options, partial(made, engine)) for engine, _ in found]
     return labels[times.index(min(times))]
 
 
-def _operands(call: LayerCall, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-    """Random features and weights of a layer, and their product in float64."""
-    random, built = torch.Generator(call.device).manual_seed(0), call.kernel_map
-    x = torch.randn(built.n_in, call.c_in, generator=random, device=call.device)
-    shape = built.volume, call.c_in // call.groups, call.c_out
-    w = torch.randn(shape, generator=random, device=call.device) * (shape[0] * shape[1]) ** -0.5
+def _products(options: Options, call: LayerCall) -> Callable[[Any], Callable[[], Tensor]]:
+    built, device = call.kernel_map, options.device
+    random = torch.Generator(device).manual_seed(0)
+    x = torch.randn(built.n_in, call.c_in, generator=random, device=device)
+    shape = built.volume, call.c_in, call.c_out
+    w = torch.randn(shape, generator=random, device=device) * (shape[0] * shape[1]) ** -0.5
     x, w = (tensor.to(torch_dtype(options.dtype)) for tensor in (x, w))
-    reference = resolve("reference")
-    with torch.no_grad():
-        truth = convolution(x.double(), w.double(), built, reference, groups=call.groups)
-    return x, w, truth
+    product = torch.no_grad()(convolution)
+    truth = product(x.double(), w.double(), built, resolve("reference"))
+
+    def made(engine: Any) -> Callable[[], Tensor]:
+        call = partial(product, x, w, built, engine)
+        check.check_values({"out": call()}, {"out": truth}, options.dtype)
+        return call
+
+    return made
 
 
-def _checked(
-    options: Options, call: LayerCall, operands: tuple[Tensor, ...], engine: Any
-) -> Callable[[], Tensor]:
-    """The forward product of a layer by an engine."""
-    x, w, truth = operands
-
-    @torch.no_grad()
-    def product() -> Tensor:
-        return convolution(x, w, call.kernel_map, engine, groups=call.groups)
-
-    check.check_values({"out": product()}, {"out": truth}, options.dtype)
-    return product
-
-
-def _product_ms(options: Options, call: LayerCall, operands: Any, engine: Any) -> float:
+def _product_ms(options: Options, made: Callable[[], Callable[[], Tensor]]) -> float:
     try:
-        product = _checked(options, call, operands, engine)
+        product = made()
     except ValueError:  # a map that has no such layout
         return float("inf")
     return device_ms(product, options.device, repeats=7)
@@ -252,42 +215,37 @@ def quickest_tiles(options: Options, figure: str) -> Iterator[Row]:
     size = Size("minkunet")
     for scene in scenes(options.workloads):
         with products_of(options.dtype):
-            with checking(options):
-                calls = layer_calls(options, scene, size)
-            with timing(options):
-                quickest = list(_by_work(calls, partial(_quickest_tiles, options)))
-            for number, tiles in enumerate(quickest, 1):
+            for number, tiles in enumerate(_by_work(options, scene, size, _quickest_tiles), 1):
                 row = network_row(options, figure, scene.name, "minuet", size, layer=number)
                 yield {**row, "n": scene.grid.rows, "result": tiles}
 
 
 def _quickest_tiles(options: Options, call: LayerCall) -> dict[str, int]:
-    operands = _operands(call, options)
-    found = {}
+    made, found = _products(options, call), {}
     for part, channels in (("gather", call.c_in), ("scatter", call.c_out)):
         spent: dict[int, float] = {}
         for tile in tiles_of(channels):
             words: dict[str, Any] = {f"{part}_tile": tile}
-            flow = GatherScatter(MINUET.grouping, **words)
-            product = _checked(options, call, operands, flow)
+            product = made(GatherScatter(MINUET.grouping, **words))
             spent[tile] = parts_of_call(trace(product, options.device).timeline)[part]
         found[part] = min(spent, key=lambda tile: spent[tile])
     return found
 
 
-def _by_work(calls: Sequence[LayerCall], measure: Callable[[LayerCall], Found]) -> Iterator[Found]:
-    """Measure every call, once for those of one map and equal channels."""
+def _by_work(
+    options: Options, scene: Scene, size: Size, measure: Callable[[Options, LayerCall], Found]
+) -> Iterator[Found]:
+    """Measure every layer of a network, once those of one map and equal channels."""
     known: dict[tuple[int, bool, int, int], Found] = {}
-    for call in calls:
+    for call in layer_calls(options, scene, size):
         edges = call.kernel_map.edges
         work = id(edges), call.kernel_map.flipped, call.c_in, call.c_out
         if work not in known:
-            known[work] = measure(call)
+            known[work] = measure(options, call)
         yield known[work]
 
 
 def layer_calls(options: Options, scene: Scene, size: Size) -> list[LayerCall]:
-    """Calls of all layers of a network that read a kernel map, in their order."""
     network = make_network(size, resolve("auto"), options.width, options.device)
     dtype = torch_dtype(options.dtype)
     network = network.to(dtype).eval()
@@ -297,8 +255,7 @@ def layer_calls(options: Options, scene: Scene, size: Size) -> list[LayerCall]:
     def observe(call: ObservedCall) -> None:
         built, layer = call.kernel_map, call.layer
         if built is not None and built.triplets:
-            channels = layer.in_channels, layer.out_channels, layer.groups
-            found.append(LayerCall(built, *channels))
+            found.append(LayerCall(built, layer.in_channels, layer.out_channels))
 
     run_observed(network, x, observe)
     return found
@@ -309,8 +266,6 @@ def inference(
     compared: Callable[[Options], list[Entry]] = engines.with_papers,
     measure: Measure | None = None,
 ) -> Figure:
-    """Inference from cells of these networks, or of the options' where none is named."""
-
     def rows(options: Options, figure: str) -> Iterator[Row]:
         sizes = [Size(one) if isinstance(one, str) else one for one in models]
         return network_rows(options, figure, sizes, ["infer"], compared(options), measure)
@@ -359,7 +314,6 @@ def ideas(name: str, chosen: Sequence[engines.Step], *models: str) -> Figure:
     return inference(*models, compared=lambda o: engines.steps(name, o.device, chosen))
 
 
-#: Figures by name, each the rows of it by the options.
 FIGURES: dict[str, Figure] = {
     "networks": network_rows,
     "torchsparse_fig4": inference(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -12,22 +11,14 @@ from typing import Any
 import torch
 
 from benchmarks import check, engines
-from benchmarks.convolution import (
-    Layer,
-    Operands,
-    Place,
-    Shape,
-    bare,
-    new_map,
-    products_of,
-)
+from benchmarks.convolution import Layer, Operands, Place, Shape, bare, new_map, products_of
 from benchmarks.engines import Settings
 from benchmarks.inputs import Points, tensor_on
 from benchmarks.layers import layer_cases
 from benchmarks.nets import Size, Standard, Work
 from benchmarks.networks import both_times, network_row
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, checking, run
+from benchmarks.run import Case, Measure, Options, Prepare, run
 from benchmarks.workloads import Cloud, clouds, room
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.geometry import Geometry, Kernel, KernelMap
@@ -40,29 +31,21 @@ MB = 2**20
 PAPER, SECOND = Shape(64, 128, 3), Shape(64, 64, 3)
 MODEL = Size("resnet18")
 MODES = ("infer", "forward", "backward", "train")
-#: All growing rooms together, in result rows.
-ROOMS = "rooms (simulated)"
+ROOMS = "rooms (simulated)"  # all growing rooms together, in result rows
 #: Triplets by slot; with them what a forward pass reads; with that what backward reads too.
 PRODUCTS = ("pairs", "ready", "train")
-#: Points that networks are verified on, at most.
-FEW = 50_000
+FEW = 50_000  # points that networks are verified on, at most
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a figure: a geometry of a cloud (see `Points`), and an engine."""
-
     name: str
     geometry: str
     engine: Engine
 
 
 def lines(options: Options, *wanted: str) -> list[Line]:
-    """Lines of these names, of the options' if there are any.
-
-    ``voxel``, ``degraded`` and ``native`` are our engine ``auto``, ``pointcnnpp`` the kernels as
-    the paper prints them; ``torchsparse`` and ``minuet`` gather, multiply and scatter.
-    """
+    """Lines of these names, of the options' if there are any."""
     auto, device = resolve("auto"), options.device
     table, sorted_ = engines.on(device, HashTable()), engines.on(device, DoubleTraversed())
     found = [
@@ -79,12 +62,10 @@ def lines(options: Options, *wanted: str) -> list[Line]:
 
 
 def sites_of(geometry: str, cloud: Cloud) -> Geometry:
-    """The geometry of a cloud alone."""
     return tensor_on(Points(cloud.points, cloud.points, cloud.voxel_size, geometry)).geometry
 
 
 def given(options: Options, points: int = 100_000) -> Iterator[Cloud]:
-    """The options' clouds; without any, a room of so many points."""
     if not options.clouds:
         yield room(0, min(points, round(1000 * max(options.sizes))), options.device)
     yield from clouds(options.clouds, options.device)
@@ -94,49 +75,30 @@ def growing(options: Options) -> Iterator[tuple[Settings, Cloud]]:
     """Every room in all sizes under one name, with its number and the points asked for."""
     for size in options.sizes:
         for number in range(options.rooms):
-            with checking(options):
-                made = room(number, round(1000 * size), options.device)
+            made = room(number, round(1000 * size), options.device)
             yield {"room": number, "points": round(1000 * size)}, replace(made, name=ROOMS)
 
 
 def layer_rows(
-    options: Options,
-    figure: str,
-    named: Iterable[tuple[Settings, Cloud]],
-    chosen: Sequence[Line],
     shapes: Sequence[Shape],
     kinds: Sequence[str],
-) -> Iterator[Row]:
-    """Check, then time, layers of one kernel on clouds by all lines."""
-    for keys, cloud in named:
-        for geometry in dict.fromkeys(line.geometry for line in chosen):
-            with checking(options):
-                place = Place(cloud.name, sites_of(geometry, cloud), PAPER.kernel)
-            own = [line for line in chosen if line.geometry == geometry]
-            entries = [(replace(line.engine, name=line.name), {}) for line in own]
-            for shape in shapes:
-                more = {**keys, "geometry": geometry}
-                with products_of(options.dtype):
-                    cases = layer_cases(options, figure, place, shape, kinds, entries, **more)
-                    yield from run(cases, options)
-
-
-def over_rooms(*kinds: str) -> Callable[[Options, str], Iterator[Row]]:
-    """Figures 3 and 4 of PointCNN++: the paper's layer on growing rooms."""
-    return lambda options, figure: layer_rows(
-        options, figure, growing(options), lines(options), [PAPER], kinds
-    )
-
-
-def on_clouds(
-    shapes: Sequence[Shape], kinds: Sequence[str], *wanted: str
+    clouds_of: Callable[[Options], Iterable[tuple[Settings, Cloud]]],
 ) -> Callable[[Options, str], Iterator[Row]]:
-    """Layers on the options' clouds."""
+    """Check, then time, layers of one kernel on clouds by all lines."""
 
     def rows(options: Options, figure: str) -> Iterator[Row]:
-        named = (({}, cloud) for cloud in given(options))
-        own = options.modes or kinds
-        return layer_rows(options, figure, named, lines(options, *wanted), shapes, own)
+        chosen = lines(options)
+        for keys, cloud in clouds_of(options):
+            for geometry in dict.fromkeys(line.geometry for line in chosen):
+                place = Place(cloud.name, sites_of(geometry, cloud), PAPER.kernel)
+                own = [line for line in chosen if line.geometry == geometry]
+                entries = [(replace(line.engine, name=line.name), {}) for line in own]
+                more = {**keys, "geometry": geometry}
+                for shape in shapes:
+                    with products_of(options.dtype):
+                        own = options.modes or kinds
+                        cases = layer_cases(options, figure, place, shape, own, entries, **more)
+                        yield from run(cases, options)
 
     return rows
 
@@ -154,20 +116,13 @@ def triplet_rows(options: Options, figure: str) -> Iterator[Row]:
 
 
 def _map_case(options: Options, place: Place, line: Line, product: str, figure: str) -> Case:
-    """A product of a line's map, from the sorted keys of the sites alone."""
     what = "map" if line.geometry == "voxel" else "radius"
     row = place.row(what, line.name, figure, product=product)
     engine, device = line.engine, options.device
 
     def prepared() -> Call:
         sites = bare(place.grid)
-
-        def build() -> object:
-            built = new_map(engine, sites, place.kernel)
-            _deliver(built, engine, product, device)
-            return built
-
-        return build
+        return lambda: _delivered(new_map(engine, sites, place.kernel), engine, product, device)
 
     def checked() -> Prepare:
         """The triplets, and products over all layouts in float64."""
@@ -183,16 +138,14 @@ def _map_case(options: Options, place: Place, line: Line, product: str, figure: 
     return Case(row, checked)
 
 
-def _deliver(built: KernelMap, engine: Engine, product: str, device: torch.device) -> None:
+def _delivered(built: KernelMap, engine: Engine, product: str, device: torch.device) -> KernelMap:
     flow = engine.choose(built, device)
-    if product == "pairs":
-        built.layout("pairs")
-        return
-    built.layouts(flow.needs)
+    built.layouts(("pairs",) if product == "pairs" else flow.needs)
     if product == "train":
         built.layouts(flow.needs_weight_grad)
         if not built.symmetric:
             built.transpose().layouts(flow.needs)
+    return built
 
 
 class CheckedNetworks:
@@ -213,13 +166,7 @@ class CheckedNetworks:
         small.compile_ahead(mode)
         standard.check(small, mode)
 
-    def forget(self) -> None:
-        """Give back what further checks would be held against."""
-        for geometry in ("voxel", "degraded", "native"):
-            self.standard(geometry).forget()
-
     def work(self, line: Line, mode: str, cloud: Cloud) -> Work:
-        """A network on a cloud; CheckFailed if it is wrong on the small room."""
         self.check(line, mode)
         points = Points.of(cloud, line.geometry)
         return self.standard(line.geometry).work(line.engine, mode, points)
@@ -260,7 +207,6 @@ def network_rows(options: Options, figure: str) -> Iterator[Row]:
 
 
 def clear() -> None:
-    """Give back memory that is not in use."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -271,12 +217,7 @@ FIRST, GROWTH, CLOSE = 250_000, 4, 1.1
 
 
 def largest_rows(options: Options, figure: str) -> Iterator[Row]:
-    """PointCNN++ Fig. J: peak memory of growing rooms until one does not fit, then bisection.
-
-    A run is inference, or a training step, from points with ResNet18. Peaks are those of torch's
-    allocator above what lay there before the cloud. ``fits`` is 0 where memory was not enough;
-    ``stopped_by`` names any other error. On a CPU nothing ends the search but its largest room.
-    """
+    """PointCNN++ Fig. J: peak memory of growing rooms until one does not fit, then bisection."""
     with products_of(options.dtype):
         checked = CheckedNetworks(options)
         for mode in options.modes or ("infer", "train"):
@@ -291,8 +232,7 @@ def _search(
     fits, fails, points = 0, 0, min(FIRST, round(1000 * options.largest))
     while points <= 1000 * options.largest and not options.is_late:
         keys = {"points": points} | ({"memory_gb": options.memory} if options.memory else {})
-        with checking(options):
-            cloud = room(0, points, options.device)
+        cloud = room(0, points, options.device)
         case = checked.case(line, mode, cloud, figure, partial(_run_once, mode=mode), **keys)
         (row,) = run([case], options)
         yield row
@@ -314,16 +254,19 @@ def _run_once(work: Work, options: Options, mode: str) -> Iterator[tuple[Setting
     """One row: time of the second of two runs, and the peak of both."""
     clear()
     on_gpu = options.device.type == "cuda"
+    device = torch.device("cuda", options.device.index or 0)
+    limited = on_gpu and options.memory is not None
     try:
-        with at_most(options):
-            if on_gpu:
-                torch.cuda.reset_peak_memory_stats(options.device)
-                # the network's copy lies there before the cloud is planned
-                held = torch.cuda.memory_allocated(options.device)
-            call = work.prepare(mode)()
-            spent = 0.0
-            for _ in range(2):
-                (spent,) = wall_times(call, options.device, Repeats(1, 0, 0.0))
+        if limited:
+            share = options.memory * 1e9 / torch.cuda.get_device_properties(device).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, share), device)
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats(device)
+            # the network's copy lies there before the cloud is planned
+            held = torch.cuda.memory_allocated(device)
+        call = work.prepare(mode)()
+        for _ in range(2):
+            (spent,) = wall_times(call, options.device, Repeats(1, 0, 0.0))
     except torch.OutOfMemoryError:
         yield {}, {"fits": 0}
         return
@@ -331,34 +274,22 @@ def _run_once(work: Work, options: Options, mode: str) -> Iterator[tuple[Setting
         yield {}, {"fits": 0, "stopped_by": f"{type(error).__name__}: {error}"}
         return
     finally:
+        if limited:
+            torch.cuda.set_per_process_memory_fraction(1.0, device)
         clear()
     peak = (torch.cuda.max_memory_allocated(options.device) - held) / MB if on_gpu else None
     yield {}, {"fits": 1, "wall_ms": spent, "memory_mb": peak}
 
 
-@contextmanager
-def at_most(options: Options) -> Iterator[None]:
-    """Let torch's allocator take no more than the options' share of the device."""
-    if options.memory is None or options.device.type != "cuda":
-        yield
-        return
-    device = torch.device("cuda", options.device.index or 0)
-    total = torch.cuda.get_device_properties(device).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, options.memory * 1e9 / total), device)
-    try:
-        yield
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
-
-
-#: Figures by name, each the rows of it by the options.
 FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
-    "pointcnnpp_fig3": over_rooms("map+layer", "map+train"),
-    "pointcnnpp_fig4": over_rooms("layer", "backward"),
+    "pointcnnpp_fig3": layer_rows([PAPER], ("map+layer", "map+train"), growing),
+    "pointcnnpp_fig4": layer_rows([PAPER], ("layer", "backward"), growing),
     "pointcnnpp_fig5": network_rows,
     "pointcnnpp_figJ": largest_rows,
-    "points_layers": on_clouds(
-        [PAPER, SECOND], ("layer", "backward", "train", "map+layer", "map+train")
+    "points_layers": layer_rows(
+        [PAPER, SECOND],
+        ("layer", "backward", "train", "map+layer", "map+train"),
+        lambda options: (({}, cloud) for cloud in given(options)),
     ),
     "points_triplets": triplet_rows,
 }

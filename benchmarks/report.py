@@ -19,14 +19,12 @@ from benchmarks.charts import table
 from benchmarks.rows import Row, is_measured, read
 from pcnn.errors import FileError
 
-#: The papers' claims.
-PAPERS = Path(__file__).with_name("papers.yaml")
+PAPERS = Path(__file__).with_name("papers.yaml")  # the papers' claims
 #: Recorded times of the authors' own code.
 RECORDED = Path(__file__).parent / "recorded" / "h200.json"
 #: Keys that are no part of a place: how a row was checked, what the scene is like.
 _NO_PLACE = ("checked_on", "triplets", "figure", "run", "cache", "variant_of")
-#: Dtypes that have a line of their own beside the rest of the rows.
-OTHERS = ("tf32", "float32")
+OTHERS = ("tf32", "float32")  # dtypes that have a line of their own beside the rest of the rows
 #: A table in a page.
 SLOT = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
@@ -48,28 +46,24 @@ each table; `python -m benchmarks figure NAME` measures a figure again.
   place of the paper's.
 """
 
+#: Times of rows, and what a ratio of them is called.
+CLOCKS = {"on_device_ms": "in kernels", "wall_ms": "by the wall"}
 Frame = Any
 Reading = Mapping[str, Any]
 
 
 def keys_of(rows: Sequence[Row]) -> list[str]:
-    """Keys that tell rows apart."""
     return list(dict.fromkeys(k for row in rows for k in row if k not in ("result", "machine")))
 
 
 def chosen(data: Frame, where: Mapping[str, Any]) -> Frame:
-    """Rows that have these values."""
     for name, value in where.items():
         data = data[data[name] == value] if name in data else data[:0]
     return data
 
 
 def ratio(reading: Reading, data: Frame, keys: Sequence[str], clock: str) -> Frame | None:
-    """Time of one thing over that of another at every place that both were measured at.
-
-    Of several runs, and of several settings named in ``apart``, the quickest counts: engines take
-    their best.
-    """
+    """Time of one thing over that of another at every place that both were measured at."""
     slow, fast, summed = reading["slow"], reading["fast"], reading.get("summed")
     out = {*slow, *fast, *reading.get("apart", ()), *_NO_PLACE, summed}
     place = [key for key in keys if key in data and key not in out]
@@ -87,24 +81,19 @@ def ratio(reading: Reading, data: Frame, keys: Sequence[str], clock: str) -> Fra
 
 
 def mean_ratio(ratios: Frame) -> float:
-    """Geometric mean."""
     return math.exp(ratios.map(math.log).mean())
 
 
 def _ratio(reading: Reading, data: Frame, keys: Sequence[str]) -> str:
     said = []
-    for clock, name in (("device", "in kernels"), ("wall", "by the wall")):
-        found = ratio(reading, data, keys, _column(clock))
+    for clock, name in CLOCKS.items():
+        found = ratio(reading, data, keys, clock)
         if found is not None:
             mean = f"{mean_ratio(found):.2f}×"
             if len(found) > 1:
                 mean += f" ({found.min():.2f} to {found.max():.2f}, {len(found)} places)"
             said.append(f"{mean} {name}")
     return f"{reading['ratio']}: {', '.join(said)}" if said else ""
-
-
-def _column(clock: str) -> str:
-    return "on_device_ms" if clock == "device" else "wall_ms"
 
 
 def _share(reading: Reading, data: Frame, keys: Sequence[str]) -> str:
@@ -172,13 +161,12 @@ READINGS: dict[str, Callable[[Reading, Frame, Sequence[str]], str]] = {
 
 
 def verdict(claim: Mapping[str, Any], data: Frame, keys: Sequence[str]) -> str:
-    """Whether our rows agree with the first number that the paper prints."""
     printed = [r for r in claim.get("readings", ()) if "printed" in r]
     if not printed:
         return ""
     reading = printed[0]
-    clocks = [reading["clock"]] if "clock" in reading else ["device", "wall"]
-    found = [ratio(reading, data, keys, _column(clock)) for clock in clocks]
+    clocks = ["wall_ms"] if reading.get("clock") == "wall" else CLOCKS
+    found = [ratio(reading, data, keys, clock) for clock in clocks]
     ours = next((mean_ratio(one) for one in found if one is not None), None)
     if ours is None:
         return ""
@@ -207,20 +195,23 @@ def _readings(claim: Mapping[str, Any], data: Frame, keys: Sequence[str]) -> lis
     return said
 
 
-def papers_page(files: Mapping[Path, Sequence[Row]]) -> str:
-    """The page of all claims."""
-    lines = [HEAD]
-    by_figure: dict[str, list[tuple[Path, Row]]] = {}
+def by_figure(files: Mapping[Path, Sequence[Row]]) -> dict[str, list[tuple[Path, Row]]]:
+    found: dict[str, list[tuple[Path, Row]]] = {}
     for path, rows in files.items():
         for row in rows:
             if is_measured(row) and "figure" in row:
-                by_figure.setdefault(row["figure"], []).append((path, row))
-    for paper in yaml.safe_load(PAPERS.read_text())["papers"]:
+                found.setdefault(row["figure"], []).append((path, row))
+    return found
+
+
+def papers_page(files: Mapping[Path, Sequence[Row]]) -> str:
+    lines, rows = [HEAD], by_figure(files)
+    for paper in papers():
         lines += [f"## {paper['name']}", "", f"{paper['title']}; {paper['gpu']}.", ""]
         lines += ["| | the paper's claim | ours | verdict | why |", "|---|---|---|---|---|"]
         used: dict[str, str] = {}
         for claim in paper["claims"]:
-            found = by_figure.get(claim.get("figure", ""), [])
+            found = rows.get(claim.get("figure", ""), [])
             lines.append(_line(claim, [row for _, row in found]))
             for path, row in found:
                 on = row["machine"]
@@ -232,23 +223,42 @@ def papers_page(files: Mapping[Path, Sequence[Row]]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def papers() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(PAPERS.read_text())["papers"]
+    return found
+
+
+def missing(results: Path) -> list[str]:
+    """Figures that no row of the result files shows."""
+    rows = by_figure(result_files(results))
+    claims = [claim for paper in papers() for claim in paper["claims"] if "figure" in claim]
+    found = {one["figure"]: [row for _, row in rows.get(one["figure"], [])] for one in claims}
+    lines = {one["figure"]: _line(one, found[one["figure"]]) for one in claims}
+    return [name for name, line in lines.items() if "| not measured |" in line]
+
+
+def result_files(results: Path) -> dict[Path, list[Row]]:
+    """Rows by file; files of another kind are left out."""
+    files: dict[Path, list[Row]] = {}
+    for path in sorted(results.glob("*.json")):
+        with suppress(FileError):
+            files[path] = read(path)
+    return files
+
+
 def _line(claim: Mapping[str, Any], rows: Sequence[Row]) -> str:
     cells = ["not measured", "", claim.get("why", "")]
     if "absent" in claim:
         cells = ["not shown", "", claim["absent"]]
     elif "page" in claim:
         cells = [f"[{claim['page']}]({claim['page']})", "", claim["why"]]
-    elif rows and (said := _readings(claim, data := _with_device(table(rows)), keys_of(rows))):
+    elif rows and (said := _readings(claim, data := table(rows), keys_of(rows))):
         keys = keys_of(rows)
         half = data if "dtype" not in data else data[~data["dtype"].isin(OTHERS)]
         judged = verdict(claim, half if len(half) else data, keys)
         cells = [f"`{claim['figure']}`<br>" + "<br>".join(said), judged, claim.get("why", "")]
     found = (claim["part"], claim["claim"], *cells)
     return "| " + " | ".join(one.replace("|", "\\|").replace("\n", " ") for one in found) + " |"
-
-
-def _with_device(data: Frame) -> Frame:
-    return data.assign(on_device_ms=data["device_ms"].fillna(data["busy_ms"]))
 
 
 #: Columns of tables of speed: title, and the rows that belong there.
@@ -267,60 +277,42 @@ COLUMNS: dict[str, Mapping[str, Any]] = {
 }
 
 
-def _speed(
-    rows: Sequence[Row], place: Sequence[str], usual: Mapping[str, Any], most: int | None
-) -> str:
-    """Smallest median wall times at every place, one column an engine or package.
-
-    Of more than ``most`` places those stay where most engines were timed.
-    """
+def _speed(rows: Sequence[Row], most: int | None) -> str:
+    """Smallest median wall times at every place, one column an engine or package."""
     data = table(rows)
     data = data[data["device"] == data.loc[data["figure"].notna(), "device"].mode()[0]]
-    lines = []
-    places = chosen(data[data["figure"].notna()], usual)[list(place)].drop_duplicates()
+    data = data.dropna(subset=["wall_ms"])
     found = []
-    for values in places.itertuples(index=False):
-        here = chosen(data, dict(zip(place, values, strict=True)))
+    ours = chosen(data[data["figure"].notna()], USUAL)[list(PLACE)].drop_duplicates()
+    for values in ours.itertuples(index=False):
+        here = chosen(data, dict(zip(PLACE, values, strict=True)))
         cells = {}
         for title, wanted in COLUMNS.items():
-            own = chosen(here, {**usual, **wanted})
-            if "same_work" in own:
-                own = own[own["same_work"].isna()]
-            if len(own) and own["wall_ms"].notna().any():
+            own = chosen(here, {**USUAL, **wanted})
+            own = own[own["same_work"].isna()] if "same_work" in own else own
+            if len(own):
                 cells[title] = float(own["wall_ms"].min())
         found.append((values, cells))
     found = sorted(found, key=lambda one: -len(one[1]))[:most]
-    used = {title for _, cells in found for title in cells}
-    titles = [title for title in COLUMNS if title in used]
-    lines.append("| " + " | ".join([*place, *titles]) + " |")
-    lines.append("|" + "---|" * len(place) + "--:|" * len(titles))
+    titles = [title for title in COLUMNS if any(title in cells for _, cells in found)]
+    lines = ["| " + " | ".join([*PLACE, *titles]) + " |"]
+    lines.append("|" + "---|" * len(PLACE) + "--:|" * len(titles))
     for values, cells in sorted(found, key=lambda one: str(one[0])):
-        least = min(cells.values(), default=0.0)
-        said = [f"{cells[t]:.2f}" if t in cells else "-" for t in titles]
-        bold = [cells.get(title) == least for title in titles]
-        said = [f"**{one}**" if best else one for one, best in zip(said, bold, strict=True)]
+        said = [f"{cells[title]:.2f}" if title in cells else "-" for title in titles]
+        best = f"{min(cells.values(), default=0.0):.2f}"
+        said = [f"**{one}**" if one == best else one for one in said]
         lines.append("| " + " | ".join([*map(_number, values), *said]) + " |")
     return "\n".join(lines)
 
 
-_NETWORK = ("model", "workload", "n")
-_LAYER = ("workload", "k", "c_in", "c_out")
-#: Tables by name: the columns of a place, and the values of all their rows.
-TABLES: dict[str, tuple[Sequence[str], Mapping[str, Any]]] = {
-    "headline": (_NETWORK, {"what": "network", "mode": "infer", "dtype": "float16"}),
-    "speed": (_NETWORK, {"what": "network", "mode": "infer", "dtype": "float16"}),
-    "training": (_NETWORK, {"what": "network", "mode": "train", "dtype": "float16"}),
-    "layers": (_LAYER, {"what": "layer", "dtype": "float16"}),
-    "map_and_layer": (_LAYER, {"what": "map+layer", "dtype": "float16"}),
-}
+#: Tables by name: most places in it.
+TABLES = {"headline": 6, "speed": None}
+PLACE = ("model", "workload", "n")  # columns of a place
+USUAL = {"what": "network", "mode": "infer", "dtype": "float16"}  # values of all rows
 
 
 def write_pages(results: Path, docs: Path) -> list[Path]:
-    """Write the page of claims, and fill the tables of all pages that have one."""
-    files: dict[Path, list[Row]] = {}
-    for path in sorted(results.glob("*.json")):
-        with suppress(FileError):  # of another kind
-            files[path] = read(path)
+    files = result_files(results)
     measured = [r for rows in files.values() for r in rows if is_measured(r)]
     page = docs / "results" / "papers.md"
     page.write_text(papers_page(files))
@@ -336,17 +328,10 @@ def write_pages(results: Path, docs: Path) -> list[Path]:
 
 
 def _filled(match: re.Match[str], rows: Sequence[Row], files: Mapping[Path, Sequence[Row]]) -> str:
-    name = match[2]
-    if name not in TABLES:
+    own = [r for r in rows if r["what"] == "network" and r.get("figure") in ("networks", None)]
+    if match[2] not in TABLES or not any("figure" in row for row in own):
         return match[0]
-    place, usual = TABLES[name]
-    what = usual["what"]
-    figure = "networks" if what == "network" else "layers"
-    own = [r for r in rows if r.get("what") == what and r.get("figure") in (figure, None)]
-    if not any("figure" in row for row in own):
-        return match[0]
-    paths = [p.name for p, part in files.items() if any(r.get("figure") == figure for r in part)]
+    paths = [p.name for p, part in files.items() if any(r["figure"] == "networks" for r in part)]
     sources = ", ".join(f"`benchmarks/results/{path}`" for path in paths)
     note = f"Median wall times [ms]: {sources}; * authors' code: `benchmarks/recorded/h200.json`."
-    speed = _speed(own, place, usual, 6 if name == "headline" else None)
-    return f"{match[1]}{speed}\n\n{note}\n{match[3]}"
+    return f"{match[1]}{_speed(own, TABLES[match[2]])}\n\n{note}\n{match[3]}"

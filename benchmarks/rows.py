@@ -13,7 +13,7 @@ import importlib.metadata
 import json
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +26,26 @@ Row = dict[str, Any]
 
 #: Published results; nothing is written there unless a file is named.
 RESULTS = Path(__file__).parent / "results"
-#: Keys that do not tell rows apart.
-_NO_IDENTITY = ("result", "machine")
-#: Of a machine, what does not tell its rows apart either.
-_NO_MACHINE = ("date",)
+_NO_IDENTITY = ("result", "machine")  # keys that do not tell rows apart
+_NO_MACHINE = ("date",)  # of a machine, what does not tell its rows apart either
 
 
 def identity(row: Row) -> str:
-    """Everything that is not a result."""
     machine = {k: v for k, v in row.get("machine", {}).items() if k not in _NO_MACHINE}
     own = {key: value for key, value in row.items() if key not in _NO_IDENTITY}
     return json.dumps([own, machine], sort_keys=True)
 
 
 def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Old rows that were not measured again, then the new ones."""
     again = {identity(row): row for row in new}
     return [*(row for row in old if identity(row) not in again), *again.values()]
 
 
 def is_measured(row: Row) -> bool:
-    """Whether a row has a result, not a reason why it has none."""
     return "left_out" not in row["result"]
 
 
 def described(row: Row) -> str:
-    """A row in a line."""
     said = [f"{k} {v}" for k, v in row.items() if k not in ("result", "figure", "machine")]
     result = [
         f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row["result"].items()
@@ -80,7 +74,6 @@ def ratios(rows: Iterable[Row]) -> str:
 
 
 def read(path: Path) -> list[Row]:
-    """Rows of a result file, each with its ``machine``."""
     try:
         runs = json.loads(path.read_text())["runs"]
         return [{**row, "machine": run["machine"]} for run in runs for row in run["rows"]]
@@ -89,7 +82,6 @@ def read(path: Path) -> list[Row]:
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
-    """Write rows whole or not at all."""
     runs: dict[str, tuple[dict[str, Any], list[Row]]] = {}
     for row in rows:
         machine = row.get("machine", {})
@@ -105,7 +97,6 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 
 
 def new_file(device: torch.device, name: str) -> Path:
-    """A file that is not there yet, for results of a device."""
     folder = Path("benchmark-results")
     stem = f"{name}-{short_name(device)}"
     numbers = (f"-{number}" for number in range(2, 10_000))
@@ -114,7 +105,6 @@ def new_file(device: torch.device, name: str) -> Path:
 
 
 def machine(device: torch.device, revision: str | None = None) -> dict[str, Any]:
-    """Device, versions and revision of what is measured now."""
     on_gpu = device.type == "cuda"
     cpu = f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
     found: dict[str, Any] = {
@@ -153,7 +143,6 @@ def _tree(revision: str | None) -> dict[str, Any]:
 
 
 def _answer(*command: str, folder: Path | None = None) -> str:
-    """Output of a program; empty where it fails or is not installed."""
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=20, check=True
@@ -168,16 +157,3 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def frame(rows: Sequence[Row]) -> Any:
-    """Rows as a table of pandas: a column a key, results and machines beside the rest."""
-    import pandas as pd
-
-    return pd.DataFrame(
-        [
-            {**row.get("machine", {}), **{k: v for k, v in row.items() if k not in _NO_IDENTITY}}
-            | row["result"]
-            for row in rows
-        ]
-    )

@@ -2,58 +2,65 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.rows import Row
-from pcnn.runtime.timing import Call, Repeats, Trace, cache_flush, measure, trace
+from pcnn.runtime.timing import Call, Repeats, Trace, measure, trace
 
-#: Makes the call of the next repeat; what it does is not timed.
-Prepare = Callable[[], Call]
-#: Decimals of milliseconds and megabytes: a tenth of a microsecond is noise.
-DIGITS = 4
+Prepare = Callable[[], Call]  # makes the call of the next repeat; what it does is not timed
+DIGITS = 4  # decimals of milliseconds and megabytes: a tenth of a microsecond is noise
+CPU = torch.device("cpu")
+
+
+def option(value: Any, about: str, flag: str = "", **words: Any) -> Any:
+    """A field that is an option of the command line; ``words`` are those of `argparse`."""
+    if value == ():
+        own: dict[str, Any] = {"action": "append", "default": []}
+    elif isinstance(value, tuple):
+        kind, text = type(value[0]), ",".join(map(str, value))
+        own = {"type": lambda given: [kind(one) for one in given.split(",")], "default": text}
+    elif isinstance(value, bool):
+        own = {"action": "store_true"}
+    else:
+        own = {"type": type(value), "default": value}
+    return field(default=value, metadata={"flag": flag, "words": own | {"help": about} | words})
 
 
 @dataclass
 class Options:
     """What is measured, and how: one option of the command line each."""
 
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # where
-    # float16, bfloat16, tf32, float32 or float64; empty: float16 on a GPU, else float32
-    dtype: str = ""
-    engines: Sequence[str] = ()  # names of ours and of installed packages; none: all of ours
-    workloads: Sequence[str] = ()  # files of cells and names of generated scenes
-    clouds: Sequence[str] = ()  # files of points and names of simulated rooms
-    models: Sequence[str] = ()  # networks; none: those of the script
-    modes: Sequence[str] = ()  # modes of networks, or kinds of layers; none: all
-    shapes: Sequence[str] = ()  # layers as `c_in:c_out:size` or `c_in:c_out:size:stride`
-    kernels: Sequence[str] = ("3:1", "5:1", "2:2", "3:2")  # of maps, as `size:stride`
-    products: Sequence[str] = ()  # of maps
-    sizes: Sequence[float] = (10, 50, 100, 500, 1000)  # of generated scenes and rooms, in thousands
-    kernel_sizes: Sequence[int] = (3, 7, 13)  # of figures over them
-    rooms: int = 10  # simulated rooms
-    width: float = 1.0  # factor on the channels of networks
-    check: int = 200_000  # sites that a larger network is checked on
-    repeats: int = 20  # timed calls
-    runs: int = 1  # how often everything is timed
-    budget: float = 1.0  # longest time spent on one kind of time of a row [s]
-    limit: float = float("inf")  # seconds after which a figure begins no further case
-    memory: float | None = None  # memory that the largest clouds may take [GB]
-    largest: float = 400_000  # cloud of figures about memory, in thousands of points
-    sites: str = "floor"  # of strided layers, `floor` or `reached`
-    cold: bool = False  # empty the cache before every call
-    traced: bool = True  # count launches and waits
-    gate: bool = False  # hold engines to the whole check of their parts first
-    # file that processes on one device share: they check side by side, one of them times
-    lock: Path | None = None
+    device: torch.device = option(CPU, "default: a GPU if there is one", default=None)  # noqa: RUF009
+    dtype: str = option("", "float16 (on a GPU), bfloat16, tf32, float32 or float64")
+    engines: Sequence[str] = option(
+        (), "engine, line, map builder, solver or installed package; default: ours", "--engine"
+    )
+    workloads: Sequence[str] = option(
+        (), "file.npz with coords, scan@SIZE, or room_20k", "--workload"
+    )
+    clouds: Sequence[str] = option((), "file.npz:NAME@GRID, or room0@200k", "--cloud")
+    models: Sequence[str] = option((), "network", "--model")
+    modes: Sequence[str] = option((), "mode of a network or kind of a layer", "--mode")
+    shapes: Sequence[str] = option((), "c_in:c_out:size[:stride]; several with commas", "--layer")
+    kernels: Sequence[str] = option(("3:1", "5:1", "2:2", "3:2"), "of maps, as size:stride")
+    products: Sequence[str] = option((), "table, pairs, ready or train, of maps", "--product")
+    sizes: Sequence[float] = option((10.0, 50.0, 100.0, 500.0, 1000.0), "of generated scenes, k")
+    kernel_sizes: Sequence[int] = option((3, 7, 13), "of spira_table4")
+    rooms: int = option(10, "simulated rooms, or pairs of solvers")
+    width: float = option(1.0, "factor on the channels of networks")
+    check: int = option(200_000, "sites that larger networks are checked on")
+    repeats: int = option(20, "timed calls")
+    budget: float = option(1.0, "longest time of one figure of a row [s]")
+    limit: float = option(float("inf"), "seconds after which a figure begins no further case")
+    memory: float | None = option(None, "memory of pointcnnpp_figJ [GB]", type=float)
+    largest: float = option(400_000.0, "its largest cloud, in thousands of points")
+    sites: str = option("floor", "of strided layers", choices=["floor", "reached"])
+    gate: bool = option(False, "run the whole check of every engine first")
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
@@ -62,24 +69,15 @@ class Options:
 
     @property
     def is_late(self) -> bool:
-        """Whether no further case begins."""
         return time.monotonic() - self.began > self.limit
 
     @property
     def often(self) -> Repeats:
-        """How often a call is timed."""
         return Repeats(self.repeats, 3, self.budget)
-
-    @cached_property
-    def turns(self) -> Turns | None:
-        """The lock of this process, if it shares its device."""
-        return Turns(self.lock) if self.lock else None
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One call to be measured."""
-
     row: Row  # all that its rows say but the result
     # compares its result with the reference; what it returns is measured. Its error leaves the case
     # without times
@@ -92,32 +90,17 @@ Measure = Callable[[Any, Options], Iterable[tuple[Mapping[str, Any], Mapping[str
 
 
 def run(cases: Iterable[Case], options: Options) -> Iterator[Row]:
-    """Check all cases, then time those that pass, in turn and run by run.
-
-    References may take gigabytes, and are given back before anything is timed. A case that is
-    wrong, or cannot be served, becomes a row whose result ``left_out`` holds the error.
-    """
+    """Check all cases, then time those that pass."""
     passed: list[tuple[Row, Any, Measure]] = []
-    left = iter(cases)
-    while True:
-        with checking(options):  # making a case may compute what it is held against
-            case = next(left, None)
-            if case is None:
-                break
-            found = _checked(case, options)
-        row = case.row
+    for case in cases:
+        found = _checked(case, options)
         if isinstance(found, dict):
             yield found
         else:
-            passed.append((row, found[0], case.measure or timed))
+            passed.append((case.row, found[0], case.measure or timed))
         del case, found  # nor their references
-    if not passed:
-        return
-    with timing(options):  # of all cases together: others check before and after
-        for number in range(options.runs):
-            for row, made, measured in passed:
-                own = {**row, "run": number} if options.runs > 1 else row
-                yield from _measured(own, made, measured, options)
+    for row, made, measured in passed:
+        yield from _measured(row, made, measured, options)
 
 
 def _measured(row: Row, made: Any, measured: Measure, options: Options) -> Iterator[Row]:
@@ -143,30 +126,26 @@ def _left_out(row: Row, error: BaseException | str) -> Row:
 
 
 def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result as rows hold it: no more digits than it has, no missing values."""
     found = ((k, round(v, DIGITS) if isinstance(v, float) else v) for k, v in result.items())
     return {key: value for key, value in found if value is not None}
 
 
 def same(call: Call) -> Prepare:
-    """One call for all repeats."""
     return lambda: call
 
 
-def timed(prepare: Prepare, options: Options) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """One row: a call in every way that its device knows."""
-    flush = cache_flush(options.device) if options.cold else None
+def timed(
+    prepare: Prepare, options: Options, traced: bool = True
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     held: list[Call] = []
 
     def before() -> None:
         held[:] = [prepare()]
-        if flush:
-            flush()
 
-    found = measure(
-        lambda: held[0](), options.device, options.often, before=before, traced=options.traced
+    yield (
+        {},
+        measure(lambda: held[0](), options.device, options.often, before=before, traced=traced),
     )
-    yield ({"cache": "cold"} if options.cold else {}), found
 
 
 def by_part(
@@ -190,38 +169,3 @@ def middle_trace(prepare: Prepare, options: Options) -> Trace:
     prepare()()
     found = [trace(prepare(), options.device) for _ in range(3 if options.repeats >= 20 else 1)]
     return sorted(found, key=lambda seen: seen.busy_ms)[len(found) // 2]
-
-
-class Turns:
-    """Locks of processes on one device: they check side by side, and one of them times alone.
-
-    A process that has just let a lock go is often the quickest to take it again. So there is a
-    gate, held while one waits for the lock: behind a process that waits to time nobody begins.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._lock = file.open("a")
-        self._gate = file.with_name(f"{file.name}.gate").open("a")
-
-    @contextlib.contextmanager
-    def of(self, kind: int) -> Iterator[None]:
-        """Hold the lock as `fcntl.LOCK_SH` or `fcntl.LOCK_EX`."""
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
-        try:
-            fcntl.flock(self._lock, kind)
-        finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-
-
-def checking(options: Options) -> contextlib.AbstractContextManager[None]:
-    """While a case is checked."""
-    return options.turns.of(fcntl.LOCK_SH) if options.turns else contextlib.nullcontext()
-
-
-def timing(options: Options) -> contextlib.AbstractContextManager[None]:
-    """While a case is timed."""
-    return options.turns.of(fcntl.LOCK_EX) if options.turns else contextlib.nullcontext()

@@ -26,7 +26,6 @@ def joined(folders: list[Path]) -> dict[str, Tensor]:
 
 
 def main() -> None:
-    """Print mIoU, mean accuracy of the classes and accuracy of the runs together."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, one a test area")
     for name, counts in joined(parser.parse_args().runs).items():

@@ -9,15 +9,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from benchmarks.check import CheckFailed
 from benchmarks.engines import Settings
-from benchmarks.peers import Package, modules_of
 from benchmarks.rows import Row
 from benchmarks.run import Case, Options, run
 from pcnn.metrics.registration import rotation_error, translation_error
@@ -27,24 +24,16 @@ from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
 from pcnn.registration.transforms import assembled, transform_points
 from pcnn.runtime.timing import wall_times
 
-#: The solver of KISS-Matcher (Lim et al. 2025), on threads of its own.
-KISS = "kiss-matcher"
-PACKAGE = Package(("kiss_matcher",), "kiss_matcher", "MIT", "pip install kiss-matcher")
-#: Largest residual of a match that agrees [m], and matches of a pair.
-DISTANCE, MATCHES = 0.05, 2000
-#: Shares of right matches; the first is that of the check.
-SHARES = (0.3, 0.1, 0.05)
-#: A pose is right within this angle [degrees] and a distance.
-ANGLE = 2.0
+DISTANCE, MATCHES = 0.05, 2000  # largest residual of a match that agrees [m], and matches of a pair
+SHARES = (0.3, 0.1, 0.05)  # shares of right matches; the first is that of the check
+ANGLE = 2.0  # a pose is right within this angle [degrees] and a distance
 
 #: Points of matches in source and target ``[M, 3]``, and the true transform ``[4, 4]``.
 Pair = tuple[Tensor, Tensor, Tensor]
-#: A transform ``[4, 4]`` float64, or None.
-Solver = Callable[[Pair], Tensor | None]
+Solver = Callable[[Pair], Tensor | None]  # a transform ``[4, 4]`` float64, or None
 
 
 def made_pair(share: float, seed: int) -> Pair:
-    """A pair with so many right matches."""
     generator = torch.Generator().manual_seed(seed)
     source, other = 40 * DISTANCE * torch.rand(2, MATCHES, 3, generator=generator)
     truth = assembled(random_rotation(generator), torch.randn(3, generator=generator).double())
@@ -55,9 +44,6 @@ def made_pair(share: float, seed: int) -> Pair:
 
 
 def solver(name: str, options: Options) -> Solver:
-    """A solver of ours, by its name in configurations, or the installed package."""
-    if name == KISS:
-        return _kiss_matcher()
     settings = EstimateSettings(RansacSettings(DISTANCE))
     own = replace(settings, solver=name)  # type: ignore[arg-type]  # a name of `SOLVERS`
 
@@ -69,24 +55,7 @@ def solver(name: str, options: Options) -> Solver:
     return solve
 
 
-def _kiss_matcher() -> Solver:
-    (package,) = modules_of(KISS, PACKAGE)
-    config: Any = package.KISSMatcherConfig(voxel_size=DISTANCE / 1.5)
-
-    def solve(pair: Pair) -> Tensor | None:
-        sides = (list(side.numpy()) for side in pair[:2])
-        found = package.KISSMatcher(config).prune_and_solve(*sides)
-        if not found.valid:
-            return None
-        parts = (np.array(part, np.float64) for part in (found.rotation, found.translation))
-        rotation, translation = map(torch.from_numpy, parts)
-        return assembled(rotation, translation.flatten())
-
-    return solve
-
-
 def is_right(found: Tensor | None, truth: Tensor) -> bool:
-    """Whether a transform is the true one."""
     if found is None:
         return False
     found = found.cpu()
@@ -95,8 +64,7 @@ def is_right(found: Tensor | None, truth: Tensor) -> bool:
 
 
 def solver_rows(options: Options, figure: str) -> Iterator[Row]:
-    """Every solver on pairs of every share."""
-    yield from run(_cases(options, figure), options)
+    return run(_cases(options, figure), options)
 
 
 def _cases(options: Options, figure: str) -> Iterator[Case]:
@@ -132,5 +100,4 @@ def over_pairs(made: tuple[Solver, float], options: Options) -> Iterator[tuple[S
     yield {}, {"wall_ms": statistics.median(times), "right_percent": 100 * statistics.mean(right)}
 
 
-#: Figures by name, each the rows of it by the options.
 FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {"solvers": solver_rows}

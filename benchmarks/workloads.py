@@ -32,16 +32,14 @@ GENERATED = re.compile(r"(surface|room|box200|box400|slab)_([0-9.]+)k")
 NAMED_ROOM = re.compile(r"room(\d+)@([0-9.]+)(k|m)")
 #: A name that ends in its grid in hundredths of a metre, as ``lidar005`` does.
 NAMED_GRID = re.compile(r"(\d)(\d\d)$")
-#: Cells that a car has gone on before its next scan, along x and y.
-AHEAD = (7, 2)
+AHEAD = (7, 2)  # cells that a car has gone on before its next scan, along x and y
 #: Share of the cells of a slab that are filled, and its height in cells.
 FILLED_SHARE, HEIGHT = 0.0125, 200
 #: Points on a face of a cell that lies in a surface: so a kernel of 3^3 finds 9 neighbours.
 FILLED = 0.83
 #: Points drawn for one that is kept, aimed at for one that is wanted, and their noise in cells.
 DRAWN, SPARE, NOISE = 1.4, 1.25, 0.1
-#: Points drawn at once, to bound memory.
-CHUNK = 1 << 24
+CHUNK = 1 << 24  # points drawn at once, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +52,6 @@ class Scene:
     voxel_size: float = 0.05
 
     def cloud(self) -> Cloud:
-        """Its points, or the centres of its cells in mixed order."""
         if self.points is not None:
             return Cloud(self.name, self.points[:, :3].float(), self.voxel_size)
         centres = (self.grid.coords[:, 1:].double() + 0.5) * self.voxel_size
@@ -71,12 +68,10 @@ class Cloud:
     voxel_size: float
 
     def to(self, device: torch.device) -> Cloud:
-        """The cloud on another device."""
         return replace(self, points=self.points.to(device))
 
 
 def scenes(words: Sequence[str], sites: str = "floor") -> list[Scene]:
-    """Scenes of workload files and generated names; see above."""
     found = [_scene(word) for word in words or ["surface_20k"]]
     return [replace(one, grid=replace(one.grid, downsampling=sites)) for one in found]
 
@@ -108,7 +103,6 @@ def _scene(word: str) -> Scene:
 
 
 def clouds(words: Sequence[str], device: torch.device) -> Iterator[Cloud]:
-    """Clouds of files and simulated rooms, on a device."""
     for word in words:
         named = NAMED_ROOM.fullmatch(word)
         if named:
@@ -134,7 +128,6 @@ def _cloud(word: str) -> Cloud:
 
 
 def aggregated(grid: VoxelGrid, scans: int) -> VoxelGrid:
-    """A cloud as several scans of a driving car leave it: the scan, and moved copies of it."""
     cells = grid.coords[:, 1:]
     step = cells.new_tensor([*AHEAD, 0])
     return grid_of_cells(torch.cat([cells + number * step for number in range(scans)]))
@@ -183,12 +176,7 @@ def surface(n: int, *, seed: int = 0) -> np.ndarray:
 
 
 def room(number: int, points: int, device: torch.device) -> Cloud:
-    """Room of a number with about so many points in mixed order, one in a cell.
-
-    Floor, ceiling, four walls and boxes of furniture; points lie on these surfaces with a little
-    noise. Larger clouds are the same room at a finer grid; those of a few thousand have up to a
-    fifth less.
-    """
+    """Room of a number with about so many points in mixed order, one in a cell."""
     corners, first, second = (torch.from_numpy(part).to(device) for part in _surfaces(number))
     areas = torch.linalg.cross(first, second).norm(dim=1)  # [S], m^2
     area = float(areas.sum())
@@ -251,13 +239,7 @@ def _turn(angle: float) -> np.ndarray:
 
 
 def make(folder: Path, kitti: Path | None = None, seed: int = 0) -> list[Path]:
-    """Write the scenes of all tables.
-
-    ``lidar0_005`` and ``lidar0_010`` are one simulated scan at voxels of 5 and 10 cm, ``indoor_*``
-    simulated rooms at 2 cm, ``rand_*`` uniform noise; ``clouds.npz`` holds native points of the
-    scan and of a room. With a user's KITTI, ``kitti0_*`` are scan 000000 of its first sequence,
-    which its licence forbids to pass on.
-    """
+    """Write the scenes of all tables."""
     folder.mkdir(parents=True, exist_ok=True)
     cpu = torch.device("cpu")
     scans = {"lidar": _simulated_scan(seed)}

@@ -16,7 +16,7 @@ LONGEST = 500
 TRACKED_FILES = 1_152
 #: Most lines of code a folder: Python, CUDA, YAML, JavaScript, or Markdown in docs/.
 MOST = {
-    "benchmarks": 6_121,
+    "benchmarks": 5_550,
     "conf": 1_550,
     "csrc": 4_300,
     "docs": 4_300,

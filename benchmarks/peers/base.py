@@ -31,11 +31,7 @@ STEP = 16
 
 
 class PeerTensor(SparseTensor):
-    """Features on the sites of another package, which blocks of ours take as a sparse tensor.
-
-    Sites have ``rows``, ``count`` (``None``: all rows are sites) and ``coords()``, which is
-    ``[N, 4]`` (batch, x, y, z) in level-0 voxels, row by row as the package keeps them.
-    """
+    """Features on the sites of another package, which blocks of ours take as a sparse tensor."""
 
     def __init__(self, features: Tensor, geometry: Any) -> None:
         # written past the frozen base, whose geometries are ours
@@ -46,36 +42,29 @@ class PeerTensor(SparseTensor):
 
 
 class PeerLayer(nn.Module):
-    """A convolution of another package."""
-
     def __init__(self, theirs: nn.Module, ours: Convolution, layout: WeightLayout) -> None:
         super().__init__()
         self.theirs, self.layout = theirs, layout
-        self.kernel, self.groups = ours.kernel, ours.groups
-        weight = layout.from_ours(ours.weight.detach(), ours.kernel, ours.groups)
+        self.kernel = ours.kernel
+        weight = layout.from_ours(ours.weight.detach(), ours.kernel)
         setattr(theirs, layout.parameter, nn.Parameter(weight))
 
     @property
     def weight(self) -> Tensor:
-        """The weight, as the package keeps it."""
         found: Tensor = getattr(self.theirs, self.layout.parameter)
         return found
 
     def in_ours(self, weight: Tensor) -> Tensor:
-        """A weight of the package, or its gradient, as ours ``[K, C_in / groups, C_out]``."""
-        return self.layout.to_ours(weight, self.kernel, self.groups)
+        return self.layout.to_ours(weight, self.kernel)
 
 
 class Peer(ABC):
-    """A package that is measured beside ours."""
-
     # whether strided layers keep every site that a kernel reaches, not those of `floor`
     reaches = False
     # whether a strided layer called twice on a tensor finds its map again
     keeps_strided_maps = True
     builds_maps = True  # whether it finds the triplets of voxels itself; else it is given ours
     dtypes: tuple[str, ...] = HALF_TOO  # names of the dtypes that it computes in
-    has_groups = False  # whether it has groups of channels
 
     def __init__(self, name: str, *modules: Any) -> None:
         self.name, self.modules = name, modules
@@ -91,7 +80,7 @@ class Peer(ABC):
 
     def layer(self, ours: Convolution) -> PeerLayer:
         """The package's layer with the weight of one of ours; ValueError if it has none."""
-        if ours.bias is not None or (ours.groups > 1 and not self.has_groups):
+        if ours.bias is not None or ours.groups > 1:
             raise ValueError(f"{self.name} is compared without biases and groups of channels")
         return self.made(ours)
 
@@ -131,7 +120,6 @@ class BoxedSites:
 
     @property
     def rows(self) -> int:
-        """Number of sites."""
         return self.indices.shape[0]
 
     def coords(self) -> Tensor:
@@ -169,6 +157,5 @@ def in_our_order(coords: Tensor) -> Tensor:
 
 
 def strided(stride: Triple, kernel: Kernel) -> Triple:
-    """Tensor stride behind a strided kernel."""
     x, y, z = (t * s for t, s in zip(stride, kernel.stride, strict=True))
     return x, y, z

@@ -15,14 +15,11 @@ from pcnn.tensor import SparseTensor
 
 
 class Layer(PeerLayer):
-    """A convolution of FlexGEMM; what it caches is kept by level and kernel."""
-
     def __init__(self, package: Any, ours: Convolution) -> None:
         super().__init__(nn.Module(), ours, FLEXGEMM)
         self.package = package
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
-        """As `Conv3d`."""
         here: Any = x.geometry
         kernel, dtype = self.kernel, compute_dtype(x.features)
         features, weight = x.features.to(dtype).contiguous(), self.weight.to(dtype)
@@ -52,8 +49,6 @@ class Layer(PeerLayer):
 
 
 class FlexGemm(Peer):
-    """The adapter."""
-
     reaches = True
 
     def made(self, ours: Convolution) -> PeerLayer:

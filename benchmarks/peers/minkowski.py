@@ -29,14 +29,11 @@ class Sites:
 
 
 class Layer(PeerLayer):
-    """A layer of MinkowskiEngine between tensors of one manager."""
-
     def __init__(self, package: Any, theirs: Any, ours: Convolution) -> None:
         super().__init__(theirs, ours, MINKOWSKI)
         self.package = package
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
-        """As `Conv3d` and `ConvTranspose3d`."""
         here: Any = x.geometry
         given = self.package.SparseTensor(
             x.features, coordinate_map_key=here.key, coordinate_manager=here.manager
@@ -53,8 +50,6 @@ class Layer(PeerLayer):
 
 
 class Minkowski(Peer):
-    """The adapter."""
-
     dtypes = ("float32",)
 
     def prepared(self, cells: Tensor, batches: int) -> Tensor:

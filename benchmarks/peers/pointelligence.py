@@ -29,7 +29,6 @@ class Sites:
 
     @property
     def rows(self) -> int:
-        """Number of sites."""
         return self.grid.rows
 
     def coords(self) -> Tensor:
@@ -37,10 +36,7 @@ class Sites:
 
 
 class Layer(PeerLayer):
-    """A convolution of pointelligence at stride 1."""
-
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
-        """As `Conv3d`."""
         here: Any = x.geometry
         if self.kernel.key not in here.triplets:
             built = here.grid.kernel_map(here.grid, self.kernel, resolve("auto"))
@@ -50,11 +46,8 @@ class Layer(PeerLayer):
 
 
 class Pointelligence(Peer):
-    """The adapter, of its module of layers."""
-
     keeps_strided_maps = False
     builds_maps = False
-    has_groups = True
 
     def prepared(self, cells: Tensor, batches: int) -> VoxelGrid:
         return grid_of_cells(cells[:, 1:].long(), cells[:, 0].long(), batches)
@@ -66,9 +59,8 @@ class Pointelligence(Peer):
         kernel = ours.kernel
         if isinstance(ours, ConvTranspose3d) or kernel.is_strided:
             raise ValueError(f"{self.name} is compared at stride 1: strided, it keeps points")
-        words = {"groups": ours.groups, "bias": False}
-        layers = self.modules[-1]
-        made = layers.PointConv3d(ours.in_channels, ours.out_channels, kernel.size, **words)
+        layer = self.modules[-1].PointConv3d
+        made = layer(ours.in_channels, ours.out_channels, kernel.size, groups=1, bias=False)
         return Layer(made, ours, POINTELLIGENCE)
 
 

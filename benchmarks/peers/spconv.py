@@ -16,14 +16,11 @@ from pcnn.tensor import SparseTensor
 
 
 class Layer(PeerLayer):
-    """A layer of spconv between tensors whose maps are kept by level and kernel."""
-
     def __init__(self, package: Any, theirs: Any, ours: Convolution) -> None:
         super().__init__(theirs, ours, SPCONV)
         self.package, self.inverse = package, isinstance(ours, ConvTranspose3d)
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
-        """As `Conv3d`, and `ConvTranspose3d` with ``out``."""
         here: Any = x.geometry
         if self.inverse != (out is not None):
             raise ValueError("spconv is compared on inverse convolutions and on sites of its own")
@@ -45,8 +42,6 @@ class Layer(PeerLayer):
 
 
 class Spconv(Peer):
-    """The adapter."""
-
     reaches = True
     keeps_strided_maps = False
 

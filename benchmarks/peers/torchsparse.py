@@ -16,14 +16,11 @@ from pcnn.tensor import SparseTensor
 
 
 class Layer(PeerLayer):
-    """A layer of TorchSparse between tensors that share its caches."""
-
     def __init__(self, package: Any, theirs: Any, ours: Convolution) -> None:
         super().__init__(theirs, ours, TORCHSPARSE)
         self.package, self.transposed = package, isinstance(ours, ConvTranspose3d)
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
-        """As `Conv3d`, and `ConvTranspose3d` with ``out``."""
         here: Any = x.geometry
         if self.transposed != (out is not None):
             raise ValueError("TorchSparse is compared on sites of its own and on those of a skip")
@@ -42,8 +39,6 @@ class Layer(PeerLayer):
 
 
 class TorchSparse(Peer):
-    """The adapter, of its modules of tensors and of layers."""
-
     reaches = True
 
     def made(self, ours: Convolution) -> PeerLayer:

@@ -18,8 +18,6 @@ Prepared = tuple[Tensor, Tensor, Tensor | None]
 
 @dataclass(eq=False)
 class Sites:
-    """Sites of voxels of WarpConvNet."""
-
     voxels: Any  # its tensor, of which only the sites count
     stride: Triple = (1, 1, 1)  # tensor stride
     # its cache of maps, once there is one; of all levels of one input
@@ -28,7 +26,6 @@ class Sites:
 
     @property
     def rows(self) -> int:
-        """Number of sites."""
         return len(self.voxels.coordinate_tensor)
 
     def coords(self) -> Tensor:
@@ -37,13 +34,10 @@ class Sites:
 
 
 class Layer(PeerLayer):
-    """A layer of WarpConvNet between tensors that share its cache."""
-
     def __init__(self, theirs: Any, ours: Convolution) -> None:
         super().__init__(theirs, ours, WARPCONVNET)
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
-        """As `Conv3d` and `ConvTranspose3d`."""
         here: Any = x.geometry
         given = here.voxels.replace(batched_features=x.features, **here.shared)
         if out is not None:
@@ -59,10 +53,7 @@ class Layer(PeerLayer):
 
 
 class WarpConvNet(Peer):
-    """The adapter, of its modules of voxels and of layers."""
-
     dtypes = ("float16", "bfloat16", "float32")
-    has_groups = True
 
     def prepared(self, cells: Tensor, batches: int) -> Prepared:
         indices, _ = boxed(cells)
@@ -91,7 +82,6 @@ class WarpConvNet(Peer):
             kernel.dilation,
             bias=False,
             transposed=isinstance(ours, ConvTranspose3d),
-            groups=ours.groups,
         )
         return Layer(made, ours)
 

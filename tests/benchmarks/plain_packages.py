@@ -170,7 +170,7 @@ class _Voxels:
 
 
 class _WarpConv3d(nn.Module):
-    def __init__(self, c_in, c_out, size, stride, dilation, bias, transposed, groups):  # type: ignore[no-untyped-def]
+    def __init__(self, c_in, c_out, size, stride, dilation, bias, transposed):  # type: ignore[no-untyped-def]
         super().__init__()
         self.size, self.stride, self.transposed = size, stride, transposed
 

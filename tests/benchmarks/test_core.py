@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from benchmarks import __main__ as command
 from benchmarks import check, latency, layers, maps, networks, points, report, run, workloads
 from benchmarks.check import CheckFailed
 from benchmarks.rows import identity, merged, ratios, read, write
-from benchmarks.run import Case, Options, Turns, same
+from benchmarks.run import Case, Options, same
 from pcnn.errors import FileError
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps import SortedSearch
@@ -53,7 +51,7 @@ def test_what_passes_is_timed_and_what_fails_is_not(monkeypatch: pytest.MonkeyPa
         assert row == {**ROW, "result": {"left_out": f"{type(error).__name__}: {error}"}}
 
 
-def test_runs_take_turns_after_all_checks_and_references_are_given_back() -> None:
+def test_all_is_checked_and_references_are_given_back_before_anything_is_timed() -> None:
     order: list[str] = []
 
     class Reference:
@@ -74,9 +72,9 @@ def test_runs_take_turns_after_all_checks_and_references_are_given_back() -> Non
 
             yield Case({**ROW, "engine": name}, checked, measure)
 
-    rows = list(run.run(cases(), options(runs=2)))
-    assert [(row["run"], row["engine"]) for row in rows] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
-    assert order == ["check a", "check b", "given back", *2 * ["time a", "time b"]]
+    rows = list(run.run(cases(), options()))
+    assert [row["engine"] for row in rows] == ["a", "b"]
+    assert order == ["check a", "check b", "given back", "time a", "time b"]
 
 
 def test_an_error_at_the_full_size_or_the_end_of_time_leaves_the_other_rows() -> None:
@@ -127,21 +125,6 @@ def test_two_trees_are_set_against_each_other() -> None:
         for n, ms in enumerate(times)
     ]
     assert ratios(rows).startswith("2.000  f: what layer")
-
-
-def test_one_process_times_while_others_wait(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    code = (
-        "import fcntl, sys, time; from pathlib import Path; from benchmarks.run import Turns\n"
-        "with Turns(Path(sys.argv[1])).of(fcntl.LOCK_EX): print('held', flush=True); time.sleep(1)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, lock], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        began = time.monotonic()
-        with run.checking(options(lock=lock)):
-            assert time.monotonic() - began > 0.5
-    assert isinstance(options(lock=lock).turns, Turns)
 
 
 class _Wrong(RadiusSearch):
