@@ -333,5 +333,5 @@ def _filled(match: re.Match[str], rows: Sequence[Row], files: Mapping[Path, Sequ
         return match[0]
     paths = [p.name for p, part in files.items() if any(r["figure"] == "networks" for r in part)]
     sources = ", ".join(f"`benchmarks/results/{path}`" for path in paths)
-    note = f"Median wall times [ms]: {sources}; * authors' code: `benchmarks/recorded/h200.json`."
+    note = f"Median wall times [ms]: {sources}; * authors' code:\n`benchmarks/recorded/h200.json`."
     return f"{match[1]}{_speed(own, TABLES[match[2]])}\n\n{note}\n{match[3]}"
