@@ -46,7 +46,7 @@ MOST = {
     "pcnn/runtime": 2_985,
     "pcnn/simulate": 6_061,
     "pcnn/tasks": 1_476,
-    "pcnn/visualize": 2_353,
+    "pcnn/visualize": 2_341,
     "tests": 45_186,
 }
 SUFFIXES = {

@@ -30,7 +30,7 @@ class Multiway:
 
     clouds: tuple[LocalCloud, ...]  # as they were given
     graph: PoseGraph  # poses between the local frames of the clouds
-    found: dict[tuple[int, int], Registration]  # by (source
+    found: dict[tuple[int, int], Registration]  # by (source, target)
     refused: dict[tuple[int, int], str]  # by (source, target), why a pair has none
     descriptor: str  # name
     reason: str  # why it was taken

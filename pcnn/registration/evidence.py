@@ -222,7 +222,7 @@ class Seen(NamedTuple):
 
     known: Tensor  # [..., P] whether the cloud has a surface in the direction of a point
     through: Tensor  # [..., P] whether the point lies in front of it
-    visible: Tensor  # [...
+    visible: Tensor  # [..., P] whether it has a surface there, and not only in front of the point
 
 
 def surfaces(points: Tensor) -> Surfaces:

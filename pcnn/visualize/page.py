@@ -8,7 +8,6 @@ from typing import Any
 from pcnn.files.whole_file import whole_file
 
 INK, FAINT = "#1c2430", "#6b7482"  # text, and text of less weight
-FORMATS = ("png", "svg")
 
 
 def new_page(width: float, height: float, **options: Any) -> Any:
@@ -21,20 +20,9 @@ def new_page(width: float, height: float, **options: Any) -> Any:
     return figure
 
 
-def checked_format(path: Path) -> str:
-    """The format that the name of a picture asks for, one of `FORMATS`."""
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise ValueError(f"{path}: a chart is written as .png or .svg")
-    return suffix
-
-
-def saved(figure: Any, path: str | Path, kind: str = "png", dpi: int = 100) -> Path:
-    """Write a figure whole, its folder too; the same figure gives the same SVG."""
-    from matplotlib import rc_context
-
+def saved(figure: Any, path: str | Path) -> Path:
+    """Write a figure as a PNG, whole, its folder too."""
     path = Path(path)
-    with rc_context({"svg.hashsalt": "pcnn"}), whole_file(path) as file:
-        metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=100)
     return path

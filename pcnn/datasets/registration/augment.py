@@ -51,10 +51,10 @@ class PairAugmentation:
     radius within which places count as the same; here it stays what the task says.
     """
 
-    rotation: Degrees = 180.0  # both clouds are turned by angles uniform in [-rotation
+    rotation: Degrees = 180.0  # angles are uniform in [-rotation, rotation) [deg], of both clouds
     axis: Literal["any", "vertical"] = "any"  # any, uniform on the sphere, or vertical, the z axis
     uniform_rotations: bool = False  # draw uniformly among the rotations up to that angle
-    rotation_growth: tuple[tuple[Share, Degrees], ...] | None = None  # (share of the training
+    rotation_growth: tuple[tuple[Share, Degrees], ...] | None = None  # (training share, [deg])
     scale: tuple[Factor, Factor] | None = None  # lowest and highest factor, or None
     scale_probability: Share = 0.95  # of scaling a pair at all
     legacy_scale_bug: bool = False

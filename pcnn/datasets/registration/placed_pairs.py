@@ -46,8 +46,8 @@ class PlacedCloud:
 class PlacedPair:
     """Both clouds of a pair on geometries."""
 
-    source: PlacedCloud  #
-    target: PlacedCloud  #
+    source: PlacedCloud
+    target: PlacedCloud
     transform: Tensor  # [4, 4] float64, source to target, after augmentation
     name: PairId  # identifies the pair
 
