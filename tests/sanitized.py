@@ -12,12 +12,12 @@ undefined memory is an error.
 
 from __future__ import annotations
 
-import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -219,8 +219,7 @@ def planned(root: VoxelGrid, backward: bool) -> Iterator[Compared]:
 
 def probe(device: torch.device) -> Iterator[Compared]:
     out = torch.empty(ROWS, dtype=torch.int32, device=device)
-    arguments = struct.pack("Pqi0q", out.data_ptr(), ROWS, 7)
-    cuda.module("probe.cu", device).launch("fill", 2, arguments, device)
+    cuda.module("probe.cu", device).launch("fill", 2, out=out, n=ROWS, value=7)
     yield "probe", out, torch.full((ROWS,), 7)
 
 
@@ -239,18 +238,10 @@ class Watched:
     source: str
     ran: set[tuple[str, str]]
 
-    def launch(
-        self,
-        kernel: str,
-        grid: int,
-        arguments: bytes,
-        device: torch.device,
-        *,
-        shared_bytes: int = 0,
-    ) -> None:
+    def launch(self, kernel: str, grid: int, *rest: Any, **given: Any) -> None:
         if grid:
             self.ran.add((self.source, kernel))
-        self.module.launch(kernel, grid, arguments, device, shared_bytes=shared_bytes)
+        self.module.launch(kernel, grid, *rest, **given)
 
     def threads(self, kernel: str) -> int:
         return self.module.threads(kernel)

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import struct
 import sys
 import sysconfig
 import tempfile
@@ -178,9 +177,9 @@ def _cuda_kernels() -> Finding:
         if torch.cuda.is_available():
             device = torch.device("cuda")
             out = torch.zeros(1000, dtype=torch.int32, device=device)
-            arguments = struct.pack("Pqi", out.data_ptr(), len(out), 7)
             kernels = module(PROBE, device)
-            kernels.launch("fill", -(-len(out) // kernels.threads("fill")), arguments, device)
+            blocks = -(-len(out) // kernels.threads("fill"))
+            kernels.launch("fill", blocks, out=out, n=len(out), value=7)
             if not bool((out == 7).all()):
                 raise RuntimeError(f"{PROBE} ran on {device}, but its output is wrong")
             text = f"{text}, and runs on the device"

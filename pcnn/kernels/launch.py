@@ -12,121 +12,90 @@ from typing import Any
 import torch
 from cuda.bindings import driver
 
-from pcnn.kernels.sources import threads_of
+from pcnn.kernels.cuda import Module
 
 
-class CudaModule:
-    """Kernels of one source, loaded into the driver for all devices of one architecture.
+class CudaModule(Module):
+    """Kernels of one source, loaded into the driver; threads share it."""
 
-    The driver's libraries belong to no context, so one module serves many devices and threads.
-    """
-
-    def __init__(self, source: str, defines: Mapping[str, int], cubin: bytes) -> None:
-        self.source = source
-        self.defines = dict(defines)
+    def __init__(
+        self, source: str, device: torch.device, defines: Mapping[str, int], cubin: bytes
+    ) -> None:
+        super().__init__(source, device, defines)
         _check(driver.cuInit(0), source)
-        with _while_capturing():
-            self._library = _check(
-                driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0), f"loading {source}"
-            )
+        self._code = _loaded(cubin)
+        self._driver = _library()
         self._kernels: dict[str, _Kernel] = {}
 
-    def threads(self, kernel: str) -> int:
-        """Threads of a block; see `pcnn.kernels.cuda.Module`."""
-        return self._kernel(kernel).threads
-
-    def launch(
-        self,
-        kernel: str,
-        grid: int,
-        arguments: bytes,
-        device: torch.device,
-        *,
-        shared_bytes: int = 0,
-    ) -> None:
-        """Run a kernel on torch's current stream; see `pcnn.kernels.cuda.Module`."""
-        if grid == 0:
-            return
+    def start(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int) -> None:
+        """Run a kernel on torch's current stream."""
         found = self._kernels.get(kernel) or self._kernel(kernel)
-        index: int = torch.cuda.current_device() if device.index is None else device.index
-        if shared_bytes > found.shared.get(index, -1):
-            found.prepare(index, shared_bytes)
-        if len(arguments) != found.bytes:
-            arguments = found.padded(arguments)
+        if shared_bytes > found.shared:
+            found.prepare(self.index, shared_bytes)
         # the driver wants an array of pointers to arguments. A c_char_p holds the address of the
         # bytes: it is that array, of length one, and keeps the bytes alive.
         pointer = ctypes.c_char_p(arguments)
         launch = (
             *(found.address, grid, 1, 1, found.threads, 1, 1, shared_bytes),
-            *(torch._C._cuda_getCurrentRawStream(index), ctypes.addressof(pointer), None),
+            *(torch._C._cuda_getCurrentRawStream(self.index), ctypes.addressof(pointer), None),
         )
         # through ctypes, at half the time that the bindings take to wrap results
-        library, current = _library(), ctypes.c_int(-1)
-        if library.cuCtxGetDevice(ctypes.byref(current)) or current.value != index:
-            with _current(index):
+        library, current = self._driver, ctypes.c_int(-1)
+        if library.cuCtxGetDevice(ctypes.byref(current)) or current.value != self.index:
+            with _current(self.index):
                 number = library.cuLaunchKernel(*launch)
         else:
             number = library.cuLaunchKernel(*launch)
         if number:
-            error = driver.CUresult(number)
             raise RuntimeError(
-                f"{self.source}: {kernel} did not start on {device} (grid {grid}, {found.threads} "
-                f"threads, {shared_bytes} bytes of shared memory): {_reason(error)}; a failure of "
-                "earlier work on the device shows here too"
+                f"{self.source}: {kernel} did not start on {self.device} (grid {grid}, "
+                f"{found.threads} threads, {shared_bytes} bytes of shared memory): "
+                f"{_reason(driver.CUresult(number))}; a failure of earlier work on the device "
+                "shows here too"
             )
 
     def _kernel(self, name: str) -> _Kernel:
-        found = self._kernels.get(name)
-        if found is None:
-            threads = threads_of(self.source, name, self.defines)
-            handle = _check(
-                driver.cuLibraryGetKernel(self._library, name.encode()), f"{self.source}: {name}"
-            )
-            # two threads may both come here: they store equal objects
-            found = self._kernels.setdefault(
-                name, _Kernel(f"{self.source}: {name}", handle, threads)
-            )
-        return found
+        what = f"{self.source}: {name}"
+        threads, size = self.threads(name), self.struct(name).size
+        handle = _check(driver.cuLibraryGetKernel(self._code, name.encode()), what)
+        # two threads may both come here: they store equal objects
+        return self._kernels.setdefault(name, _Kernel(what, handle, threads, size))
 
 
 class _Kernel:
-    """A kernel of a loaded library, on every device."""
+    """A kernel of a loaded library."""
 
-    def __init__(self, name: str, handle: Any, threads: int) -> None:
-        self.name = name
-        self.handle = handle
+    def __init__(self, name: str, handle: Any, threads: int, size: int) -> None:
+        self.name, self.handle, self.threads, self.size = name, handle, threads, size
         self.address = int(handle)  # which the driver's launch takes for a function
-        self.threads = threads
-        self.bytes = -1  # of its struct; the driver answers only in a context
-        # dynamic shared memory allowed so far [bytes], on each device that the kernel is ready for
-        self.shared: dict[int, int] = {}
+        self.shared = -1  # dynamic shared memory allowed so far [bytes]; -1: it is not ready
         self._lock = threading.Lock()
-
-    def padded(self, arguments: bytes) -> bytes:
-        """Arguments with the padding that C adds at the end of a struct."""
-        missing: int = self.bytes - len(arguments)
-        if not 0 < missing < 8:
-            raise ValueError(
-                f"{self.name}: {len(arguments)} bytes of arguments were packed, its struct has "
-                f"{self.bytes}: pack one value for each member, in order and of its type"
-            )
-        return arguments + bytes(missing)
 
     def prepare(self, device: int, shared_bytes: int) -> None:
         """Load the kernel on a device, and raise its limit of dynamic shared memory there."""
         with self._lock, _current(device), _while_capturing():
             # to load now rather than at the launch, which may be captured
             _check(driver.cuKernelGetFunction(self.handle), self.name)
-            _, self.bytes = _check(driver.cuKernelGetParamInfo(self.handle, 0), self.name)
-            if shared_bytes > self.shared.get(device, 0):
+            _, size = _check(driver.cuKernelGetParamInfo(self.handle, 0), self.name)
+            if size != self.size:
+                raise ValueError(f"{self.name}: its struct has {size} bytes, read as {self.size}")
+            if shared_bytes > max(self.shared, 0):
+                attribute = driver.CUfunction_attribute
                 answer = driver.cuKernelSetAttribute(
-                    driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                    attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                     shared_bytes,
                     self.handle,
                     driver.CUdevice(device),
                 )
                 _check(answer, f"{self.name}: {shared_bytes} bytes of shared memory on a block")
-            self.shared[device] = max(shared_bytes, self.shared.get(device, 0))
+            self.shared = max(shared_bytes, self.shared)
+
+
+@functools.cache
+def _loaded(cubin: bytes) -> Any:
+    """Code in the driver: libraries belong to no context, so devices of one kind share it."""
+    with _while_capturing():
+        return _check(driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0), "loading kernels")
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 #: Folder of the sources: in a checkout a link to the top-level folder, in a wheel a real one.
 FOLDER = Path(__file__).resolve().parents[1] / "csrc"
@@ -25,7 +26,7 @@ VARIANTS = re.compile(r"^//\s*variants:\s*(.+)$", re.MULTILINE)
 CONSTANT = re.compile(
     r"^[ \t]*(?:#[ \t]*define[ \t]+(\w+)[ \t]+"
     r"|(?:static[ \t]+)?constexpr[ \t]+\w+[ \t]+(\w+)\s*=\s*)"
-    r"([\w \t*]+?)[ \t]*;?[ \t]*$",
+    r"([\w \t*+]+?)[ \t]*;?[ \t]*$",
     re.MULTILINE,
 )
 
@@ -69,54 +70,69 @@ def _included(path: Path, name: str) -> Path:
     raise FileNotFoundError(f"{path} includes {name}, which is in neither {path.parent} nor csrc")
 
 
-def kernels(source: str) -> dict[str, str]:
-    """Kernels that a source declares, with the expression of their block size."""
-    return {
-        name: threads
-        for text in texts(source).values()
-        for name, _, threads in KERNEL.findall(COMMENT.sub("", text))
-    }
+@functools.cache
+def code(source: str) -> str:
+    """Text of a source and its includes, without comments."""
+    return "\n".join(COMMENT.sub("", text) for text in texts(source).values())
 
 
-def threads_of(source: str, kernel: str, defines: Mapping[str, int]) -> int:
-    """Threads of a block, the third argument of the kernel's declaration.
+class Declaration(NamedTuple):
+    """A kernel as a source declares it."""
 
-    It is a number, a constant (given in `defines`, or by ``#define`` or ``constexpr`` in the
-    source), or a product of those.
-    """
+    arguments: str  # name of its struct
+    threads: str  # of a block: a number, a constant, or sums and products of them
+
+
+@functools.cache
+def kernels(source: str) -> dict[str, Declaration]:
+    """Kernels that a source declares."""
+    return {name: Declaration(*rest) for name, *rest in KERNEL.findall(code(source))}
+
+
+def kernel_of(source: str, kernel: str) -> Declaration:
+    """A kernel's declaration; LookupError where there is none."""
     declared = kernels(source)
     if kernel not in declared:
         raise LookupError(f"{source} has no kernel {kernel!r}; it has {', '.join(declared)}")
-    constants = {
-        macro or constant: value
-        for text in texts(source).values()
-        for macro, constant, value in CONSTANT.findall(COMMENT.sub("", text))
-    }
-    constants |= {name: str(value) for name, value in defines.items()}
-    threads = _value(declared[kernel], constants)
+    return declared[kernel]
+
+
+def threads_of(source: str, kernel: str, defines: Mapping[str, int]) -> int:
+    """Threads of a block, the third argument of the kernel's declaration."""
+    expression = kernel_of(source, kernel).threads
+    threads = number(source, expression, defines)
     if threads is None or not 1 <= threads <= 1024:
         raise ValueError(
-            f"{source}: the block size of {kernel}, {declared[kernel]!r}, is {threads}; want a "
-            "number from 1 to 1024, a #define or constexpr of one, or a product of those"
+            f"{source}: the block size of {kernel}, {expression!r}, is {threads}, not 1 to 1024"
         )
     return threads
 
 
+def number(source: str, expression: str, defines: Mapping[str, int]) -> int | None:
+    """What sums and products of numbers and constants come to; ``None`` where one is unknown.
+
+    A constant is given in `defines`, or by ``#define`` or ``constexpr`` in the source.
+    """
+    constants = {
+        macro or constant: text for macro, constant, text in CONSTANT.findall(code(source))
+    }
+    constants |= {name: str(value) for name, value in defines.items()}
+    return _value(expression, constants)
+
+
 def _value(expression: str, constants: Mapping[str, str]) -> int | None:
-    """Number that a product of numbers and constants stands for; ``None`` where it has none."""
-    factors: list[int] = []
-    for part in expression.split("*"):
-        word = part.strip()
-        if word.isdecimal():
-            factors.append(int(word))
-            continue
-        # a constant may be said in terms of others, never of itself
-        others = {name: text for name, text in constants.items() if name != word}
-        value = _value(constants[word], others) if word in constants else None
-        if value is None:
-            return None
-        factors.append(value)
-    return math.prod(factors)
+    for sign in "+*":
+        parts = expression.split(sign)
+        if len(parts) > 1:
+            values = [value for part in parts if (value := _value(part, constants)) is not None]
+            whole = sum(values) if sign == "+" else math.prod(values)
+            return whole if len(values) == len(parts) else None
+    word = expression.strip()
+    if word.isdecimal():
+        return int(word)
+    # a constant may be said in terms of others, never of itself
+    others = {name: text for name, text in constants.items() if name != word}
+    return _value(constants[word], others) if word in constants else None
 
 
 def variants_of(source: str) -> Iterator[dict[str, int]]:

@@ -7,7 +7,6 @@ the map upsamples onto the fine points.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,7 +27,17 @@ from pcnn.maps.triplets_by_row import rows_from_pairs
 #: Input rows of a block, as in ``csrc/cell_parents.cu``.
 ROWS = 256
 
-_ARGUMENTS = struct.Struct("10P2q3i3i0q")
+#: Tensors of which a kernel takes some.
+_WRITTEN = [
+    "counts",
+    "starts",
+    "offsets",
+    "in_index",
+    "out_index",
+    "row_outputs",
+    "row_slots",
+    "row_offsets",
+]
 
 
 @dataclass(frozen=True)
@@ -108,13 +117,20 @@ class _Parents:
         device, n, volume = self.keys.device, self.keys.shape[0], self.kernel.volume
         chunks = -(-n // ROWS)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-        self._launch("count_places", counts[0], counts[1], shared_bytes=4 * volume)
+        self._launch("count_places", counts=counts[0], starts=counts[1], shared_bytes=4 * volume)
         ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
 
         def fill(offsets: Tensor) -> KernelMap:
             in_index, out_index = empty_pairs(n, device)
-            self._launch("fill_parents", counts[0], counts[1], ends, in_index, out_index)
+            self._launch(
+                "fill_parents",
+                counts=counts[0],
+                starts=counts[1],
+                offsets=ends,
+                in_index=in_index,
+                out_index=out_index,
+            )
             derive: dict[str, Callable[[KernelMap], Layout]] = {
                 **DEVICE_LAYOUTS,
                 "rows_csr": self._rows,
@@ -134,20 +150,22 @@ class _Parents:
         n, device = self.keys.shape[0], self.keys.device
         outputs, slots = empty_pairs(n, device)
         offsets = torch.empty(n + 1, dtype=torch.int64, device=device)
-        self._launch("list_parents", None, None, None, None, None, outputs, slots, offsets)
+        self._launch("list_parents", row_outputs=outputs, row_slots=slots, row_offsets=offsets)
         return outputs, slots, offsets
 
-    def _launch(self, name: str, *written: Tensor | None, shared_bytes: int = 0) -> None:
-        """Run a kernel on what it reads, and up to eight tensors that it writes."""
+    def _launch(self, name: str, shared_bytes: int = 0, **given: Tensor) -> None:
+        """Run a kernel on what it reads and on some of the tensors that the kernels write."""
         n = self.keys.shape[0]
         chunks = -(-n // ROWS)
-        pointers = [0 if tensor is None else tensor.data_ptr() for tensor in written]
-        pointers += [0] * (8 - len(pointers))
-        arguments = _ARGUMENTS.pack(
-            *(self.keys.data_ptr(), self.parent.data_ptr(), *pointers, n, chunks),
-            *self.key_format.axis_bits,
-            *self.kernel.size,
+        cuda.module("cell_parents.cu", self.keys.device).launch(
+            name,
+            chunks,
+            shared_bytes=shared_bytes,
+            keys=self.keys,
+            parent=self.parent,
+            **{**dict.fromkeys(_WRITTEN), **given},
+            n=n,
+            chunks=chunks,
+            bits=self.key_format.axis_bits,
+            size=self.kernel.size,
         )
-        device = self.keys.device
-        kernels = cuda.module("cell_parents.cu", device)
-        kernels.launch(name, chunks, arguments, device, shared_bytes=shared_bytes)

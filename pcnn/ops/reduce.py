@@ -9,7 +9,6 @@ closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,6 @@ from pcnn.kernels import cuda
 #: Features of triplets that a maximum looks at in one go.
 BLOCK_ENTRIES = 1 << 24
 
-_POOL = struct.Struct("3Pqiii0q")
 _THREADS = 256
 
 #: In the order of the constants in ``csrc/pooling.cu``.
@@ -88,10 +86,17 @@ def pool_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
     (table,), values = kernel_map.layout("table"), x.to(torch.float32).contiguous()
     (rows, volume), channels, device = table.shape, values.shape[1], x.device
     out = torch.empty(rows, channels, dtype=torch.float32, device=device)
-    pointers = values.data_ptr(), table.data_ptr(), out.data_ptr()
-    arguments = _POOL.pack(*pointers, rows, channels, volume, POOLINGS.index(pooling))
-    blocks = -(-rows * channels // _THREADS)
-    cuda.module("pooling.cu", device).launch("pool_table", blocks, arguments, device)
+    cuda.module("pooling.cu", device).launch(
+        "pool_table",
+        -(-rows * channels // _THREADS),
+        x=values,
+        table=table,
+        out=out,
+        rows=rows,
+        channels=channels,
+        volume=volume,
+        kind=POOLINGS.index(pooling),
+    )
     return out.to(x.dtype)
 
 

@@ -14,31 +14,25 @@ from pathlib import Path
 
 import torch
 
+from pcnn.kernels.cuda import Module
+
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 HEADER = Path(__file__).with_name("emulator.h")
 COMPILER = shutil.which("g++") or shutil.which("c++")
 
 
-class EmulatedModule:
+class EmulatedModule(Module):
     """One source file under one set of defines, in the shape of a CUDA module."""
 
     #: True: the last block runs first. Tickets number tiles as blocks come, so this suits every
     #: kernel; one that relies on the blocks before its own being done gives wrong results.
     descending = False
 
-    def __init__(self, library: Path) -> None:
+    def __init__(self, source: str, defines: dict[str, int], library: Path) -> None:
+        super().__init__(source, torch.device("cpu"), defines)
         self._library = ctypes.CDLL(str(library))
 
-    def launch(
-        self,
-        kernel: str,
-        grid: int,
-        arguments: bytes,
-        device: torch.device,
-        *,
-        shared_bytes: int = 0,
-    ) -> None:
-        assert device.type == "cpu"
+    def start(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int) -> None:
         assert 0 <= grid < 1 << 31
         assert shared_bytes <= 232448
         function = getattr(self._library, kernel)
@@ -87,6 +81,7 @@ def _header() -> Path:
 @cache
 def _compiled(source: str, defines: tuple[tuple[str, int], ...]) -> EmulatedModule:
     texts = [path.read_bytes() for path in sorted(CSRC.glob("*.cu*"))] + [HEADER.read_bytes()]
+    texts.append((CSRC / source).read_bytes())
     key = hashlib.sha256(b"\0".join([source.encode(), repr(defines).encode(), *texts])).hexdigest()
     library = _folder() / f"{Path(source).stem}-{key[:20]}.so"
     if not library.exists():
@@ -100,4 +95,4 @@ def _compiled(source: str, defines: tuple[tuple[str, int], ...]) -> EmulatedModu
             if done.returncode:
                 raise RuntimeError(f"{source} does not compile as C++:\n{done.stderr}")
             built.replace(library)
-    return EmulatedModule(library)
+    return EmulatedModule(source, dict(defines), library)

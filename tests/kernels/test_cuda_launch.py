@@ -15,7 +15,7 @@ from pcnn.kernels.launch import CudaModule
 
 SUCCESS = driver.CUresult.CUDA_SUCCESS
 REFUSED = driver.CUresult.CUDA_ERROR_INVALID_VALUE
-FILL = struct.Struct("Pqi")  # FillArguments of csrc/probe.cu, 20 bytes without padding
+FILL = struct.Struct("Pqi")  # the values of FillArguments of csrc/probe.cu
 
 
 class StrawDriver:
@@ -29,7 +29,7 @@ class StrawDriver:
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.here = threading.local()  # .context: 100 + device, none in a fresh thread
-        self.answer = SUCCESS
+        self.answer, self.size = SUCCESS, 24
 
     def cuInit(self, flags: int) -> Any:
         return (SUCCESS,)
@@ -42,7 +42,7 @@ class StrawDriver:
         return SUCCESS, 2
 
     def cuKernelGetParamInfo(self, kernel: int, index: int) -> Any:
-        return SUCCESS, 0, 24
+        return SUCCESS, 0, self.size
 
     def cuKernelGetFunction(self, kernel: int) -> Any:
         self.calls.append(("load", self.here.context - 100))
@@ -95,60 +95,51 @@ def straw(monkeypatch: pytest.MonkeyPatch) -> Iterator[StrawDriver]:
         torch._C, "_cuda_getCurrentRawStream", lambda device: 7000 + device, raising=False
     )
     launch._primary_context.cache_clear()
+    launch._loaded.cache_clear()
     yield straw
     launch._primary_context.cache_clear()
-
-
-@pytest.fixture
-def kernels(straw: StrawDriver) -> CudaModule:
-    return CudaModule("probe.cu", {}, b"\x7fELF")
+    launch._loaded.cache_clear()
 
 
 FIRST, SECOND = torch.device("cuda:0"), torch.device("cuda:1")
+VALUES = {"out": 1 << 45, "n": 99, "value": -7}
 
 
-def test_a_launch_carries_sizes_stream_and_arguments(kernels, straw) -> None:
+def on(device: torch.device) -> CudaModule:
+    return CudaModule("probe.cu", device, {}, b"\x7fELF")
+
+
+def test_a_launch_carries_sizes_stream_and_arguments(straw) -> None:
+    kernels = on(FIRST)
     assert kernels.threads("fill") == 256
-    kernels.launch("fill", 5, FILL.pack(1 << 45, 99, -7), FIRST)
-    sizes = (5, 1, 1, 256, 1, 1, 0)
-    assert straw.calls == [("load", 0), ("launch", 0, sizes, 7000, (1 << 45, 99, -7))]
-    kernels.launch("fill", 5, FILL.pack(1 << 45, 99, -7) + bytes(4), torch.device("cuda"))
-    assert straw.calls[2:] == straw.calls[1:2]
+    kernels.launch("fill", 5, **VALUES)
+    launched = ("launch", 0, (5, 1, 1, 256, 1, 1, 0), 7000, (1 << 45, 99, -7))
+    assert straw.calls == [("load", 0), launched]
+    kernels.launch("fill", 5, **VALUES)
+    assert straw.calls[2:] == [launched]
 
 
-def test_no_blocks_are_no_launch(kernels, straw) -> None:
-    kernels.launch("fill", 0, b"", FIRST)
+def test_no_blocks_are_no_launch(straw) -> None:
+    on(FIRST).launch("fill", 0)
     assert straw.calls == []
 
 
-@pytest.mark.parametrize("length", [0, 16, 25, 32])
-def test_arguments_of_another_length_are_refused(kernels, straw, length) -> None:
-    with pytest.raises(ValueError, match=f"fill: {length} bytes .* its struct has 24"):
-        kernels.launch("fill", 1, bytes(length), FIRST)
-    assert not [call for call in straw.calls if call[0] == "launch"]
-
-
-def test_another_device_is_current_for_the_launch_only(kernels, straw) -> None:
-    kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST)
-    kernels.launch("fill", 1, FILL.pack(1, 2, 3), SECOND)
-    assert [call[:2] for call in straw.calls] == [
-        ("load", 0),
-        ("launch", 0),
-        ("load", 1),
-        ("launch", 1),
-    ]
+def test_another_device_is_current_for_the_launch_only(straw) -> None:
+    for device in (FIRST, SECOND):
+        on(device).launch("fill", 1, **VALUES)
+    expected = [("load", 0), ("launch", 0), ("load", 1), ("launch", 1)]
+    assert [call[:2] for call in straw.calls] == expected
     assert straw.calls[-1][3] == 7001
     assert straw.here.context == 100
 
 
-def test_a_fresh_thread_is_given_the_context(kernels, straw) -> None:
+def test_a_fresh_thread_is_given_the_context(straw) -> None:
     after: list[int] = []
 
     def work() -> None:
-        kernels.launch("fill", 1, FILL.pack(1, 2, 3), SECOND)
-        after.append(straw.here.context)
-        kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST)
-        after.append(straw.here.context)
+        for device in (SECOND, FIRST):
+            on(device).launch("fill", 1, **VALUES)
+            after.append(straw.here.context)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -158,25 +149,23 @@ def test_a_fresh_thread_is_given_the_context(kernels, straw) -> None:
     assert [call[1] for call in straw.calls if call[0] == "launch"] == [1, 0]
 
 
-def test_shared_memory_is_asked_for_once_a_device(kernels, straw) -> None:
+def test_shared_memory_is_asked_for_once_a_device(straw) -> None:
+    kernels = on(FIRST)
     for shared_bytes in (0, 1000, 500, 100_000, 1000, 100_000):
-        kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST, shared_bytes=shared_bytes)
-    kernels.launch("fill", 1, FILL.pack(1, 2, 3), SECOND, shared_bytes=1000)
+        kernels.launch("fill", 1, shared_bytes=shared_bytes, **VALUES)
+    on(SECOND).launch("fill", 1, shared_bytes=1000, **VALUES)
     asked = [call for call in straw.calls if call[0] == "shared"]
     assert asked == [("shared", 0, 1000), ("shared", 0, 100_000), ("shared", 1, 1000)]
 
 
-def test_too_much_shared_memory_is_refused(kernels) -> None:
+def test_what_the_driver_refuses_is_told(straw) -> None:
     with pytest.raises(RuntimeError, match=r"fill: 300000 bytes .*the driver's words .*INVALID"):
-        kernels.launch("fill", 1, FILL.pack(1, 2, 3), FIRST, shared_bytes=300_000)
-
-
-def test_a_refused_launch_says_what_was_asked_for(kernels, straw) -> None:
+        on(FIRST).launch("fill", 1, shared_bytes=300_000, **VALUES)
     straw.answer = REFUSED
     with pytest.raises(RuntimeError, match=r"probe.cu: fill did not start on cuda:0 \(grid 3, 256"):
-        kernels.launch("fill", 3, FILL.pack(1, 2, 3), FIRST)
-
-
-def test_an_unknown_kernel_is_refused(kernels) -> None:
+        on(FIRST).launch("fill", 3, **VALUES)
     with pytest.raises(LookupError, match="no kernel 'nonsense'; it has fill"):
-        kernels.launch("nonsense", 1, b"", FIRST)
+        on(FIRST).launch("nonsense", 1)
+    straw.size = 32
+    with pytest.raises(ValueError, match="32 bytes, read as 24"):
+        on(FIRST).launch("fill", 1, **VALUES)

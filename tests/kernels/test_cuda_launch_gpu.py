@@ -1,6 +1,5 @@
 """Launching on a GPU: streams, threads, devices, graphs, shared memory."""
 
-import struct
 import threading
 import time
 from pathlib import Path
@@ -39,10 +38,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fill(out: torch.Tensor, value: int, **defines: int) -> None:
     """Write `value` into every element, by csrc/probe.cu; a macro makes it a module of its own."""
-    arguments = struct.pack("Pqi", out.data_ptr(), len(out), value)
-    module("probe.cu", out.device, **defines).launch(
-        "fill", -(-len(out) // 256), arguments, out.device
-    )
+    kernels = module("probe.cu", out.device, **defines)
+    kernels.launch("fill", -(-len(out) // 256), out=out, n=len(out), value=value)
 
 
 def ints(n: int, device: str = "cuda") -> torch.Tensor:
@@ -144,20 +141,18 @@ def test_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
     for size in (1024, most, 2048):
         words = size // 4
         out = torch.zeros(3, dtype=torch.int64, device=device)
-        arguments = struct.pack("Pi", out.data_ptr(), words)
-        kernels.launch("sum", 3, arguments, device, shared_bytes=size)
+        kernels.launch("sum", 3, shared_bytes=size, out=out, words=words)
         assert out.tolist() == [words * (words - 1) // 2] * 3
     with pytest.raises(RuntimeError, match=rf"sum: {most + 4} bytes of shared memory.*CUDA_ERROR"):
-        kernels.launch("sum", 3, arguments, device, shared_bytes=most + 4)
+        kernels.launch("sum", 3, shared_bytes=most + 4, out=out, words=words)
 
 
 def test_a_launch_is_cheap() -> None:
     out = ints(1000)
     fill(out, 0)
     kernels = module("probe.cu", out.device)
-    arguments = struct.pack("Pqi", out.data_ptr(), len(out), 1)
     calls = {
-        "ours": lambda: kernels.launch("fill", 4, arguments, out.device),
+        "ours": lambda: kernels.launch("fill", 4, out=out, n=1000, value=1),
         "torch's": lambda: out.fill_(1),
     }
     best = dict.fromkeys(calls, float("inf"))

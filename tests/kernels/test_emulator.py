@@ -1,6 +1,5 @@
 """Promises of the emulator of kernels: right results, and an error where threads diverge."""
 
-import ctypes
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,9 @@ import torch
 from tests.kernels import emulator
 
 SOURCE = """
-struct Numbers { const long long* values; long long* sums; };
+#include "common.cuh"
+
+struct Numbers { const i64* values; i64* sums; };
 
 KERNEL(sums, Numbers, 64) {
     __shared__ long long partial[2];
@@ -37,20 +38,18 @@ KERNEL(apart, Numbers, 32) { if (threadIdx.x < 16) __syncthreads(); else __syncw
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> emulator.EmulatedModule:
+def module(tmp_path: Path) -> emulator.EmulatedModule:
     if emulator.COMPILER is None:
         pytest.skip("no C++ compiler to emulate kernels with")
     (tmp_path / "numbers.cu").write_text(SOURCE)
-    monkeypatch.setattr(emulator, "CSRC", tmp_path)
-    return emulator.emulated_module("numbers.cu")
+    return emulator.emulated_module(str(tmp_path / "numbers.cu"))
 
 
 def launch(
     module: emulator.EmulatedModule, kernel: str, values: torch.Tensor, grid: int
 ) -> list[int]:
     sums = torch.zeros(grid, dtype=torch.int64)
-    addresses = (ctypes.c_uint64 * 2)(values.data_ptr(), sums.data_ptr())
-    module.launch(kernel, grid, bytes(addresses), torch.device("cpu"))
+    module.launch(kernel, grid, values=values, sums=sums)
     return [int(value) for value in sums]
 
 

@@ -1,0 +1,214 @@
+"""Structs of the CUDA sources: a kernel's arguments are packed by the names of their fields."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from pcnn.kernels.sources import code, kernel_of, number
+
+#: Format of `struct` and the dtypes that a pointer to it may be given, of each scalar type.
+SCALARS: dict[str, tuple[str, tuple[torch.dtype, ...]]] = {
+    "bool": ("?", (torch.bool,)),
+    "char": ("B", (torch.uint8, torch.int8, torch.bool)),
+    "int": ("i", (torch.int32,)),
+    "u32": ("I", (torch.int32, torch.uint32)),
+    "i64": ("q", (torch.int64,)),
+    "u64": ("Q", (torch.int64, torch.uint64)),
+    "float": ("f", (torch.float32,)),
+    "double": ("d", (torch.float64,)),
+}
+STRUCT = (
+    r"(?:template\s*<\s*typename\s+(?P<parameter>\w+)\s*>\s*)?"
+    r"\bstruct\s+(?:(?:__align__|alignas)\((?P<align>\d+)\)\s*)?{name}\s*\{{"
+)
+DECLARATOR = re.compile(
+    r"(?P<pointer>\**)\s*(?P<name>\w+)\s*(?P<sizes>(?:\[[^\]]*\]\s*)*)(?:=.*)?$"
+)
+
+#: A value becomes the items that `struct` packs for its field.
+Convert = Callable[[Any, int], Sequence[Any]]
+
+
+class _Member(NamedTuple):
+    """Where a field lies, and what it takes."""
+
+    name: str
+    format: str
+    size: int
+    align: int
+    pointed: tuple[torch.dtype, ...] | None  # of a pointer: dtypes of its tensor, none: any
+    convert: Convert | None  # of arrays and structs
+
+
+class Struct:
+    """Layout of a C struct, and how values become its bytes.
+
+    A pointer takes a tensor, ``None`` or an address; a struct takes a dict, its values in order or
+    its bytes; an array a sequence, and what that leaves out is zero, as in C.
+    """
+
+    def __init__(self, name: str, members: Sequence[_Member], align: int) -> None:
+        self.name, self.names = name, [member.name for member in members]
+        self.align = max([align, *(member.align for member in members)])
+        self._fields = [(member.name, member.pointed, member.convert) for member in members]
+        self.offsets: dict[str, int] = {}
+        form, size = "=", 0
+        for member in members:
+            gap = -size % member.align
+            self.offsets[member.name] = size + gap
+            form += f"{gap}x{member.format}"
+            size += gap + member.size
+        self.size = size + -size % self.align
+        self._pack = struct.Struct(f"{form}{self.size - size}x").pack
+
+    def pack(self, given: Mapping[str, Any], device: int) -> bytes:
+        """Bytes of the struct for a device (-1: the host).
+
+        Raises:
+            ValueError: a field is missing, unknown, of another type or on another device.
+        """
+        values: list[Any] = []
+        add = values.append
+        try:
+            for name, pointed, convert in self._fields:
+                value = given[name]
+                if pointed is not None:
+                    if value is None:
+                        add(0)
+                    elif type(value) is int:
+                        add(value)
+                    else:
+                        if value.get_device() != device or (pointed and value.dtype not in pointed):
+                            self._check(name, value, pointed, device)
+                        add(value.data_ptr())
+                elif convert is None:
+                    add(value)
+                else:
+                    values += convert(value, device)
+            if len(given) == len(self._fields):
+                return self._pack(*values)
+        except KeyError:
+            pass
+        except (struct.error, TypeError, AttributeError) as error:
+            raise ValueError(f"{self.name} {self.names}: {error}") from error
+        missing = [name for name in self.names if name not in given]
+        unknown = sorted(given.keys() - set(self.names))
+        raise ValueError(f"{self.name}: fields missing {missing}, unknown {unknown}")
+
+    def value(self, given: Any, device: int) -> bytes:
+        """Bytes of a struct inside another one."""
+        if isinstance(given, bytes):
+            if len(given) != self.size:
+                raise ValueError(f"{self.name} has {self.size} bytes, not {len(given)}")
+            return given
+        if not isinstance(given, Mapping):
+            given = dict(zip(self.names, given, strict=True))
+        return self.pack(given, device)
+
+    def filled(self, arguments: bytes) -> bytes:
+        """Arguments with the padding that C adds at the end of a struct."""
+        missing = self.size - len(arguments)
+        if not 0 < missing < 8:
+            raise ValueError(f"{self.name} has {self.size} bytes, not {len(arguments)}")
+        return arguments + bytes(missing)
+
+    def _check(
+        self, name: str, value: torch.Tensor, dtypes: tuple[torch.dtype, ...], device: int
+    ) -> None:
+        """Refuse a tensor that the kernel cannot read; page-locked memory it can."""
+        here = value.get_device() == device or (value.device.type == "cpu" and value.is_pinned())
+        if not here or (dtypes and value.dtype not in dtypes):
+            wanted = " or ".join(str(dtype) for dtype in dtypes) or "any"
+            raise ValueError(
+                f"{self.name}.{name}: want {wanted} on device {device}, "
+                f"got {value.dtype} on {value.device}"
+            )
+
+
+def arguments_of(source: str, kernel: str, defines: Mapping[str, int]) -> Struct:
+    """Struct of the arguments of a kernel, under these macros."""
+    return struct_of(source, kernel_of(source, kernel).arguments, tuple(defines.items()))
+
+
+@functools.cache
+def struct_of(source: str, name: str, defines: tuple[tuple[str, int], ...]) -> Struct:
+    """Struct that a source or one of its includes defines; `name` may have a parameter."""
+    text = code(source)
+    alias = re.search(rf"\btypedef\s+([\w<> ]+?)\s+{re.escape(name)}\s*;", text)
+    own, _, given = (alias[1] if alias else name).rstrip("> ").partition("<")
+    found = re.search(STRUCT.format(name=own.strip()), text)
+    if found is None:
+        raise ValueError(f"{source} defines no struct {name}")
+    members = []
+    for kind, declarator in _declarations(_body(text, found.end())):
+        kind = given.strip() if kind == found["parameter"] else kind
+        members.append(_member(source, kind, declarator, defines))
+    return Struct(name, members, int(found["align"] or 1))
+
+
+def _body(text: str, start: int) -> str:
+    """Text of the members: up to the closing brace, without functions and initial values."""
+    depth, end = 1, start
+    while depth:
+        depth += {"{": 1, "}": -1}.get(text[end], 0)
+        end += 1
+    body, rest = "", text[start : end - 1]
+    while body != rest:
+        body, rest = rest, re.sub(r"\{[^{}]*\}", ";", rest)
+    return body
+
+
+def _declarations(body: str) -> list[tuple[str, re.Match[str]]]:
+    """Type and declarator of every member."""
+    found = []
+    for line in body.split(";"):
+        words = re.match(r"\s*(?:const\s+)?(?:unsigned\s+)?(\w+)\b(.*)$", line, re.DOTALL)
+        if words and "(" not in line and words[1] not in ("static", "using"):
+            for part in words[2].split(","):
+                declarator = DECLARATOR.match(part.strip())
+                if declarator:
+                    found.append((words[1], declarator))
+    return found
+
+
+def _member(
+    source: str, kind: str, declarator: re.Match[str], defines: tuple[tuple[str, int], ...]
+) -> _Member:
+    count = 1
+    for length in re.findall(r"\[([^\]]*)\]", declarator["sizes"]):
+        count *= number(source, length, dict(defines)) or 0
+    if not count:
+        raise ValueError(f"{source}: {declarator[0]}: its length is no number")
+    name, is_array = declarator["name"], bool(declarator["sizes"])
+    if declarator["pointer"]:
+        if is_array:
+            raise ValueError(f"{source}: {declarator[0]}: arrays of pointers are not served")
+        return _Member(name, "Q", 8, 8, SCALARS.get(kind, ("", ()))[1], None)
+    if kind in SCALARS:
+        form = SCALARS[kind][0]
+        size = struct.calcsize(form)
+        spread = functools.partial(_spread, count) if is_array else None
+        return _Member(name, f"{count}{form}", count * size, size, None, spread)
+    part = struct_of(source, kind, defines)
+    join = functools.partial(_join, part, count if is_array else 0)
+    return _Member(name, f"{count * part.size}s", count * part.size, part.align, None, join)
+
+
+def _spread(count: int, values: Sequence[Any], device: int) -> list[Any]:
+    """Items of an array of numbers."""
+    return [*values, *[0] * (count - len(values))]
+
+
+def _join(part: Struct, count: int, values: Any, device: int) -> tuple[bytes]:
+    """Bytes of a struct, or of an array of them; `struct` fills up with zeros."""
+    if not count:
+        return (part.value(values, device),)
+    if len(values) > count:
+        raise ValueError(f"{len(values)} values for an array of {count} {part.name}")
+    return (b"".join([part.value(value, device) for value in values]),)

@@ -1,0 +1,108 @@
+"""Arguments of kernels by name: laid out as by the C++ compiler, refused where they differ."""
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from pcnn.kernels.sources import FOLDER, kernels, variants_of
+from pcnn.kernels.structs import arguments_of
+from tests.kernels import emulator
+
+SOURCE = """
+#include "common.cuh"
+#define MOST 3
+struct __align__(16) Part { float x; int* at; };
+template <typename Own>
+struct Many { Own parts[MOST + 1]; bool last; };
+typedef Many<Part> Parts;
+struct Arguments {
+    const u32* count;  // or null
+    void* room;
+    double size[3], scale;
+    int n = 7;
+    Parts parts;
+    __device__ int twice() const { int m = n; return 2 * m; }
+};
+KERNEL(work, Arguments, 32) { }
+"""
+PART = struct.Struct("=f4xQ")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    (tmp_path / "toy.cu").write_text(SOURCE)
+    return str(tmp_path / "toy.cu")
+
+
+def given(**changes: object) -> dict[str, object]:
+    count, room = torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.float16)
+    parts = {"parts": [{"x": 1.5, "at": None}, (2.5, 64)], "last": True}
+    values = {"count": count, "room": room, "size": (1, 2), "scale": 4, "n": 5, "parts": parts}
+    return values | changes
+
+
+def test_values_lie_where_the_source_says(source) -> None:
+    values = given()
+    packed = arguments_of(source, "work", {}).pack(values, -1)
+    head = struct.unpack_from("=2Q4di", packed)
+    assert head == (values["count"].data_ptr(), values["room"].data_ptr(), 1, 2, 0, 4, 5)
+    assert [PART.unpack_from(packed, 64 + 16 * k) for k in range(3)] == [
+        (1.5, 0),
+        (2.5, 64),
+        (0, 0),
+    ]
+    assert packed[64 + 4 * 16] == 1
+    assert len(packed) == 64 + 4 * 16 + 16
+    assert arguments_of(source, "work", {"MOST": 7}).size == len(packed) + 4 * 16
+    values["parts"] = packed[64:]  # as bytes
+    assert arguments_of(source, "work", {}).pack(values, -1) == packed
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"other": 1}, "other"),
+        ({"n": None}, "Arguments"),
+        ({"n": 1 << 31}, "Arguments"),
+        ({"count": torch.zeros(1)}, "count"),
+        ({"parts": {"parts": [{"x": 1.0}], "last": False}}, "at"),
+        ({"parts": {"parts": [(1, None)] * 5, "last": False}}, "array of 4"),
+        ({"parts": bytes(3)}, "bytes"),
+    ],
+)
+def test_other_values_are_refused(source, changes, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        arguments_of(source, "work", {}).pack(given(**changes), -1)
+
+
+def test_missing_fields_and_other_devices_are_named(source) -> None:
+    own, values = arguments_of(source, "work", {}), given()
+    with pytest.raises(ValueError, match="count"):
+        own.pack(values, 0)
+    del values["room"]
+    with pytest.raises(ValueError, match="room"):
+        own.pack(values, -1)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.cu")))
+def test_the_compiler_lays_fields_out_alike(name: str, tmp_path: Path) -> None:
+    if emulator.COMPILER is None:
+        pytest.skip("no C++ compiler")
+    defines = next(iter(variants_of(name)))
+    # checked where a kernel is declared: a macro may leave it out
+    lines = ["#undef KERNEL", "#define KERNEL(kernel, Own, threads) \\"]
+    lines += ['static_assert(IS_##kernel(Own), ""); static void kernel##_body(const Own& a)']
+    for kernel in kernels(name):
+        own = arguments_of(name, kernel, defines)
+        fields = [f"__builtin_offsetof(S, {key}) == {at}" for key, at in own.offsets.items()]
+        lines += [f"#define IS_{kernel}(S) " + " && ".join([f"sizeof(S) == {own.size}", *fields])]
+    lines += [f'#include "{name}"']
+    (tmp_path / "check.cpp").write_text("\n".join(lines))
+    command = [emulator.COMPILER, *emulator.OPTIONS, "-fsyntax-only", "-Wno-invalid-offsetof"]
+    command += [f"-D{macro}={value}" for macro, value in defines.items()]
+    command += [f"-I{FOLDER}", "-include", str(emulator.HEADER), str(tmp_path / "check.cpp")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
