@@ -102,7 +102,7 @@ def test_ranks_stop_at_one_step_when_the_first_gets_a_sigterm(folder: Path) -> N
     options = (*OPTIONS, *TWO_PROCESSES, "logger=[]", f"+callbacks.stop={stop}", ALLOW)
     options = (*options, "hydra.run.dir=ranks", "resume=auto")
     done = run("train.py", *options, cwd=folder, expect=143)
-    assert state(folder / "ranks")["steps"] == 5  # one step later
+    assert state(folder / "ranks")["steps"] == 4  # they agree in the validation behind step 6
     assert "Traceback" not in done.stderr
     assert shlex.split(done.stderr.strip().splitlines()[-1])[2] == "resume=ranks"
     # the same command goes on, here on one device: steps hold as many samples as before

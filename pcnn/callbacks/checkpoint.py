@@ -20,7 +20,6 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
 from pcnn.callbacks.other_devices import continue_with
-from pcnn.callbacks.rng_state import capture_rng, restore_rng
 from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
 from pcnn.config import check_plain
 from pcnn.files.whole_file import drop_parts
@@ -73,8 +72,7 @@ class Checkpoint(LightningCheckpoint):
     """Keep ``<folder>/last.ckpt`` every some steps, ``best.ckpt`` by a figure of validations.
 
     The last state is often the best one, so it is validated also where training ends between two
-    validations. That leaves the random generators as they were: a run continued from there does not
-    differ from one that was never ended.
+    validations. A run continued from there does not differ from one that was never ended.
     """
 
     def __init__(
@@ -100,20 +98,21 @@ class Checkpoint(LightningCheckpoint):
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved_step = 0  # optimiser steps in the last.ckpt written or resumed from
         self._behind_validation = False  # last.ckpt is due and waits for the validation
-        # random generators and check_val_every_n_epoch in front of a validation that was asked for
-        self._before: tuple[dict[str, Any], int | None] | None = None
+        self._asked = False  # a validation was asked for
+        self._interval: int | None = None  # check_val_every_n_epoch in front of it
 
     @property
     def best_model_path(self) -> str:
         """Path of the best checkpoint, empty when there is none."""
-        path = self.folder / "best.ckpt"
-        return str(path) if path.exists() else ""
+        return self._path_of("best.ckpt")
 
     @property
     def last_model_path(self) -> str:
         """Path of the last checkpoint, empty when there is none."""
-        path = self.folder / "last.ckpt"
-        return str(path) if path.exists() else ""
+        return self._path_of("last.ckpt")
+
+    def _path_of(self, name: str) -> str:
+        return str(self.folder / name) if (self.folder / name).exists() else ""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Check the configuration and make writing atomic."""
@@ -156,22 +155,16 @@ class Checkpoint(LightningCheckpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write `best.ckpt` when the figure is the best so far, then a `last.ckpt` that waited."""
-        asked = self._before is not None
+        asked = self._asked
         self._restore(trainer)
         if trainer.state.fn != "fit" or trainer.sanity_checking or is_dry_run(trainer):
             return
         if self.monitor not in trainer.callback_metrics:
-            logged = ", ".join(sorted(map(str, trainer.callback_metrics))) or "nothing"
-            raise ValueError(
-                f"Checkpoint monitors {self.monitor!r}, which the validation did not log; "
-                f"logged: {logged}"
-            )
+            names = ", ".join(sorted(map(str, trainer.callback_metrics)))
+            raise ValueError(f"monitor={self.monitor}: the validation logged {names or 'nothing'}")
         self.validated_step = trainer.global_step
-        self.figures = {
-            name: float(value)
-            for name, value in trainer.callback_metrics.items()
-            if name.startswith("val/")
-        }
+        logged = trainer.callback_metrics.items()
+        self.figures = {name: float(value) for name, value in logged if name.startswith("val/")}
         score = float(trainer.callback_metrics[self.monitor])
         better = self.best_score is None or (
             score > self.best_score if self.mode == "max" else score < self.best_score
@@ -226,7 +219,7 @@ class Checkpoint(LightningCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Note the step resumed from, which needs no second writing."""
         self._seen_step = self._saved_step = trainer.global_step
-        self._before = None
+        self._asked = False
         loop = trainer.fit_loop
         epochs: Any = loop.epoch_progress.total
         if loop.restarted_mid_epoch and epochs.processed == epochs.ready:
@@ -236,7 +229,7 @@ class Checkpoint(LightningCheckpoint):
             loop.reset_restart_stage()
 
     def _ask_for_validation(self, trainer: Trainer) -> None:
-        self._before = capture_rng(), trainer.check_val_every_n_epoch
+        self._asked, self._interval = True, trainer.check_val_every_n_epoch
         trainer.check_val_every_n_epoch = 1
         trainer.should_stop = True  # the loop validates where training was asked to end
         # at the end of training Lightning counts a part of an epoch as a whole one, so in
@@ -244,10 +237,8 @@ class Checkpoint(LightningCheckpoint):
         self._behind_validation = not is_end_of_epoch(trainer)
 
     def _restore(self, trainer: Trainer) -> None:
-        if self._before is not None:
-            generators, trainer.check_val_every_n_epoch = self._before
-            restore_rng(generators)
-            self._before = None
+        if self._asked:
+            trainer.check_val_every_n_epoch, self._asked = self._interval, False
 
     def _save_last(self, trainer: Trainer) -> None:
         if is_dry_run(trainer):

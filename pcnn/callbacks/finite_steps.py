@@ -42,7 +42,7 @@ class FiniteSteps(Callback):
         self._losses: list[Tensor] = []  # not counted yet
         self._norms: list[Tensor] = []  # the largest norm of each step, not counted yet
         self._kept: dict[str, Tensor] = {}  # running statistics at the last look
-        self._told = (0, 0)
+        self._told = 0
         self._looked_at = -1
         self._first_step = 0
         self._resumed: dict[str, Any] | None = None
@@ -52,7 +52,7 @@ class FiniteSteps(Callback):
         self._count()
         return {
             "counts": self._counts.cpu(),
-            "told": list(self._told),
+            "told": self._told,
             "first_step": self._first_step,
             "kept": {name: value.cpu() for name, value in self._kept.items()},
         }
@@ -69,10 +69,10 @@ class FiniteSteps(Callback):
         self._losses, self._norms = [], []
         if state is None:
             self._counts = torch.zeros(3, device=pl_module.device)
-            self._told, self._first_step = (0, 0), trainer.global_step
+            self._told, self._first_step = 0, trainer.global_step
             return
         self._counts = state["counts"].to(pl_module.device)
-        self._told, self._first_step = (state["told"][0], state["told"][1]), state["first_step"]
+        self._told, self._first_step = state["told"], state["first_step"]
         for name, value in state["kept"].items():
             self._kept[name].copy_(value)
 
@@ -120,9 +120,9 @@ class FiniteSteps(Callback):
         """Look a last time."""
         self._look(trainer, pl_module)
         steps = trainer.global_step - self._first_step
-        if sum(self._told) * 2 > steps:
+        if self._told * 2 > steps:
             raise NotFiniteError(
-                f"{sum(self._told)} of {counted(steps, 'step')} were left out, as their loss or "
+                f"{self._told} of {counted(steps, 'step')} were left out, as their loss or "
                 "gradients were NaN, infinite or absurdly large: the network has not been trained."
                 "\npossible: a lower task.optimizer.lr"
             )
@@ -155,18 +155,16 @@ class FiniteSteps(Callback):
                 self._kept[name].copy_(value)
             else:
                 value.copy_(self._kept[name])
-        exploded = f"gradients beyond {LARGEST:g}, which were left out: batch norms over clouds of "
-        exploded += "one or two rows cause that, or too high a learning rate"
-        broken = "a loss that is NaN or infinite; the weights learn nothing from such a step"
-        for number, told, what in zip((total, large), self._told, (broken, exploded), strict=True):
-            if number > told:
-                said = f"{counted(number, 'step')} so far had {what}"
-                rank_zero_warn(said, category=RunWarning)
-        if (total, large) != self._told:
-            step = logged_step(trainer)
+        if total + large != self._told:
+            rank_zero_warn(
+                f"{counted(total + large, 'step')} so far had a loss that is NaN or infinite "
+                f"({total}) or gradients beyond {LARGEST:g} ({large}); nothing is learnt from them",
+                category=RunWarning,
+            )
             for logger in trainer.loggers:
-                logger.log_metrics({"train/broken_steps": float(total + large)}, step=step)
-        self._told = total, large
+                figures = {"train/broken_steps": float(total + large)}
+                logger.log_metrics(figures, step=logged_step(trainer))
+        self._told = total + large
         if in_a_row >= self.patience:
             raise NotFiniteError(
                 f"the loss of {in_a_row} steps in a row is NaN or infinite: the learning rate may "

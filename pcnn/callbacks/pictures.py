@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
+from numpy.typing import NDArray
 
-from pcnn.callbacks.scan import Scan
 from pcnn.lightning_internals import is_dry_run, logged_step
 from pcnn.loggers import send_media
 from pcnn.ranges import Count, Natural
 
 if TYPE_CHECKING:
     from pcnn.visualize.pair import ShownPair
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A predicted scan on the host."""
+
+    points: NDArray[np.float32]  # [P, 3] [m]
+    pred: NDArray[np.int64]  # [P] class ids
+    target: NDArray[np.int64] | None  # [P] class ids or the ignored id
+    name: str
+
+    @classmethod
+    def of(cls, outputs: dict[str, Any]) -> Scan | None:
+        """The scan in a step's outputs; None when there is none."""
+        if not {"points", "pred"} <= set(outputs):
+            return None
+        target = outputs.get("target")
+        return cls(
+            points=outputs["points"].detach().float().cpu().numpy(),
+            pred=outputs["pred"].detach().long().cpu().numpy(),
+            target=None if target is None else target.detach().long().cpu().numpy(),
+            name=str(outputs.get("name", "scan")),
+        )
 
 
 class Pictures(Callback):
@@ -81,14 +105,30 @@ class Pictures(Callback):
         data = getattr(trainer, "datamodule", None)
         simulated = getattr(data, "source_kind", None) == "simulated"
         kept = [one if isinstance(one, Scan) else replace(one, simulated=simulated) for one in kept]
-        if kept and isinstance(kept[0], Scan):
-            kept[0].draw(self.path, task.class_names, data, when)
-        elif kept and not isinstance(kept[0], Scan):
-            from pcnn.visualize.registration import overlay_picture
-
-            overlay_picture(replace(kept[0], name=f"{kept[0].name}   ({when})"), self.path)
+        for first in kept[:1]:
+            self.draw(first, f"{first.name}   ({when})", task, data)
         shown = partial(_media, task, kept[: self.clouds], data, stage)
         send_media(trainer.loggers, shown, logged_step(trainer))
+
+    def draw(self, thing: Scan | ShownPair, title: str, task: Any, data: Any) -> None:
+        """Draw a scan with its mistakes, or a pair."""
+        if not isinstance(thing, Scan):
+            from pcnn.visualize.registration import overlay_picture
+
+            overlay_picture(replace(thing, name=title), self.path)
+            return
+        from pcnn.visualize.segmentation import segmentation_picture
+
+        segmentation_picture(
+            thing.points,
+            thing.target,
+            thing.pred,
+            task.class_names,
+            getattr(data, "colors", None),
+            self.path,
+            title,
+            source=getattr(data, "source_kind", None),
+        )
 
 
 def _media(task: Any, kept: Sequence[Any], data: Any, stage: str) -> dict[str, Any]:

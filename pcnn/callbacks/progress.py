@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import ProgressBar, Timer
+from lightning.pytorch.callbacks import ProgressBar
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -68,8 +68,8 @@ class TrainingProgress(ProgressBar):
         self._console = Console(soft_wrap=True, highlight=False)
         self._enabled = True
         self._bars: Progress | None = None
-        self._train_bar: TaskID | None = None
-        self._eval_bar: TaskID | None = None
+        self._training: TaskID | None = None
+        self._evaluation: TaskID | None = None
         self._start = (0.0, 0)  # time and step when this process began to train
         self._told = math.inf  # time of the last line of steps; the first has one of its own
         self._seen_step = 0  # optimiser steps at the end of the batch before
@@ -86,11 +86,7 @@ class TrainingProgress(ProgressBar):
         """Open the bar."""
         self._start = (time.monotonic(), trainer.global_step)
         self._told, self._seen_step = math.inf, trainer.global_step
-        if self._enabled and self.terminal:
-            total = total_steps(trainer)
-            self._train_bar = self._open().add_task(
-                "training", total=total, completed=trainer.global_step, figures=""
-            )
+        self._training = self._bar("training", total_steps(trainer), trainer.global_step)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Move the bar, or print a line."""
@@ -99,11 +95,11 @@ class TrainingProgress(ProgressBar):
         if not self._enabled or not stepped:
             return  # gradients are being accumulated
         last, now = is_last_batch(trainer), time.monotonic()
-        if self._bars is not None and self._train_bar is not None:
-            self._bars.update(self._train_bar, completed=step)
+        if self._bars is not None and self._training is not None:
+            self._bars.update(self._training, completed=step)
             if last or step % max(self.every_n_steps // 10, 1) == 0:
                 figures = format_figures(trainer.callback_metrics, TRAIN)
-                self._bars.update(self._train_bar, figures=figures)
+                self._bars.update(self._training, figures=figures)
             return
         self._told = min(self._told, now)
         if last or step % self.every_n_steps == 0 or now - self._told > QUIET:
@@ -114,16 +110,16 @@ class TrainingProgress(ProgressBar):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open a second bar."""
         if not trainer.sanity_checking:
-            self._begin_evaluation("validation", self.total_val_batches)
+            self._evaluation = self._bar("validation", self.total_val_batches)
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open a bar."""
-        self._begin_evaluation("test", sum(trainer.num_test_batches))
+        self._evaluation = self._bar("test", sum(trainer.num_test_batches))
 
     def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
         """Move it."""
-        if self._bars is not None and self._eval_bar is not None:
-            self._bars.advance(self._eval_bar)
+        if self._bars is not None and self._evaluation is not None:
+            self._bars.advance(self._evaluation)
 
     on_test_batch_end = on_validation_batch_end
 
@@ -135,29 +131,20 @@ class TrainingProgress(ProgressBar):
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the figures."""
         self._end_evaluation(trainer, "test", "test")
-        self._close()
+        self.close()
 
-    def on_train_end(self, *_: Any) -> None:
-        """Close the bar."""
-        self._close()
+    def close(self, *_: Any, **__: Any) -> None:
+        """Close the bars, so that an error stands on a clean line."""
+        if self._bars is not None:
+            self._bars.stop()
+        self._bars = self._training = self._evaluation = None
 
-    def on_exception(self, *_: Any) -> None:
-        """Close the bar, so that the error stands on a clean line."""
-        self._close()
-
-    def teardown(self, *_: Any, **__: Any) -> None:
-        """Close the bar."""
-        self._close()
-
-    def _begin_evaluation(self, name: str, total: float) -> None:
-        if self._enabled and self.terminal:
-            count = None if math.isinf(total) else int(total)
-            self._eval_bar = (self._bars or self._open()).add_task(name, total=count, figures="")
+    on_train_end = on_exception = teardown = close
 
     def _end_evaluation(self, trainer: Trainer, name: str, stage: str) -> None:
-        if self._bars is not None and self._eval_bar is not None:
-            self._bars.remove_task(self._eval_bar)
-            self._eval_bar = None
+        if self._bars is not None and self._evaluation is not None:
+            self._bars.remove_task(self._evaluation)
+        self._evaluation = None
         words = {f"{stage}/{key}": word for key, word in EVALUATION.items()}
         figures = format_figures(trainer.callback_metrics, words)
         if figures:
@@ -168,14 +155,9 @@ class TrainingProgress(ProgressBar):
     def _pace(self, trainer: Trainer) -> str:
         begun, first = self._start
         step, total = trainer.global_step, total_steps(trainer)
-        callbacks = trainer.callbacks  # type: ignore[attr-defined]  # set where mypy cannot see it
-        timer = next((each for each in callbacks if isinstance(each, Timer)), None)
         seconds = (time.monotonic() - begun) / max(step - first, 1)
-        left = math.inf if total is None else seconds * (total - step)
-        limit = timer.time_remaining() if timer is not None else None
-        if limit is not None and limit < left:  # the steps will not all be taken
-            return f"{seconds:.2f} s/step, {duration(max(limit, 0.0))} left of max_time"
-        return f"{seconds:.2f} s/step" + (f", {duration(left)} left" if total else "")
+        left = f", {duration(seconds * (total - step))} left" if total else ""
+        return f"{seconds:.2f} s/step{left}"
 
     def say(self, text: str) -> None:
         """Print a line, above the bars where there are any."""
@@ -185,36 +167,36 @@ class TrainingProgress(ProgressBar):
     @contextmanager
     def work(self, name: str, total: int) -> Iterator[Callable[[], None]]:
         """A bar for a piece of work within the run, or a line as it begins; yields its advance."""
-        if not (self._enabled and self.terminal):
+        opened = self._bars is None
+        bar = self._bar(name, total)
+        if bar is None or self._bars is None:
             self.say(f"{name}: {total}")
             yield lambda: None
             return
-        opened = self._bars is None
-        bars = self._bars or self._open()
-        bar = bars.add_task(name, total=total, figures="")
+        bars = self._bars
         try:
             yield lambda: bars.advance(bar)
         finally:
             bars.remove_task(bar)
             if opened:
-                self._close()
+                self.close()
 
-    def _open(self) -> Progress:
-        columns = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-        self._bars = Progress(
-            *(TextColumn("{task.description}"), BarColumn(bar_width=None), *columns),
-            TextColumn("{task.fields[figures]}"),
-            console=self._console,
-            refresh_per_second=4,
-            expand=True,
-        )
-        self._bars.start()
-        return self._bars
-
-    def _close(self) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-        self._bars = self._train_bar = self._eval_bar = None
+    def _bar(self, name: str, total: float | None, completed: int = 0) -> TaskID | None:
+        """A new bar on a terminal."""
+        if not (self._enabled and self.terminal):
+            return None
+        if self._bars is None:
+            columns = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+            self._bars = Progress(
+                *(TextColumn("{task.description}"), BarColumn(bar_width=None), *columns),
+                TextColumn("{task.fields[figures]}"),
+                console=self._console,
+                refresh_per_second=4,
+                expand=True,
+            )
+            self._bars.start()
+        count = None if total is None or math.isinf(total) else int(total)
+        return self._bars.add_task(name, total=count, completed=completed, figures="")
 
 
 def total_steps(trainer: Trainer) -> int | None:

@@ -12,51 +12,19 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch import Tensor
 
 from pcnn.callbacks.checkpoint import Checkpoint, Stopped
 from pcnn.lightning_internals import agree_by_callback, is_last_batch
+from pcnn.ranges import Count
 
 #: Signals by which a scheduler says that it will take the machine away, and give another one.
 PREEMPTION: dict[int, str] = {signal.SIGUSR1: "SIGUSR1", signal.SIGUSR2: "SIGUSR2"}
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", **PREEMPTION}
 TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice
 SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
-
-
-class Agreement:
-    """The largest number of all ranks, while none waits for another, or for a device.
-
-    All ranks ask equally often. The answer is that to the question before, which has travelled
-    between the hosts in the meantime: a host waits only for one that is a whole question behind.
-    """
-
-    def __init__(self) -> None:
-        self._hosts: Any = None  # the group of the hosts, where the usual one is of devices
-        self._asked: tuple[Any, Tensor] | None = None  # the exchange under way, and its answer
-
-    def ask(self, number: int, now: bool = False) -> int:
-        """Ask a question; all ranks get the same answer."""
-        answer = self._answer()
-        self._send(number)
-        return max(answer, self._answer()) if now else answer
-
-    def _send(self, number: int) -> None:
-        if self._hosts is None and torch.distributed.get_backend() != "gloo":
-            self._hosts = torch.distributed.new_group(backend="gloo")
-        answer = torch.tensor(int(number))
-        largest = torch.distributed.ReduceOp.MAX
-        work = torch.distributed.all_reduce(answer, largest, self._hosts, async_op=True)
-        self._asked = work, answer
-
-    def _answer(self) -> int:
-        if self._asked is None:
-            return 0
-        (work, answer), self._asked = self._asked, None
-        work.wait()
-        return int(answer)
+#: Steps, or batches of an evaluation, after which ranks ask each other whether one got a signal.
+EVERY = 10
 
 
 class StopSignals:
@@ -136,17 +104,16 @@ class StopOnSignal(Callback):
 
     A training writes `last.ckpt` behind that step, and goes on exactly when it is resumed; where a
     validation is due there, or under way, it goes on from the checkpoint before. The last
-    validation of a training is not broken off. On several ranks all stop at the same step, one
-    later, as no host waits for the answer of the others. It must be the last callback but the
-    checkpoint: what others do at the end of a step is part of the state.
+    validation of a training is not broken off. Several ranks stop at the same step: they agree
+    every `every` steps. It must be the last callback but the checkpoint: what others do at the end
+    of a step is part of the state.
     """
 
-    def __init__(self, stop: StopSignals) -> None:
+    def __init__(self, stop: StopSignals, every: Count = EVERY) -> None:
         super().__init__()
-        self.stop = stop
+        self.stop, self.every = stop, every
         self._seen_step = 0  # optimiser steps at the end of the batch before
         self._saved = False  # the state is written, and the step's figures are being logged
-        self._agreement = Agreement()
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals back from Lightning, whose handler talks to other ranks at any time."""
@@ -177,23 +144,31 @@ class StopOnSignal(Callback):
         if not stepped:
             return
         last = is_last_batch(trainer)
-        if self._agreed(trainer, now=last) and not last:
+        if self._agreed(trainer, last or step % self.every == 0) and not last:
             for each in trainer.callbacks:  # type: ignore[attr-defined]  # set out of mypy's sight
                 if isinstance(each, Checkpoint):
                     each.save_for_stop(trainer)
             self._saved = True
 
-    def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         """Break off, unless training is over and this is its last validation."""
         last = trainer.state.fn == "fit" and not trainer.sanity_checking and is_last_batch(trainer)
-        if not last and self._agreed(trainer):
+        if not last and self._agreed(trainer, batch_idx % self.every == 0):
             self.stop.check()
 
     on_test_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let an evaluation on several ranks end on all of them for a signal to one."""
-        if trainer.state.fn != "fit" and self._agreed(trainer, now=True):
+        if trainer.state.fn != "fit" and self._agreed(trainer, True):
             self.stop.check()
 
     on_test_end = on_validation_end
@@ -203,9 +178,8 @@ class StopOnSignal(Callback):
         self.stop.deferring = False
 
     def on_exception(self, *_: Any) -> None:
-        """No boundary follows, and other ranks may be gone."""
+        """No boundary follows."""
         self.stop.deferring = False
-        self._agreement = Agreement()
 
     def _begin(self) -> None:
         self.stop.install()
@@ -215,13 +189,13 @@ class StopOnSignal(Callback):
         if self._saved:
             self.stop.check()
 
-    def _agreed(self, trainer: Trainer, now: bool = False) -> bool:
-        """True where any rank got a signal before the last question; all give the same answer."""
+    def _agreed(self, trainer: Trainer, asks: bool) -> bool:
+        """True where a signal came, to any rank where these ask each other now."""
         if trainer.received_sigterm:  # by Lightning's handler
             self.stop.take(signal.SIGTERM)
-        asked = self.stop.signum or 0
+        came = self.stop.signum is not None
         if trainer.world_size > 1:
-            asked = self._agreement.ask(asked, now)
-            if asked:
-                self.stop.take(asked)
-        return asked > 0
+            came = asks and trainer.strategy.reduce_boolean_decision(came, all=False)
+            if came:
+                self.stop.take(signal.SIGTERM)
+        return came

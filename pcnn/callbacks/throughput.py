@@ -41,11 +41,9 @@ class Throughput(Callback):
     """Log speed, waiting time and memory every `log_every_n_steps` batches, as means over these.
 
     ``speed/points_per_second`` and ``speed/voxels_per_second`` count all ranks,
-    ``speed/step_seconds`` is the wall time of a batch with the wait for it.
-    ``speed/data_share`` is the share of that spent waiting for the loader, ``speed/between_share``
-    that of everything between two steps: that wait, moving a batch and planning its maps, writing a
-    checkpoint. Validations are left out, and the first batch, which compiles and allocates. Times
-    are of the host's clock, and nothing waits for the device.
+    ``speed/step_seconds`` is the wall time of a batch with the wait for it, ``speed/data_share``
+    the share of that spent waiting for the loader, ``speed/between_share`` that of everything
+    between two steps. Validations and the first batch are left out; nothing waits for the device.
     """
 
     def __init__(self) -> None:

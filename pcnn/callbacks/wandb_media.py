@@ -11,7 +11,7 @@ import wandb
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.callbacks.scan import Scan
+from pcnn.callbacks.pictures import Scan
 from pcnn.metrics import iou, present
 from pcnn.metrics.registration import (
     JudgedPairs,
@@ -39,31 +39,27 @@ def of_scans(
     note = " (SIMULATED)" if getattr(data, "source_kind", None) == "simulated" else ""
     media: Media = {}
     if counts is not None:
-        media[f"{stage}/iou_table"] = iou_table(counts.cpu(), names)
-        media[f"{stage}/confusion"] = confusion_chart(counts.cpu(), names, stage)
-    for index, scan in enumerate(scan.thinned(LIMIT) for scan in scans):
+        media["iou_table"] = iou_table(counts.cpu(), names)
+        media["confusion"] = confusion_chart(counts.cpu(), names, stage)
+    for index, scan in enumerate(scans):
+        step = -(-len(scan.points) // LIMIT) or 1
         for kind, labels in (("prediction", scan.pred), ("truth", scan.target)):
             if labels is not None:
-                painted = colourise(labels, colours)
-                rows = np.concatenate((scan.points, painted), 1, dtype=np.float32)  # [P, 6]
+                painted = colourise(labels[::step], colours)
+                rows = np.concatenate((scan.points[::step], painted), 1, dtype=np.float32)  # [P, 6]
                 caption = f"{scan.name}, {kind}{note}"
-                media[f"{stage}/scan_{index}/{kind}"] = wandb.Object3D(rows, caption=caption)
-    return media
+                media[f"scan_{index}/{kind}"] = wandb.Object3D(rows, caption=caption)
+    return {f"{stage}/{key}": value for key, value in media.items()}
 
 
 def iou_table(counts: Tensor, names: Sequence[str]) -> wandb.Table:
     """IoU, labelled points and predicted points of every class, by counts [C, C + 1]."""
-    rows = [
-        [name, score if here else None, true_points, predicted]
-        for name, score, here, true_points, predicted in zip(
-            names,
-            iou(counts).tolist(),
-            present(counts).tolist(),
-            counts.sum(1).tolist(),
-            counts[:, : len(counts)].sum(0).tolist(),
-            strict=True,
-        )
+    scores = [
+        value if here else None
+        for value, here in zip(iou(counts).tolist(), present(counts).tolist(), strict=True)
     ]
+    points, predicted = counts.sum(1).tolist(), counts[:, : len(counts)].sum(0).tolist()
+    rows = [list(row) for row in zip(names, scores, points, predicted, strict=True)]
     return wandb.Table(columns=["class", "iou", "points", "predicted points"], data=rows)
 
 
@@ -94,13 +90,11 @@ def of_pairs(
     if results:
         first = next(iter(results.values()))
         media["pairs"] = pair_rows(JudgedPairs(first, rules))
-        media["scenes"] = wandb.Table(
-            columns=["scene", "pairs", "rr", "fmr", "ir"],
-            data=[
-                [scene, pairs, *map(_known, shares)]
-                for scene, pairs, *shares in summarize(first, rules, draws=0).per_scene
-            ],
-        )
+        scenes = [
+            [scene, pairs, *map(_known, shares)]
+            for scene, pairs, *shares in summarize(first, rules, draws=0).per_scene
+        ]
+        media["scenes"] = wandb.Table(columns=["scene", "pairs", "rr", "fmr", "ir"], data=scenes)
         for label, (thresholds, lines) in recall_curves(results, rules).items():
             media[f"recall_by_{label.split()[0].lower()}"] = wandb.plot.line_series(
                 xs=list(thresholds),
@@ -118,20 +112,13 @@ def of_pairs(
 
 def pair_rows(judged: JudgedPairs) -> wandb.Table:
     """A line a pair."""
-    rows = [
-        [
-            one.scene,
-            f"{one.source} onto {one.target}",
-            *map(_known, (one.rre, one.rte, one.inlier_ratio)),
-            one.inliers,
-            bool(registered),
-        ]
-        for one, registered in zip(judged.results, judged.registered, strict=True)
-    ]
-    return wandb.Table(
-        columns=["scene", "pair", "rre_deg", "rte_m", "inlier_ratio", "inliers", "registered"],
-        data=rows,
-    )
+    rows = []
+    for one, registered in zip(judged.results, judged.registered, strict=True):
+        figures = map(_known, (one.rre, one.rte, one.inlier_ratio))
+        name = f"{one.source} onto {one.target}"
+        rows.append([one.scene, name, *figures, one.inliers, bool(registered)])
+    columns = ["scene", "pair", "rre_deg", "rte_m", "inlier_ratio", "inliers", "registered"]
+    return wandb.Table(columns=columns, data=rows)
 
 
 def overlay(pair: ShownPair, source: NDArray[np.floating], state: str) -> wandb.Object3D:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -13,10 +13,12 @@ from pcnn.metrics import (
     class_accuracy,
     mean_class_accuracy,
 )
-from pcnn.runtime.capture import Figures
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
 from pcnn.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    from pcnn.runtime.capture import Figures
 
 
 class ClassificationTask(CountingTask):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
@@ -21,12 +21,13 @@ from pcnn.lightning_internals import is_logged
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
 from pcnn.ops.prefetch import SideStream, tensors_of
-from pcnn.runtime.capture import Figures
-from pcnn.runtime.optimizer_graph import update_as_graph
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
-from pcnn.tasks.graphed_steps import GraphedSteps, capture_on
 from pcnn.tasks.layers_of import depths, matching, still
 from pcnn.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    from pcnn.runtime.capture import Capture, Figures
+    from pcnn.tasks.graphed_steps import GraphedSteps
 
 
 class NetworkTask(L.LightningModule):
@@ -111,13 +112,23 @@ class NetworkTask(L.LightningModule):
     def step_figures(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
         """`compute_loss` of a batch: as a CUDA graph where that was asked for and can be."""
         if self._graphed is None or not self._graphed.serves(self.net):
-            capture = capture_on(self.device) if self.cuda_graphs else None
+            capture = self._capture()
             if capture is None:
                 return self.compute_loss(
                     self.inputs(batch), {name: own for name, (own, _) in beside.items()}
                 )
+            from pcnn.tasks.graphed_steps import GraphedSteps
+
             self._graphed = GraphedSteps(self.trainer, self.net, self.compute_loss, capture)
         return self._graphed.forward(self.inputs(batch), beside)
+
+    def _capture(self) -> Capture | None:
+        """What captures graphs here, where they were asked for; eager steps import no graphs."""
+        if not self.cuda_graphs:
+            return None
+        from pcnn.tasks import graphed_steps
+
+        return graphed_steps.capture_on(self.device)
 
     @property
     def replays(self) -> int | None:
@@ -245,8 +256,10 @@ class NetworkTask(L.LightningModule):
             optimizer = sharded(self.make_optimizer, groups)
         else:
             optimizer = made_for(self.device, self.make_optimizer, groups)
-        capture = capture_on(self.device) if self.cuda_graphs else None
+        capture = self._capture()
         if capture is not None:
+            from pcnn.runtime.optimizer_graph import update_as_graph
+
             update_as_graph(optimizer, capture)
         total = int(self.trainer.estimated_stepping_batches)
         schedule = self.make_scheduler(optimizer, total_steps=total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,10 +27,12 @@ from pcnn.registration.descriptor import Described, unit_length
 from pcnn.registration.estimate import estimate_all, seed_of
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.settings import EstimateSettings
-from pcnn.runtime.capture import Figures
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tensor import SparseTensor
 from pcnn.visualize.pair import DrawnMatches, ShownPair
+
+if TYPE_CHECKING:
+    from pcnn.runtime.capture import Figures
 
 Result = TypeVar("Result")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from pcnn.metrics import iou, miou_official, summary
-from pcnn.runtime.capture import Figures
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
 from pcnn.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    from pcnn.runtime.capture import Figures
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"

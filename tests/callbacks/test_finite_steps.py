@@ -69,20 +69,18 @@ def small(task: Broken) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize(
-    ("kind", "said"), [(Broken, "a loss that is NaN or infinite"), (Exploding, "gradients beyond")]
-)
+@pytest.mark.parametrize("kind", [Broken, Exploding])
 def test_a_broken_step_changes_nothing_and_is_told(
-    tmp_path: Path, kind: type[Broken], said: str, fused: bool
+    tmp_path: Path, kind: type[Broken], fused: bool
 ) -> None:
     options: dict[str, Any] = {"kind": kind, "fused": fused}
-    with pytest.warns(UserWarning, match=f"2 steps so far had {said}"):
+    with pytest.warns(RunWarning, match="2 steps"):
         assert small(fit(tmp_path, {3, 4}, **options)).all()
     bare = fit(tmp_path, {3, 4}, guarded=False, **options)
     assert not bool((bare.net[0].weight.abs() < 10).any())
     # weights before and behind the broken step are the same
     one = fit(tmp_path, set(), steps=7, **options)
-    with pytest.warns(UserWarning, match="1 step so far"):
+    with pytest.warns(RunWarning, match="1 step"):
         other = fit(tmp_path, {7}, steps=8, **options)
     for name, parameter in one.net.named_parameters():
         assert torch.equal(parameter, dict(other.net.named_parameters())[name]), name
@@ -141,7 +139,7 @@ def test_counts_go_on_behind_a_resume(tmp_path: Path) -> None:
     with pytest.warns(RunWarning, match="3 steps so far"):
         longer.fit(Shared({4, 5}), data, ckpt_path=tmp_path / "a.ckpt", weights_only=True)
     content = torch.load(tmp_path / "a.ckpt", weights_only=True)["callbacks"]["FiniteSteps"]
-    assert content["told"] == [1, 0]
+    assert content["told"] == 1
     assert content["kept"].keys() == {"net.1.running_mean", "net.1.running_var"}
     assert again.state_dict()["counts"].tolist() == [3, 2, 0]
     assert again.state_dict()["first_step"] == 0

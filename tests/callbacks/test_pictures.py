@@ -1,4 +1,4 @@
-"""Scans are thinned fairly, pairs become tables and overlays, and nothing is shown for nothing."""
+"""Pairs become tables and overlays, and nothing is shown for nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import Pictures
-from pcnn.callbacks.scan import Scan
 from pcnn.callbacks.wandb_media import LIMIT, of_pairs, overlay
 from pcnn.loggers import RunWandbLogger
 from pcnn.metrics.registration import PairResult, validation_protocol
@@ -32,29 +31,6 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("WANDB_SILENT", "true")
     yield
     wandb.teardown()
-
-
-def scan_of(counts: list[int]) -> Scan:
-    labels = np.repeat(np.arange(len(counts)), counts)
-    points = np.random.default_rng(0).normal(size=(len(labels), 3)).astype(np.float32)
-    return Scan(points, labels[::-1].copy(), labels, "x")
-
-
-def test_thinning_keeps_rare_classes_whole_and_rows_together() -> None:
-    scan = scan_of([90_000, 30_000, 40, 1])
-    thin = scan.thinned(20_000)
-    assert thin.target is not None
-    kept = np.bincount(thin.target)
-    assert 19_990 <= len(thin.points) <= 20_000
-    assert kept[2:].tolist() == [40, 1]
-    assert abs(int(kept[0]) - int(kept[1])) <= 1
-    place = {tuple(point): row for row, point in enumerate(scan.points.tolist())}
-    rows = [place[tuple(point)] for point in thin.points[::997].tolist()]
-    assert np.array_equal(scan.pred[rows], thin.pred[::997])
-    assert np.array_equal(scan.thinned(20_000).points, thin.points)
-    few = scan_of([5, 3])
-    assert few.thinned(8) is few
-    assert Scan(few.points, few.pred, None, "x").thinned(4).target is None
 
 
 @pytest.mark.parametrize(
@@ -78,11 +54,11 @@ def test_nothing_is_drawn(tmp_path: Path, options: dict[str, Any], silent: bool)
 
 def test_every_second_validation_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    monkeypatch.setattr(Scan, "draw", lambda scan, path, names, data, when: drawn.append(when))
+    monkeypatch.setattr(Pictures, "draw", lambda self, scan, title, *_: drawn.append(title))
     options = {"max_steps": 6, "val_check_interval": 1, "enable_checkpointing": False}
     trainer = trainer_for(tmp_path, [Pictures(tmp_path, every_n_validations=2)], **options)
     trainer.fit(Segmenting(), Clouds())
-    assert drawn == ["step 1", "step 3", "step 5"]
+    assert [title.partition("   ")[2] for title in drawn] == ["(step 1)", "(step 3)", "(step 5)"]
 
 
 def pair_of(index: int) -> ShownPair:

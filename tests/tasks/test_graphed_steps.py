@@ -33,7 +33,6 @@ from pcnn.tasks import (
     RegistrationTask,
     SegmentationTask,
     graphed_steps,
-    network_task,
 )
 from pcnn.tasks.schedules import cosine
 from pcnn.tensor import SparseTensor
@@ -190,7 +189,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(len(made))
         return rerun(work)
 
-    monkeypatch.setattr(network_task, "capture_on", lambda device: capture)
+    monkeypatch.setattr(graphed_steps, "capture_on", lambda device: capture)
     monkeypatch.setattr(graphed_steps, "StepGraphs", partial(StepGraphs, edges=Edges(128)))
     return made
 
