@@ -117,7 +117,15 @@ def pair_rows(judged: JudgedPairs) -> wandb.Table:
         figures = map(_known, (one.rre, one.rte, one.inlier_ratio))
         name = f"{one.source} onto {one.target}"
         rows.append([one.scene, name, *figures, one.inliers, bool(registered)])
-    columns = ["scene", "pair", "rre_deg", "rte_m", "inlier_ratio", "inliers", "registered"]
+    columns: list[str | int] = [
+        "scene",
+        "pair",
+        "rre_deg",
+        "rte_m",
+        "inlier_ratio",
+        "inliers",
+        "registered",
+    ]
     return wandb.Table(columns=columns, data=rows)
 
 
