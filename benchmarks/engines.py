@@ -19,7 +19,6 @@ from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted,
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
-from pcnn.maps.z_delta import BinarySearch
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.engine_settings import SpiraSettings
 
@@ -111,7 +110,7 @@ def ideas_of_spira(device: torch.device) -> list[Entry]:
     """Spira Fig. 14: its ideas one after another."""
     found: list[Step] = [
         ("hash table, output-stationary", HashTable(), OutputStationary()),
-        ("packed binary search", BinarySearch(), OutputStationary()),
+        ("packed binary search", ZDelta("binary_search", deltas=False), OutputStationary()),
         ("+ z-delta search", ZDelta(), OutputStationary()),
         ("+ hybrid, t = 3", *_spira(t=3)),
     ]
@@ -138,7 +137,7 @@ MINUET_STEPS: tuple[Step, ...] = (
     ),
     ("+ AT", HashTable(), GatherScatter(ADAPTIVE)),
     ("+ PG", HashTable(), MINUET),
-    ("+ SS", BinarySearch(), MINUET),
+    ("+ SS", ZDelta("binary_search", deltas=False), MINUET),
     ("+ DTBS", DoubleTraversed(), MINUET),
 )
 #: Spira Fig. 13; the plan of the whole network is the last step, by the engine ``auto``. The third

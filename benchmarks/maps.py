@@ -21,7 +21,6 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.maps.conformance import check_builder
 from pcnn.maps.windowed import Windowed
-from pcnn.maps.z_delta import BinarySearch
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
@@ -48,7 +47,13 @@ class _Unplanned:
 def builders(options: Options) -> list[MapBuilder]:
     every: list[Any] = [SortedSearch()]
     if options.device.type == "cuda":
-        every += [HashTable(), DoubleTraversed(), BinarySearch(), ZDelta(), Windowed()]
+        every += [
+            HashTable(),
+            DoubleTraversed(),
+            ZDelta("binary_search", deltas=False),
+            ZDelta(),
+            Windowed(),
+        ]
     known = {one.name: one for one in every}
     named = [known[name] for name in options.engines if name in known]
     return named or every

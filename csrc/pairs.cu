@@ -5,7 +5,6 @@
 // at most one pair a row); the start of a slot needs 64 bits.
 
 #include "common.cuh"
-#include "network.cuh"
 #include "quad.cuh"
 
 #define PAIR_THREADS 256
@@ -14,7 +13,6 @@
 #define STAGED_INTS 4160  // 32 rows of 130, or 128 rows of a 3 x 3 x 3 kernel
 #define SCAN_THREADS 256
 #define SCAN_ITEMS 4      // consecutive counts of a thread
-#define SEGMENTS 4        // of 32 rows that a warp has in flight
 
 struct TableArguments {
     const int* table;    // [n, volume]
@@ -24,6 +22,7 @@ struct TableArguments {
     int* in_index;       // fill: [T]
     int* out_index;      // fill: [T]
     i64 n, chunks;
+    i64 capacity;        // fill: pairs that there is room for
     int volume, rows;    // rows of a chunk, a multiple of 32
     int strips;          // blocks a chunk: strips of STAGED_COLUMNS slots
 };
@@ -59,8 +58,10 @@ __device__ __forceinline__ void walk_table(const TableArguments& a) {
                 const u32 ballot = __ballot_sync(FULL_MASK, found >= 0);
                 if (FILL && found >= 0) {
                     const i64 to = next + rank_below(ballot);
-                    a.in_index[to] = found;
-                    a.out_index[to] = (int)(top + local);
+                    if (to < a.capacity) {
+                        a.in_index[to] = found;
+                        a.out_index[to] = (int)(top + local);
+                    }
                 }
                 next += __popc(ballot);
             }
@@ -103,7 +104,8 @@ __device__ __forceinline__ i64 block_sum(i64 value, i64* parts) {
 
 // A block a slot. It sums all counts of the slots before its own: reading some hundred kilobytes
 // again from L2 costs less than a second pass, or than blocks that wait for each other.
-__device__ __forceinline__ void scan_slot(const ScanArguments& a, int slot) {
+KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
+    const int slot = (int)blockIdx.x;
     __shared__ i64 parts[SCAN_THREADS / WARP];
     __shared__ int sums[SCAN_THREADS / WARP];
     const i64 before = (i64)slot * a.chunks;
@@ -150,89 +152,6 @@ __device__ __forceinline__ void scan_slot(const ScanArguments& a, int slot) {
         if (slot == a.slots - 1) a.offsets[a.slots] = offset + carry;
         if (a.totals) a.totals[slot] = offset + carry > a.capacity ? 0 : carry;
     }
-}
-
-KERNEL(scan_counts, ScanArguments, SCAN_THREADS) { scan_slot(a, blockIdx.x); }
-
-typedef Network<ScanArguments> NetworkScan;
-
-// The counts of all maps of a network.
-KERNEL(scan_network, NetworkScan, SCAN_THREADS) {
-    int slot;
-    const ScanArguments& map = a.own(slot);
-    scan_slot(map, slot);
-}
-
-struct TransposedArguments {
-    const int* transposed;  // [slots, pitch]
-    const int* starts;      // [slots, chunks] first position inside the slot
-    const i64* offsets;     // [slots + 1]
-    int* in_index;          // [T]
-    int* out_index;         // [T]
-    const int* count;       // sites on the device, or null: n of them
-    i64 n, chunks, pitch;   // sites, chunks of the room there is for them, and that room
-    i64 capacity;           // triplets that there is room for; longer slots are left out
-    int slots, rows;        // rows of a chunk, a multiple of 32
-    int mirrored;           // 1: a symmetric map of 2 slots + 1 slots, of which the first are given
-};
-
-// A warp takes a chunk of a slot. The mirrored half of a symmetric map holds the same pairs with
-// input and output exchanged; keys shift evenly, so inputs ascend where outputs do and the
-// exchanged pairs are in order.
-__device__ __forceinline__ void fill_slots(const TransposedArguments& a, int block) {
-    const i64 warp = (i64)block * PAIR_WARPS + warp_index();
-    const i64 slot = warp / a.chunks, chunk = warp - slot * a.chunks;
-    if (slot >= a.slots + a.mirrored) return;
-    const i64 n = a.count ? (i64)*a.count : a.n;
-    const i64 first = chunk * a.rows, end = min(first + a.rows, n);
-    if (slot == a.slots) {  // the central slot of a symmetric map
-        const i64 start = a.offsets[a.slots];
-        for (i64 row = first + lane_index(); row < end; row += WARP) {
-            a.in_index[start + row] = (int)row;
-            a.out_index[start + row] = (int)row;
-        }
-        return;
-    }
-    if (a.offsets[slot + 1] > a.capacity) return;
-    const int* column = a.transposed + slot * a.pitch;
-    const int start = a.starts[slot * a.chunks + chunk];
-    i64 position = a.offsets[slot] + start;
-    // slot 2 slots - slot begins where the last `offsets[slot + 1]` triplets of all do
-    const i64 mirror = 2 * a.offsets[a.slots] + n - a.offsets[slot + 1] + start - position;
-    for (i64 top = first; top < end; top += SEGMENTS * WARP) {
-        int found[SEGMENTS];
-#pragma unroll
-        for (int s = 0; s < SEGMENTS; ++s) {
-            const i64 row = top + s * WARP + lane_index();
-            found[s] = row < end ? __ldg(column + row) : -1;
-        }
-#pragma unroll
-        for (int s = 0; s < SEGMENTS; ++s) {
-            const int row = (int)(top + s * WARP + lane_index());
-            const u32 ballot = __ballot_sync(FULL_MASK, found[s] >= 0);
-            if (found[s] >= 0) {
-                const i64 to = position + rank_below(ballot);
-                a.in_index[to] = found[s];
-                a.out_index[to] = row;
-                if (a.mirrored) {
-                    a.in_index[mirror + to] = row;
-                    a.out_index[mirror + to] = found[s];
-                }
-            }
-            position += __popc(ballot);
-        }
-    }
-}
-
-KERNEL(fill_from_transposed, TransposedArguments, PAIR_THREADS) { fill_slots(a, blockIdx.x); }
-
-typedef Network<TransposedArguments> NetworkFill;
-
-// The pairs of all maps of a network.
-KERNEL(fill_network, NetworkFill, PAIR_THREADS) {
-    int block;
-    const TransposedArguments& map = a.own(block);
-    fill_slots(map, block);
 }
 
 struct ReverseArguments {

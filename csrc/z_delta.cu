@@ -1,23 +1,243 @@
-// Z-delta search (Spira, section 5.2): one binary search for the K_z slots of equal (x, y).
+// Neighbour tables of many maps by z-delta search on packed keys (Spira, sections 5.2 to 5.5).
 //
 // Sorted keys of equal (x, y) are consecutive and ascend in z. Once the slot of the smallest z is
-// found (the anchor), the others follow by steps forward: K_x K_y searches a row, not K_x K_y K_z.
+// found by binary search (the anchor), the others follow by steps forward: K_x K_y searches a row,
+// not K_x K_y K_z. A run is a list of slots with one binary search: the K_z slots of equal (x, y),
+// or without DELTAS a single slot, the simple search that the paper compares with (section 6.4).
 //
-// variants: KEY_BITS=64 | KEY_BITS=32
-// variants: LAYOUT=0 | LAYOUT=1 | LAYOUT=2 | LAYOUT=3
+// A block owns `rows` consecutive outputs of a map and a chunk of its runs; a warp takes 32
+// consecutive outputs and one run, so its lanes walk the same search path. Rows of the table pass
+// through shared memory. Of a map that is halved (section 5.4) the first half of the slots is
+// searched, and the mirrored ones are scattered.
+//
+// variants: DELTAS=1 KEY_BITS=64 | DELTAS=1 KEY_BITS=32 | DELTAS=0 KEY_BITS=64
 
-#include "network.cuh"
-#include "packed_search.cuh"
+#include "common.cuh"
+#include "quad.cuh"
 
-KERNEL(z_delta, SearchArguments, SEARCH_THREADS) { search_tile<true>(a, blockIdx.x); }
+#ifndef KEY_BITS
+#define KEY_BITS 64
+#endif
+#ifndef DELTAS
+#define DELTAS 1
+#endif
+#define MAX_TASKS 14
+#define SEARCH_THREADS 256
+#define MASK_BITS 31  // of a mask word, so that none is negative
 
-#if LAYOUT == HYBRID
-typedef Network<SearchArguments> NetworkSearch;
+#if KEY_BITS == 64
+typedef i64 Key;
+#define KEY_MAX 0x7fffffffffffffffll
+#else
+typedef u32 Key;
+#define KEY_MAX 0xffffffffu
+#endif
 
-// All maps of a network (section 5.5): blocks of different maps run side by side.
-KERNEL(z_delta_network, NetworkSearch, SEARCH_THREADS) {
-    int block;
-    const SearchArguments& map = a.own(block);
-    search_tile<true>(map, block);
+struct SearchTask {
+    const Key* source;        // [n_source] sorted, unique
+    const Key* target;        // [n_target] sorted
+    const int* source_count;  // sites on the device, or null: n_source of them
+    const int* target_count;  // the same: n_target, which is what there is room for in any case
+    int* table;               // [n_target, volume]; filled with -1 before if `half`
+    int* masks;               // [n_target, words]; zeroed before if `join`
+    u32* counts;              // [volume] triplets, zeroed before, or null
+    i64 base, step_x, step_y, step_z;  // key of slot (x, y, z) minus the output's, as a sum
+    int n_source, n_target;
+    int first_block;
+    int size_y, size_z, volume, words;
+    int limit;                     // slots searched: volume, or its half rounded down
+    int rows, row_shift;           // of a tile: 32 << row_shift
+    int runs, chunk_runs, chunks;  // runs in all, of a block, and blocks of a tile
+    int join;                      // several blocks write one mask: by atomics
+    int half;                      // slots from `limit` on are those before it, mirrored
+    int fill;                      // rows behind the last site are written as empty
+};
+
+struct SearchArguments {
+    SearchTask tasks[MAX_TASKS];
+    int n;
+};
+
+#if KEY_BITS == 32
+struct NarrowArguments {
+    const i64* keys;  // [n]
+    u32* narrow;      // [n]
+    i64 n;
+    int shift_x, shift_y, shift_z, bits_x, bits_y, bits_z;  // of the fields of a 64-bit key
+    int bias_x, bias_y, bias_z;                             // 32-bit field minus 64-bit field
+    int narrow_x, narrow_y;                                 // shifts in a 32-bit key; z has none
+};
+
+__device__ __forceinline__ u32 narrow_field(i64 key, int shift, int bits, int bias) {
+    return (u32)((key >> shift) & ((1ll << bits) - 1)) + (u32)bias;
+}
+
+// 32-bit keys of 64-bit ones whose cloud is 0 and whose coordinates fit: the caller has checked.
+KERNEL(narrow_keys, NarrowArguments, 256) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= a.n) return;
+    const i64 key = a.keys[i];
+    a.narrow[i] = (narrow_field(key, a.shift_x, a.bits_x, a.bias_x) << a.narrow_x) |
+                  (narrow_field(key, a.shift_y, a.bits_y, a.bias_y) << a.narrow_y) |
+                  narrow_field(key, a.shift_z, a.bits_z, a.bias_z);
 }
 #endif
+
+// Key of a slot's input minus the output's key.
+__device__ __forceinline__ Key slot_delta(const SearchTask& a, int slot) {
+    int column = slot / a.size_z, z = slot - column * a.size_z;
+    int x = column / a.size_y, y = column - x * a.size_y;
+    return (Key)(a.base + x * a.step_x + y * a.step_y + z * a.step_z);
+}
+
+// Position of the first key that is not less than `query`; it lies in [low, high].
+__device__ __forceinline__ int first_not_less(const Key* keys, int low, int high, Key query) {
+    int length = high - low;
+    while (length > 0) {
+        int half = length >> 1;
+        // 32-bit positions: rows fit an int, addresses are 64-bit all the same
+        if (__ldg(keys + (low + half)) < query) {
+            low += half + 1;
+            length -= half + 1;
+        } else {
+            length = half;
+        }
+    }
+    return low;
+}
+
+__device__ __forceinline__ void join_mask(int* masks, i64 row, int words, int slot) {
+    atomicOr(masks + row * words + slot / MASK_BITS, 1 << (slot % MASK_BITS));
+}
+
+KERNEL(search, SearchArguments, SEARCH_THREADS) {
+    int own = 0;
+    while (own + 1 < a.n && (int)blockIdx.x >= a.tasks[own + 1].first_block) ++own;
+    const SearchTask& map = a.tasks[own];
+    const int block = (int)blockIdx.x - map.first_block;
+    const int run_slots = DELTAS ? map.size_z : 1;
+    const int chunk = block % map.chunks;
+    const i64 first_row = (i64)(block / map.chunks) * map.rows;
+    const i64 n_target = map.target_count ? *map.target_count : map.n_target;
+    const int n_source = map.source_count ? *map.source_count : map.n_source;
+    // a tile behind the last site has no rows
+    const int rows = (int)max((i64)0, min((i64)map.rows, n_target - first_row));
+    const int held = (int)min((i64)map.rows, map.n_target - first_row);
+    const int first_run = chunk * map.chunk_runs;
+    const int runs = min(map.chunk_runs, map.runs - first_run);
+    const int first_slot = first_run * run_slots;
+    const int slots = min(runs * run_slots, map.limit - first_slot);
+
+    DYNAMIC_SHARED(bytes);
+    const int chunk_slots = map.chunk_runs * run_slots;
+    int* tile = (int*)bytes;  // [rows, slots]
+    // [chunk_runs], 8 bytes each whatever the keys; a tile has 32 rows or more, so they are aligned
+    i64* deltas = (i64*)(tile + map.rows * chunk_slots);
+    int* ranges = (int*)(deltas + map.chunk_runs);  // [chunk_runs, 2] positions
+    int* counts = ranges + 2 * map.chunk_runs;      // [chunk_slots]
+    int* masks = counts + chunk_slots;              // [rows, words]
+
+    for (int i = threadIdx.x; i < slots; i += SEARCH_THREADS) counts[i] = 0;
+    for (int i = threadIdx.x; i < map.rows * map.words; i += SEARCH_THREADS) masks[i] = 0;
+    // outputs are sorted, so the first and the last one of the tile bound every search of a run
+    for (int i = threadIdx.x; i < 2 * runs && rows; i += SEARCH_THREADS) {
+        const Key delta = slot_delta(map, (first_run + (i >> 1)) * run_slots);
+        const i64 row = first_row + (i & 1 ? rows - 1 : 0);
+        if (!(i & 1)) deltas[i >> 1] = (i64)delta;
+        if (DELTAS)
+            ranges[i] = first_not_less(map.source, 0, n_source, __ldg(map.target + row) + delta);
+        else
+            ranges[i] = i & 1 ? n_source : 0;
+    }
+    __syncthreads();
+
+    const int items = rows ? runs << map.row_shift : 0;
+    for (int item = warp_index(); item < items; item += SEARCH_THREADS / WARP) {
+        const int run = item >> map.row_shift;
+        const int local = (item - (run << map.row_shift)) * WARP + lane_index();
+        const bool live = local < rows;  // spare lanes repeat the last row and write nothing
+        const i64 row = first_row + (live ? local : rows - 1);
+        int slot = (first_run + run) * run_slots;
+        const int last = min(slot + run_slots, map.limit);
+        Key query = __ldg(map.target + row) + (Key)deltas[run];
+        int position = first_not_less(map.source, ranges[2 * run], ranges[2 * run + 1], query);
+        // read only where there is a key; beyond the end stands one that ends every walk
+        Key current = position < n_source ? __ldg(map.source + position) : (Key)KEY_MAX;
+        int word = slot / MASK_BITS, bit = slot - word * MASK_BITS;
+        u32 filled = 0;
+        for (; slot < last; ++slot, query += (Key)map.step_z) {
+            // sites between two wanted z (dilation, strides) are passed over: keys ascend, so at
+            // most the z distance of two slots minus one of them
+            while (current < query) {
+                ++position;
+                current = position < n_source ? __ldg(map.source + position) : (Key)KEY_MAX;
+            }
+            const bool hit = live && current == query && position < n_source;
+            if (map.counts) {
+                const u32 ballot = __ballot_sync(FULL_MASK, hit);
+                if (lane_index() == 0 && ballot)
+                    atomicAdd(counts + slot - first_slot, __popc(ballot));
+            }
+            tile[local * slots + slot - first_slot] = hit ? position : -1;
+            if (map.half && hit) {
+                // (i, j, k) is a triplet, so (j, i, K - 1 - k) is one
+                const int mirror = map.volume - 1 - slot;
+                map.table[(i64)position * map.volume + mirror] = (int)row;
+                join_mask(map.masks, position, map.words, mirror);
+            }
+            filled |= (u32)hit << bit;
+            if (++bit == MASK_BITS) {
+                if (filled) atomicOr(masks + local * map.words + word, (int)filled);
+                filled = 0;
+                bit = 0;
+                ++word;
+            }
+        }
+        if (filled) atomicOr(masks + local * map.words + word, (int)filled);
+    }
+    __syncthreads();
+
+    if (slots == map.volume) {
+        // whole rows: the tile is one stretch of memory. Its first byte is a multiple of 32 rows
+        // from the start, hence of 128 bytes, whatever the number of columns
+        int* out = map.table + first_row * map.volume;
+        const int total = rows * slots;
+        for (int i = threadIdx.x; i < total >> 2; i += SEARCH_THREADS)
+            ((Quad*)out)[i] = ((const Quad*)tile)[i];
+        for (int i = (total & ~3) + threadIdx.x; i < total; i += SEARCH_THREADS) out[i] = tile[i];
+    } else {
+        // pieces of rows: a warp a piece
+        for (int local = warp_index(); local < rows; local += SEARCH_THREADS / WARP) {
+            int* out = map.table + (first_row + local) * map.volume + first_slot;
+            for (int i = lane_index(); i < slots; i += WARP) out[i] = tile[local * slots + i];
+        }
+    }
+    if (map.fill) {
+        for (int local = rows + warp_index(); local < held; local += SEARCH_THREADS / WARP) {
+            int* out = map.table + (first_row + local) * map.volume + first_slot;
+            for (int i = lane_index(); i < slots; i += WARP) out[i] = -1;
+        }
+    }
+    if (map.half && chunk == 0) {
+        // the central slot: every site is its own neighbour
+        for (int local = threadIdx.x; local < rows; local += SEARCH_THREADS) {
+            const i64 row = first_row + local;
+            map.table[row * map.volume + map.volume / 2] = (int)row;
+            join_mask(map.masks, row, map.words, map.volume / 2);
+        }
+        if (map.counts && threadIdx.x == 0) atomicAdd(map.counts + map.volume / 2, (u32)rows);
+    }
+    int* out = map.masks + first_row * map.words;
+    const int marked = (map.fill && !map.join ? held : rows) * map.words;
+    for (int i = threadIdx.x; i < marked; i += SEARCH_THREADS) {
+        if (!map.join)
+            out[i] = masks[i];
+        else if (masks[i])
+            atomicOr(out + i, masks[i]);
+    }
+    for (int i = threadIdx.x; map.counts && i < slots; i += SEARCH_THREADS) {
+        if (!counts[i]) continue;
+        atomicAdd(map.counts + first_slot + i, (u32)counts[i]);
+        if (map.half) atomicAdd(map.counts + (map.volume - 1 - first_slot - i), (u32)counts[i]);
+    }
+}

@@ -17,7 +17,6 @@ from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.kernels.product_tiles import RowTiles
 from pcnn.maps import (
-    BinarySearch,
     BruteForce,
     DoubleTraversed,
     HashTable,
@@ -29,7 +28,6 @@ from pcnn.maps import (
 
 #: Builders made of device kernels; on a CPU they need the fixture `emulated`.
 KERNEL_BUILDERS: list[MapBuilder] = [
-    BinarySearch(),
     DoubleTraversed(),
     DoubleTraversed(symmetry=True, source_block=8, query_block=8),
     HashTable(search="hash"),
@@ -37,9 +35,7 @@ KERNEL_BUILDERS: list[MapBuilder] = [
     Windowed(),
     ZDelta(),
     ZDelta(half=True),
-    ZDelta(product="pairs"),
-    ZDelta(product="half_pairs"),
-    ZDelta(product="hybrid:2"),
+    ZDelta("binary_search", deltas=False),
 ]
 BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
 DATAFLOWS: list[Dataflow] = [

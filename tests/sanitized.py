@@ -47,7 +47,7 @@ BUILDERS = [
     DoubleTraversed(source_block=64, query_block=32),
     HashTable(search="hash", simplified=False, symmetry=False),
 ]
-NARROW = [ZDelta(key_bits=32), ZDelta(product="pairs", key_bits=32)]
+NARROW = [ZDelta(key_bits=32)]
 STRIDES = [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 2, 1), (4, 4, 4), (6, 6, 6), (8, 8, 8), (16,) * 3]
 
 
@@ -124,25 +124,6 @@ def layouts(device: torch.device) -> Iterator[Compared]:
         pairs = in_index.to(device), out_index.to(device), offsets
         built = KernelMap.from_pairs(*pairs, grid.rows, target.rows, derive=DEVICE_LAYOUTS)
         yield from compare(f"from pairs, {kernel}", built, truth)
-
-
-def split_tables(device: torch.device) -> Iterator[Compared]:
-    """Tables by slot, and tables of some slots beside pairs of the others."""
-    grid = surface_grid(ROWS, 2)
-    for kernel in KERNELS:
-        target = grid.strided(kernel)
-        (table,) = SortedSearch().build(grid, target, kernel).layout("table")
-        source, there = grid.to(device), target.to(device)
-        by_slot, counts, rows = ZDelta().transposed(source, there, kernel)
-        yield f"transposed {kernel}", by_slot, table.t()
-        parts = [(part >= 0).sum(1) for part in table.t().split(rows, dim=1)]
-        yield f"transposed {kernel}: counts", counts, torch.stack(parts, dim=1)
-        split = ZDelta().hybrid(source, there, kernel, 2)
-        yield f"hybrid {kernel}: table", split.table, table[:, list(split.dense_slots)]
-        sparse = table[:, list(split.sparse_slots)].t()
-        slots, out_index = (sparse >= 0).nonzero(as_tuple=True)
-        yield f"hybrid {kernel}: inputs", split.in_index, sparse[slots, out_index]
-        yield f"hybrid {kernel}: outputs", split.out_index, out_index
 
 
 def cells(clouds: int = 3) -> Tensor:
@@ -225,8 +206,7 @@ def probe(device: torch.device) -> Iterator[Compared]:
 
 Part = Callable[[torch.device], Iterator[Compared]]
 PARTS: dict[str, Part] = {
-    part.__name__: part
-    for part in (probe, levels, sites, maps, narrow_maps, layouts, split_tables, tiles, plans)
+    part.__name__: part for part in (probe, levels, sites, maps, narrow_maps, layouts, tiles, plans)
 }
 
 

@@ -4,18 +4,15 @@ from pcnn.maps.base import MapBuilder
 from pcnn.maps.brute_force import BruteForce
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
-from pcnn.maps.hybrid_map import HybridMap
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.windowed import Automatic, Windowed
-from pcnn.maps.z_delta import BinarySearch, ZDelta
+from pcnn.maps.z_delta import ZDelta
 
 __all__ = [
     "Automatic",
-    "BinarySearch",
     "BruteForce",
     "DoubleTraversed",
     "HashTable",
-    "HybridMap",
     "MapBuilder",
     "SortedSearch",
     "Windowed",

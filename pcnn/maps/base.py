@@ -1,10 +1,17 @@
-"""The protocol of map builders: a function of two geometries and a kernel."""
+"""What a map builder is, and the maps that a search finds many of at once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.layouts import check_table_size, mask_words
 
 
 class MapBuilder(Protocol):
@@ -23,3 +30,68 @@ class MapBuilder(Protocol):
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map from input sites ``source`` to output sites ``target``."""
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Sorted keys, of which the first ``count`` are sites."""
+
+    keys: Tensor  # [rows] int64
+    rows: int  # sites there is room for
+    count: Tensor | None = None  # [1] int32 on the device; None means every row
+    fixed: bool = False  # results keep a row for every row there is room for
+
+    @property
+    def pointers(self) -> tuple[int, int]:
+        """Addresses of keys and count, 0 where there is none."""
+        return self.keys.data_ptr(), 0 if self.count is None else self.count.data_ptr()
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The part of a search that does not depend on its sites."""
+
+    kernel: Kernel
+    spacing: Triple  # tensor stride of the inputs
+    key_format: KeyFormat
+    symmetric: bool = False  # the map serves as its own transpose, slots mirrored
+
+
+@dataclass(frozen=True)
+class Task:
+    """One map to be searched, and where its results go."""
+
+    source: Sites  # input sites
+    target: Sites  # output sites
+    relation: Relation
+    table: Tensor  # [N_out, K] int32 for the input row of every slot, -1 where it is empty
+    masks: Tensor  # [N_out, words] int32 for the slot masks
+    counts: Tensor | None = None  # [K] int32, zeroed, for the triplets of every slot
+
+    @classmethod
+    def of(
+        cls, source: Sites, target: Sites, relation: Relation, counts: Tensor | None = None
+    ) -> Task:
+        """A search with fresh memory for its results."""
+        rows, volume, device = target.rows, relation.kernel.volume, target.keys.device
+        check_table_size(rows, volume)
+        if source.rows >= 1 << 31:
+            raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")
+        table = torch.empty(rows, volume, dtype=torch.int32, device=device)
+        masks = torch.empty(rows, mask_words(volume), dtype=torch.int32, device=device)
+        return cls(source, target, relation, table, masks, counts)
+
+
+class TableSearch(MapBuilder, Protocol):
+    """A builder that also finds maps of sites that no host has counted, many at once."""
+
+    #: False: settings ask the host for something about the sites
+    together: bool
+
+    def search(self, tasks: Sequence[Task]) -> None:
+        """Fill the tables, masks and counts of maps of one device; nothing waits."""
+
+
+def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """The first ``n`` rows of tensors of one length."""
+    return tensors if tensors[0].shape[0] == n else tuple(tensor[:n] for tensor in tensors)

@@ -17,8 +17,8 @@ from pcnn.geometry import KernelMap, KeyFormat
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
+from pcnn.maps.base import Sites, first_rows
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
-from pcnn.maps.window_search import Sites, first_rows
 
 MAX_TASKS = 16
 

@@ -13,16 +13,17 @@ from pcnn.geometry.layouts import Layout, check_table, pairs
 from pcnn.geometry.slot_tiles import has_table, has_tiles, table_of_tiles
 from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
-from pcnn.maps.packed_search import chunk_rows
 
 Pairs = tuple[Tensor, Tensor, Tensor]
 
 #: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
 STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
 
-TABLE_ARGUMENTS = struct.Struct("6P2q3i0q")
+#: Rows of a chunk with counts of its own, and chunks that one pass scans quickly.
+FEWEST_ROWS, MOST_ROWS, MANY_CHUNKS = 32, 1024, 1024
+
+TABLE_ARGUMENTS = struct.Struct("6P3q3i0q")
 SCAN_ARGUMENTS = struct.Struct("4P2qi0q")
-TRANSPOSED_ARGUMENTS = struct.Struct("6P4q3i0q")
 REVERSE_ARGUMENTS = struct.Struct("2Pqi0q")
 SCATTER_ARGUMENTS = struct.Struct("4Pqi0q")
 
@@ -38,15 +39,26 @@ class Places(NamedTuple):
     first: Tensor  # [K + 1] int64, first pair of every slot
 
 
-def places_in_table(table: Tensor, totals: Tensor | None = None) -> Places:
-    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row."""
+def chunk_rows(rows: int) -> int:
+    """Rows of a chunk where every (slot, chunk) has a count: chunks stay few, but fill a GPU."""
+    size = FEWEST_ROWS
+    while size < MOST_ROWS and rows > size * MANY_CHUNKS:
+        size *= 2
+    return size
+
+
+def places_in_table(table: Tensor, totals: Tensor | None = None, room: int = UNBOUNDED) -> Places:
+    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row.
+
+    ``totals`` ``[K]`` int64 takes their numbers, 0 from the first slot on that leaves the room.
+    """
     (rows, volume), device = table.shape, table.device
     counts, starts = torch.empty(
         2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
     ).unbind()
     places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
-    _walk_table("count_table", table, counts, places, (0, 0))
-    scan_counts(counts, *places, totals)
+    _walk_table("count_table", table, counts, places, (0, 0), 0)
+    scan_counts(counts, *places, totals, room)
     return places
 
 
@@ -61,22 +73,27 @@ def pairs_from_table(
 
 
 def list_table(table: Tensor, places: Places, room: int) -> tuple[Tensor, Tensor]:
-    """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table."""
+    """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table that fit."""
     in_index, out_index = empty_pairs(room, table.device)
     written = in_index.data_ptr(), out_index.data_ptr()
-    _walk_table("fill_from_table", table, places.starts, places, written)
+    _walk_table("fill_from_table", table, places.starts, places, written, room)
     return in_index, out_index
 
 
 def _walk_table(
-    kernel: str, table: Tensor, counts: Tensor, places: Places, written: tuple[int, int]
+    kernel: str,
+    table: Tensor,
+    counts: Tensor,
+    places: Places,
+    written: tuple[int, int],
+    room: int,
 ) -> None:
     """Launch a kernel that walks a table in chunks of rows and strips of slots."""
     rows, volume = table.shape
     size, strips = chunk_rows(rows), -(-volume // STAGED_COLUMNS)
     chunks = -(-rows // size)
     addresses = (tensor.data_ptr() for tensor in (table, counts, *places))
-    arguments = TABLE_ARGUMENTS.pack(*addresses, *written, rows, chunks, volume, size, strips)
+    arguments = TABLE_ARGUMENTS.pack(*addresses, *written, rows, chunks, room, volume, size, strips)
     module("pairs.cu", table.device).launch(kernel, chunks * strips, arguments, table.device)
 
 
@@ -90,47 +107,18 @@ def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def scan_counts(
-    counts: Tensor, starts: Tensor, offsets: Tensor, totals: Tensor | None = None
+    counts: Tensor,
+    starts: Tensor,
+    offsets: Tensor,
+    totals: Tensor | None = None,
+    room: int = UNBOUNDED,
 ) -> None:
     """Turn the triplets of every (slot, chunk of rows) into positions."""
     slots, chunks = counts.shape
     pointers = (tensor.data_ptr() for tensor in (counts, starts, offsets))
     summed = 0 if totals is None else totals.data_ptr()
-    arguments = SCAN_ARGUMENTS.pack(*pointers, summed, chunks, UNBOUNDED, slots)
+    arguments = SCAN_ARGUMENTS.pack(*pointers, summed, chunks, room, slots)
     module("pairs.cu", counts.device).launch("scan_counts", slots, arguments, counts.device)
-
-
-def pairs_from_transposed(
-    transposed: Tensor, counts: Tensor, rows: int, mirrored: bool, offsets: Tensor | None = None
-) -> Pairs:
-    """List the filled entries of a transposed table, whose chunks are counted already."""
-    slots, length = transposed.shape
-    device, chunks = transposed.device, counts.shape[1]
-    if slots == 0:
-        every = torch.arange(length if mirrored else 0, dtype=torch.int32, device=device)
-        return every, every, torch.tensor([0, length] if mirrored else [0])
-    starts = torch.empty_like(counts)
-    positions = torch.empty(slots + 1, dtype=torch.int64, device=device)
-    scan_counts(counts, starts, positions)
-    if offsets is None:
-        numbers = pinned.read_copy(positions)
-        if mirrored:  # K + 1 offsets from those of the first half
-            total = 2 * numbers[-1] + length
-            numbers += [total - number for number in reversed(numbers)]
-        offsets = torch.tensor(numbers)
-    in_index, out_index = empty_pairs(int(offsets[-1]), device)
-    pointers = (transposed, starts, positions, in_index, out_index)
-    module("pairs.cu", device).launch(
-        "fill_from_transposed",
-        -(-(slots + mirrored) * chunks // PAIR_WARPS),
-        TRANSPOSED_ARGUMENTS.pack(
-            *(tensor.data_ptr() for tensor in pointers),
-            *(0, length, chunks, length, UNBOUNDED, slots, rows),
-            int(mirrored),
-        ),
-        device,
-    )
-    return in_index, out_index, offsets
 
 
 def transposed_table(table: Tensor, n_in: int) -> Tensor:

@@ -11,9 +11,8 @@ from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import Layout, by_out, rows_csr
 from pcnn.geometry.slot_tiles import has_table
 from pcnn.kernels.cuda import module
-from pcnn.maps.packed_search import chunk_rows
 from pcnn.maps.radix_sort import MAX_ITEMS, RadixSort, passes_of
-from pcnn.maps.table_to_pairs import Places, empty_pairs, places_in_table
+from pcnn.maps.table_to_pairs import Places, chunk_rows, empty_pairs, places_in_table
 
 #: Slots of a table whose rows are listed without a sort, as in ``csrc/table_rows.cu``.
 MOST_SLOTS = 128

@@ -1,19 +1,40 @@
-"""Windowed search, and the builder of ``engine=auto``, which takes it where there are kernels."""
+"""Search of windows: neighbour tables of one map, or of all maps of a network, in one launch.
+
+Outputs are sorted, so the positions that a group of slots asks for only move forwards. Instead of a
+binary search through all keys, 32 outputs share a stretch of source keys in fast memory; only the
+first stretch of a block is searched for in all keys (`csrc/windowed_search.cu`).
+"""
 
 from __future__ import annotations
 
+import functools
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.layouts import mask_words
 from pcnn.geometry.slot_tiles import WHOLE_SLOTS
-from pcnn.maps.base import MapBuilder
+from pcnn.kernels import cuda
+from pcnn.maps.base import MapBuilder, Relation, Sites, Task
 from pcnn.maps.device_layouts import has_kernels, map_of_table
 from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.sorted_search import SortedSearch
-from pcnn.maps.window_search import Search, SearchShape, Sites, chunks_for, search_windows
+
+MAX_TASKS = 16
+WARPS, WINDOW = 9, 64
+
+_TASK = struct.Struct("PPPPPPPqqq3qPqqq3iiiii0q")
+_NO_TASK = b"\0" * _TASK.size
+_NUMBER = struct.Struct("i0q")
+
+_THREADS = 256
+
+#: Dynamic shared memory a block may ask for on every supported device, in bytes.
+SHARED_BUDGET = 96 << 10
 
 
 @dataclass(frozen=True)
@@ -25,6 +46,7 @@ class Windowed:
     """
 
     device_only: ClassVar[bool] = True
+    together: ClassVar[bool] = True
     name: str = "windowed"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
@@ -36,22 +58,28 @@ class Windowed:
                 sites, None, None, kernel.size, spacing, target.rows, above=above, both=False
             )
             return disjoint_maps([task], source.key_format)[0].kernel_map(source.rows, target.rows)
-        most = chunks_for(target.rows)
-        shape = SearchShape.of(kernel, source.tensor_stride, source.key_format, most)
         # the density of large kernels decides how they are tiled, and costs nothing here
         counts = None
         if kernel.volume > WHOLE_SLOTS:
             counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
-        search = Search.allocate(sites, Sites(target.keys, target.rows), shape, counts)
-        search_windows([search])
+        relation = Relation(kernel, source.tensor_stride, source.key_format)
+        search = Task.of(sites, Sites(target.keys, target.rows), relation, counts)
+        self.search([search])
         wide = None if counts is None else counts.to(torch.int64)
         return map_of_table(source, target, kernel, search.table, search.masks, wide)
+
+    def search(self, tasks: Sequence[Task]) -> None:
+        """See `TableSearch.search`."""
+        most = _most_chunks(tasks[0].target.rows) if len(tasks) == 1 else 4
+        for start in range(0, len(tasks), MAX_TASKS):
+            _launch(tasks[start : start + MAX_TASKS], most)
 
 
 @dataclass(frozen=True)
 class Automatic:
     """Windowed search where there are device kernels, sorted search in torch elsewhere."""
 
+    together: ClassVar[bool] = True
     name: str = "automatic"
 
     def on(self, device: torch.device) -> MapBuilder:
@@ -61,3 +89,74 @@ class Automatic:
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by the device's builder; see `MapBuilder.build`."""
         return self.on(source.device).build(source, target, kernel)
+
+    def search(self, tasks: Sequence[Task]) -> None:
+        """See `TableSearch.search`."""
+        Windowed().search(tasks)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How the search for a kernel is cut."""
+
+    groups: int  # of slots that differ in z only
+    words: int  # words of a slot mask
+    chunks: int  # groups of 32 outputs that a block takes
+    batch: int  # groups of slots that it holds at once
+    shared_bytes: int  # shared memory of a block
+
+
+@functools.lru_cache(maxsize=256)
+def shape_of(kernel: Kernel, most: int = 4) -> _Shape:
+    """How the search for a kernel is cut, with at most so many chunks a block."""
+    volume, (size_x, size_y, size_z) = kernel.volume, kernel.size
+    groups, words = size_x * size_y, mask_words(volume)
+    fixed = 8 * WARPS * WINDOW + 4 * volume
+    # several chunks share a group's first window, as long as 5 blocks fit a multiprocessor
+    chunks = max(1, min(most, (34 << 10) // (128 * volume)))
+    row = 32 * chunks * 4
+    batch = min(groups, (SHARED_BUDGET - fixed - row * words) // (row * size_z))
+    if batch < 1:
+        raise ValueError(f"windowed search: a kernel of size {kernel.size} is too large")
+    return _Shape(groups, words, chunks, batch, fixed + row * (words + batch * size_z))
+
+
+def _most_chunks(rows: int) -> int:
+    """Chunks a block should take of so many outputs, as measured on an H200.
+
+    Many outputs are worth larger blocks, which look for fewer first windows. Where blocks of 4
+    chunks would be between one and three times what the device holds, its last round would leave
+    most of it idle: then smaller ones.
+    """
+    if rows > 800_000:
+        return 8
+    return 2 if 110_000 < rows < 300_000 else 4
+
+
+def _launch(searches: Sequence[Task], most: int) -> None:
+    device = searches[0].table.device
+    shapes = [shape_of(search.relation.kernel, most) for search in searches]
+    each = list(zip(searches, shapes, strict=True))
+    blocks = [-(-search.target.rows // (32 * shape.chunks)) for search, shape in each]
+    probes = [n * shape.groups for n, shape in zip(blocks, shapes, strict=True)]
+    starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
+    tasks = []
+    place, first_block, first_probe = starts.data_ptr(), 0, 0
+    for (search, shape), own, probed in zip(each, blocks, probes, strict=True):
+        relation, rows = search.relation, (search.source.rows, search.target.rows)
+        counts = 0 if search.counts is None else search.counts.data_ptr()
+        outputs = search.table.data_ptr(), search.masks.data_ptr(), counts
+        pointers = *search.source.pointers, *search.target.pointers, *outputs
+        deltas = relation.kernel.key_steps(relation.spacing, relation.key_format)
+        plan = place, first_block, own, first_probe
+        sizes = *relation.kernel.size, shape.words, shape.chunks, shape.batch
+        fill = int(search.target.fixed)
+        tasks.append(_TASK.pack(*pointers, *rows, *deltas, *plan, *sizes, fill))
+        place += 4 * probed
+        first_block += own
+        first_probe += -(-probed // _THREADS)
+    tasks += [_NO_TASK] * (MAX_TASKS - len(tasks)) + [_NUMBER.pack(len(searches))]
+    arguments, shared = b"".join(tasks), max(shape.shared_bytes for shape in shapes)
+    module = cuda.module("windowed_search.cu", device)
+    module.launch("first_windows", first_probe, arguments, device)
+    module.launch("windowed_search", first_block, arguments, device, shared_bytes=shared)

@@ -1,33 +1,45 @@
-"""Z-delta search on packed keys (Spira, sections 5.2 to 5.4)."""
+"""Z-delta search on packed keys, for all maps of a network in one launch (Spira, 5.2 to 5.5)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.layouts import mask_words
-from pcnn.geometry.slot_subsets import is_threshold, split_slots, threshold_of
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS, map_of_table
-from pcnn.maps.hybrid_map import HybridMap, map_of_half
-from pcnn.maps.packed_search import (
-    HALF_TABLE,
-    HYBRID,
-    TRANSPOSED,
-    Found,
-    Search,
-    chunk_rows,
-    run_search,
-    search_table,
-    table_rows,
-    tiling,
-)
-from pcnn.maps.table_to_pairs import Pairs, pairs_from_transposed
+from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.slot_tiles import WHOLE_SLOTS
+from pcnn.geometry.voxel_grid import Box, joint_box
+from pcnn.kernels import cuda
+from pcnn.maps.base import Relation, Sites, Task
+from pcnn.maps.device_layouts import map_of_table
 
-PRODUCTS = ("table", "pairs", "half_pairs")
+SOURCE = "z_delta.cu"
+
+#: Maps of a launch, as in the source.
+MAX_TASKS = 14
+
+#: Output rows of a tile; a multiple of a warp.
+FEWEST_ROWS, MOST_ROWS = 32, 128
+
+#: Tiles below which halving them fills the device better than it costs.
+FEW_TILES = 512
+
+#: Shared memory of a tile of the table [bytes]: eight blocks leave half of an SM's to the L1 cache.
+TILE_BYTES = 16 << 10
+#: The same where one row of 32 is larger than that, and the most that any device of today grants.
+LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
+
+_THREADS = 256
+
+_TASK = struct.Struct("7P4q16i0q")
+_NO_TASK = b"\0" * _TASK.size
+_NUMBER = struct.Struct("i0q")
+_NARROW = struct.Struct("2Pq11i0q")
 
 
 @dataclass(frozen=True)
@@ -35,148 +47,174 @@ class ZDelta:
     """One binary search for every output and (x, y) of the kernel, then steps along z.
 
     Keys are sorted, so inputs of equal (x, y) are consecutive and ascend in z: from the smallest z
-    of the kernel, found by binary search, the other K_z - 1 slots are a few steps forward. The
-    kernel writes each layout directly, as the dataflow wants it.
+    of the kernel, found by binary search, the other K_z - 1 slots are a few steps forward.
     """
 
     device_only: ClassVar[bool] = True
     name: str = "z_delta"  # in configurations and reports
-    #: layout that `build` writes: ``table`` without a wait, ``pairs``, ``half_pairs`` (the first
-    #: half of a submanifold map), or ``hybrid:<t>`` (slots of L1 norm below t as a table)
-    product: str = "table"
+    deltas: bool = True  # False: a search for every slot, the baseline of Spira's section 6.4
     key_bits: int | str = "auto"  # 64, 32 (one cloud that takes no more), or auto, which is 64
-    half: bool | None = None  # search only the first half of a symmetric map, and mirror it
+    half: bool = False  # search only the first half of a symmetric map, and mirror it
     rows: int | None = None  # output rows of a tile; None picks by size
-    _search: Search = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.product not in PRODUCTS and self._setting is None:
+        if self.key_bits not in (32, 64, "auto"):
+            raise ValueError(f"{self.name}: key_bits must be 32, 64 or auto, got {self.key_bits!r}")
+        if self.key_bits == 32 and not self.deltas:
+            raise ValueError(f"{self.name}: key_bits=32 is for z-delta search, got deltas=False")
+        rows = self.rows
+        if rows is not None and (rows < FEWEST_ROWS or rows & (rows - 1)):
             raise ValueError(
-                f"{self.name}: product must be one of {', '.join(PRODUCTS)}, hybrid:<threshold>, "
-                f"got {self.product!r}"
+                f"{self.name}: rows of a tile must be a power of two from {FEWEST_ROWS}, got {rows}"
             )
-        object.__setattr__(self, "_search", Search("z_delta", True, self.key_bits, self.rows))
+
+    @property
+    def together(self) -> bool:
+        """See `TableSearch`: fields of 32-bit keys are made of the box of every cloud."""
+        return self.key_bits != 32
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by z-delta search; see `MapBuilder.build`."""
         symmetric = kernel.is_symmetric and source is target
-        if self._setting is not None:
-            threshold = threshold_of(self._setting, kernel.norms)
-            split = self.hybrid(source, target, kernel, threshold, symmetric)
-            return split.kernel_map(self.product, symmetric)
-        if self.product == "half_pairs" and self._halves(source, target, kernel):
-            by_slot, counts, size = self.transposed(source, target, kernel, kernel.volume // 2)
-            return map_of_half(pairs_from_transposed(by_slot, counts, size, False), source.rows)
-        if self.product != "table":
-            in_index, out_index, offsets = self.pairs(source, target, kernel)
-            sizes = (source.rows, target.rows)
-            return KernelMap.from_pairs(
-                in_index, out_index, offsets, *sizes, symmetric=symmetric, derive=DEVICE_LAYOUTS
+        own, keys = source.key_format, [source.keys, target.keys]
+        if self.key_bits == 32 and source.rows:
+            narrow = self._narrow(source, target, kernel)
+            there = [narrow.pack(grid.keys, own) for grid in (source, target)[: 2 - symmetric]]
+            own, keys = narrow.key_format, [there[0], there[-1]]
+        # the density of large kernels decides how they are tiled, and costs nothing here
+        counts = None
+        if kernel.volume > WHOLE_SLOTS:
+            counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
+        sites = (Sites(k, grid.rows) for k, grid in zip(keys, (source, target), strict=True))
+        relation = Relation(kernel, source.tensor_stride, own, symmetric)
+        task = Task.of(*sites, relation, counts)
+        self.search([task])
+        wide = None if counts is None else counts.to(torch.int64)
+        return map_of_table(source, target, kernel, task.table, task.masks, wide)
+
+    def search(self, tasks: Sequence[Task]) -> None:
+        """See `TableSearch.search`."""
+        for start in range(0, len(tasks), MAX_TASKS):
+            self._launch(tasks[start : start + MAX_TASKS])
+
+    def _launch(self, tasks: Sequence[Task]) -> None:
+        device, parts = tasks[0].table.device, []
+        blocks = shared = 0
+        for task in tasks:
+            kernel, target = task.relation.kernel, task.target
+            # an even number of slots has none at the centre, between the halves
+            half = self.half and task.relation.symmetric and kernel.volume % 2 and kernel.volume > 1
+            tiles = self._tiles(kernel, target.rows, bool(half), task.masks.shape[1])
+            join = bool(half) or tiles.chunks > 1
+            if half:
+                task.table.fill_(-1)
+            if join:
+                task.masks.zero_()
+            (keys, at), (wanted, to) = task.source.pointers, target.pointers
+            counts = 0 if task.counts is None else task.counts.data_ptr()
+            written = task.table.data_ptr(), task.masks.data_ptr(), counts
+            steps = kernel.key_steps(task.relation.spacing, task.relation.key_format)
+            sizes = *kernel.size[1:], kernel.volume, task.masks.shape[1]
+            flags = int(join), int(half), int(target.fixed)
+            rows = task.source.rows, target.rows, blocks
+            parts.append(
+                _TASK.pack(
+                    keys, wanted, at, to, *written, *steps, *rows, *sizes, *tiles.cut, *flags
+                )
             )
-        return map_of_table(source, target, kernel, *self.table(source, target, kernel))
+            blocks += -(-target.rows // tiles.rows) * tiles.chunks
+            shared = max(shared, tiles.shared_bytes)
+        parts += [_NO_TASK] * (MAX_TASKS - len(parts)) + [_NUMBER.pack(len(tasks))]
+        bits = 32 if self.key_bits == 32 else 64
+        kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
+        kernels.launch("search", blocks, b"".join(parts), device, shared_bytes=shared)
 
-    def table(
-        self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Neighbour table, row masks and triplets of every slot, without waiting for the device."""
-        if not (self.half and self._halves(source, target, kernel)):
-            return search_table(self._search, source, target, kernel)
-        rows, volume, device = target.rows, kernel.volume, source.device
-        table = torch.full((rows, volume), -1, dtype=torch.int32, device=device)
-        # both halves of a mask are joined by atomics, like the counts
-        masks = torch.zeros(rows, mask_words(volume), dtype=torch.int32, device=device)
-        counts = torch.zeros(volume, dtype=torch.int64, device=device)
-        half = volume // 2
-        size = self.rows or table_rows(rows, half)
-        words = masks.shape[1]
-        tiles = tiling(self._search, HALF_TABLE, kernel, rows, size, volume, words, half)
-        found = Found(table, None, masks, counts)
-        run_search(self._search, HALF_TABLE, source, target, kernel, tiles, found)
-        return table, masks, counts
+    def _tiles(self, kernel: Kernel, n_out: int, half: bool, words: int) -> _Tiles:
+        """Cut a search into blocks whose tile of the table fits in shared memory."""
+        limit = kernel.volume // 2 if half else kernel.volume
+        rows = self.rows or _usual_rows(n_out, limit)
+        run_slots = kernel.size[2] if self.deltas else 1
+        runs = -(-limit // run_slots)
+        most = max(1, LARGE_TILE_BYTES // (4 * rows * run_slots))
+        chunk_runs = -(-runs // -(-runs // most))  # chunks of even length
+        shared = 4 * (rows * (chunk_runs * run_slots + words) + chunk_runs * (4 + run_slots))
+        if shared > SHARED_BYTES:
+            raise ValueError(
+                f"{self.name}: kernel size {kernel.size} is too long along z: {run_slots} slots "
+                f"take {shared} bytes of shared memory, a block has {SHARED_BYTES}"
+            )
+        return _Tiles(limit, rows, runs, chunk_runs, -(-runs // chunk_runs), shared)
 
-    def transposed(
-        self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel, slots: int | None = None
-    ) -> tuple[Tensor, Tensor, int]:
-        """Neighbour table by slot, written along outputs, without waiting for the device."""
-        rows, device = target.rows, source.device
-        slots = kernel.volume if slots is None else slots
-        size = self.rows or chunk_rows(rows)
-        tiles = tiling(self._search, TRANSPOSED, kernel, rows, size, slots=slots)
-        table = torch.empty(slots, rows, dtype=torch.int32, device=device)
-        counts = torch.empty(slots, tiles.tiles, dtype=torch.int32, device=device)
-        found = Found(transposed=table, tile_counts=counts)
-        run_search(self._search, TRANSPOSED, source, target, kernel, tiles, found)
-        return table, counts, size
-
-    def pairs(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> Pairs:
-        """Triplets by slot, then output row; waits for the device once.
-
-        Three kernels: search, scan of the counts, fill.
-        """
-        half = self.half is not False and self._halves(source, target, kernel)
-        slots = kernel.volume // 2 if half else kernel.volume
-        table, counts, size = self.transposed(source, target, kernel, slots)
-        return pairs_from_transposed(table, counts, size, half)
-
-    def hybrid(
-        self,
-        source: VoxelGrid,
-        target: VoxelGrid,
-        kernel: Kernel,
-        threshold: int,
-        halved: bool = False,
-    ) -> HybridMap:
-        """Slots of L1 norm below a threshold as a table, the others as pairs; waits once."""
-        rows, device = target.rows, source.device
-        dense, sparse = split_slots(kernel.norms, threshold)
-        size = self.rows or table_rows(rows, len(dense))
-        tiles = tiling(self._search, HYBRID, kernel, rows, size, len(dense))
-        table = torch.empty(rows, len(dense), dtype=torch.int32, device=device)
-        transposed = torch.empty(len(sparse), rows, dtype=torch.int32, device=device)
-        counts = torch.empty(len(sparse), tiles.tiles, dtype=torch.int32, device=device)
-        found = Found(table, transposed, None, None, counts)
-        run_search(self._search, HYBRID, source, target, kernel, tiles, found, threshold)
-        mirrored = halved and bool(dense)
-        if mirrored:
-            sparse = sparse[: len(sparse) // 2]
-        lists = pairs_from_transposed(transposed[: len(sparse)], counts[: len(sparse)], size, False)
-        return HybridMap(table, dense, *lists, sparse, source.rows, mirrored)
-
-    @property
-    def search(self) -> Search:
-        """How keys are searched."""
-        return self._search
-
-    @property
-    def _setting(self) -> str | None:
-        """Threshold in the product's name; ``None``: another product."""
-        name, _, setting = self.product.partition(":")
-        return setting if name == "hybrid" and is_threshold(setting) else None
-
-    @staticmethod
-    def _halves(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> bool:
-        # an even number of slots has none at the centre, between the halves
-        odd = kernel.volume % 2 and kernel.volume > 1
-        return kernel.is_symmetric and source is target and bool(odd)
+    def _narrow(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> NarrowKeys:
+        clouds = source.batch_size
+        if clouds > 1:
+            raise ValueError(f"{self.name}: key_bits=32 holds one cloud, the batch holds {clouds}")
+        return NarrowKeys.of(
+            joint_box([source.extent, target.extent]), kernel, source.tensor_stride
+        )
 
 
 @dataclass(frozen=True)
-class BinarySearch:
-    """One search of all input keys for every (output, slot): N_out K log N_in comparisons.
+class _Tiles:
+    """How a search is cut into blocks: a tile of outputs, and a chunk of its runs of slots."""
 
-    The baseline of z-delta search (Spira, section 6.4).
-    """
+    limit: int  # slots searched, from the first
+    rows: int  # output rows of a tile
+    runs: int  # runs of slots with one binary search each
+    chunk_runs: int  # runs of a block
+    chunks: int  # blocks of a tile; where there are several they join their masks by atomics
+    shared_bytes: int  # shared memory of a block
 
-    device_only: ClassVar[bool] = True
-    name: str = "binary_search"  # in configurations and reports
-    rows: int | None = None  # output rows of a tile; None picks by size
-    _search: Search = field(init=False, repr=False, compare=False)
+    @property
+    def cut(self) -> tuple[int, ...]:
+        """As the kernel reads it."""
+        shift = (self.rows // FEWEST_ROWS).bit_length() - 1
+        return self.limit, self.rows, shift, self.runs, self.chunk_runs, self.chunks
 
-    def __post_init__(self) -> None:
-        search = Search("binary_search", False, rows=self.rows)
-        object.__setattr__(self, "_search", search)
 
-    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map as a neighbour table; see `MapBuilder.build`."""
-        found = search_table(self._search, source, target, kernel)
-        return map_of_table(source, target, kernel, *found)
+def _usual_rows(rows: int, columns: int) -> int:
+    size = MOST_ROWS
+    while size > FEWEST_ROWS and (4 * size * columns > TILE_BYTES or rows < size * FEW_TILES):
+        size //= 2
+    return size
+
+
+@dataclass(frozen=True)
+class NarrowKeys:
+    """Fields of the 32-bit keys of a cloud, as wide as its extent takes (Spira, section 5.3)."""
+
+    axis_bits: Triple  # bits of x, y and z, x in the highest ones
+    low: Triple  # coordinate along x, y and z whose field is 0
+
+    @classmethod
+    def of(cls, box: Box, kernel: Kernel, spacing: Triple) -> NarrowKeys:
+        """Fields for a box, and for what a kernel reaches beyond it, in level-0 voxels."""
+        low, sizes = [], []
+        for axis, (first, last) in enumerate(zip(*box, strict=True)):
+            below = kernel.padding[axis]
+            above = max(0, (kernel.size[axis] - 1) * kernel.dilation[axis] - below)
+            low.append(first - below * spacing[axis])
+            sizes.append(last + above * spacing[axis] - low[axis] + 1)
+        x, y, z = (max(1, (size - 1).bit_length()) for size in sizes)
+        if x + y + z > 32:
+            raise ValueError(
+                f"32-bit keys: with what the kernel reaches the cloud takes {x} + {y} + {z} bits "
+                "of x, y and z; use key_bits=64"
+            )
+        return cls((x, y, z), (low[0], low[1], low[2]))
+
+    @property
+    def key_format(self) -> KeyFormat:
+        """Shifts of the fields, as sums of key deltas take them."""
+        return KeyFormat(0, self.axis_bits)
+
+    def pack(self, keys: Tensor, own: KeyFormat) -> Tensor:
+        """``[N]`` int32 keys of 64-bit ones."""
+        narrow = torch.empty(keys.shape[0], dtype=torch.int32, device=keys.device)
+        biases = (-half - low for half, low in zip(own.half, self.low, strict=True))
+        x, y, _ = self.key_format.shifts
+        fields = *own.shifts, *own.axis_bits, *biases, x, y
+        arguments = _NARROW.pack(keys.data_ptr(), narrow.data_ptr(), len(keys), *fields)
+        kernels = cuda.module(SOURCE, keys.device, DELTAS=1, KEY_BITS=32)
+        kernels.launch("narrow_keys", -(-len(keys) // _THREADS), arguments, keys.device)
+        return narrow

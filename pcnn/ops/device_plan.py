@@ -18,6 +18,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
+from pcnn.maps.base import Sites, TableSearch, Task, first_rows
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
@@ -31,11 +32,8 @@ from pcnn.maps.levels import (
     scratch_words,
     unique_sites,
 )
-from pcnn.maps.network_search import PackedFind, PackedShape, list_pairs, search_packed
-from pcnn.maps.packed_search import Search as PackedSearch
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.table_to_pairs import UNBOUNDED
-from pcnn.maps.window_search import Search, Sites, first_rows, search_windows
+from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
 from pcnn.ops.room_levels import (
@@ -47,18 +45,17 @@ from pcnn.ops.room_levels import (
     Meanwhile,
     levels_in_room,
 )
-from pcnn.ops.searched_maps import SearchedMap, listing_maps, searched_maps
+from pcnn.ops.searched_maps import SearchedMap, searched_maps
 
 Maps = list[KernelMap | None]
 #: A map as a search leaves it.
-Found = Search | PackedFind | DisjointTables
+Found = Task | DisjointTables
 
 
 class DevicePlan:
     """A recipe on sites of one spacing: all that does not depend on the batch.
 
-    Levels that are not made by floor alone, and maps from or to them, are left to the caller; so
-    are maps of which layouts are read that the search does not lead to.
+    Levels that are not made by floor alone, and maps from or to them, are left to the caller.
     """
 
     def __init__(
@@ -67,9 +64,11 @@ class DevicePlan:
         spacing: Triple,
         downsampling: str,
         key_format: KeyFormat,
-        packed: tuple[PackedSearch, Sequence[Wanted]] | None = None,
+        search: TableSearch | None = None,
+        wanted: Sequence[Wanted] = (),  # layouts that are read of every map in a room
     ) -> None:
         self.recipe, self.downsampling, self.key_format = recipe, downsampling, key_format
+        self.search = search or Windowed()
         self.strides = {0: spacing}
         for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
             floored = downsampling == "floor" and direction == "down" and kernel.is_strided
@@ -80,17 +79,17 @@ class DevicePlan:
         self.wanted = sorted({s for number, s in self.strides.items() if number})
         self.place = {n: self.wanted.index(s) for n, s in self.strides.items() if n}
         first = HEAD + len(self.wanted)
-        self.maps = searched_maps(recipe, self.strides, key_format, packed, first)
+        self.maps = searched_maps(recipe, self.strides, key_format, wanted, first)
         self.words = self.maps[-1].slots.stop if self.maps else first
-        #: maps whose search counts pairs that are listed then
-        self.listing = listing_maps(self.maps)
+        #: maps whose pairs a room has to have space for
+        self.listing = [entry for entry in self.maps if entry.listed]
         self.has_large = any(entry.is_large for entry in self.maps)
-        self.has_disjoint = any(entry.shape is None for entry in self.maps)
+        self.has_disjoint = any(entry.tiles for entry in self.maps)
         #: the map, if there is one, whose inputs learn the row above them while it is built
         self.above: dict[int, int] = {}
         for entry in self.maps:
             level = recipe.levels[entry.target - 1] if entry.target else None
-            if entry.shape is None and level is not None and level[0] == entry.source:
+            if entry.tiles and level is not None and level[0] == entry.source:
                 self.above[entry.target] = entry.number
         #: passes to launch for the two sorts: what the last batch took, as scans of one sensor are
         #: similar. A cloud that takes more is sorted again.
@@ -198,8 +197,7 @@ class DevicePlan:
             count=counts[0],
         ).keep_order(made.order)
         sites = self._sites(Sites(keys, finest, counts[0], True), levels, rows, counts[1:])
-        pairs = {one.number: own for (one, _), own in zip(self.listing, room.pairs, strict=True)}
-        tables = self._tables(sites, levels, report, False, pairs)
+        tables = self._tables(sites, levels, report, False)
         return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
@@ -210,7 +208,10 @@ class DevicePlan:
         self._check_extent(numbers, batch_size)
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
         passes = numbers[ROOT_PASSES], numbers[LEVEL_PASSES]
-        pairs = tuple(shape.ends(numbers[entry.slots])[-1] for entry, shape in self.listing)
+        pairs = tuple(
+            sum(numbers[entry.slots.start + slot] for slot in entry.listed)
+            for entry in self.listing
+        )
         return Room(0, rows, passes, numbers[WORDS], pairs=pairs)
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
@@ -272,32 +273,23 @@ class DevicePlan:
         levels: Levels | None,
         report: Tensor,
         listed: bool,
-        pairs: dict[int, int] | None = None,
     ) -> dict[int, Found]:
         """Search every map; count triplets into the report if they are listed or decide."""
-        # pairs: those that there is room for in memory of fixed size, by the number of the map
         results: dict[int, Found] = {}
         tilings: dict[int, DisjointMap] = {}
-        searches: list[Search] = []
-        packed: list[PackedFind] = []
+        searches: list[Task] = []
         first: tuple[Tensor, ...] = ()
         inverse: tuple[Tensor, ...] = ()
         if levels is not None and self.has_disjoint:
             first, inverse = levels.first.unbind(), levels.inverse.unbind()
         for entry in self.maps:
-            kernel = self.recipe.maps[entry.number].kernel
             source, target = sites[entry.source], sites[entry.target]
             counts = None
             # a room says which maps are cut, so nothing asks for the density of large ones
-            if listed or (entry.is_large and not target.fixed):
+            if listed or (entry.listed if target.fixed else entry.is_large):
                 counts = report[entry.slots]
-            if isinstance(entry.shape, PackedShape):
-                words = report[entry.slots].view(torch.int64)
-                room = UNBOUNDED if pairs is None else pairs.get(entry.number, 0)
-                packed.append(PackedFind.allocate(source, target, entry.shape, words, room))
-                results[entry.number] = packed[-1]
-            elif entry.shape is not None:
-                searches.append(Search.allocate(source, target, entry.shape, counts))
+            if not entry.tiles:
+                searches.append(Task.of(source, target, entry.relation, counts))
                 results[entry.number] = searches[-1]
             else:
                 assert levels is not None
@@ -307,15 +299,13 @@ class DevicePlan:
                     source,
                     None if finer is None else first[finer],
                     inverse[coarser],
-                    kernel.size,
+                    entry.relation.kernel.size,
                     self.strides[entry.source],
                     target.rows,
                     counts,
                 )
         if searches:
-            search_windows(searches)
-        if packed:
-            search_packed(packed)
+            self.search.search(searches)
         if tilings:
             built = disjoint_maps(list(tilings.values()), self.key_format)
             results.update(zip(tilings, built, strict=True))
@@ -363,18 +353,13 @@ class DevicePlan:
                     kernel, finer.floor_level(*given)
                 )
         maps: Maps = [None] * len(self.recipe.maps)
-        lists = self._lists(tables, sites, listed)
         for entry in self.maps:
             planned = self.recipe.maps[entry.number]
             source, target = grids[entry.source], grids[entry.target]
             assert source is not None
             assert target is not None
             found = tables[entry.number]
-            if isinstance(found, PackedFind):
-                built = found.kernel_map(source, target, *lists.get(entry.number, (None,)))
-                maps[entry.number] = source.add_map(target, planned.kernel, built)
-                continue
-            if isinstance(found, Search):
+            if isinstance(found, Task):
                 made = first_rows(target.rows, found.table, found.masks)
                 built = map_of_table(source, target, planned.kernel, *made)
             else:
@@ -387,23 +372,6 @@ class DevicePlan:
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
             maps[entry.number] = source.add_map(target, planned.kernel, built)
         return grids, maps
-
-    def _lists(
-        self, tables: dict[int, Found], sites: dict[int, Sites], numbers: list[int] | None
-    ) -> dict[int, tuple[tuple[Tensor, Tensor], list[int]]]:
-        """Pairs of every map whose search is to list them, and where those of its slots end."""
-        found = [tables[entry.number] for entry, _ in self.listing]
-        finds = [find for find in found if isinstance(find, PackedFind)]
-        if not finds:
-            return {}
-        rows = [sites[entry.target].rows for entry, _ in self.listing]
-        if numbers is None:  # in a room
-            ends = [[find.capacity] for find in finds]
-        else:
-            ends = [shape.ends(numbers[entry.slots]) for entry, shape in self.listing]
-        made = list_pairs(finds, rows, [own[-1] for own in ends])
-        given = zip(self.listing, made, ends, strict=True)
-        return {entry.number: (pairs, own) for (entry, _), pairs, own in given}
 
     def _place_in(self, levels: Levels, level: int) -> int | None:
         """Place of a level among those that were made; ``None``: it is the finest, made before."""

@@ -213,7 +213,7 @@ class SpiraSettings:
     @property
     def builder(self) -> ZDelta:
         """See `EngineSettings.builder`."""
-        return ZDelta(product=self.dataflow.product, key_bits=self.key_bits)
+        return ZDelta(key_bits=self.key_bits)
 
     @property
     def dataflow(self) -> Hybrid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -16,12 +17,12 @@ from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
-from pcnn.maps import DoubleTraversed, HashTable, Windowed, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable
+from pcnn.maps.base import TableSearch
 from pcnn.maps.bounded_lists import BOUNDED, BoundedLists, serves, with_own_keys
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS
-from pcnn.maps.network_search import PackedShape
 from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.tiles import tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
@@ -41,7 +42,10 @@ class VoxelPlan(NetworkPlan):
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None, engine: Engine) -> None:
         super().__init__(recipe, layouts)
         self.engine = engine
-        self._device_plans: dict[tuple[Triple, str, KeyFormat, bool, bool], DevicePlan] = {}
+        #: finds all maps at once where there are kernels; None: they are built one by one
+        together = getattr(engine.builder, "together", False)
+        self._search = cast(TableSearch, engine.builder) if together else None
+        self._device_plans: dict[tuple[Triple, str, KeyFormat, bool], DevicePlan] = {}
         self._splits, self._bounded = SplitTables(), BoundedLists()
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
@@ -52,8 +56,8 @@ class VoxelPlan(NetworkPlan):
         maps: Maps = []
         if has_kernels(root.device):
             key = root.tensor_stride, root.downsampling, root.key_format
-            with_maps = self._builds_together(root.device)
-            ready = self._device_plan(*key, backward, with_maps)
+            with_maps = self._search is not None
+            ready = self._device_plan(*key, with_maps)
             grids, maps = ready.on_grid(root, with_maps and self._lists[backward])
         self._finish(grids, maps, backward)
 
@@ -65,9 +69,8 @@ class VoxelPlan(NetworkPlan):
         grids: list[VoxelGrid | None]
         maps: Maps = []
         if has_kernels(cells.device):
-            with_maps = self._builds_together(cells.device)
-            key = downsampling, DEFAULT_FORMAT, backward, with_maps
-            ready = self._device_plan((1, 1, 1), *key)
+            with_maps = self._search is not None
+            ready = self._device_plan((1, 1, 1), downsampling, DEFAULT_FORMAT, with_maps)
             grids, maps = ready.on_cells(cells, batch_size, with_maps and self._lists[backward])
         else:
             grids = [grid_of_cells(cells[:, 1:], cells[:, 0], batch_size, downsampling)]
@@ -94,7 +97,7 @@ class VoxelPlan(NetworkPlan):
         if self._groups_slots:
             maps, counted = self._bounded_maps(grids, room.sizes.pairs)
             report = torch.cat([report, *counted])
-        self._finish(grids, maps, False, room.cut)
+        self._finish(grids, maps, False, room)
         beside.join()
         (geometry, *_) = grids
         assert geometry is not None
@@ -129,8 +132,11 @@ class VoxelPlan(NetworkPlan):
         if not whole:
             words = fitting_words(bitmap_words(*box, ready.wanted), grid.rows)
         took = ready.passes[0], ready.passes[1]  # also where a larger box would leave bitmaps out
-        found = ((self.recipe.maps[entry.number].found(grids), one) for entry, one in ready.listing)
-        pairs = tuple(0 if built is None else shape.pairs_of(built) for built, shape in found)
+        found = ((entry, self.recipe.maps[entry.number].found(grids)) for entry in ready.listing)
+        pairs = tuple(
+            0 if built is None else int(built.offsets.diff()[[*entry.listed]].sum())
+            for entry, built in found
+        )
         if self._groups_slots:
             built_maps = (planned.found(grids) for planned in self.recipe.maps)
             sizes = (one.offsets.diff().tolist() for one in built_maps if one is not None)
@@ -139,7 +145,7 @@ class VoxelPlan(NetworkPlan):
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
-        if not (self._builds_together(device) or (self._groups_slots and has_kernels(device))):
+        if not (has_kernels(device) and (self._search or self._groups_slots)):
             raise WaitsForDevice(
                 f"engine {self.engine.name!r} asks {device} for the number of triplets, or for one "
                 "map after another"
@@ -159,17 +165,13 @@ class VoxelPlan(NetworkPlan):
                         f"{planned.kernel.volume} slots, lists whose length is counted"
                     )
             return ready
-        shapes = {entry.number: entry.shape for entry in ready.maps}
+        searched = {entry.number for entry in ready.maps}
         for number, planned in enumerate(self.recipe.maps):
-            wanted, shape = self.wanted[False][number], shapes.get(number)
-            if isinstance(shape, PackedShape) and shape.writes(wanted):
-                continue
             # the pairs that pooling reads have a substitute (`NetworkPlan.missing`)
             pooled = not any(use.backward for use in planned.uses)
-            tabled = number in shapes and not isinstance(shape, PackedShape)
-            for name, _ in wanted:
-                substituted = (pooled and name == "pairs") or (shape is None and is_split(name))
-                if not (tabled and (name in _FIXED or substituted)):
+            for name, _ in self.wanted[False][number]:
+                served = name in _FIXED or is_split(name) or (pooled and name == "pairs")
+                if number not in searched or not served:
                     raise WaitsForDevice(f"a layer reads {name!r}, a list whose length is counted")
         return ready
 
@@ -182,16 +184,6 @@ class VoxelPlan(NetworkPlan):
         sides = [(rows[planned.source], rows[planned.target]) for planned in self.recipe.maps]
         return sum(map(_bytes, self.recipe.maps, sides, self.wanted[backward]))
 
-    def _builds_together(self, device: torch.device) -> bool:
-        """True if a device's kernels build all maps at once, and not the levels alone."""
-        # fields of 32-bit keys are made of the box of every cloud, which the host has to know
-        packed = isinstance(self.engine.builder, ZDelta) and self.engine.builder.search.bits == 64
-        return self._writes_tables(device) or (packed and has_kernels(device))
-
-    def _writes_tables(self, device: torch.device) -> bool:
-        """True if they do, and write tables: the host need not know how many triplets there are."""
-        return isinstance(self.engine.builder_on(device), Windowed) and has_kernels(device)
-
     @property
     def _groups_slots(self) -> bool:
         """True if maps are built one by one, for products of slots that are grouped on the host."""
@@ -202,7 +194,7 @@ class VoxelPlan(NetworkPlan):
     def _room_plan(self, downsampling: str) -> DevicePlan:
         """The plan of a room: with all maps where they are built together."""
         key = (1, 1, 1), downsampling, DEFAULT_FORMAT
-        ready = self._device_plan(*key, with_maps=not self._groups_slots)
+        ready = self._device_plan(*key, with_maps=self._search is not None)
         if self._groups_slots:  # the maps are built on its levels
             ready.margin = self._device_plan(*key).margin
         return ready
@@ -231,21 +223,15 @@ class VoxelPlan(NetworkPlan):
         return maps, counted
 
     def _device_plan(
-        self,
-        spacing: Triple,
-        downsampling: str,
-        key_format: KeyFormat,
-        backward: bool = False,
-        with_maps: bool = True,
+        self, spacing: Triple, downsampling: str, key_format: KeyFormat, with_maps: bool = True
     ) -> DevicePlan:
         """The plan for sites of one spacing; without maps it makes the levels alone."""
-        key, packed = (spacing, downsampling, key_format), None
-        if with_maps and isinstance(self.engine.builder, ZDelta):
-            packed = self.engine.builder.search, self.wanted[backward]
-        place = *key, backward and packed is not None, with_maps
+        key = spacing, downsampling, key_format
+        place = *key, with_maps
         if place not in self._device_plans:
             recipe = self.recipe if with_maps else Recipe(self.recipe.levels, ())
-            self._device_plans[place] = DevicePlan(recipe, *key, packed)
+            wanted = self.wanted[False] if with_maps else []
+            self._device_plans[place] = DevicePlan(recipe, *key, self._search, wanted)
         return self._device_plans[place]
 
     def _finish(
@@ -253,11 +239,13 @@ class VoxelPlan(NetworkPlan):
         grids: list[VoxelGrid | None],
         maps: Maps,
         backward: bool,
-        cut: frozenset[tuple[int, bool]] | None = None,
+        room: PlanRoom | None = None,
     ) -> None:
         """Levels and maps that are not there yet, then the layouts of all maps."""
         grids = grids + [None] * (1 + len(self.recipe.levels) - len(grids))
         maps = maps or [None] * len(self.recipe.maps)
+        root = grids[0]
+        assert root is not None
         for number, (parent, direction, kernel) in enumerate(self.recipe.levels, 1):
             above = grids[parent]
             if grids[number] is None and above is not None:
@@ -268,7 +256,12 @@ class VoxelPlan(NetworkPlan):
                     grids[number] = derive(above, kernel)
         views: list[tuple[KernelMap, str]] = []
         resting: list[KernelMap] = []
-        sectioned: list[KernelMap] | None = None if cut is None else []
+        sectioned: list[KernelMap] | None = None if room is None else []
+        spaces: dict[int, int] = {}
+        if room is not None and not self._groups_slots:
+            listing = self._room_plan(root.downsampling).listing
+            numbers = (entry.number for entry in listing)
+            spaces = dict(zip(numbers, room.sizes.pairs, strict=True))
         for number, (planned, wanted) in enumerate(
             zip(self.recipe.maps, self.wanted[backward], strict=True)
         ):
@@ -279,20 +272,18 @@ class VoxelPlan(NetworkPlan):
                 assert target is not None
                 built = source.kernel_map(target, planned.kernel, self.engine)
             missing = self.missing(built, wanted)
-            if cut is not None:
+            if room is not None:
                 apart = [key for key in missing if is_split(key[0])]
-                self._splits.add(built, planned.kernel, apart)
+                self._splits.add(built, planned.kernel, apart, spaces.get(number))
                 missing = [key for key in missing if key not in apart]
             for name, flipped in missing:
                 views.append((built.transpose() if flipped else built, name))
-                if cut is not None and sectioned is not None and (number, flipped) in cut:
+                if room is not None and sectioned is not None and (number, flipped) in room.cut:
                     sectioned.append(views[-1][0])
             # tiles may stand for what a builder wrote where nothing reads that itself
             if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
                 resting.append(built)
-        root = grids[0]
-        assert root is not None
-        if self._writes_tables(root.device):
+        if has_kernels(root.device):
             tile_views(((view, name) for view, name in views if name in TILES), sectioned)
         if has_kernels(root.device):
             read_offsets(view for view, name in views if layout_kind(name).lists_triplets)

@@ -17,7 +17,7 @@ from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.tf32 import tf32_products
-from pcnn.maps import SortedSearch, ZDelta
+from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
 from pcnn.ops.conformance_cases import Case, FanIn
 from tests.clouds import surface_grid
@@ -243,19 +243,6 @@ def test_strided_and_unaligned_features_are_read_rightly(vectorised: bool) -> No
     for x in (wide[:-1].view(-1, 32)[:, ::2], wide[1:].view(-1, 2, 16)[:, 0], unaligned):
         out = dataflow.forward(x, weight, *how)
         assert torch.equal(out, dataflow.forward(x.clone(), weight, *how))
-
-
-def test_maps_stored_in_part_give_equal_values() -> None:
-    grid, kernel = surface_grid(100_000, batch_size=2).to("cuda"), Kernel.of(5)
-    x, weight = torch.randn(grid.rows, 32, device="cuda"), torch.randn(125, 32, 48, device="cuda")
-    for stored, flow in (("half_pairs", WeightStationary()), ("hybrid:2", Hybrid(2))):
-        outs = []
-        for listed in (stored, "table"):
-            built = ZDelta(product=listed).build(grid, grid, kernel)
-            built.edges.layouts["slot_norms", False] = (torch.tensor(kernel.norms),)
-            layouts = built.layouts(flow.needs)
-            outs.append(flow.forward(x, weight, layouts, grid.rows, spec_of(SINGLE)))
-        torch.testing.assert_close(*outs, rtol=1e-4, atol=1e-4)
 
 
 def lists(offsets: list[int], inputs: torch.Tensor, outputs: torch.Tensor, rows: int) -> KernelMap:

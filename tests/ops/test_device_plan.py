@@ -35,7 +35,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 
 def spira(threshold: int, key_bits: int = 64) -> Engine:
-    builder = ZDelta(product="hybrid:3", key_bits=key_bits)
+    builder = ZDelta(key_bits=key_bits)
     return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
 
 
