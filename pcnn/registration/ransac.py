@@ -121,9 +121,9 @@ def hypothesis_scores(
 ) -> tuple[Tensor, Tensor]:
     """Count the matches that agree with every transform, and add up their squared residuals."""
     if source.is_cuda:
-        from pcnn.kernels import hypothesis_scores as kernel
+        from pcnn.registration import score_kernel
 
-        return kernel.hypothesis_scores(transforms, source, target, distance)
+        return score_kernel.hypothesis_scores(transforms, source, target, distance)
     counts, sums = [], []
     for part in transforms.float().split(max(ENTRIES // len(source), 1)):
         square = _squares(part, source, target)  # [S, M]

@@ -85,7 +85,7 @@ def fitted_rows(source: Tensor, target: Tensor, weight: Tensor | None = None) ->
 def turned_onto(covariance: Tensor, middle_source: Tensor, middle_target: Tensor) -> Tensor:
     """The transforms of `fitted`, of sums over the points of every set."""
     if covariance.is_cuda:
-        from pcnn.kernels.rigid_fits import rigid_fits
+        from pcnn.registration.fit_kernel import rigid_fits
 
         return rigid_fits(covariance, middle_source, middle_target)
     # Horn's symmetric matrix; its largest eigenvector is the quaternion (w, x, y, z)

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from pcnn.kernels import rigid_fits
 from pcnn.registration import evidence as looked_at
-from pcnn.registration import surface_fit
+from pcnn.registration import fit_kernel, surface_fit
 from pcnn.registration.cliques import poses
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import NAMES, PairEvidence
@@ -99,7 +98,7 @@ def test_poses_of_cliques_need_no_look(pairs: int, monkeypatch: pytest.MonkeyPat
         assert all(one.dtype == torch.float64 for one in (covariance, *middles))
         return numbers(len(covariance), 3, 4, dtype=torch.float64)
 
-    monkeypatch.setattr(rigid_fits, "rigid_fits", fits)
+    monkeypatch.setattr(fit_kernel, "rigid_fits", fits)
     counts = numbers(pairs, dtype=torch.int64) if pairs > 1 else None
     with Gpu():
         sides = numbers(2, pairs, 1500, 3)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pcnn.kernels.hypothesis_scores import hypothesis_scores
+from pcnn.registration.score_kernel import hypothesis_scores
 from tests.kernels.triton.rows import DEVICE
 
 

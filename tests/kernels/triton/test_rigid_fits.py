@@ -2,7 +2,7 @@
 
 import torch
 
-from pcnn.kernels.rigid_fits import rigid_fits
+from pcnn.registration.fit_kernel import rigid_fits
 from pcnn.registration.rigid_fit import turned_onto
 from tests.kernels.triton.rows import DEVICE
 

@@ -20,9 +20,7 @@ STEPS = 30  # Newton's method falls to the largest root from above; few are need
 
 
 @triton.jit
-def cofactors(  # type: ignore[no-untyped-def]
-    a, b, c, d, e, f, g, h, i, j
-):
+def cofactors(a, b, c, d, e, f, g, h, i, j):
     """Cofactors of the symmetric matrix of rows (a b c d), (b e f g), (c f h i), (d g i j)."""
     s01, s02, s03 = c * g - f * d, c * i - h * d, c * j - i * d
     s12, s13, s23 = f * i - h * g, f * j - i * g, h * j - i * i
@@ -42,9 +40,7 @@ def cofactors(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def longer(  # type: ignore[no-untyped-def]
-    w, x, y, z, length, w1, x1, y1, z1
-):
+def longer(w, x, y, z, length, w1, x1, y1, z1):
     """The longer of two quaternions, and the square of its length."""
     other = w1 * w1 + x1 * x1 + y1 * y1 + z1 * z1
     more = other > length
@@ -53,8 +49,8 @@ def longer(  # type: ignore[no-untyped-def]
     return w, x, y, z, tl.where(more, other, length)
 
 
-@triton.jit(do_not_specialize=["sets"])  # type: ignore[untyped-decorator]
-def fits_kernel(  # type: ignore[no-untyped-def]
+@triton.jit(do_not_specialize=["sets"])
+def fits_kernel(
     covariance_ptr,  # [S, 3, 3] float64
     source_ptr,  # [S, 3]
     target_ptr,  # [S, 3]
