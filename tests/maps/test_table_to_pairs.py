@@ -7,7 +7,6 @@ from pcnn.maps import SortedSearch, table_to_pairs
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.table_to_pairs import (
     pairs_from_table,
-    pairs_from_transposed,
     scan_counts,
     table_from_pairs,
     transposed_table,
@@ -63,18 +62,6 @@ def test_any_chunk_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     for volume in (27, 8, 140):
         table = random_table(500, volume, 600)
         assert same(pairs_from_table(table), expected(table))
-
-
-@pytest.mark.parametrize("rows", [32, 256])
-@pytest.mark.parametrize(("length", "slots"), [(0, 3), (1, 1), (33, 13), (1000, 4), (10, 0)])
-def test_pairs_of_a_transposed_table(rows: int, length: int, slots: int) -> None:
-    table = random_table(length, slots, length) if slots else torch.empty(length, 0).int()
-    by_slot = table.t().contiguous()
-    chunks = [(part >= 0).sum(1) for part in by_slot.split(rows, dim=1)] if length else []
-    counts = torch.stack(chunks, dim=1).int() if chunks else torch.zeros(slots, 0).int()
-    found = pairs_from_transposed(by_slot, counts, rows, False)
-    assert same(found, expected(table))
-    assert same(pairs_from_transposed(by_slot, counts, rows, False, found[2]), found)
 
 
 def test_scan_of_more_chunks_than_a_round_takes() -> None:
