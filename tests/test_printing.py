@@ -9,7 +9,7 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.nn.joined import JoinedTensor
+from pcnn.nn.features import JoinedTensor
 
 VOXELS = "VoxelGrid(rows=7, batch_size=1, tensor_stride=1, downsampling=floor, device=cpu)"
 

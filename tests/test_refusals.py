@@ -31,7 +31,7 @@ from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radius_pairs import checked_reach, radius_pairs
 from pcnn.models import MinkUNet42
 from pcnn.models.activation_checkpointing import checkpoint_activations
-from pcnn.nn import Conv3d, ConvTranspose3d, InstanceNorm, align, broadcast, normalize, prune, union
+from pcnn.nn import Conv3d, ConvTranspose3d, align, normalize, prune, union
 from pcnn.nn.attention import WindowAttention, rotary_angles
 from pcnn.ops import (
     Engine,
@@ -279,9 +279,6 @@ OPS: list[Row] = [
     (lambda: Triplets(block_in=24), V, "block_in must be a power of two"),
 ]
 NN: list[Row] = [
-    (lambda: broadcast(torch.zeros(2, 2), points().geometry), V, r"\[1, C\]"),
-    (lambda: InstanceNorm(3)(points()), V, "takes 3 channels, got 2"),
-    (lambda: InstanceNorm(2)(CELLS), T, "InstanceNorm takes"),  # type: ignore[arg-type]
     (lambda: normalize(nn.SyncBatchNorm(3), torch.zeros(4, 3), FEW[:1]), V, "spare rows"),
     *(
         (lambda mask=mask: prune(points(), mask), V, r"mask must be \[\d+\] bool on cpu, one entry")

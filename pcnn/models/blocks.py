@@ -11,8 +11,7 @@ from torch import nn
 from pcnn.geometry import Geometry
 from pcnn.nn import add, normalize
 from pcnn.nn.conv import Size
-from pcnn.nn.folded_norm import FoldedNorm
-from pcnn.nn.fused import fused_convolution, is_hooked
+from pcnn.nn.fused import FoldedNorm, fused_convolution, is_hooked
 from pcnn.tensor import SparseTensor
 
 #: Norm of a number of channels, on features ``[N, C]``.

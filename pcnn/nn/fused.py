@@ -1,50 +1,270 @@
-"""A convolution, its norm, a residual and ReLU in one call: what networks issue for a block."""
+"""A convolution, its norm, a residual and ReLU in one call: what networks issue for a block.
+
+`following` says how the sums of a convolution may go on in the same call. Without gradients that is
+`Folded`: batch norm is a scale and a shift per channel, computed from the live module and kept. In
+training on a GPU it is `TrainedNorm`, by the statistics of the batch. Where it is neither, modules
+run one after another.
+"""
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
+from pcnn.dataflows import Epilogue
 from pcnn.dataflows.torch_sums import kernels_serve
-from pcnn.geometry import Geometry
+from pcnn.geometry import Geometry, KernelMap
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.nn.conv import Convolution, compute_dtype
-from pcnn.nn.features import add
-from pcnn.nn.folded_norm import Folded, FoldedNorm
-from pcnn.nn.joined import JoinedTensor
-from pcnn.nn.norm import normalize
+from pcnn.nn.features import JoinedTensor, add, normalize
+from pcnn.nn.snapshot import Snapshot
 from pcnn.ops.convolution import convolution
 from pcnn.ops.convolution_products import convolution_products
+from pcnn.ops.engine import Engine
 from pcnn.ops.normalized import normalized
 from pcnn.ops.pointwise import PointwiseProducts
 from pcnn.ops.products import Products
 from pcnn.tensor import SparseTensor
 
-Sites = SparseTensor | Geometry | None
+#: Norms that are a scale and a shift in evaluation; a subclass may compute something else.
+FOLDABLE = (nn.BatchNorm1d, nn.SyncBatchNorm)
+
+#: Weights of the first source, of the second, and bias.
+Linear = tuple[Tensor, Tensor, Tensor | None]
+
+
+class Product(NamedTuple):
+    """A convolution on features, without what follows its sums."""
+
+    features: Tensor  # [N_in, C_in]
+    skip: Tensor | None  # [N_in, C_2], input channels that follow those
+    weight: Tensor  # [K, (C_in + C_2) / groups, C_out]
+    kernel_map: KernelMap | None  # None: linear on every site
+    engine: Engine
+    groups: int
+    dtype: torch.dtype  # that operands are rounded to
+
+
+class Folded:
+    """Bias b and norm after the product of a convolution, as ``y * scale + shift``."""
+
+    def __init__(self, scale: Tensor | None, shift: Tensor | None) -> None:
+        self.scale = scale  # [C_out] float32 (float64 of a float64 norm), None without a norm
+        self.shift = shift  # [C_out], None without norm and bias
+        self._epilogues = Epilogue(scale, shift), Epilogue(scale, shift, relu=True)
+        self._linear: dict[tuple[torch.dtype, int], tuple[Snapshot, Linear]] = {}
+
+    def applied(
+        self, product: Product, residual: Tensor | None, relu: bool, count: Tensor | None
+    ) -> Tensor:
+        """``relu(product * scale + shift + residual)``: sums are rounded once, when stored."""
+        features, skip, weight, kernel_map, engine, groups, dtype = product
+        epilogue = self._epilogues[relu]
+        if residual is not None:
+            epilogue = Epilogue(self.scale, self.shift, residual, relu)
+        if kernel_map is None:
+            return self._pointwise(features, skip, weight, dtype, epilogue)
+        return convolution(
+            features,
+            weight,
+            kernel_map,
+            engine,
+            groups=groups,
+            compute_dtype=dtype,
+            skip=skip,
+            epilogue=epilogue,
+        )
+
+    def _pointwise(
+        self,
+        features: Tensor,
+        skip: Tensor | None,
+        weight: Tensor,
+        dtype: torch.dtype,
+        epilogue: Epilogue,
+    ) -> Tensor:
+        """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
+        if skip is not None and dtype.itemsize == 2 and kernels_serve(features, dtype):
+            from pcnn.kernels.dense_slots import pointwise_product
+
+            spec = ConvSpec(compute_dtype=dtype, out_dtype=dtype, epilogue=epilogue, skip=skip)
+            return pointwise_product(features, weight, spec)
+        split = weight.shape[1] if skip is None else features.shape[1]
+        own, others, shift = self.linear(weight, dtype, split)
+        features = features.to(dtype)
+        out = features @ own if shift is None else torch.addmm(shift, features, own)
+        if skip is not None:
+            out.addmm_(skip.to(dtype), others)
+        if epilogue.residual is not None:
+            out += epilogue.residual
+        return out.relu_() if epilogue.relu else out
+
+    def linear(self, weight: Tensor, dtype: torch.dtype, split: int) -> Linear:
+        """The linear layer that a pointwise convolution and the norm make together; kept."""
+        kept = self._linear.get((dtype, split))
+        if kept is not None and kept[0].holds((weight,)):
+            return kept[1]
+        matrix = weight[0]
+        if self.scale is not None:
+            matrix = matrix.to(self.scale.dtype) * self.scale
+        matrix, shift = matrix.to(dtype), None if self.shift is None else self.shift.to(dtype)
+        linear = matrix[:split], matrix[split:], shift
+        if Snapshot.is_possible((weight,)):
+            self._linear[dtype, split] = Snapshot((weight,)), linear
+        return linear
+
+
+class FoldedNorm:
+    """Folds a norm, and the bias of the convolution before it, when they have changed.
+
+    In evaluation batch norm (Ioffe & Szegedy 2015, Algorithm 2) is
+
+        scale = weight / sqrt(running_var + eps)
+        shift = bias - running_mean * scale      (+ b * scale, with b the convolution's bias)
+
+    Belongs to the module that holds both, and is no part of its state: copies and pickles of it are
+    empty. Loading, training, moving and in-place changes are seen at the next call (`Snapshot`).
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: tuple[Snapshot, float, Folded] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FoldedNorm, ()
+
+    def clear(self) -> None:
+        """Forget what was computed."""
+        self._kept = None
+
+    def fold(self, norm: nn.Module | None, bias: Tensor | None, channels: int) -> Folded | None:
+        """Scale and shift of a norm in evaluation mode; ``None``: it is computed elsewhere."""
+        sources: tuple[Tensor | None, ...] = (bias,)
+        eps = 0.0
+        if norm is not None:
+            if norm.training or type(norm) not in FOLDABLE:
+                return None
+            # norm.weight and its like search three dictionaries, at ten times the cost
+            parameters, buffers = norm._parameters, norm._buffers
+            eps = norm.__dict__["eps"]
+            try:
+                sources = (
+                    bias,
+                    parameters["weight"],
+                    parameters["bias"],
+                    buffers["running_mean"],
+                    buffers["running_var"],
+                    # torch's kernels update the statistics without counting a change; this counts
+                    buffers["num_batches_tracked"],
+                )
+            except KeyError:
+                return None
+        kept = self._kept  # read once: another thread may write it
+        if kept is not None and kept[1] == eps and kept[0].holds(sources):
+            return kept[2]
+        if not Snapshot.is_possible(sources):
+            return None
+        snapshot = Snapshot(sources)
+        # a tensor made in inference mode could not be used outside it
+        with torch.inference_mode(False), torch.no_grad():
+            folded = _folded(sources, eps, channels)
+        if folded is not None:
+            self._kept = snapshot, eps, folded
+        return folded
+
+
+def _folded(sources: Sequence[Tensor | None], eps: float, channels: int) -> Folded | None:
+    layer_bias, *of_norm = sources
+    if not of_norm:
+        return Folded(None, None if layer_bias is None else layer_bias.to(_sums(layer_bias)))
+    weight, bias, mean, variance, batches = of_norm
+    if mean is None or variance is None or batches is None or mean.shape != (channels,):
+        return None
+    # in float64, which the other operands are promoted to: scale and shift are rounded once
+    scale = (variance.double() + eps).rsqrt_()
+    if weight is not None:
+        scale.mul_(weight)
+    shift = (mean if layer_bias is None else mean.double() - layer_bias) * scale
+    shift = -shift if bias is None else bias - shift
+    dtype = _sums(variance)
+    return Folded(scale.to(dtype), shift.to(dtype))
+
+
+def _sums(tensor: Tensor) -> torch.dtype:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+class TrainedNorm:
+    """A batch norm in training mode after the product of a convolution, in one autograd node."""
+
+    def __init__(self, norm: nn.BatchNorm1d) -> None:
+        self.norm = norm
+
+    @staticmethod
+    def serves(norm: nn.Module, features: Tensor, dtype: torch.dtype, channels: int) -> bool:
+        """True on a GPU, with running statistics of the layer's channels, in float32 or dtype."""
+        if not kernels_serve(features, dtype) or type(features) not in (Tensor, nn.Parameter):
+            return False
+        if type(norm) is not nn.BatchNorm1d:
+            return False
+        # norm.weight and its like search three dictionaries, at ten times the cost
+        own, buffers = norm._parameters, norm._buffers
+        mean, variance = buffers["running_mean"], buffers["running_var"]
+        if mean is None or variance is None or mean.shape != (channels,):
+            return False
+        parts = own["weight"], own["bias"], mean, variance
+        return all(p is None or p.dtype is torch.float32 or p.dtype is dtype for p in parts)
+
+    def applied(
+        self, product: Product, residual: Tensor | None, relu: bool, count: Tensor | None
+    ) -> Tensor:
+        """``relu(norm(product) + residual)`` (`pcnn.ops.normalized`)."""
+        features, _, weight, kernel_map, engine, groups, dtype = product
+        products: Products = PointwiseProducts(dtype)
+        if kernel_map is not None:
+            products = convolution_products(features, weight, kernel_map, engine, groups, dtype)
+        norm, own, buffers = self.norm, self.norm._parameters, self.norm._buffers
+        mean, variance = buffers["running_mean"], buffers["running_var"]
+        assert mean is not None
+        assert variance is not None
+        running = RunningStatistics(mean, variance, buffers["num_batches_tracked"], norm.momentum)
+        affine, settings = (own["weight"], own["bias"]), (norm.eps, residual, relu, count)
+        return normalized(features, weight, products, affine, running, *settings)
+
+
+def following(
+    norm: nn.Module | None,
+    bias: Tensor | None,
+    features: Tensor,
+    channels: int,
+    folded: FoldedNorm | None,
+) -> Folded | TrainedNorm | None:
+    """What follows the sums of a convolution in its call; ``None``: module after module."""
+    if norm is not None and norm.training:
+        dtype = compute_dtype(features)
+        served = bias is None and TrainedNorm.serves(norm, features, dtype, channels)
+        return TrainedNorm(norm) if served else None  # type: ignore[arg-type]
+    if torch.is_grad_enabled():
+        return None
+    return (folded or FoldedNorm()).fold(norm, bias, channels)
 
 
 def fused_convolution(
     layer: nn.Module,
     x: SparseTensor,
-    out: Sites = None,
+    out: SparseTensor | Geometry | None = None,
     norm: nn.Module | None = None,
     residual: SparseTensor | None = None,  # [N_out, C_out] on the output's sites
     relu: bool = False,
     folded: FoldedNorm | None = None,
 ) -> SparseTensor:
     """``relu(norm(layer(x, out)) + residual)``, in one call where that changes nothing else.
-
-    Without gradients, and with a norm that can be folded (`FoldedNorm`), it is one product: the
-    dataflow scales, shifts, adds and rectifies the float32 sums while it stores them, and reads
-    both sources of a `JoinedTensor`. A pointwise layer of one source takes the scale into a copy of
-    its weights.
-
-    On a GPU, and with a `torch.nn.BatchNorm1d` in training mode, it is one autograd node
-    (`pcnn.ops.normalized`): product, statistics, and one pass for all that follows them.
 
     Everything else runs as it is written, one module after another: gradients in evaluation mode,
     `torch.compile`, layers that are no convolution or have a ``forward`` of their own, other norms,
@@ -55,19 +275,57 @@ def fused_convolution(
         whole: SparseTensor = torch.compiler.disable(fused_convolution)(layer, *parts)
         return whole
     if _is_free(layer, norm):
-        # layer.bias searches three dictionaries, at ten times the cost
-        own = layer._parameters if "bias" in layer._parameters else layer.__dict__
-        if norm is not None and norm.training:
-            y = _trained(layer, x, out, norm, residual, relu) if own["bias"] is None else None
-            if y is not None:
-                return y
-        elif not torch.is_grad_enabled():
-            found = (folded or FoldedNorm()).fold(norm, own["bias"], layer.out_channels)
-            if found is not None:
-                return _fused(layer, x, out, found, residual, relu)
+        y = _in_one_call(layer, x, out, norm, residual, relu, folded)
+        if y is not None:
+            return y
     y = layer(x) if out is None else layer(x, out)
     if norm is not None:
         y = y.replace(normalize(norm, y.features, y.geometry.count))
+    return _finished(y, residual, relu)
+
+
+def _in_one_call(
+    layer: Convolution,
+    x: SparseTensor,
+    out: SparseTensor | Geometry | None,
+    norm: nn.Module | None,
+    residual: SparseTensor | None,
+    relu: bool,
+    folded: FoldedNorm | None,
+) -> SparseTensor | None:
+    skip = None
+    trains = norm is not None and norm.training
+    if type(x) is JoinedTensor and x.is_apart and layer.groups == 1 and not trains:
+        features, skip = x.first, x.second
+    else:
+        features = x.features
+    # layer.bias searches three dictionaries, at ten times the cost
+    parameters = layer._parameters
+    bias = parameters["bias"] if "bias" in parameters else layer.__dict__["bias"]
+    after = following(norm, bias, features, layer.out_channels, folded)
+    if after is None:
+        return None
+    dtype = compute_dtype(features)
+    if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
+        return _finished(fused_convolution(layer, x, out, norm, folded=folded), residual, relu)
+    sites = out.geometry if isinstance(out, SparseTensor) else out
+    kernel_map, target = layer.route(x.geometry, sites)
+    if target.rows < 2 and type(after) is TrainedNorm:
+        return None
+    added = None
+    if residual is not None:
+        if residual.geometry is not target:
+            raise ValueError(
+                f"the residual lives on another geometry than the output ({residual.geometry.rows} "
+                f"and {target.rows} sites); bring both to the same sites first"
+            )
+        added = residual.features
+    weight: Tensor = parameters["weight"]  # type: ignore[assignment]
+    product = Product(features, skip, weight, kernel_map, layer.engine, layer.groups, dtype)
+    return SparseTensor(after.applied(product, added, relu, target.count), target)
+
+
+def _finished(y: SparseTensor, residual: SparseTensor | None, relu: bool) -> SparseTensor:
     if residual is not None:
         y = add(y, residual)
     # in place: no norm needs its own output in backward
@@ -97,128 +355,23 @@ def _is_free(layer: nn.Module, norm: nn.Module | None) -> TypeGuard[Convolution]
     return not (is_hooked(layer) or (norm is not None and is_hooked(norm)))
 
 
-def _fused(
-    layer: Convolution,
-    x: SparseTensor,
-    out: Sites,
-    folded: Folded,
-    residual: SparseTensor | None,
-    relu: bool,
-) -> SparseTensor:
-    weight = layer._parameters["weight"]
-    assert weight is not None
-    sites = out.geometry if isinstance(out, SparseTensor) else out
-    kernel_map, target = layer.route(x.geometry, sites)
-    added = None
-    if residual is not None:
-        if residual.geometry is not target:
-            raise _elsewhere(residual, target)
-        added = residual.features
-    skip = None
-    if type(x) is JoinedTensor and x.is_apart and layer.groups == 1:
-        features, skip = x.first, x.second
-    else:
-        features = x.features
-    dtype = compute_dtype(features)
-    if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
-        y = add(_fused(layer, x, out, folded, None, False), residual)
-        return y.replace(y.features.relu_()) if relu else y
-    if kernel_map is None:
-        sums = _pointwise(features, skip, weight, folded, added, relu, dtype)
-        return SparseTensor(sums, target)
-    sums = convolution(
-        features,
-        weight,
-        kernel_map,
-        layer.engine,
-        groups=layer.groups,
-        compute_dtype=dtype,
-        skip=skip,
-        epilogue=folded.epilogue(added, relu),
-    )
-    return SparseTensor(sums, target)
+def steps_of(
+    modules: Sequence[nn.Module],
+    bare: Sequence[nn.Module],  # the same, without wrappers
+    convolution: type[nn.Module],
+    kept: dict[int, FoldedNorm],
+) -> Iterator[tuple[Any, nn.Module | None, bool, FoldedNorm | None]]:
+    """Modules in order; a convolution with batch norm and ReLU that nothing watches is one step."""
+    position = 0
+    while position < len(modules):
+        module, norm, relu, folded = modules[position], None, False, None
+        behind = bare[position + 1 : position + 3]
+        if isinstance(module, convolution) and behind and _is_one_of(behind[0], FOLDABLE):
+            norm, folded = behind[0], kept.setdefault(position, FoldedNorm())
+            relu = len(behind) > 1 and _is_one_of(behind[1], (nn.ReLU,))
+        yield module, norm, relu, folded
+        position += 1 + (norm is not None) + relu
 
 
-def _trained(
-    layer: Convolution,
-    x: SparseTensor,
-    out: Sites,
-    norm: nn.Module,
-    residual: SparseTensor | None,
-    relu: bool,
-) -> SparseTensor | None:
-    """The layer as one autograd node; ``None`` where it is not served."""
-    features = x.features
-    dtype = compute_dtype(features)
-    if not kernels_serve(features, dtype) or type(features) not in (Tensor, nn.Parameter):
-        return None
-    if type(norm) is not nn.BatchNorm1d:
-        return None
-    # norm.weight and its like search three dictionaries, at ten times the cost
-    own, buffers, weight = norm._parameters, norm._buffers, layer._parameters["weight"]
-    mean, variance = buffers["running_mean"], buffers["running_var"]
-    if weight is None or mean is None or variance is None:
-        return None
-    affine = own["weight"], own["bias"]
-    for part in (*affine, mean, variance):
-        if part is not None and part.dtype is not torch.float32 and part.dtype is not dtype:
-            return None
-    if mean.shape != (layer.out_channels,):
-        return None
-    if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
-        y = fused_convolution(layer, x, out, norm)
-        y = add(y, residual)
-        return y.replace(y.features.relu_()) if relu else y
-    sites = out.geometry if isinstance(out, SparseTensor) else out
-    kernel_map, target = layer.route(x.geometry, sites)
-    if target.rows < 2:
-        return None
-    products: Products
-    if kernel_map is None:
-        products = PointwiseProducts(dtype)
-    else:
-        groups, engine = layer.groups, layer.engine
-        products = convolution_products(features, weight, kernel_map, engine, groups, dtype)
-    running = RunningStatistics(mean, variance, buffers["num_batches_tracked"], norm.momentum)
-    added = None
-    if residual is not None:
-        if residual.geometry is not target:
-            raise _elsewhere(residual, target)
-        added = residual.features
-    settings = running, norm.eps, added, relu, target.count
-    sums = normalized(features, weight, products, affine, *settings)
-    return SparseTensor(sums, target)
-
-
-def _elsewhere(residual: SparseTensor, target: Geometry) -> ValueError:
-    return ValueError(
-        f"the residual lives on another geometry than the output ({residual.geometry.rows} "
-        f"and {target.rows} sites); bring both to the same sites first"
-    )
-
-
-def _pointwise(
-    features: Tensor,
-    skip: Tensor | None,
-    weight: Tensor,
-    folded: Folded,
-    residual: Tensor | None,
-    relu: bool,
-    dtype: torch.dtype,
-) -> Tensor:
-    """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
-    if skip is not None and dtype.itemsize == 2 and kernels_serve(features, dtype):
-        from pcnn.kernels.dense_slots import pointwise_product
-
-        epilogue = folded.epilogue(residual, relu)
-        spec = ConvSpec(compute_dtype=dtype, out_dtype=dtype, epilogue=epilogue, skip=skip)
-        return pointwise_product(features, weight, spec)
-    split = weight.shape[1] if skip is None else features.shape[1]
-    own, others, shift = folded.linear(weight, dtype, split)
-    features = features.to(dtype)
-    out = features @ own if shift is None else torch.addmm(shift, features, own)
-    if skip is not None:
-        out.addmm_(skip.to(dtype), others)
-    if residual is not None:
-        out += residual
-    return out.relu_() if relu else out
+def _is_one_of(module: nn.Module, classes: tuple[type[nn.Module], ...]) -> bool:
+    return type(module) in classes and not is_hooked(module)

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from pcnn.geometry import Geometry, Kernel, KernelMap
-from pcnn.geometry.checks import require_tensors
 from pcnn.nn.conv import Size
 from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
@@ -63,12 +61,6 @@ class AvgPool3d(_Pool3d):
     reduction = staticmethod(reduce_mean)
 
 
-class SumPool3d(_Pool3d):
-    """Sum over the occupied sites of a window."""
-
-    reduction = staticmethod(reduce_sum)
-
-
 class _GlobalPool(nn.Module):
     """Reduce every cloud to one row ``[B, C]``; an empty cloud gives zeros."""
 
@@ -78,8 +70,14 @@ class _GlobalPool(nn.Module):
         """Pool ``[N, C]`` to ``[B, C]``."""
         if type(x) is not SparseTensor:
             require_sparse(x, self)
-        pooled = type(self).reduction(x.features, cloud_map(x.geometry))
-        return pooled[: x.geometry.batch_size]
+        grid = x.geometry
+        sites = torch.arange(grid.rows, device=grid.device, dtype=torch.int32)
+        clouds, many = grid.batch_index.to(torch.int32), grid.batch_size
+        if grid.count is not None:  # rows without a site are those of one cloud more
+            clouds, many = clouds.clamp_(max=many), many + 1
+        offsets = torch.tensor([0, grid.rows])
+        members = KernelMap.from_pairs(sites, clouds, offsets, grid.rows, many, False, True)
+        return type(self).reduction(x.features, members)[: grid.batch_size]
 
 
 class GlobalMaxPool(_GlobalPool):
@@ -92,25 +90,6 @@ class GlobalAvgPool(_GlobalPool):
     """Mean over every cloud."""
 
     reduction = staticmethod(reduce_mean)
-
-
-class GlobalSumPool(_GlobalPool):
-    """Sum over every cloud."""
-
-    reduction = staticmethod(reduce_sum)
-
-
-def cloud_map(grid: Geometry) -> KernelMap:
-    """Map with one slot from the sites of a batch (input) to its clouds (output).
-
-    Rows without a site, where the grid has such (`Geometry.count`), are those of one cloud more.
-    """
-    sites = torch.arange(grid.rows, device=grid.device, dtype=torch.int32)
-    clouds, many = grid.batch_index.to(torch.int32), grid.batch_size
-    if grid.count is not None:
-        clouds, many = clouds.clamp_(max=many), many + 1
-    offsets = torch.tensor([0, grid.rows])
-    return KernelMap.from_pairs(sites, clouds, offsets, grid.rows, many, False, True)
 
 
 def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -> SparseTensor:
@@ -143,34 +122,3 @@ def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -
     kernel = Kernel.of(ratio, ratio)
     kernel_map = out.kernel_map(x.geometry, kernel, resolve(engine))
     return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), out)
-
-
-def broadcast(values: Tensor, geometry: Geometry) -> SparseTensor:
-    """Give every site the row of its cloud; nothing waits for the device.
-
-    ``x * broadcast(gates, x.geometry)`` scales each cloud, ``+`` shifts it, and `cat` joins
-    the rows to its features. The gradient of a row is the sum over the sites of its cloud, in
-    float32 also for half precision (in float64 for float64).
-
-    Args:
-        values: ``[B, C]`` floating point, a row for every cloud, as global pooling gives them.
-        geometry: voxels or native points of B clouds.
-
-    Returns:
-        ``[N, C]`` in the dtype of the values; 0 in rows without a site (`Geometry.count`).
-
-    Raises:
-        TypeError: values that are no tensor.
-        ValueError: values of another shape, or on another device than the geometry.
-    """
-    require_tensors(values=values)
-    clouds = geometry.batch_size
-    if values.ndim != 2 or len(values) != clouds:
-        raise ValueError(
-            f"values must be [{clouds}, C], a row for every cloud, got {tuple(values.shape)}"
-        )
-    if values.device != geometry.device:
-        raise ValueError(f"values are on {values.device}, the geometry on {geometry.device}")
-    if geometry.count is not None:
-        values = pad(values, (0, 0, 0, 1))  # of the spare rows
-    return SparseTensor(reduce_sum(values, cloud_map(geometry).transpose()), geometry)

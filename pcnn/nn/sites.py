@@ -1,4 +1,4 @@
-"""Tensors on other sites: those that a mask keeps, a kernel reaches, or several tensors have."""
+"""Tensors on other sites: those that a mask keeps, or several tensors have."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel
 from pcnn.geometry.base import holding_sites
 from pcnn.geometry.checks import require_tensors
-from pcnn.geometry.find_sites import find_keys, require_voxels
+from pcnn.geometry.find_sites import require_voxels
 from pcnn.geometry.union import union_of
-from pcnn.nn.conv import Size
-from pcnn.ops.sites import dilated_sites
 from pcnn.tensor import SparseTensor
 
 
@@ -55,31 +52,6 @@ def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
         mask = mask & holding_sites(len(x), x.geometry.count)
     rows = mask.nonzero().squeeze(1)  # [M]
     return SparseTensor(x.features.index_select(0, rows), x.geometry.at_rows(rows))
-
-
-def dilate(
-    x: SparseTensor, kernel_size: Size, dilation: Size = 1, padding: Size | None = None
-) -> SparseTensor:
-    """The tensor on the sites that a kernel reaches from its own, 0 on those that it had not.
-
-    Layers of the same kernel on this tensor's sites find the same geometry, and a plan makes it.
-    The host waits once for the number of sites.
-
-    Args:
-        x: features ``[N, C]`` on voxels; gradients flow to them.
-        kernel_size: cells per axis around a site.
-        dilation: per axis.
-        padding: as in `Conv3d`: by default odd sizes are centred.
-
-    Raises:
-        TypeError: native points.
-    """
-    grid = require_voxels(x.geometry, "dilate")
-    sites = dilated_sites(grid, Kernel.of(kernel_size, 1, dilation, padding))
-    if sites is grid:
-        return x
-    rows, there = find_keys(grid.keys, sites.keys)
-    return SparseTensor(x.features.index_select(0, rows) * there[:, None], sites)
 
 
 def align(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:

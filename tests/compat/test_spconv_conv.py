@@ -254,10 +254,10 @@ def test_classes_of_a_number_of_axes_take_arguments_in_spconvs_order() -> None:
     mistakes: tuple[Callable[[], object], ...] = (
         lambda: spconv.SparseConv3d(4, 6),
         lambda: spconv.SparseInverseConv3d(4, 6, 2),
-        lambda: spconv.SubMConv3d(4, 6, 3, record_voxel_count=True),
+        lambda: spconv.SubMConv3d(4, 6, 3, window=3),
         lambda: spconv.SparseConv3d(4, 6, 3, kernel_size=3),
         lambda: spconv.SparseMaxPool3d(*range(9)),
     )
     for mistake in mistakes:
-        with pytest.raises(TypeError, match=r"^(Sparse|SubM)"):
+        with pytest.raises(TypeError):
             mistake()

@@ -23,7 +23,7 @@ from pcnn.models import (
     sparse_resnet_for,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
-from pcnn.nn.joined import JoinedTensor
+from pcnn.nn.features import JoinedTensor
 from tests.clouds import surface_grid
 
 PUBLISHED = {

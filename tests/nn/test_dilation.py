@@ -9,7 +9,7 @@ from torch import nn
 
 import pcnn
 from pcnn.geometry import Kernel
-from pcnn.nn import Conv3d, SparseConv3d, dilate
+from pcnn.nn import Conv3d, SparseConv3d
 from tests.clouds import surface_grid
 from tests.tolerance import DENSE
 
@@ -61,11 +61,6 @@ def test_convolution_and_sites_are_dense(setting: dict[str, Any], strides: Any) 
         sums = (own * weights).sum(), (wanted * weights).sum()
         grads = (torch.autograd.grad(total, leaf, retain_graph=True)[0] for total in sums)
         torch.testing.assert_close(*grads, atol=DENSE, rtol=DENSE)
-    wide = dilate(coarse, **setting)
-    assert wide.geometry is y.geometry
-    torch.testing.assert_close(Conv3d.forward(layer, coarse, wide.geometry).features, y.features)
-    wanted = pcnn.nn.align(coarse, wide.replace(0 * wide.features))[0]
-    assert torch.equal(wanted.features, wide.features)
 
 
 def test_a_volume_bounds_sites() -> None:
@@ -74,10 +69,11 @@ def test_a_volume_bounds_sites() -> None:
     x = pcnn.from_coordinates(cells, x.features, x.coords[:, 0], batch_size=3)
     shape = tuple(int(n) + 1 for n in cells.amax(0))
     bounded = replace(x.geometry, spatial_shape=shape)
-    wide = dilate(pcnn.SparseTensor(x.features, bounded), 3)
+    reach = SparseConv3d(2, 1, 3).double()
+    wide = reach(pcnn.SparseTensor(x.features, bounded))
     wide.geometry.validate()
     assert wide.geometry.spatial_shape == shape
-    inside = dilate(x, 3).coords[:, 1:]
+    inside = reach(x).coords[:, 1:]
     kept = ((inside >= 0) & (inside < torch.tensor(shape))).all(1)
     assert torch.equal(wide.coords[:, 1:], inside[kept])
 
@@ -94,13 +90,11 @@ def test_a_plan_makes_the_sites() -> None:
 
 def test_few_sites() -> None:
     none = pcnn.from_coordinates(torch.zeros(0, 3), torch.zeros(0, 2), batch_size=2)
-    assert len(dilate(none, 3)) == len(SparseConv3d(2, 1, 3)(none)) == 0
+    assert len(SparseConv3d(2, 1, 3)(none)) == 0
     x = tensor()
-    assert dilate(x, 1) is x
     assert SparseConv3d(2, 1, 1).double()(x).geometry is x.geometry
     points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), voxel_size=0.3)
-    for call in (lambda: dilate(points, 3), lambda: SparseConv3d(2, 1, 3)(points)):
-        with pytest.raises(TypeError, match="PointSet"):
-            call()
+    with pytest.raises(TypeError, match="PointSet"):
+        SparseConv3d(2, 1, 3)(points)
     with pytest.raises(ValueError, match="stride 1"):
         x.geometry.dilated(Kernel.of(3, 2))  # type: ignore[attr-defined]

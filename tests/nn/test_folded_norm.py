@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.nn.folded_norm import FoldedNorm
+from pcnn.nn.fused import FoldedNorm
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 CHANNELS = 5

@@ -6,7 +6,7 @@ from torch import nn
 
 import pcnn
 from pcnn.nn import add, cat
-from pcnn.nn.joined import JoinedTensor
+from pcnn.nn.features import JoinedTensor
 from tests.nn.fusing import joined, tensor
 
 

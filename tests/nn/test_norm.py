@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.nn.norm import normalize
+from pcnn.nn.features import normalize
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ from pcnn.dataflows import OutputStationary, output_stationary
 from pcnn.kernels.triton_launch import Variant
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
-from pcnn.nn.folded_norm import FoldedNorm
-from pcnn.nn.fused import fused_convolution
+from pcnn.nn.fused import FoldedNorm, fused_convolution
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid

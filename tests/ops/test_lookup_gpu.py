@@ -9,7 +9,7 @@ from torch import Tensor
 
 import pcnn
 from pcnn.geometry import Kernel, quantize
-from pcnn.nn import GlobalAvgPool, InstanceNorm, broadcast, union
+from pcnn.nn import union
 from pcnn.ops import voxelize_onto
 from tests.clouds import batched
 from tests.waits import nothing_waits
@@ -43,10 +43,6 @@ def united(x: pcnn.SparseTensor, points: Tensor, batch: Tensor) -> Tensor:
     ).features
 
 
-def gated(x: pcnn.SparseTensor, points: Tensor, batch: Tensor) -> Tensor:
-    return (InstanceNorm(4)(x) * broadcast(GlobalAvgPool()(x), x.geometry)).features
-
-
 @pytest.mark.parametrize(
     ("operation", "waits"),
     [
@@ -55,7 +51,6 @@ def gated(x: pcnn.SparseTensor, points: Tensor, batch: Tensor) -> Tensor:
         (trilinear, True),
         (averaged, True),
         (united, True),
-        (gated, False),
     ],
 )
 def test_a_device_gives_the_values_of_the_host(operation: Operation, waits: bool) -> None:

@@ -22,7 +22,6 @@ from pcnn.nn import (
     GlobalMaxPool,
     MaxPool3d,
     PlannedModule,
-    SumPool3d,
 )
 from pcnn.ops import Engine
 from pcnn.runtime.buckets import Edges
@@ -43,7 +42,7 @@ class Pools(PlannedModule):
         super().__init__()
         self.stem = Conv3d(2, 4, (3, 1, 3), engine=ROWS)
         self.down, self.norm = Conv3d(4, 4, 2, 2, engine=ROWS), FeatureWise(nn.BatchNorm1d(4))
-        self.pools = nn.ModuleList([MaxPool3d(3, 2), AvgPool3d(3, 2), SumPool3d(2, 2)])
+        self.pools = nn.ModuleList([MaxPool3d(3, 2), AvgPool3d(3, 2), AvgPool3d(2, 2)])
         self.back = ConvTranspose3d(4, 4, 3, 2, engine=ROWS)
         self.up = ConvTranspose3d(4, 3, 2, 2, engine=ROWS)
         self.whole = GlobalMaxPool()

@@ -5,10 +5,10 @@ The names of `pytorch` are here too. `docs/compat_spconv.md` says what is equal 
 
 from typing import Any
 
-from pcnn.compat.spconv import constants, core, pytorch
-from pcnn.compat.spconv.core import AlgoHint, ConvAlgo
+from pcnn.compat.spconv import core, pytorch
+from pcnn.compat.spconv.core import ConvAlgo
 
-__all__ = ["SPCONV_VERSION_NUMBERS", "AlgoHint", "ConvAlgo", "constants", "core", "pytorch"]
+__all__ = ["SPCONV_VERSION_NUMBERS", "ConvAlgo", "core", "pytorch"]
 
 #: The release whose interface this is: programs ask it for what a version can do.
 __version__ = "2.3.8"
@@ -16,12 +16,8 @@ SPCONV_VERSION_NUMBERS = [2, 3, 8]
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `pytorch`."""
-    if name in pytorch.__all__:
-        return getattr(pytorch, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(pytorch, name)
 
 
 def __dir__() -> list[str]:
-    """All names, for completion in a shell."""
     return sorted([*__all__, *pytorch.__all__])

@@ -9,12 +9,3 @@ class ConvAlgo(Enum):
     Native = 0
     MaskImplicitGemm = 1
     MaskSplitImplicitGemm = 2
-
-
-class AlgoHint(Enum):
-    """Hints of spconv about what a layer will be used for."""
-
-    NoHint = 0
-    Fowrard = 1
-    BackwardInput = 2
-    BackwardWeight = 4

@@ -1,90 +1,40 @@
 """The names of ``spconv.pytorch``."""
 
-from pcnn.compat.spconv import constants
-from pcnn.compat.spconv.core import ConvAlgo
-from pcnn.compat.spconv.pytorch import conv, core, functional, identity, modules, ops, pool, tables
-from pcnn.compat.spconv.pytorch.conv import (
-    SparseConv1d,
-    SparseConv2d,
-    SparseConv3d,
-    SparseConvTranspose1d,
-    SparseConvTranspose2d,
-    SparseConvTranspose3d,
-    SparseInverseConv1d,
-    SparseInverseConv2d,
-    SparseInverseConv3d,
-    SubMConv1d,
-    SubMConv2d,
-    SubMConv3d,
-)
-from pcnn.compat.spconv.pytorch.convolution import SparseConvolution
-from pcnn.compat.spconv.pytorch.core import SparseConvTensor
-from pcnn.compat.spconv.pytorch.identity import Identity
-from pcnn.compat.spconv.pytorch.modules import (
-    RemoveGrid,
-    SparseBatchNorm,
-    SparseIdentity,
-    SparseModule,
-    SparseReLU,
-    SparseSequential,
-    ToDense,
-    assign_name_for_sparse_modules,
-)
-from pcnn.compat.spconv.pytorch.pool import (
-    SparseAvgPool1d,
-    SparseAvgPool2d,
-    SparseAvgPool3d,
-    SparseGlobalAvgPool,
-    SparseGlobalMaxPool,
-    SparseMaxPool1d,
-    SparseMaxPool2d,
-    SparseMaxPool3d,
-)
-from pcnn.compat.spconv.pytorch.tables import AddTable, ConcatTable, JoinTable
+from types import ModuleType
+from typing import Any
 
-__all__ = [
-    "AddTable",
-    "ConcatTable",
-    "ConvAlgo",
-    "Identity",
-    "JoinTable",
-    "RemoveGrid",
-    "SparseAvgPool1d",
-    "SparseAvgPool2d",
-    "SparseAvgPool3d",
-    "SparseBatchNorm",
-    "SparseConv1d",
-    "SparseConv2d",
-    "SparseConv3d",
-    "SparseConvTensor",
-    "SparseConvTranspose1d",
-    "SparseConvTranspose2d",
-    "SparseConvTranspose3d",
-    "SparseConvolution",
-    "SparseGlobalAvgPool",
-    "SparseGlobalMaxPool",
-    "SparseIdentity",
-    "SparseInverseConv1d",
-    "SparseInverseConv2d",
-    "SparseInverseConv3d",
-    "SparseMaxPool1d",
-    "SparseMaxPool2d",
-    "SparseMaxPool3d",
-    "SparseModule",
-    "SparseReLU",
-    "SparseSequential",
-    "SubMConv1d",
-    "SubMConv2d",
-    "SubMConv3d",
-    "ToDense",
-    "assign_name_for_sparse_modules",
-    "constants",
-    "conv",
-    "core",
-    "functional",
-    "identity",
-    "modules",
-    "ops",
-    "pool",
-    "tables",
-]
+from torch.nn import Identity
+
+from pcnn.compat.spconv.core import ConvAlgo
+from pcnn.compat.spconv.pytorch import conv, core, functional, modules, ops, pool
+
+
+def _of_axes(*kinds: str) -> list[str]:
+    return [f"{kind}{axes}d" for kind in kinds for axes in (1, 2, 3)]
+
+
+_HOMES: dict[ModuleType, list[str]] = {
+    core: ["SparseConvTensor", "SparseModule"],
+    conv: [
+        "SparseConvolution",
+        *_of_axes("SparseConv", "SubMConv", "SparseConvTranspose", "SparseInverseConv"),
+    ],
+    pool: [
+        "SparseGlobalAvgPool",
+        "SparseGlobalMaxPool",
+        *_of_axes("SparseMaxPool", "SparseAvgPool"),
+    ],
+    modules: [
+        *("AddTable", "ConcatTable", "JoinTable", "SparseBatchNorm", "SparseReLU"),
+        *("SparseSequential", "ToDense"),
+    ],
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = ["ConvAlgo", "Identity", "conv", "core", "functional", "modules", "ops", "pool"]
+__all__ += [*_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(_NAMES[name], name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pcnn.compat.spconv.core import ConvAlgo
+from pcnn.compat.spconv.pytorch.ops import MOST_AXES, require
 from pcnn.compat.spconv.pytorch.sites import Sites
-from pcnn.compat.spconv.pytorch.sparse_module import MOST_AXES, expand_nd, require
 from pcnn.geometry import KernelMap
 
-__all__ = ["ImplicitGemmIndiceData", "IndiceData", "SparseConvTensor", "expand_nd", "scatter_nd"]
+
+class SparseModule(nn.Module):
+    """A module that takes sparse tensors in a `SparseSequential`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +44,6 @@ class IndiceData:
     def out_indices(self) -> Tensor:
         """``[N_out, 1 + d]`` int32, cells of the output."""
         return self.target.indices
-
-
-#: spconv has two classes for what is one here.
-ImplicitGemmIndiceData = IndiceData
 
 
 class SparseConvTensor:
@@ -85,7 +82,6 @@ class SparseConvTensor:
         self.batch_size = int(batch_size)
         self.indice_dict: dict[Any, IndiceData] = {} if indice_dict is None else indice_dict
         self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
-        self.benchmark_record: dict[str, Any] = {}
         self._sites = Sites(indices, self.spatial_shape, self.batch_size)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -121,21 +117,6 @@ class SparseConvTensor:
         if self._sites.spatial_shape != self.spatial_shape:
             self._sites = Sites(self._sites.indices, self.spatial_shape, self.batch_size)
         return self._sites
-
-    @property
-    def spatial_size(self) -> int:
-        """Number of cells of the volume."""
-        return math.prod(self.spatial_shape)
-
-    @property
-    def sparity(self) -> float:
-        """Share of the volume's cells that are there."""
-        return len(self._features) / self.spatial_size / self.batch_size
-
-    @property
-    def is_quantized(self) -> bool:
-        """False: there are no quantised features here."""
-        return False
 
     def replace_feature(self, feature: Tensor) -> SparseConvTensor:
         """The tensor with other features ``[N, C]``."""
@@ -175,7 +156,8 @@ class SparseConvTensor:
     def dense(self, channels_first: bool = True) -> Tensor:
         """The volume ``[B, C, *spatial_shape]``, or ``[B, *spatial_shape, C]``; 0 elsewhere."""
         shape = [self.batch_size, *self.spatial_shape, self._features.shape[1]]
-        volume = scatter_nd(self.indices.to(self._features.device).long(), self._features, shape)
+        places = self.indices.to(self._features.device).long().unbind(1)
+        volume = self._features.new_zeros(*shape).index_put(tuple(places), self._features)
         return volume.movedim(-1, 1).contiguous() if channels_first else volume
 
     @classmethod
@@ -185,18 +167,8 @@ class SparseConvTensor:
         features = x[tuple(cells.unbind(1))]
         return cls(features, cells.int(), x.shape[1:-1], x.shape[0])
 
-    def minus(self) -> SparseConvTensor:
-        """The tensor with the negative features."""
-        return self.replace_feature(-self._features)
-
     def __add__(self, other: SparseConvTensor | Tensor) -> SparseConvTensor:
         added = other.features if isinstance(other, SparseConvTensor) else other
         return self.replace_feature(self._features + added)
 
     __radd__ = __add__
-
-
-def scatter_nd(indices: Tensor, updates: Tensor, shape: Sequence[int]) -> Tensor:
-    """Zeros of a shape with rows written at places."""
-    volume = updates.new_zeros(*shape)
-    return volume.index_put(tuple(indices.unbind(-1)), updates)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 
 from pcnn.compat.spconv.pytorch.core import SparseConvTensor
+from pcnn.compat.spconv.pytorch.ops import require
 from pcnn.compat.spconv.pytorch.sites import Sites
-from pcnn.compat.spconv.pytorch.sparse_module import require
 from pcnn.geometry.union import union_of
 
 
@@ -18,19 +20,16 @@ def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
     """
     require(len(tens) > 0, "needs at least one tensor")
     first = tens[0]
-    for position, each in enumerate(tens):
-        own = each.features.shape[1], each.spatial_shape, each.batch_size
-        wanted = first.features.shape[1], first.spatial_shape, first.batch_size
+    facts = [(each.features.shape[1], each.spatial_shape, each.batch_size) for each in tens]
+    for position, own in enumerate(facts):
         require(
-            own == wanted,
-            f"tensor {position} has (channels, spatial_shape, batch_size) {own}, tensor 0 {wanted};"
-            " a sum needs the same",
+            own == facts[0],
+            f"tensor {position} has (channels, spatial_shape, batch_size) {own}, tensor 0 "
+            f"{facts[0]}; a sum needs the same",
         )
     plain = [Sites(each.indices, each.spatial_shape, each.batch_size) for each in tens]
     union, rows = union_of([sites.grid for sites in plain])
-    dtype = first.features.dtype
-    for each in tens[1:]:
-        dtype = torch.promote_types(dtype, each.features.dtype)
+    dtype = reduce(torch.promote_types, [each.features.dtype for each in tens])
     sums = first.features.new_zeros(union.rows, first.features.shape[1], dtype=dtype)
     for each, sites, own_rows in zip(tens, plain, rows, strict=True):
         # row of the union for every row of the tensor
@@ -42,7 +41,3 @@ def sparse_add(*tens: SparseConvTensor) -> SparseConvTensor:
             return each.replace_feature(sums if order is None else sums.index_select(0, order))
     sites = Sites(None, first.spatial_shape, first.batch_size, union)
     return first.on_sites(sums, sites, first.spatial_shape, {})
-
-
-#: spconv has two ways to the same sum.
-sparse_add_hash_based = sparse_add

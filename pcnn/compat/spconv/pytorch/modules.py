@@ -1,32 +1,18 @@
-"""Modules on sparse tensors, and the container that tells them from those on features."""
+"""Containers of modules, and those that join, add or end branches of a network."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
-from pcnn.compat.spconv.pytorch.convolution import SparseConvolution
-from pcnn.compat.spconv.pytorch.core import SparseConvTensor
-from pcnn.compat.spconv.pytorch.folding import FoldedStep, folded_steps, folds_now
-from pcnn.compat.spconv.pytorch.sparse_module import SparseModule, require
-from pcnn.nn.folded_norm import FoldedNorm
-
-__all__ = [
-    "RemoveGrid",
-    "SparseBatchNorm",
-    "SparseIdentity",
-    "SparseModule",
-    "SparseReLU",
-    "SparseSequential",
-    "SparseSyncBatchNorm",
-    "ToDense",
-    "assign_name_for_sparse_modules",
-    "is_sparse_conv",
-    "is_spconv_module",
-]
+from pcnn.compat.spconv.pytorch.conv import SparseConvolution
+from pcnn.compat.spconv.pytorch.core import SparseConvTensor, SparseModule
+from pcnn.compat.spconv.pytorch.ops import require
+from pcnn.nn.fused import FoldedNorm, steps_of
 
 
 class SparseSequential(SparseModule):
@@ -64,22 +50,30 @@ class SparseSequential(SparseModule):
     def forward(self, input: Any) -> Any:
         """The output of the last module; no features pass modules on features.
 
-        Without gradients a convolution, the batch norm behind it in evaluation mode and a ReLU are
-        one product (`folded_steps`).
+        A convolution, the batch norm behind it and a ReLU are one call where they can be.
         """
-        steps = folded_steps(list(self), self._folded) if folds_now() else list(self)
-        for module in steps:
-            on_tensor = isinstance(module, FoldedStep) or is_spconv_module(module)
-            if on_tensor or not isinstance(input, SparseConvTensor):
-                input = module(input)
-            elif len(input.features):
-                input = input.replace_feature(module(input.features))
+        modules: list[Any] = list(self)
+        if torch.compiler.is_compiling():
+            for module in modules:
+                input = _passed(module, input)
+            return input
+        for step, norm, relu, folded in steps_of(modules, modules, SparseConvolution, self._folded):
+            if norm is None:
+                input = _passed(step, input)
+            else:
+                input = step.normalized(input, norm, relu, folded)
         return input
 
     def train(self, mode: bool = True) -> SparseSequential:
         """Switch between training and evaluation; folded norms are computed again after it."""
         self._folded.clear()
         return super().train(mode)
+
+
+def _passed(module: nn.Module, input: Any) -> Any:
+    if is_spconv_module(module) or not isinstance(input, SparseConvTensor):
+        return module(input)
+    return input.replace_feature(module(input.features)) if len(input.features) else input
 
 
 class _OnFeatures:
@@ -97,16 +91,50 @@ class SparseBatchNorm(_OnFeatures, nn.BatchNorm1d):
     """`torch.nn.BatchNorm1d` of features."""
 
 
-class SparseSyncBatchNorm(_OnFeatures, nn.SyncBatchNorm):
-    """`torch.nn.SyncBatchNorm` of features."""
-
-
 class SparseReLU(_OnFeatures, nn.ReLU):
     """`torch.nn.ReLU` of features."""
 
 
-class SparseIdentity(_OnFeatures, nn.Identity):
-    """`torch.nn.Identity` of features."""
+class JoinTable(SparseModule):
+    """Channels of tensors on the same rows side by side."""
+
+    def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
+        """``[N, C_1 + C_2 + ...]``."""
+        _check_rows(input)
+        return input[0].replace_feature(torch.cat([each.features for each in input], 1))
+
+
+class AddTable(SparseModule):
+    """Sum of tensors on the same rows."""
+
+    def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
+        """``[N, C]``."""
+        _check_rows(input)
+        return input[0].replace_feature(torch.stack([each.features for each in input]).sum(0))
+
+
+class ConcatTable(SparseModule):
+    """Each module on the same input."""
+
+    def forward(self, input: Any) -> list[Any]:
+        """A list of what they give."""
+        return [module(input) for module in self.children()]
+
+    def add(self, module: nn.Module) -> ConcatTable:
+        """Append a module."""
+        self.add_module(str(len(self._modules)), module)
+        return self
+
+
+def _check_rows(tensors: Sequence[SparseConvTensor]) -> None:
+    """Refuse tensors that are not on the same rows, as far as their shapes tell."""
+    facts = [(len(each.features), each.spatial_shape, each.batch_size) for each in tensors]
+    for position, own in enumerate(facts):
+        require(
+            own == facts[0],
+            f"tensor {position} has (rows, spatial_shape, batch_size) {own}, tensor 0 {facts[0]}; "
+            "sparse_add adds over different sites",
+        )
 
 
 class ToDense(SparseModule):
@@ -117,15 +145,6 @@ class ToDense(SparseModule):
         return x.dense()
 
 
-class RemoveGrid(SparseModule):
-    """Drop the tensor kept as ``grid``."""
-
-    def forward(self, x: SparseConvTensor) -> SparseConvTensor:
-        """The same tensor."""
-        x.grid = None
-        return x
-
-
 def is_spconv_module(module: object) -> bool:
     """True for modules that take sparse tensors."""
     return isinstance(module, SparseModule | SparseBatchNorm | SparseReLU)
@@ -134,10 +153,3 @@ def is_spconv_module(module: object) -> bool:
 def is_sparse_conv(module: object) -> bool:
     """True for convolutions on sparse tensors."""
     return isinstance(module, SparseConvolution)
-
-
-def assign_name_for_sparse_modules(module: nn.Module) -> None:
-    """Tell sparse modules their names in a network."""
-    for name, part in module.named_modules():
-        if isinstance(part, SparseModule):
-            part._sparse_unique_name = name

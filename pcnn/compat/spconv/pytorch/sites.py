@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from pcnn.compat.spconv.pytorch.sparse_module import MOST_AXES, require
+from pcnn.compat.spconv.pytorch.ops import MOST_AXES, require
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import DEFAULT_FORMAT
