@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +13,11 @@ from pcnn.errors import FileError
 from pcnn.files.bounded import named
 from pcnn.files.pickles import read_arrays
 from pcnn.files.tensors import is_tensors, read_tensors, write_tensors
-from pcnn.models import (
-    SPVCNN,
-    LitePTS,
-    MinkUNet42,
-    ResUNetBN2C,
-    SpUNet,
-    VoxelBackbone,
-    VoxelResBackbone,
-)
+from pcnn.interop.networks import BUILDERS
 
 #: Under which programs keep the state of a network in their checkpoints.
 CONTAINERS = ("state_dict", "model_state_dict", "model_state", "model", "net")
 
-#: Networks that a file may name, and nothing else.
-BUILDERS: Mapping[str, Callable[..., nn.Module]] = {
-    build.__name__: build
-    for build in (
-        LitePTS,
-        MinkUNet42,
-        ResUNetBN2C,
-        SPVCNN,
-        SpUNet,
-        VoxelBackbone,
-        VoxelResBackbone,
-    )
-}
 _WORD = "pcnn_network"
 
 

@@ -37,12 +37,7 @@ class WeightLayout(Protocol):
         """Name of the weight in the package's layers."""
 
     def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """Weight ``[K, C_in / groups, C_out]`` of a weight of the package.
-
-        Args:
-            weight: in the package's layout, any dtype.
-            kernel: of the layer.
-            groups: groups of channels.
+        """Weight ``[K, C_in / groups, C_out]`` of a weight of the package, for a layer's kernel.
 
         Raises:
             ValueError: a weight whose shape is none of this kernel, or groups that the package
@@ -50,16 +45,7 @@ class WeightLayout(Protocol):
         """
 
     def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """Weight in the package's layout of ours, contiguous; the inverse of `to_ours`.
-
-        Args:
-            weight: ``[K, C_in / groups, C_out]``.
-            kernel: of the layer.
-            groups: groups of channels.
-
-        Raises:
-            ValueError: as `to_ours`.
-        """
+        """Weight in the package's layout, contiguous; the inverse of `to_ours`."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +131,8 @@ class ChannelsAround:
     @property
     def _back(self) -> tuple[int, ...]:
         """Axes of the package's weight that are our ``[x, y, z, C_in, C_out]``."""
-        return {
-            "KRSC": (1, 2, 3, 4, 0),
-            "RSKC": (0, 1, 2, 4, 3),
-            "RSCK": (0, 1, 2, 3, 4),
-        }[self.order]
+        ends = {"KRSC": (1, 2, 3, 4, 0), "RSKC": (0, 1, 2, 4, 3), "RSCK": (0, 1, 2, 3, 4)}
+        return ends[self.order]
 
     def _reinterprets(self, kernel: Kernel) -> bool:
         return self.mm_of_pointwise and kernel.volume == 1 and not kernel.is_strided
@@ -200,13 +183,7 @@ FLEXGEMM = ChannelsAround("flex_gemm", "MIT")
 LAYOUTS: dict[str, WeightLayout] = {
     layout.package: layout
     for layout in (
-        MINKOWSKI,
-        TORCHSPARSE,
-        WARPCONVNET,
-        POINTELLIGENCE,
-        SPCONV,
-        SPCONV_RSKC,
-        SPCONV_RSCK,
-        FLEXGEMM,
+        *(MINKOWSKI, TORCHSPARSE, WARPCONVNET, POINTELLIGENCE),
+        *(SPCONV, SPCONV_RSKC, SPCONV_RSCK, FLEXGEMM),
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -34,9 +34,6 @@ from pcnn.nn import Conv3d, ConvTranspose3d
 #: Entries of a state by the name of the layer and of the entry in it.
 Groups = Mapping[str, Mapping[str, Tensor]]
 
-#: Arguments that make a network of ours, read off a state whose layers are found by our names.
-Sizes = Callable[[Callable[[str], Mapping[str, Tensor]]], dict[str, Any]]
-
 
 class Row(NamedTuple):
     """A layer that was converted."""
@@ -54,12 +51,15 @@ class PublishedNetwork:
     licence: str  # SPDX name of the licence of that code; weights may have terms of their own
     layout: WeightLayout  # of its convolutions
     make: Callable[..., nn.Module]  # makes the network of ours
-    sizes: Sizes  # reads the arguments of make off a state
-    rename: names.Rename  # name there of a layer of ours
+    rules: Sequence[names.Rule]  # of the names there of layers of ours
+    first: str  # the convolution of ours that the network begins with; its norm stands beside it
+    slots: int | None  # of the first convolution; None: the file tells, as the argument does
+    wide: tuple[str, int]  # a norm of ours, and its channels at width 1
+    head: str | None = "head.module"  # the layer whose outputs are counted by an argument
     prefixes: tuple[str, ...] = ()  # that its names may have in larger models
     idle: tuple[str, ...] = ()  # beginnings of names in its files that it does not compute with
     pointwise: frozenset[str] = frozenset()  # layers of ours that are linear
-    biased: tuple[str, ...] = ()
+    biased: tuple[str, ...] = ()  # ends of names of its layers that have a bias and ours have not
 
     @property
     def made_by(self) -> str:
@@ -82,10 +82,15 @@ class PublishedNetwork:
                 raise ValueError(f"the file has no layer {name}: it is no {self.source}")
             return theirs[name]
 
-        arguments = self.sizes(found)
+        arguments = self._arguments(found)
         network = self.make(**arguments)
         pairs = {name: self._named(name, theirs) for name in layers_of(network)}
-        self._check_all_used(theirs, set(pairs.values()))
+        used = set(pairs.values())
+        left = [name for name in theirs if name not in used and not name.startswith(self.idle)]
+        if left:
+            raise ValueError(
+                f"the file has {len(left)} layers that {self.source} has not, as {left[0]}"
+            )
         for ours, other in pairs.items():
             self._fit(ours, network, theirs, other, pairs)
         flat = {f"{name}.{key}": v for name, one in theirs.items() for key, v in one.items()}
@@ -101,9 +106,7 @@ class PublishedNetwork:
         own = grouped_state(state_of(network, self.layout))
         written: dict[str, Tensor] = {}
         for ours, entries in own.items():
-            theirs = self.rename(ours)
-            if theirs is None:
-                raise ValueError(f"{self.source} has no layer like {ours} of ours")
+            theirs = self._renamed(ours)
             values = dict(entries)
             if ours in self.pointwise:
                 weight = values.pop("weight").t()[None]
@@ -116,36 +119,40 @@ class PublishedNetwork:
             written.update({f"{theirs}.{key}": value for key, value in values.items()})
         return written
 
+    def _arguments(self, found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
+        """What makes the network of ours, read off a state whose layers are found by our names."""
+        outputs = len(found(f"{self.first.removesuffix('conv')}norm")["running_mean"])
+        weight = found(self.first)[self.layout.parameter]
+        slots = weight.shape[0] if self.slots is None else self.slots
+        arguments: dict[str, Any] = {"in_channels": weight.numel() // (slots * outputs)}
+        if self.head is not None:
+            arguments["out_channels"] = found(self.head)["bias"].numel()
+        if self.slots is None:
+            arguments["first_kernel"] = round(slots ** (1 / 3))
+        norm, channels = self.wide
+        arguments["width"] = len(found(norm)["running_mean"]) / channels
+        return arguments
+
+    def _renamed(self, ours: str) -> str:
+        name = names.renamed(self.rules, ours)
+        if name is None:
+            raise ValueError(f"{self.source} has no layer like {ours} of ours")
+        return name
+
     def _prefix(self, state: Mapping[str, Tensor]) -> str:
-        """The prefix that most names have among those known; "" where none has any."""
+        """The prefix that its first layer has among those known; "" where it has none."""
         known = ("", "module.", *self.prefixes, *(f"module.{one}" for one in self.prefixes))
-        first = self.rename(next(iter(self._first_names)))
+        first = self._renamed(self.first)
         fitting = [one for one in known if any(name.startswith(f"{one}{first}.") for name in state)]
         return max(fitting, key=len, default="")
 
-    @property
-    def _first_names(self) -> tuple[str, ...]:
-        """Convolutions of ours that the networks begin with; the first that has a name there."""
-        begins = ("stem.0.conv", "stem.conv", "encoder.0.entry.conv", "stages.0.0.conv")
-        return tuple(name for name in begins if self.rename(name) is not None)
-
     def _named(self, ours: str, theirs: Groups) -> str:
         """Name of a layer in a state; norms of older versions hold torch's norm as ``bn``."""
-        name = self.rename(ours)
-        if name is None:
-            raise ValueError(f"{self.source} has no layer like {ours} of ours")
+        name = self._renamed(ours)
         for other in (f"{name}.bn", name.removesuffix(".bn")):
             if name not in theirs and other in theirs:
                 return other
         return name
-
-    def _check_all_used(self, theirs: Groups, used: set[str]) -> None:
-        left = [name for name in theirs if name not in used and not _begins(name, self.idle)]
-        if left:
-            raise ValueError(
-                f"the file has {len(left)} layers that {self.source} has not, the first is "
-                f"{left[0]}: it is another network"
-            )
 
     def _fit(
         self,
@@ -171,82 +178,66 @@ class PublishedNetwork:
             theirs[pairs[norm]]["running_mean"] = mean - bias.to(mean.dtype)
 
 
-def _begins(name: str, beginnings: tuple[str, ...]) -> bool:
-    return bool(beginnings) and name.startswith(beginnings)
-
-
 def _weight(network: nn.Module, name: str) -> Tensor:
     weight = network.get_submodule(name).weight
     assert isinstance(weight, Tensor)
     return weight
 
 
-def _channels(entries: Mapping[str, Tensor]) -> int:
-    """Channels of a norm."""
-    return len(entries["running_mean"])
-
-
-def _inputs(entries: Mapping[str, Tensor], slots: int, outputs: int) -> int:
-    """Input channels of the convolution whose weight has so many numbers, in any layout."""
-    weight = entries.get("kernel", entries.get("weight"))
-    return 0 if weight is None else weight.numel() // (slots * outputs)
-
-
-def _unet(found: Callable[[str], Mapping[str, Tensor]], slots: int) -> dict[str, Any]:
-    stem = _channels(found("stem.0.norm"))
-    return {
-        "in_channels": _inputs(found("stem.0.conv"), slots, stem),
-        "out_channels": found("head.module")["bias"].numel(),
-        "width": _channels(found("encoder.3.1.0.second.norm")) / 256,
-    }
-
-
-def _resunet(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
-    first = found("encoder.0.entry.conv")["kernel"]
-    kernel = round(first.shape[0] ** (1 / 3))
-    return {
-        "in_channels": first.shape[1],
-        "out_channels": found("final")["bias"].numel(),
-        "first_kernel": kernel,
-        "width": _channels(found("encoder.3.entry.norm")) / 256,
-    }
-
-
-def _backbone(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
-    outputs = _channels(found("stages.0.0.norm"))
-    return {
-        "in_channels": _inputs(found("stages.0.0.conv"), 27, outputs),
-        "width": _channels(found("stages.0.0.norm")) / 16,
-    }
-
-
-def _litept(found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
-    outputs = _channels(found("stem.norm"))
-    return {
-        "in_channels": _inputs(found("stem.conv"), 125, outputs),
-        "out_channels": found("head.module")["bias"].numel(),
-        "width": _channels(found("down.3.norm")) / 504,
-    }
-
-
-_SPUNET = PublishedNetwork(
-    "SpUNet-v1m1 of Pointcept",
+_UNET = PublishedNetwork(
+    "MinkUNet of SPVNAS",
     "MIT",
-    SPCONV,
-    SpUNet,
-    lambda found: _unet(found, 125),
-    names.pointcept,
+    TORCHSPARSE,
+    MinkUNet42,
+    names.SPVNAS,
+    first="stem.0.conv",
+    slots=27,
+    wide=("encoder.3.1.0.second.norm", 256),
+    idle=("point_transforms.",),
+)
+_SPVCNN = replace(_UNET, source="SPVCNN of SPVNAS", make=SPVCNN, idle=())
+_RESUNET = PublishedNetwork(
+    "ResUNetBN2C of FCGF",
+    "MIT",
+    MINKOWSKI,
+    ResUNetBN2C,
+    names.FCGF,
+    first="encoder.0.entry.conv",
+    slots=None,
+    wide=("encoder.3.entry.norm", 256),
+    head="final",
+)
+_SPUNET = replace(
+    _UNET,
+    source="SpUNet-v1m1 of Pointcept",
+    layout=SPCONV,
+    make=SpUNet,
+    rules=names.POINTCEPT,
+    slots=125,
     prefixes=("backbone.",),
     pointwise=frozenset({"head.module"}),
+    idle=(),
 )
-_LITEPT = PublishedNetwork("LitePT-S of its authors", "MIT", SPCONV, LitePTS, _litept, names.litept)
+_LITEPT = PublishedNetwork(
+    "LitePT-S of its authors",
+    "MIT",
+    SPCONV,
+    LitePTS,
+    names.LITEPT,
+    first="stem.conv",
+    slots=125,
+    wide=("down.3.norm", 504),
+)
 _CENTERPOINT = PublishedNetwork(
     "VoxelResBackBone8x of OpenPCDet",
     "Apache-2.0",
     replace(SPCONV, axes="zyx"),
     VoxelResBackbone,
-    _backbone,
-    names.openpcdet,
+    names.OPENPCDET,
+    first="stages.0.0.conv",
+    slots=27,
+    wide=("stages.0.0.norm", 16),
+    head=None,
     prefixes=("backbone_3d.",),
     biased=("conv1", "conv2"),
 )
@@ -254,7 +245,7 @@ _SECOND = replace(
     _CENTERPOINT,
     source="VoxelBackBone8x of OpenPCDet",
     make=VoxelBackbone,
-    rename=names.second,
+    rules=names.SECOND,
     biased=(),
 )
 
@@ -266,26 +257,9 @@ def _saved_as(published: PublishedNetwork, layout: ChannelsAround) -> PublishedN
 
 #: By the package (and how it was saved) and the network of ours.
 PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
-    ("torchsparse", "minkunet"): PublishedNetwork(
-        "MinkUNet of SPVNAS",
-        "MIT",
-        TORCHSPARSE,
-        MinkUNet42,
-        lambda found: _unet(found, 27),
-        names.spvnas,
-        idle=("point_transforms.",),
-    ),
-    ("torchsparse", "spvcnn"): PublishedNetwork(
-        "SPVCNN of SPVNAS",
-        "MIT",
-        TORCHSPARSE,
-        SPVCNN,
-        lambda found: _unet(found, 27),
-        names.spvnas,
-    ),
-    ("minkowski", "resunet"): PublishedNetwork(
-        "ResUNetBN2C of FCGF", "MIT", MINKOWSKI, ResUNetBN2C, _resunet, names.fcgf
-    ),
+    ("torchsparse", "minkunet"): _UNET,
+    ("torchsparse", "spvcnn"): _SPVCNN,
+    ("minkowski", "resunet"): _RESUNET,
     **{
         (f"spconv{suffix}", model): _saved_as(published, layout)
         for suffix, layout in (("", SPCONV), ("-rskc", SPCONV_RSKC), ("-rsck", SPCONV_RSCK))
@@ -296,6 +270,10 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
             ("second", _SECOND),
         )
     },
+}
+#: Networks that a file may name, and nothing else.
+BUILDERS: Mapping[str, Callable[..., nn.Module]] = {
+    one.made_by: one.make for one in PUBLISHED.values()
 }
 
 
