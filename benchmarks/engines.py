@@ -41,10 +41,8 @@ GROUPINGS: dict[str, Grouping] = {
 
 #: TorchSparse Table 3: dtype and data movement, each step with those before it.
 MOVEMENT = {
-    "float32, scalar": ("float32", GatherScatter(fused=False, locality=False, vectorised=False)),
-    "half": ("float16", GatherScatter(fused=False, locality=False, vectorised=False)),
-    "+ vectorised": ("float16", GatherScatter(fused=False, locality=False)),
-    "+ fused": ("float16", GatherScatter(locality=False)),
+    "float32": ("float32", GatherScatter(locality=False)),
+    "half": ("float16", GatherScatter(locality=False)),
     "+ locality-aware": ("float16", GatherScatter()),
 }
 
@@ -178,5 +176,5 @@ def steps(name: str, device: torch.device, chosen: Sequence[Step]) -> list[Entry
 
 def baseline(options: Options) -> list[Entry]:
     """TorchSparse Fig. 11: what it measures itself against, then the papers' engines and ours."""
-    plain = GatherScatter(Separate(), fused=False, locality=False, vectorised=False)
+    plain = GatherScatter(Separate(), locality=False)
     return [(Engine("baseline", on(options.device, HashTable()), plain), {}), *with_papers(options)]

@@ -43,7 +43,7 @@ DATAFLOWS: list[Dataflow] = [
     Blocked(),
     SummedBlocks(),
     TORCHSPARSE,
-    GatherScatter(Sorted(0.5), fused=False, locality=False),
+    GatherScatter(Sorted(0.5), locality=False),
     WeightStationary(),
     Hybrid(2),
     Triplets(),

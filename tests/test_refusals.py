@@ -272,7 +272,7 @@ OPS: list[Row] = [
             (7, "blocks must be numbers by name"),
         )
     ),
-    (lambda: GatherScatter(fused=False), V, "fused=True"),
+    (lambda: GatherScatter(streams=9), V, "streams"),
     (lambda: GatherScatter(streams=9), V, r"streams must be in 1\.\.4, got 9"),
     (lambda: Triplets("x"), V, "sort must be one of k, i, j"),  # type: ignore[arg-type]
     (lambda: Triplets(length=0), V, "length must be at least 1"),

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.grouping import Adaptive, Grouping, Sorted
-from pcnn.dataflows.padded_buffer import multiply_block, multiply_slots, reduce_block
-from pcnn.dataflows.placement import Placement, placement
+from pcnn.dataflows.padded_buffer import Placement, multiply_slots, placement, reduce_block
 from pcnn.dataflows.reduced_product import has_wide_products
 from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets
 from pcnn.dataflows.torch_sums import accumulator, join, joined_groups, per_group
@@ -36,41 +35,26 @@ class GatherScatter:
 
     ``X[p] = x[j]`` for all triplets (i, j, k), by slot; ``Y = X[slot k] @ W[k]``; ``out[i]`` sums
     its rows of Y. The two buffers hold T x C_in and T x C_out values and some padding, by nature.
-
-    On a GPU, rows are moved by Triton kernels. Every optimisation can be switched off, which gives
-    the steps of TorchSparse's Tables 2 and 3; its first step, float32, is ``compute_dtype``. On
-    other devices torch's index operations do the same, and only the grouping matters there.
+    On a GPU, rows are moved by Triton kernels; on other devices torch's index operations do the
+    same, and only the grouping matters there.
 
     Sums are float32 (float64 of float64): inside the products, and when rows are scattered. Between
     the two, a product is rounded to the compute dtype: a float16 product beyond 65504 overflows
-    even where the sum would not, and an output row carries one rounding more. Float64 is served
-    everywhere.
-
-    A transposed weight is read through its strides. Matrices are copied, all of them in one launch,
-    only where the slots of some group are not evenly spaced. Where a norm, a residual or ReLU
-    follows, the scatter applies it to the sums that it stores; sources beside each other are
-    joined before the gather.
+    even where the sum would not, and an output row carries one rounding more.
 
     Sources: TorchSparse (MLSys 2022) sections 4.2, 4.3; Minuet (EuroSys 2024) section 5.2.
     Deviation: in the slots' order sums are float32 in memory, where TorchSparse has float16.
     """
 
     grouping: Grouping = ADAPTIVE  # which slots are multiplied together
-    fused: bool = True  # gather all slots before the products and scatter all after them
-    locality: bool = True
-    vectorised: bool = True  # threads move 16 bytes at once; otherwise one channel
+    locality: bool = True  # rows move in their own order; otherwise in the slots', with atomics
     identity: bool = True  # multiply the centre of a submanifold convolution without gathering it
     gather_tile: int | None = None  # channels a program gathers
     scatter_tile: int | None = None  # the same of the scatter
-    streams: int = 1  # streams the products of groups are spread over, where fused
+    streams: int = 1  # streams the products of groups are spread over
     fuses: bool = True
 
     def __post_init__(self) -> None:
-        if self.locality and not self.fused:
-            raise ValueError(
-                "gather_scatter: locality orders the rows of all slots, which needs one launch for "
-                "them; set fused=True, or locality=False"
-            )
         if not 1 <= self.streams <= MOST_STREAMS:
             raise ValueError(f"streams must be in 1..{MOST_STREAMS}, got {self.streams}")
 
@@ -78,9 +62,7 @@ class GatherScatter:
     def name(self) -> str:
         """Identifier, unique per setting."""
         words = ["gather_scatter", self.grouping.name]
-        words += [] if self.fused else ["per_slot"]
         words += [] if self.locality else ["slot_order"]
-        words += [] if self.vectorised else ["scalar"]
         words += [] if self.identity else ["all_gathered"]
         words += [] if self.gather_tile is None else [f"gather{self.gather_tile}"]
         words += [] if self.scatter_tile is None else [f"scatter{self.scatter_tile}"]
@@ -106,35 +88,17 @@ class GatherScatter:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
+        """See `Dataflow.forward`: one gather, the products of all groups, one scatter."""
         x = join(x, spec.skip)
         move, placed = self._movement(x, layouts, spec)
-        rows = move.prepare(x)
+        place, rows = placed.place, move.prepare(x)
         matrices = w.to(spec.compute_dtype).to(move.operands)  # [K, A, C] of one group
         if spec.groups > 1:
             matrices = per_group(matrices, spec.groups)  # [K, G, A, C]
-        if spec.transposed:
+        if spec.transposed:  # read through its strides
             matrices = matrices.transpose(-2, -1)
-        channels = spec.groups * matrices.shape[-1]
-        if self.fused:
-            products = self._products(move, rows, matrices, channels, placed)
-            return move.scatter(products, n_out, spec)
-        sums = move.sums(n_out, channels, x.device)
-        self._by_block(move, rows, matrices, sums)
-        return move.finish(sums, spec)
-
-    def _products(
-        self,
-        move: KernelRows | TorchRows,
-        rows: Tensor,
-        matrices: Tensor,
-        channels: int,
-        placed: Placement,
-    ) -> Tensor:
-        """One gather, and the products of all groups."""
-        place = placed.place
         gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=move.operands)
-        products = rows.new_empty(place.rows, channels, dtype=move.operands)
+        products = rows.new_empty(place.rows, spec.groups * matrices.shape[-1], dtype=move.operands)
         jobs = [
             partial(multiply_slots, gathered, block.start, own, products, block.start, block.rows)
             for block, own in zip(place.blocks, placed.matrices(matrices), strict=True)
@@ -144,24 +108,7 @@ class GatherScatter:
             jobs.append(partial(multiply_slots, same, 0, own, products, place.gathered, block.rows))
         move.gather(rows, "in", gathered)
         run_on_streams(jobs, rows.device, self.streams)
-        return products
-
-    def _by_block(
-        self, move: KernelRows | TorchRows, rows: Tensor, matrices: Tensor, sums: Tensor
-    ) -> None:
-        """Group after group, as in Algorithm 2 of TorchSparse."""
-        channels = sums.shape[1]
-        for block in move.place.blocks:
-            size = block.end - block.start
-            gathered = rows.new_empty(size, rows.shape[1], dtype=move.operands)
-            products = rows.new_empty(size, channels, dtype=move.operands)
-            move.gather_block(rows, "in", gathered, block)
-            multiply_block(gathered, matrices, products, block)
-            move.scatter_block(products, block, sums)
-        for block in move.place.identity_blocks():
-            products = rows.new_empty(len(sums), channels, dtype=move.operands)
-            multiply_block(rows.to(move.operands), matrices, products, block)
-            sums.add_(products)
+        return move.scatter(products, n_out, spec)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
@@ -171,27 +118,19 @@ class GatherScatter:
         place, wide = move.place, accumulator(spec.compute_dtype)
         # sums over rows leave float16's range: the results are wide, or else the operands too
         operands = move.operands if has_wide_products() else wide
-        sides: tuple[tuple[Tensor, Side], ...] = (
-            (move.prepare(x), "in"),
-            (move.prepare(g), "out"),
-        )
         zeros = x.new_zeros(groups, x.shape[1] // groups, g.shape[1] // groups, dtype=wide)
         parts = [zeros] * (len(place.offsets) - 1)  # of slots without triplets
-        buffers = []
-        for rows, side in sides if self.fused else ():
-            buffer = rows.new_empty(place.gathered, rows.shape[1], dtype=operands)
-            move.gather(rows, side, buffer)
-            move.clear(buffer)
-            buffers.append(buffer)
+        sides, buffers = (move.prepare(x), move.prepare(g)), []
+        names: tuple[Side, Side] = ("in", "out")
+        for rows, side in zip(sides, names, strict=True):
+            buffers.append(rows.new_empty(place.gathered, rows.shape[1], dtype=operands))
+            move.gather(rows, side, buffers[-1])
+            move.clear(buffers[-1])
         for block in place.blocks:
             pair = [buffer[block.start : block.end] for buffer in buffers]
-            for rows, side in () if self.fused else sides:
-                size = block.end - block.start
-                pair.append(rows.new_zeros(size, rows.shape[1], dtype=operands))
-                move.gather_block(rows, side, pair[-1], block)
             reduce_block(pair, block, groups, parts)
         for block in place.identity_blocks():
-            reduce_block([rows.to(operands) for rows, _ in sides], block, groups, parts)
+            reduce_block([rows.to(operands) for rows in sides], block, groups, parts)
         return joined_groups(torch.stack(parts), spec)
 
     def _movement(
@@ -208,7 +147,7 @@ class GatherScatter:
             triplets = Triplets(in_index, out_index, (a, b, c), (d, e, f))
         else:
             triplets = Triplets(in_index, out_index, counts=order[0])
-        how = placed.shifts, self.vectorised, self.gather_tile, self.scatter_tile
+        how = placed.shifts, self.gather_tile, self.scatter_tile
         return KernelRows(placed.place, triplets, dtype, *how), placed
 
 

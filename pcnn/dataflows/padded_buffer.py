@@ -5,13 +5,14 @@ Products are torch's own matrix multiplication, one call a group of slots.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from pcnn.dataflows.grouping import Grouping
 from pcnn.dataflows.reduced_product import reduced_product
@@ -92,7 +93,6 @@ class PaddedBuffer:
         return ranges
 
 
-@functools.lru_cache(maxsize=1024)
 def padded_buffer(
     offsets: tuple[int, ...], grouping: Grouping, identity: int, mirrored: bool
 ) -> PaddedBuffer:
@@ -113,9 +113,48 @@ def padded_buffer(
     return PaddedBuffer(offsets, tuple(shifts), tuple(blocks), start, identity, weight)
 
 
-def multiply_block(gathered: Tensor, matrices: Tensor, products: Tensor, block: Block) -> None:
-    """``products = gathered @ matrices`` for the slots of one block, padding included."""
-    multiply_slots(gathered, 0, block.take(matrices), products, 0, block.rows)
+class Placement(NamedTuple):
+    """A padded buffer, and what kernels read of it."""
+
+    place: PaddedBuffer  # the buffer
+    shifts: Tensor  # place.shifts on the device, [K] int64
+    order: Tensor | None  # the matrix of every slot of the blocks, [S] int64 on the device
+
+    def matrices(self, all_matrices: Tensor) -> list[Tensor]:
+        """The matrices ``[S, ...]`` of every block, of those of all slots ``[K, ...]``.
+
+        Views where all are evenly spaced, otherwise parts of one copy.
+        """
+        if self.order is None:
+            return [block.take(all_matrices) for block in self.place.blocks]
+        sizes = [len(block.slots) for block in self.place.blocks]
+        return list(all_matrices.index_select(0, self.order).split(sizes))
+
+
+#: By the offsets of a map: they are freed with it, and so are its placements.
+_KEPT = WeakIdKeyDictionary()
+
+
+def placement(
+    offsets: Tensor, grouping: Grouping, identity: int, mirrored: bool, device: torch.device
+) -> Placement:
+    """The placement of a map's slots, made at the first request."""
+    kept: dict[object, Placement] | None = _KEPT.get(offsets)
+    if kept is None:
+        kept = _KEPT[offsets] = {}
+    key = grouping, identity, mirrored, device
+    found = kept.get(key)
+    if found is None:
+        place = padded_buffer(tuple(offsets.tolist()), grouping, identity, mirrored)
+        even = all(block.step is not None for block in place.blocks)
+        order = None if even else upload(place.order(), device)
+        found = kept[key] = Placement(place, upload(place.shifts, device), order)
+    return found
+
+
+def upload(numbers: object, device: torch.device) -> Tensor:
+    """A few integers as int64 on a device; the host does not wait for the copy."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def multiply_slots(

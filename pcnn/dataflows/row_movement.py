@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.padded_buffer import Block, PaddedBuffer
-from pcnn.dataflows.placement import upload
+from pcnn.dataflows.padded_buffer import PaddedBuffer, upload
 from pcnn.dataflows.torch_sums import accumulator, add_rows, finish
 from pcnn.kernels.conv_spec import ConvSpec
 
@@ -28,7 +27,7 @@ class Triplets(NamedTuple):
     out_index: Tensor  # [T] int32
     by_in: ByRow | None = None  # triplets of every input row (pcnn.geometry.layouts.by_in)
     by_out: ByRow | None = None  # the same of output rows
-    counts: Tensor | None = None  # [K] int64 on the device, where it is needed
+    counts: Tensor | None = None  # [K] int64 on the device, in place of both
 
     def rows_of(self, side: Side) -> Tensor:
         """Row of every triplet on one side."""
@@ -54,55 +53,40 @@ class TorchRows:
 
     def gather(self, x: Tensor, side: Side, buffer: Tensor) -> None:
         """Copy rows of ``x`` to all blocks."""
-        for block in self.place.blocks:
-            self.gather_block(x, side, buffer[block.start : block.end], block)
-
-    def gather_block(self, x: Tensor, side: Side, buffer: Tensor, block: Block) -> None:
-        """Copy rows of ``x`` to one block, which ``buffer`` holds alone."""
         index = self.triplets.rows_of(side)
-        for slot in block.slots:
-            positions, rows = _ranges(self.place, slot, block.start)
-            torch.index_select(x, 0, index[positions], out=buffer[rows])
-
-    def sums(self, n_out: int, channels: int, device: torch.device) -> Tensor:
-        """Zeros ``[n_out, channels]`` that products are added to."""
-        return torch.zeros(n_out, channels, dtype=self.operands, device=device)
+        for block in self.place.blocks:
+            for slot in block.slots:
+                positions, rows = self._ranges(slot)
+                torch.index_select(x, 0, index[positions], out=buffer[rows])
 
     def scatter(self, products: Tensor, n_out: int, spec: ConvSpec) -> Tensor:
         """Sum all products of every output row, and what follows the sums."""
-        sums = self.sums(n_out, products.shape[1], products.device)
+        sums = products.new_zeros(n_out, products.shape[1])
         for slot in range(len(self.place.shifts)):
-            self._add(products, slot, 0, sums)
-        return self.finish(sums, spec)
-
-    def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
-        """Add the products of one block, which ``products`` holds alone."""
-        for slot in block.slots:
-            self._add(products, slot, block.start, sums)
-
-    def finish(self, sums: Tensor, spec: ConvSpec) -> Tensor:
-        """The epilogue of the sums, and their rounding."""
+            positions, rows = self._ranges(slot)
+            add_rows(sums, self.triplets.out_index[positions], products[rows])
         return finish(sums, spec)
-
-    def _add(self, products: Tensor, slot: int, start: int, sums: Tensor) -> None:
-        positions, rows = _ranges(self.place, slot, start)
-        add_rows(sums, self.triplets.out_index[positions], products[rows])
 
     def clear(self, buffer: Tensor) -> None:
         """Write zeros to the padding of all blocks."""
         for first, last in self.place.padding():
             buffer[first:last].zero_()
 
+    def _ranges(self, slot: int) -> tuple[slice, slice]:
+        """Positions of a slot in ``pairs``, and its rows in the buffer."""
+        place, first = self.place, self.place.first(slot)
+        positions = slice(place.offsets[slot], place.offsets[slot + 1])
+        return positions, slice(first, first + place.size(slot))
+
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
-    """Triton kernels: the row's order or the slots', 16 bytes or one channel a thread."""
+    """Triton kernels, all slots in one launch: in the order of the rows, or of the slots."""
 
     place: PaddedBuffer  # where rows lie
     triplets: Triplets  # of the map
     compute_dtype: torch.dtype  # dtype of gathered rows
     shifts: Tensor  # place.shifts on the device
-    vectorised: bool  # whether threads move 16 bytes at once
     gather_tile: int | None  # channels of a program; None for whole rows
     scatter_tile: int | None  # the same of a scatter
 
@@ -116,98 +100,53 @@ class KernelRows:
         return x.contiguous()
 
     def gather(self, x: Tensor, side: Side, buffer: Tensor) -> None:
-        """Copy rows of ``x`` to all blocks, in one launch."""
-        triplets = self.triplets
+        """Copy rows of ``x`` to all blocks."""
+        from pcnn.kernels.gather_scatter import gather, gather_slots
+
+        triplets, skip, tile = self.triplets, self.place.identity, self.gather_tile
         by_row = triplets.by_in if side == "in" else triplets.by_out
-        skip, how = self.place.identity, (self.gather_tile, self.vectorised)
         if not self.place.gathered:
             return
         if by_row is not None:
-            from pcnn.kernels.gather_scatter import gather
-
-            gather(x, by_row, self.shifts, buffer, skip=skip, tile=how[0], vectorised=how[1])
+            gather(x, by_row, self.shifts, buffer, skip=skip, tile=tile)
         else:
-            from pcnn.kernels.gather_scatter_slots import gather_slots
-
             assert triplets.counts is not None
             index = triplets.rows_of(side)
-            lists = index, triplets.counts, self.shifts
-            gather_slots(x, *lists, buffer, skip=skip, tile=how[0], vectorised=how[1])
-
-    def gather_block(self, x: Tensor, side: Side, buffer: Tensor, block: Block) -> None:
-        """Copy rows of ``x`` to one block, which ``buffer`` holds alone, a slot a launch."""
-        from pcnn.kernels.gather_scatter_slots import gather_slots
-
-        assert self.triplets.counts is not None
-        lists = self.triplets.rows_of(side), self.triplets.counts, self.shifts
-        for slot in block.slots:
-            part = _part(self.place, slot, block.start)
-            tile, vectorised = self.gather_tile, self.vectorised
-            gather_slots(x, *lists, buffer, part=part, tile=tile, vectorised=vectorised)
-
-    def sums(self, n_out: int, channels: int, device: torch.device) -> Tensor:
-        """Zeros ``[n_out, channels]`` that products are added to, float32 or float64."""
-        return torch.zeros(n_out, channels, dtype=accumulator(self.compute_dtype), device=device)
+            gather_slots(x, index, triplets.counts, self.shifts, buffer, skip=skip, tile=tile)
 
     def scatter(self, products: Tensor, n_out: int, spec: ConvSpec) -> Tensor:
-        """Sum all products of every output row, and what follows the sums, in one launch.
+        """Sum all products of every output row, and what follows the sums.
 
-        In the order of the slots what follows the sums takes another.
+        In the order of the slots what follows the sums takes a launch of its own, and so does all
+        but the sums of float64.
         """
-        tile, vectorised = self.scatter_tile, self.vectorised
-        if self.triplets.by_out is None:
-            from pcnn.kernels.gather_scatter_slots import scatter_slots
-
-            assert self.triplets.counts is not None
-            sums = self.sums(n_out, products.shape[1], products.device)
-            lists_of_slots = self.triplets.out_index, self.triplets.counts, self.shifts
-            scatter_slots(products, *lists_of_slots, sums, tile=tile, vectorised=vectorised)
-            return self.finish(sums, spec)
-        from pcnn.kernels.gather_scatter import scatter
-
-        wide = self.compute_dtype == torch.float64  # what kernels do behind the sums is float32
-        epilogue, dtype = (None, torch.float64) if wide else (spec.epilogue, spec.out_dtype)
-        out = products.new_empty(n_out, products.shape[1], dtype=dtype)
-        lists = self.triplets.by_out, self.shifts
-        scatter(products, *lists, out, epilogue=epilogue, tile=tile, vectorised=vectorised)
-        return finish(out, spec) if wide else out
-
-    def finish(self, sums: Tensor, spec: ConvSpec) -> Tensor:
-        """The epilogue of the sums, and their rounding."""
-        if sums.dtype == torch.float64:
-            return finish(sums, spec)
         from pcnn.kernels.epilogue import finish as finish_by_kernel
+        from pcnn.kernels.gather_scatter import scatter, scatter_slots
 
+        wide, tile = accumulator(self.compute_dtype), self.scatter_tile
+        by_out, counts = self.triplets.by_out, self.triplets.counts
+        shape = n_out, products.shape[1]
+        if by_out is not None and wide != torch.float64:
+            out = products.new_empty(shape, dtype=spec.out_dtype)
+            scatter(products, by_out, self.shifts, out, epilogue=spec.epilogue, tile=tile)
+            return out
+        if by_out is not None:
+            sums = products.new_empty(shape, dtype=wide)
+            scatter(products, by_out, self.shifts, sums, tile=tile)
+        else:
+            assert counts is not None
+            sums = products.new_zeros(shape, dtype=wide)
+            out_index = self.triplets.out_index
+            scatter_slots(products, out_index, counts, self.shifts, sums, tile=tile)
+        if wide == torch.float64:
+            return finish(sums, spec)
         return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
-
-    def scatter_block(self, products: Tensor, block: Block, sums: Tensor) -> None:
-        """Add the products of one block, which ``products`` holds alone, a slot a launch."""
-        from pcnn.kernels.gather_scatter_slots import scatter_slots
-
-        assert self.triplets.counts is not None
-        lists = self.triplets.out_index, self.triplets.counts, self.shifts
-        for slot in block.slots:
-            part = _part(self.place, slot, block.start)
-            tile, vectorised = self.scatter_tile, self.vectorised
-            scatter_slots(products, *lists, sums, part=part, tile=tile, vectorised=vectorised)
 
     def clear(self, buffer: Tensor) -> None:
         """Write zeros to the padding of all blocks, in one launch."""
-        from pcnn.kernels.gather_scatter_slots import clear_padding
+        from pcnn.kernels.gather_scatter import clear_padding
 
         ranges = self.place.padding()
         if ranges:
             longest = max(last - first for first, last in ranges)
             clear_padding(upload(ranges, buffer.device), longest, buffer)
-
-
-def _ranges(place: PaddedBuffer, slot: int, start: int) -> tuple[slice, slice]:
-    """Positions of a slot in ``pairs``, and its rows in a buffer that begins at row ``start``."""
-    first = place.first(slot) - start
-    positions = slice(place.offsets[slot], place.offsets[slot + 1])
-    return positions, slice(first, first + place.size(slot))
-
-
-def _part(place: PaddedBuffer, slot: int, start: int) -> tuple[int, int, int]:
-    """First and one-past-last position of a slot, and its shift in a buffer from row ``start``."""
-    return place.offsets[slot], place.offsets[slot + 1], place.shifts[slot] - start

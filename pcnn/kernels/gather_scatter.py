@@ -1,10 +1,12 @@
-"""Gather and scatter in the order of rows, TorchSparse section 4.3.2 (Fig. 9b).
+"""Gather and scatter, all slots in one launch: in the order of rows, or in that of slots.
 
-All slots in one launch. The gather is input-stationary: a program holds some rows in registers,
-looks up the triplets of each, and writes the row to the buffer rows of all of them. The scatter is
-output-stationary: a row sums its products in registers, in float32 (float64 of float64 products) in
-the order of the slots, and is written once. So there are no atomics, and two runs give identical
-bits. Programs split channels by a tile that Minuet (section 5.2.1) tunes.
+In the order of rows (TorchSparse section 4.3.2, Fig. 9b) the gather is input-stationary: a program
+holds some rows in registers, looks up the triplets of each, and writes the row to the buffer rows
+of all of them. The scatter is output-stationary: a row sums its products in registers, in float32
+(float64 of float64 products) in the order of the slots, and is written once. So there are no
+atomics, and two runs give identical bits. In the order of slots (Fig. 9a) rows are read again for
+every slot, and products are added by atomics. Programs split channels by a tile that Minuet
+(section 5.2.1) tunes.
 
 A padded buffer holds the rows of every slot in the order of ``pairs``; the rows of slot k begin at
 ``shifts[k] + offsets[k]``, so the triplet at position p of ``pairs`` has row ``p + shifts[slot]``.
@@ -19,7 +21,9 @@ from torch import Tensor
 
 from pcnn.kernels.conv_spec import NO_EPILOGUE, Epilogue
 from pcnn.kernels.epilogue import with_epilogue
+from pcnn.kernels.product_tiles import power_of_two
 from pcnn.kernels.row_tiles import WARPS, tile_shape
+from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -97,7 +101,6 @@ def gather(
     *,
     skip: int = -1,
     tile: int | None = None,
-    vectorised: bool = True,
 ) -> None:
     """Copy the input row of every triplet to its place in a padded buffer, in one launch.
 
@@ -108,7 +111,7 @@ def gather(
     position, slot, offsets = by_in
     if not position.shape[0]:
         return
-    tiles, tile, block = tile_shape(channels, tile, buffer.element_size(), vectorised)
+    tiles, tile, block = tile_shape(channels, tile, buffer.element_size())
     _launch_gather(
         (triton.cdiv(rows, block) * tiles, 1),
         (x, position, slot, offsets, shifts, buffer),
@@ -191,7 +194,6 @@ def scatter(
     *,
     epilogue: Epilogue | None = None,
     tile: int | None = None,
-    vectorised: bool = True,
 ) -> None:
     """Sum the products of every output row, in one launch.
 
@@ -202,7 +204,7 @@ def scatter(
     if not rows:
         return
     position, slot, offsets = by_out
-    tiles, tile, block = tile_shape(channels, tile, products.element_size(), vectorised)
+    tiles, tile, block = tile_shape(channels, tile, products.element_size())
     sums = tl.float64 if products.dtype == torch.float64 else tl.float32
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
     residual = None if residual is None else residual.contiguous()
@@ -216,3 +218,120 @@ def scatter(
 
 
 _launch_scatter = TritonLauncher(scatter_kernel)
+
+
+@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
+def move_slots_kernel(  # type: ignore[no-untyped-def]
+    source_ptr,  # [N_in, C], or the buffer [B, C]
+    index_ptr,  # [T] int32
+    counts_ptr,  # [K] int64
+    shifts_ptr,  # [K] int64
+    target_ptr,  # the buffer, or sums [N_out, C] float32 or float64
+    skip,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+    SCATTER: tl.constexpr,
+):
+    """See `gather_slots` and `scatter_slots`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0)
+    slot, first, last = slot_chunk(program // tiles, counts_ptr, ROWS, VOLUME, SLOTS)
+    if first == last:
+        return
+    if slot == skip:
+        return
+    position = first + tl.arange(0, ROWS)
+    column = program % tiles * TILE + tl.arange(0, TILE)
+    mask = (position < last)[:, None] & (column < CHANNELS)[None, :]
+    row = tl.load(index_ptr + position, mask=position < last, other=0).to(tl.int64)
+    place = position + tl.load(shifts_ptr + slot)
+    origin = place if SCATTER else row
+    values = tl.load(source_ptr + origin[:, None] * CHANNELS + column[None, :], mask=mask, other=0)
+    values = values.to(target_ptr.dtype.element_ty)
+    goal = row if SCATTER else place
+    target = target_ptr + goal[:, None] * CHANNELS + column[None, :]
+    if SCATTER:
+        tl.atomic_add(target, values, mask=mask, sem="relaxed")
+    else:
+        tl.store(target, values, mask=mask)
+
+
+def gather_slots(
+    x: Tensor,  # [N_in, C], contiguous
+    index: Tensor,  # [T] int32, rows of x by slot
+    counts: Tensor,  # [K] int64, triplets of every slot
+    shifts: Tensor,  # [K] int64
+    buffer: Tensor,  # [B, C], contiguous, written; values are rounded to its dtype
+    *,
+    skip: int = -1,
+    tile: int | None = None,
+) -> None:
+    """`gather` in the order of the slots, weight-stationary (TorchSparse Fig. 9a)."""
+    _move_slots((x, index, counts, shifts, buffer), buffer, skip, tile, False)
+
+
+def scatter_slots(
+    products: Tensor,  # [B, C], contiguous
+    index: Tensor,  # [T] int32, rows of the sums by slot
+    counts: Tensor,
+    shifts: Tensor,
+    sums: Tensor,  # [N_out, C] float32 or float64, contiguous, added to
+    *,
+    tile: int | None = None,
+) -> None:
+    """Add the product of every triplet to its output row, by atomics in any order."""
+    _move_slots((products, index, counts, shifts, sums), products, -1, tile, True)
+
+
+def _move_slots(
+    tensors: tuple[Tensor, ...], buffer: Tensor, skip: int, tile: int | None, scatter: bool
+) -> None:
+    channels, volume = buffer.shape[1], tensors[2].shape[0]
+    tiles, tile, rows = tile_shape(channels, tile, buffer.element_size())
+    chunks = most_chunks(tensors[1].shape[0], volume, rows)
+    constants = channels, tile, rows, volume, power_of_two(volume), scatter
+    _launch_slots((chunks * tiles, 1), tensors, (skip,), constants, WARPS)
+
+
+_launch_slots = TritonLauncher(move_slots_kernel)
+
+
+@triton.jit(do_not_specialize=["blocks"])  # type: ignore[untyped-decorator]
+def clear_padding_kernel(  # type: ignore[no-untyped-def]
+    ranges_ptr,  # [K, 2] int64
+    buffer_ptr,  # [B, C]
+    blocks,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """See `clear_padding`."""
+    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
+    program = tl.program_id(0)
+    slot = program // (blocks * tiles)
+    block = program // tiles % blocks
+    first = tl.load(ranges_ptr + slot * 2)
+    last = tl.load(ranges_ptr + slot * 2 + 1)
+    row = first + block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = program % tiles * TILE + tl.arange(0, TILE)
+    mask = (row < last)[:, None] & (column < CHANNELS)[None, :]
+    zeros = tl.zeros((ROWS, TILE), dtype=buffer_ptr.dtype.element_ty)
+    tl.store(buffer_ptr + row[:, None] * CHANNELS + column[None, :], zeros, mask=mask)
+
+
+def clear_padding(ranges: Tensor, longest: int, buffer: Tensor) -> None:
+    """Write zeros to some ranges of rows, in one launch.
+
+    Products of padding are never read, but a reduction over padded rows adds them.
+    """
+    channels = buffer.shape[1]
+    tiles, tile, rows = tile_shape(channels, None, buffer.element_size())
+    blocks = triton.cdiv(longest, rows)
+    grid = (ranges.shape[0] * blocks * tiles, 1)
+    _launch_clear(grid, (ranges, buffer), (blocks,), (channels, tile, rows), WARPS)
+
+
+_launch_clear = TritonLauncher(clear_padding_kernel)

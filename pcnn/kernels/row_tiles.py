@@ -7,7 +7,7 @@ from pcnn.kernels.product_tiles import power_of_two
 #: Threads of a program, as warps of 32.
 WARPS = 4
 
-#: Bytes that one thread moves by one instruction where accesses are vectorised.
+#: Bytes that one thread moves by one instruction.
 VECTOR_BYTES = 16
 
 #: Most channels of a program; wider rows take several programs.
@@ -30,20 +30,16 @@ def default_tile(channels: int) -> int:
     return min(WIDEST_TILE, power_of_two(channels))
 
 
-def tile_shape(
-    channels: int, tile: int | None, itemsize: int, vectorised: bool
-) -> tuple[int, int, int]:
+def tile_shape(channels: int, tile: int | None, itemsize: int) -> tuple[int, int, int]:
     """Programs a row, channels and rows of a program.
 
-    Every thread has one access for all rows of its program: in a vectorised kernel up to
-    `VECTOR_BYTES` of neighbouring channels, as far as rows of so many channels are aligned to them;
-    in a scalar kernel a single channel.
+    Every thread has one access for all rows of its program, of up to `VECTOR_BYTES` of neighbouring
+    channels, as far as rows of so many channels are aligned to them.
     """
     tile = default_tile(channels) if tile is None else tile
     if not 0 < tile <= WIDEST_TILE or tile & (tile - 1):
         raise ValueError(f"a channel tile is a power of two up to {WIDEST_TILE}, got {tile}")
     aligned = channels & -channels  # the largest power of two that divides it
-    vector = min(VECTOR_BYTES // itemsize, aligned) if vectorised else 1
-    elements = 32 * WARPS * vector
+    elements = 32 * WARPS * min(VECTOR_BYTES // itemsize, aligned)
     tile = min(tile, elements)
     return -(-channels // tile), tile, elements // tile

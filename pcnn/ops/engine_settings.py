@@ -113,9 +113,7 @@ class TorchSparseSettings:
     epsilon: Share = 0.25  # tolerance of redundant computation in a group, section 4.2.3
     threshold: Natural | None = None  # rows S from which slots are multiplied one by one
     grouping: Literal["adaptive", "fixed", "symmetric", "separate"] = "adaptive"  # adaptive
-    fused: bool = True  # one gather and one scatter for all slots, section 4.3.2
     locality: bool = True  # gather in the order of input rows, scatter in that of output rows
-    vectorised: bool = True  # 16 bytes a thread, section 4.3.1
     search: Literal["auto", "hash", "grid"] = "auto"  # how sites are kept
     grid_bytes: GridBytes = 16 << 30  # largest grid of a map; search="grid" refuses a larger one
     simplified: bool = True  # loops of known length in the search
@@ -144,7 +142,7 @@ class TorchSparseSettings:
         }
         adaptive = Adaptive(self.epsilon, _rows(self.threshold))
         grouping = simple.get(self.grouping, adaptive)
-        return GatherScatter(grouping, self.fused, self.locality, self.vectorised)
+        return GatherScatter(grouping, self.locality)
 
     def candidates(self, layer: LayerSizes) -> Iterator[TorchSparseSettings]:
         """Tolerances and thresholds of Algorithm 5, of those with equal groups one."""

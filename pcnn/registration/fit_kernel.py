@@ -50,7 +50,7 @@ def longer(w, x, y, z, length, w1, x1, y1, z1):
 
 
 @triton.jit(do_not_specialize=["sets"])
-def fits_kernel(
+def fits_kernel(  # type: ignore[no-untyped-def]
     covariance_ptr,  # [S, 3, 3] float64
     source_ptr,  # [S, 3]
     target_ptr,  # [S, 3]

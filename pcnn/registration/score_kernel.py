@@ -18,7 +18,7 @@ TRANSFORMS, MATCHES, WARPS = 32, 64, 4
 
 
 @triton.jit(do_not_specialize=["transforms", "matches"])
-def scores_kernel(
+def scores_kernel(  # type: ignore[no-untyped-def]
     transforms_ptr,  # [12, S]: rows of the first three of a 4 x 4 matrix
     source_ptr,  # [3, M]
     target_ptr,  # [3, M]

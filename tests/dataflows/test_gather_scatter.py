@@ -58,8 +58,6 @@ def test_names_tell_settings_apart() -> None:
         MINUET,
         replace(MINUET, streams=1),
         replace(TORCHSPARSE, locality=False),
-        replace(TORCHSPARSE, locality=False, fused=False),
-        replace(TORCHSPARSE, vectorised=False),
         replace(TORCHSPARSE, identity=False),
         replace(TORCHSPARSE, gather_tile=16),
         replace(TORCHSPARSE, scatter_tile=16),
@@ -87,13 +85,11 @@ def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:
         assert tiles_of(channels) == tiles
         assert default_tile(channels) == tiles[-1]
     for asked, shape in (
-        ((64, None, 2, True), (1, 64, 16)),  # 128 threads of 8 channels
-        ((64, None, 4, True), (1, 64, 8)),
-        ((64, None, 2, False), (1, 64, 2)),
-        ((64, 16, 2, True), (4, 16, 64)),
-        ((256, None, 2, False), (2, 128, 1)),  # no thread has two channels
-        ((33, None, 2, True), (1, 64, 2)),  # rows are aligned to 2 bytes only
-        ((12, None, 2, True), (1, 16, 32)),  # to 8 bytes
-        ((1024, None, 2, True), (2, 512, 2)),
+        ((64, None, 2), (1, 64, 16)),  # 128 threads of 8 channels
+        ((64, None, 4), (1, 64, 8)),
+        ((64, 16, 2), (4, 16, 64)),
+        ((33, None, 2), (1, 64, 2)),  # rows are aligned to 2 bytes only
+        ((12, None, 2), (1, 16, 32)),  # to 8 bytes
+        ((1024, None, 2), (2, 512, 2)),
     ):
         assert tile_shape(*asked) == shape, asked

@@ -33,9 +33,9 @@ K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
 SETTINGS = [
     MINUET,
     GatherScatter(Symmetric(), locality=False),
-    GatherScatter(Fixed(), fused=False, locality=False, vectorised=False),
+    GatherScatter(Fixed(), locality=False),
     GatherScatter(Separate(), identity=False, gather_tile=8, scatter_tile=16, streams=3),
-    GatherScatter(Adaptive(1), vectorised=False),
+    GatherScatter(Adaptive(1)),
     GatherScatter(Sorted(0.3, 3000)),
     *(Hybrid(threshold) for threshold in (1, 3, 99, None)),
 ]
@@ -233,9 +233,8 @@ def test_a_product_can_be_captured(dataflow: Dataflow) -> None:
     torch.testing.assert_close(out, wanted, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("vectorised", [True, False])
-def test_strided_and_unaligned_features_are_read_rightly(vectorised: bool) -> None:
-    built, dataflow = made(), replace(TORCHSPARSE, vectorised=vectorised)
+def test_strided_and_unaligned_features_are_read_rightly() -> None:
+    built, dataflow = made(), TORCHSPARSE
     weight, wide = half(27, 16, 8), half(built.n_in * 32 + 1)
     how = built.layouts(dataflow.needs), built.n_out, spec_of(HALF)
     unaligned = wide[1 : 1 + built.n_in * 16].view(-1, 16)

@@ -1,79 +1,55 @@
 """Gathers and scatters, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.conv_spec import Epilogue
-from pcnn.kernels.gather_scatter import gather, scatter
-from pcnn.kernels.gather_scatter_slots import clear_padding, gather_slots, scatter_slots
+from pcnn.kernels.gather_scatter import (
+    clear_padding,
+    gather,
+    gather_slots,
+    scatter,
+    scatter_slots,
+)
 from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
 
 NAN = float("nan")
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 GUARD = 3  # rows behind the result that no kernel may touch
-#: Map, order of the work, one access of several elements, channels, dtypes from and to, tile.
-Move = tuple[str, str, bool, int, torch.dtype, torch.dtype, int | None]
+#: Map, order of the work, channels, dtypes from and to, tile.
+Move = tuple[str, str, int, torch.dtype, torch.dtype, int | None]
 MOVES: list[Move] = [
-    ("submanifold", "rows", True, 40, HALF, HALF, None),
-    ("submanifold", "rows", False, 33, HALF, HALF, None),
-    ("transposed", "rows", True, 1, HALF, SINGLE, None),
-    ("strided", "rows", True, 8, SINGLE, HALF, None),
-    ("strided", "rows", True, 3, DOUBLE, DOUBLE, None),
-    ("strided", "rows", True, 24, SINGLE, SINGLE, 4),
-    ("submanifold", "rows", True, 24, SINGLE, SINGLE, 64),
-    ("submanifold", "slots", True, 40, HALF, HALF, None),
-    ("transposed", "slots", False, 3, HALF, HALF, None),
-    ("strided", "slot by slot", True, 33, HALF, HALF, None),
-    ("transposed", "slot by slot", False, 16, HALF, HALF, None),
+    ("submanifold", "rows", 40, HALF, HALF, None),
+    ("submanifold", "rows", 33, HALF, HALF, None),
+    ("transposed", "rows", 1, HALF, SINGLE, None),
+    ("strided", "rows", 8, SINGLE, HALF, None),
+    ("strided", "rows", 3, DOUBLE, DOUBLE, None),
+    ("strided", "rows", 24, SINGLE, SINGLE, 4),
+    ("submanifold", "rows", 24, SINGLE, SINGLE, 64),
+    ("submanifold", "slots", 40, HALF, HALF, None),
+    ("transposed", "slots", 3, HALF, HALF, 2),
+    ("strided", "slots", 33, HALF, HALF, None),
 ]
 moves = pytest.mark.parametrize("move", MOVES, ids=str)
-
-
-def by_slots(
-    kernel: Callable[..., Any],
-    kernel_map: KernelMap,
-    rows: Tensor,
-    index: Tensor,
-    into: Tensor,
-    whole: bool,
-    **settings: Any,
-) -> None:
-    """All slots in one launch, or a launch for each."""
-    place = placed(kernel_map)
-    lists = index, kernel_map.layout("counts")[0], torch.tensor(place.shifts, device=DEVICE)
-    if whole:
-        kernel(rows, *lists, into, **settings)
-        return
-    settings.pop("skip", None)
-    slots: Sequence[int] = range(kernel_map.volume)
-    if kernel is gather_slots:
-        slots = [k for block in place.blocks for k in block.slots]
-    for slot in slots:
-        part = (*place.offsets[slot : slot + 2], place.shifts[slot])
-        kernel(rows, *lists, into, part=part, **settings)
 
 
 @moves
 def test_rows_go_where_their_triplets_are(move: Move) -> None:
     """Neither the padding nor rows of the identity are written."""
-    kernel, order, vectorised, channels, dtype, out_dtype, tile = move
+    kernel, order, channels, dtype, out_dtype, tile = move
     kernel_map = make(*MAPS[kernel])
     place = placed(kernel_map)
     x = torch.randn(kernel_map.n_in, channels, device=DEVICE).to(dtype)
     shape = place.gathered + GUARD, channels
     buffer = torch.full(shape, NAN, device=DEVICE, dtype=out_dtype)
-    settings = {"vectorised": vectorised, "skip": place.identity}
+    shifts, skip = torch.tensor(place.shifts, device=DEVICE), place.identity
     if order == "rows":
-        shifts = torch.tensor(place.shifts, device=DEVICE)
-        gather(x, kernel_map.layout("by_in"), shifts, buffer, tile=tile, **settings)
+        gather(x, kernel_map.layout("by_in"), shifts, buffer, tile=tile, skip=skip)
     else:
-        whole = order == "slots"
-        by_slots(gather_slots, kernel_map, x, kernel_map.in_index, buffer, whole, **settings)
+        lists = kernel_map.in_index, *kernel_map.layout("counts"), shifts
+        gather_slots(x, *lists, buffer, tile=tile, skip=skip)
     keep = kernel_map.slot_index != place.identity
     expected = torch.full_like(buffer, NAN)
     source = x[kernel_map.in_index[keep].long()].to(out_dtype)
@@ -93,15 +69,14 @@ def products_of(kernel_map: KernelMap, channels: int, dtype: torch.dtype) -> tup
 
 @moves
 def test_rows_sum_their_products_and_round_once(move: Move) -> None:
-    kernel, order, vectorised, channels, dtype, out_dtype, tile = move
+    kernel, order, channels, dtype, out_dtype, tile = move
     kernel_map = make(*MAPS[kernel])
     products, expected = products_of(kernel_map, channels, BRAIN if tile == 64 else dtype)
-    n_out = kernel_map.n_out
+    n_out, shifts = kernel_map.n_out, torch.tensor(placed(kernel_map).shifts, device=DEVICE)
     if order == "rows":
         out = torch.full((n_out + GUARD, channels), NAN, device=DEVICE, dtype=out_dtype)
-        shifts, by_out = torch.tensor(placed(kernel_map).shifts, device=DEVICE), "by_out"
-        how = kernel_map.layout(by_out), shifts
-        scatter(products, *how, out[:n_out], vectorised=vectorised, tile=tile)
+        how = kernel_map.layout("by_out"), shifts
+        scatter(products, *how, out[:n_out], tile=tile)
         assert out[n_out:].isnan().all()
         again = torch.full_like(out[:n_out], NAN)
         scatter(products, *how, again)
@@ -109,8 +84,8 @@ def test_rows_sum_their_products_and_round_once(move: Move) -> None:
         tolerance = {HALF: 1e-3, SINGLE: 1e-5, DOUBLE: 1e-14}[out_dtype]
     else:
         out, tolerance = torch.zeros(n_out, channels, device=DEVICE), 1e-5
-        index, whole = kernel_map.out_index, order == "slots"
-        by_slots(scatter_slots, kernel_map, products, index, out, whole, vectorised=vectorised)
+        lists = kernel_map.out_index, *kernel_map.layout("counts"), shifts
+        scatter_slots(products, *lists, out, tile=tile)
     found = out[:n_out].double()
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 

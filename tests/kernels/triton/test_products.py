@@ -11,7 +11,7 @@ import torch
 
 from pcnn.dataflows import ConvSpec, Dataflow, Reference, gather_scatter
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
-from pcnn.dataflows.grouping import Fixed, Separate
+from pcnn.dataflows.grouping import Fixed
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
@@ -51,9 +51,8 @@ BY_TRIPLETS = [ByKernels(Triplets(sort, 24, 8, 16)) for sort in ("k", "i", "j")]
 GATHERING = [
     TORCHSPARSE,
     MINUET,
-    replace(TORCHSPARSE, locality=False, vectorised=False),
+    replace(TORCHSPARSE, locality=False),
     GatherScatter(Fixed(), identity=False, gather_tile=8, scatter_tile=4),
-    GatherScatter(Separate(), fused=False, locality=False),
 ]
 FLOWS = [*FUSING, WHOLE, *BY_TRIPLETS, *GATHERING]
 
