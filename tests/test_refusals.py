@@ -30,9 +30,9 @@ from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radius_pairs import checked_reach, radius_pairs
 from pcnn.models import MinkUNet42
-from pcnn.models.activation_checkpointing import checkpoint_activations
+from pcnn.models.blocks import checkpoint_activations
+from pcnn.models.litept import WindowAttention, rotary_angles
 from pcnn.nn import Conv3d, ConvTranspose3d, align, normalize, prune, union
-from pcnn.nn.attention import WindowAttention, rotary_angles
 from pcnn.ops import (
     Engine,
     convolution,

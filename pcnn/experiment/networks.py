@@ -18,7 +18,7 @@ from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
-from pcnn.models.activation_checkpointing import checkpoint_activations
+from pcnn.models.blocks import checkpoint_activations
 from pcnn.ops.engine import Engine, check_served, resolve
 from pcnn.runtime.layer_calls import convolutions
 

@@ -1,22 +1,19 @@
 """Networks, assembled from shared blocks with convolution and norm injected."""
 
 from pcnn.models.litept import LitePT, LitePTS
-from pcnn.models.minkunet import MinkUNet, MinkUNet42
+from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
 from pcnn.models.resnet import ResNet, ResNet18
 from pcnn.models.resunet import ResUNet, ResUNetBN2C
 from pcnn.models.sparse_resnet import (
     SparseResNet,
     SparseResNet21,
+    SparseResNetClassification,
     SparseResNetLarge,
+    SparseResNetSegmentation,
     VoxelBackbone,
     VoxelResBackbone,
-)
-from pcnn.models.sparse_resnet_heads import (
-    SparseResNetClassification,
-    SparseResNetSegmentation,
     sparse_resnet_for,
 )
-from pcnn.models.spunet import SpUNet
 from pcnn.models.spvcnn import SPVCNN
 from pcnn.models.trained import available, load
 

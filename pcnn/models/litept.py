@@ -14,10 +14,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import gelu, pad, scaled_dot_product_attention
 
-from pcnn.models.blocks import ConvFactory, ConvNorm, LinearNorm, NormFactory
-from pcnn.nn import Conv3d, FeatureWise, MaxPool3d, PlannedModule, normalize, unpool
-from pcnn.nn.attention import Angles, WindowAttention, rotary_angles
+from pcnn.models.blocks import ConvFactory, ConvNorm, LinearNorm, NormFactory, convolutions_of
+from pcnn.nn import FeatureWise, MaxPool3d, PlannedModule, normalize, unpool
 from pcnn.ops import Engine
 from pcnn.ops.space_curves import hilbert_table
 from pcnn.ops.windows import ORDERS, Windows
@@ -31,6 +31,63 @@ BLOCKS = (2, 2, 2, 6, 2)
 CONVOLVED = 3
 #: Channels of a head.
 HEAD = 18
+
+
+#: Cosines and sines of the angles that rows are turned by, ``[N, 1, 3, pairs]`` float32 each.
+Angles = tuple[Tensor, Tensor]
+
+#: Head dimensions are padded to a multiple of this, which the fused kernels of torch ask for.
+_ALIGNED = 8
+
+
+def rotary_angles(positions: Tensor, channels: int, base: float = 100.0) -> Angles:
+    """Angles of the rotary encoding of places in space (PointROPE, Yue et al. 2025).
+
+    A third of the channels of a head goes with each axis. Their first half and their second half
+    are pairs, and pair i is turned by ``position * base^(-i / pairs)``. So the product of a query
+    and a key depends on the difference of their positions alone.
+    """
+    if channels < 6 or channels % 6:
+        raise ValueError(f"channels of a head must be a multiple of 6, got {channels}")
+    pairs = channels // 6
+    exponent = torch.arange(pairs, device=positions.device) / -pairs
+    angle = (positions[:, :, None] * base**exponent)[:, None]  # [N, 1, 3, pairs]
+    return angle.cos(), angle.sin()
+
+
+def rotated(x: Tensor, angles: Angles) -> Tensor:
+    """``[N, H, D]`` turned by the angles of its rows, in their dtype; returned in its own."""
+    cos, sin = angles
+    u, v = x.to(cos.dtype).unflatten(2, (3, 2, -1)).unbind(3)  # [N, H, 3, pairs] each
+    return torch.stack([u * cos - v * sin, v * cos + u * sin], dim=3).flatten(2).to(x.dtype)
+
+
+class WindowAttention(nn.Module):
+    """Multi-head attention of every site to the sites of its window."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        if channels % heads:
+            raise ValueError(f"{heads} heads do not divide {channels} channels")
+        self.heads = heads
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.project = nn.Linear(channels, channels)
+
+    def forward(self, features: Tensor, windows: Windows, angles: Angles, order: int) -> Tensor:
+        """Features ``[N, C]`` to ``[N, C]``."""
+        sites, channels = features.shape
+        q, k, v = self.qkv(features).view(sites, 3, self.heads, -1).unbind(1)  # [N, H, D]
+        size = q.shape[2]
+        every = torch.stack([rotated(q, angles), rotated(k, angles), v], dim=1)
+        every = pad(every, (0, -size % _ALIGNED))
+        rows = windows.rows[order]  # [M, W]
+        inside = every.index_select(0, rows.flatten()).view(*rows.shape, *every.shape[1:])
+        q, k, v = inside.permute(2, 0, 3, 1, 4).unbind()  # [M, H, W, D]
+        keys = windows.there[:, None, None, :]  # [M, 1, 1, W]
+        out = scaled_dot_product_attention(q, k, v, keys, scale=size**-0.5)
+        out = out[..., :size].transpose(1, 2).reshape(-1, channels)  # [M * W, C]
+        found: Tensor = self.project(out.index_select(0, windows.place[order]))
+        return found
 
 
 def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
@@ -97,7 +154,7 @@ class Down(nn.Module):
         """Features ``[N, C_in]`` to ``[N_coarse, C_out]``."""
         y: SparseTensor = self.pool(self.linear(x))
         normed = normalize(self.norm, y.features, y.geometry.count)
-        return y.replace(nn.functional.gelu(normed))
+        return y.replace(gelu(normed))
 
 
 class LitePT(PlannedModule):
@@ -173,7 +230,7 @@ class LitePT(PlannedModule):
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites."""
         x = self.stem(self.input(x))
-        x = x.replace(nn.functional.gelu(x.features))
+        x = x.replace(gelu(x.features))
         levels: list[SparseTensor] = []
         for level, blocks in enumerate(self.blocks):
             x = self.down[level - 1](x) if level else x
@@ -224,18 +281,11 @@ def LitePTS(
 ) -> LitePT:
     """LitePT-S.
 
+    Other arguments are those of `LitePT`.
+
     Args:
-        in_channels: input features per site.
-        out_channels: classes; ``None`` for no head.
         width: factor on all channels; those of levels with attention are rounded down to heads of
             18 channels, at least one. 1 is the published network.
-        window: sites that attend to one another.
-        drop_path: as in `LitePT`, with the following.
-        shuffle_orders: ...
-        engine: engine of the default convolutions, of pooling and unpooling.
-        conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
-        norm: makes norms of the stem, the poolings and the decoder.
-        input_norm: standardise the input channels first; not in the published network.
     """
     encoder = [max(1, int(width * c)) for c in ENCODER]
     encoder[CONVOLVED:] = [max(1, c // HEAD) * HEAD for c in encoder[CONVOLVED:]]
@@ -249,7 +299,7 @@ def LitePTS(
         window,
         drop_path,
         shuffle_orders,
-        conv or partial(Conv3d, engine=engine),
+        convolutions_of(engine, conv)[0],
         norm,
         engine,
         input_norm,

@@ -12,8 +12,15 @@ from itertools import pairwise
 
 from torch import nn
 
-from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, residual_stack
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, cat
+from pcnn.models.blocks import (
+    ConvFactory,
+    ConvNorm,
+    NormFactory,
+    convolutions_of,
+    residual_stack,
+    scaled,
+)
+from pcnn.nn import FeatureWise, PlannedModule, cat
 from pcnn.ops import Engine
 from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
@@ -21,6 +28,8 @@ from pcnn.tensor import SparseTensor
 ENCODER = (32, 64, 128, 256)
 DECODER = (256, 128, 96, 96)
 STEM = 32
+#: Residual blocks of SpUNet's levels: of the encoder, then of the decoder.
+SPUNET_BLOCKS = (2, 3, 4, 6, 2, 2, 2, 2)
 
 
 class MinkUNet(PlannedModule):
@@ -131,10 +140,40 @@ def MinkUNet42(
         in_channels,
         out_channels,
         int(width * STEM),
-        tuple(int(width * c) for c in ENCODER),
-        tuple(int(width * c) for c in DECODER),
-        conv or partial(Conv3d, engine=engine),
-        conv_transpose or partial(ConvTranspose3d, engine=engine),
+        scaled(width, ENCODER),
+        scaled(width, DECODER),
+        *convolutions_of(engine, conv, conv_transpose),
         norm,
+        input_norm=input_norm,
+    )
+
+
+def SpUNet(
+    in_channels: int = 6,
+    out_channels: int | None = 13,
+    width: Width = 1.0,
+    engine: str | Engine | None = None,
+    conv: ConvFactory | None = None,
+    conv_transpose: ConvFactory | None = None,
+    norm: NormFactory = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01),
+    input_norm: bool = False,
+) -> MinkUNet:
+    """SpUNet, version v1m1 of Pointcept: MinkUNet34C's depth, as it is written for spconv.
+
+    A 5^3 stem; four times a 2^3 convolution of stride 2 that widens, with 2, 3, 4 and 6 residual
+    blocks; four times its transpose, the skip joined behind, with 2 residual blocks. Arguments are
+    those of `MinkUNet42`.
+    """
+    return MinkUNet(
+        in_channels,
+        out_channels,
+        int(width * STEM),
+        scaled(width, ENCODER),
+        scaled(width, DECODER),
+        *convolutions_of(engine, conv, conv_transpose),
+        norm,
+        blocks=SPUNET_BLOCKS,
+        stem_kernels=(5,),
+        widen_on_entry=True,
         input_norm=input_norm,
     )

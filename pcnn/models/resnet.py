@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from torch import Tensor, nn
 
-from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
-from pcnn.nn import Conv3d, GlobalAvgPool, MaxPool3d, PlannedModule
+from pcnn.models.blocks import (
+    ConvFactory,
+    ConvNorm,
+    NormFactory,
+    ResidualBlock,
+    convolutions_of,
+    scaled,
+)
+from pcnn.nn import GlobalAvgPool, MaxPool3d, PlannedModule
 from pcnn.ops import Engine
 from pcnn.ranges import Width
 from pcnn.tensor import SparseTensor
@@ -74,6 +79,6 @@ def ResNet18(
     norm: NormFactory = nn.BatchNorm1d,
 ) -> ResNet:
     """ResNet18: two residual blocks in each of four stages; channels scaled by ``width``."""
-    make = conv or partial(Conv3d, engine=engine)
-    channels = tuple(int(width * c) for c in CHANNELS)
+    make, _ = convolutions_of(engine, conv)
+    channels = scaled(width, CHANNELS)
     return ResNet(in_channels, out_channels, channels, (2, 2, 2, 2), make, norm, engine)

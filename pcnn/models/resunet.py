@@ -14,9 +14,16 @@ from typing import Annotated
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from pcnn.models.blocks import ConvFactory, ConvNorm, NormFactory, ResidualBlock
+from pcnn.models.blocks import (
+    ConvFactory,
+    ConvNorm,
+    NormFactory,
+    ResidualBlock,
+    convolutions_of,
+    scaled,
+)
 from pcnn.models.overlap_head import OverlapHead, seen_by_head
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, PlannedModule, cat
+from pcnn.nn import FeatureWise, PlannedModule, cat
 from pcnn.nn.fused import fused_convolution
 from pcnn.ops import Engine
 from pcnn.ranges import Width
@@ -54,7 +61,7 @@ class ResUNet(PlannedModule):
         conv: makes convolutions.
         conv_transpose: makes transposed convolutions.
         norm: makes norms.
-        overlap_head: give the network a head that scores points of pairs of clouds.
+        overlap_head: give the network an `OverlapHead`, which scores points of pairs of clouds.
     """
 
     def __init__(
@@ -148,19 +155,17 @@ def ResUNetBN2C(
         conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
         conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
         norm: makes norms.
-        overlap_head: give the network a head that scores points of pairs of clouds by overlap and
-            matchability (`pcnn.models.overlap_head`), for ``task=registration``.
+        overlap_head: give the network an `OverlapHead`, for ``task=registration``.
     """
     return ResUNet(
         in_channels,
         out_channels,
-        tuple(int(width * c) for c in ENCODER),
-        tuple(int(width * c) for c in DECODER),
+        scaled(width, ENCODER),
+        scaled(width, DECODER),
         int(width * MERGED),
         first_kernel,
         normalize_features,
-        conv or partial(Conv3d, engine=engine),
-        conv_transpose or partial(ConvTranspose3d, engine=engine),
+        *convolutions_of(engine, conv, conv_transpose),
         norm,
         overlap_head,
     )

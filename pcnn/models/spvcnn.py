@@ -8,14 +8,13 @@ parameters at width 1 with 4 input channels and 19 classes.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 
 from torch import nn
 
-from pcnn.models.blocks import ConvFactory, LinearNorm, NormFactory
+from pcnn.models.blocks import ConvFactory, LinearNorm, NormFactory, convolutions_of, scaled
 from pcnn.models.minkunet import DECODER, ENCODER, STEM, MinkUNet
-from pcnn.nn import Conv3d, ConvTranspose3d, FeatureWise, cat
+from pcnn.nn import FeatureWise, cat
 from pcnn.ops import Engine
 from pcnn.ops.level_link import LevelLink
 from pcnn.ranges import PartialShare, Width
@@ -25,16 +24,10 @@ from pcnn.tensor import SparseTensor
 class SPVCNN(MinkUNet):
     """Sparse voxel and point branch; on voxels, whose finest sites are the points of the branch.
 
+    Arguments are those of `MinkUNet42`, and:
+
     Args:
-        in_channels: input features per site.
-        out_channels: outputs per site; ``None`` leaves the features of the branch without a head.
-        width: factor on all channels, rounded down (0.5, 0.64 and 1.0 are published).
         dropout: share of the features that training sets to 0 where the branch enters the U-Net.
-        engine: engine of the default convolutions.
-        conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
-        conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
-        norm: makes norms.
-        input_norm: standardise the input channels first; not in the published network.
     """
 
     def __init__(
@@ -49,17 +42,14 @@ class SPVCNN(MinkUNet):
         norm: NormFactory = nn.BatchNorm1d,
         input_norm: bool = False,
     ) -> None:
-        encoder, decoder = (
-            tuple(int(width * c) for c in channels) for channels in (ENCODER, DECODER)
-        )
+        encoder, decoder = scaled(width, ENCODER), scaled(width, DECODER)
         super().__init__(
             in_channels,
             out_channels,
             int(width * STEM),
             encoder,
             decoder,
-            conv or partial(Conv3d, engine=engine),
-            conv_transpose or partial(ConvTranspose3d, engine=engine),
+            *convolutions_of(engine, conv, conv_transpose),
             norm,
             input_norm=input_norm,
         )

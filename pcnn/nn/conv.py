@@ -151,15 +151,11 @@ class SparseConv3d(Conv3d):
 
     Sites behind it are those of the input and the ones around them, so they become more with every
     such layer. A strided layer is `Conv3d`, and arguments are the same. The host waits once for the
-    number of sites, in a plan too.
+    number of sites, in a plan too. Native points need sites that are given.
     """
 
     def route(self, geometry: Geometry, out: Geometry | None) -> tuple[KernelMap | None, Geometry]:
-        """As of `Conv3d`, on the sites that the kernel reaches where none are given.
-
-        Raises:
-            TypeError: native points, without ``out``.
-        """
+        """As of `Conv3d`, on the sites that the kernel reaches where none are given."""
         if out is None and not self.kernel.is_strided:
             out = dilated_sites(geometry, self.kernel)
         return super().route(geometry, out)
@@ -170,21 +166,7 @@ class ConvTranspose3d(Convolution):
 
     ``out[j] = sum over (i, j, k) of x[i] @ W[k] + b`` with ``j = stride * i + dilation * k -
     padding``: the adjoint of `Conv3d` of the same kernel, and `torch.nn.ConvTranspose3d` on dense
-    blocks.
-
-    Args:
-        in_channels: C_in.
-        out_channels: C_out.
-        kernel_size: K per axis.
-        stride: per axis.
-        padding: as in `Conv3d`.
-        dilation: per axis.
-        groups: groups of channels.
-        bias: whether to learn an additive bias ``[C_out]``.
-        engine: name or engine; ``None`` means ``auto``.
-
-    Raises:
-        ValueError: channels, groups, kernel or engine that do not exist or do not fit.
+    blocks. Arguments are those of `Conv3d`.
     """
 
     def route(self, geometry: Geometry, out: Geometry | None) -> tuple[KernelMap | None, Geometry]:

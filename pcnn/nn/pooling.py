@@ -93,15 +93,12 @@ class GlobalAvgPool(_GlobalPool):
 
 
 def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -> SparseTensor:
-    """Copy the features of every coarse site to the finer sites inside its cell.
+    """Copy the features of every coarse site to the finer sites inside its cell, 0 beside them.
 
     Args:
         x: features ``[N_in, C]`` on the coarser geometry.
         out: finer sites, of a tensor stride that divides that of ``x`` on every axis.
         engine: whose map builder finds the coarse site above a fine one.
-
-    Returns:
-        Features ``[N_out, C]`` on ``out``; 0 where no coarse site lies above.
 
     Raises:
         ValueError: tensor strides that do not divide, or native points that ``x`` was not made

@@ -17,11 +17,9 @@ from pcnn.tensor import SparseTensor
 def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
     """Keep the sites where a mask is true, with their features.
 
-    The sites that stay are a geometry of their own, also where the mask keeps all: later layers
-    build their levels and maps on it when they ask for them, and a plan of the input does not know
-    it. Put layers behind it into a `PlannedModule` to have all of theirs built at once. The host
-    waits for the device once, for the number of sites, so CUDA graphs (`pcnn.runtime.graph`,
-    ``trainer.cuda_graphs``) cannot hold this call.
+    The sites that stay are a geometry of their own, also where the mask keeps all; a plan of the
+    input does not know it. Put layers behind it into a `PlannedModule` to have all of theirs built
+    at once. The host waits for the device once, so CUDA graphs cannot hold this call.
 
     Args:
         x: features ``[N, C]`` on voxels or native points of any level; gradients flow to them.
@@ -44,9 +42,8 @@ def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
         )
     if mask.is_cuda and torch.cuda.is_current_stream_capturing():
         raise RuntimeError(
-            "prune decides about sites while it runs, so it cannot be captured in a CUDA graph: "
-            "run this network eagerly (trainer.cuda_graphs=false), or keep all sites and multiply "
-            "by the mask: x * mask[:, None]"
+            "prune decides about sites while it runs, so it cannot be captured in a CUDA graph; "
+            "keep all sites and multiply by the mask: x * mask[:, None]"
         )
     if x.geometry.count is not None:
         mask = mask & holding_sites(len(x), x.geometry.count)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import pcnn
 from pcnn.geometry import Geometry, VoxelGrid
-from pcnn.nn.attention import WindowAttention, rotary_angles, rotated
+from pcnn.models.litept import WindowAttention, rotary_angles, rotated
 from pcnn.ops.space_curves import hilbert, hilbert_table, z_order
 from pcnn.ops.windows import ORDERS, Windows
 from tests.clouds import surface_grid
