@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 # bounds and reasons of single products stand where benchmarks check them, too
-from pcnn.ops.conformance import relative_rms
-from pcnn.ops.conformance_cases import RELATIVE_RMS, SUMS_ON_TENSOR_CORES
+from pcnn.ops.conformance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
 __all__ = [
     "DENSE",

@@ -1,24 +1,25 @@
 """Checks of dataflows: every promise, over all layers that dataflows have differed in.
 
 A dataflow may refuse by a ``ValueError`` what it does not serve; what it serves, it serves right.
-Benchmarks run the whole check (`check_dataflow`) with ``--gate``, `pcnn.tune` before it tries a
-dataflow that it was given, and the conformance tests run the same checks over more layers.
+Benchmarks run the whole check (`check_dataflow`) with ``--gate``, and the tests run the same checks
+over more layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.tf32 import tf32_products
-from pcnn.ops.conformance_cases import Case, FanIn
+from pcnn.maps import SortedSearch, Windowed
+from pcnn.maps.conformance import wavy_grid
 
 #: Of the three products.
 NAMES = ("out", "grad_x", "grad_weight")
@@ -28,6 +29,15 @@ NAMED = 2
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
+
+#: Bound on the relative RMS error against float64 of a result that is rounded to a dtype, whose
+#: operands were rounded before the reference ran. float64: order of additions. float32: sums of up
+#: to a few thousand terms (worst seen 3e-7). float16, bfloat16: one rounding of the result, half an
+#: ulp is 2^-11 and 2^-8 (worst seen 2.1e-4 and 1.7e-3); products and sums are float32.
+RELATIVE_RMS = {DOUBLE: 1e-14, SINGLE: 1e-6, HALF: 5e-4, BRAIN: 4e-3}
+#: Float32 results of sums on a GPU: tensor cores truncate where they align the terms of a sum, so
+#: errors do not cancel (worst seen 6.6e-5, all towards zero, of a million terms a slot).
+SUMS_ON_TENSOR_CORES = 1e-4
 
 
 class Nonconforming(RuntimeError):
@@ -40,6 +50,94 @@ def relative_rms(value: Tensor, reference: Tensor) -> float:
     return float((value - reference).norm() / reference.norm().clamp_min(1e-300))
 
 
+@dataclass(frozen=True)
+class Case:
+    """A layer and its operands."""
+
+    kernel: Kernel  # the relation
+    c_in: int  # input channels
+    c_out: int  # output channels
+    dtype: torch.dtype = SINGLE  # of the operands
+    groups: int = 1  # groups of channels
+    transposed: bool = False  # whether the layer reads the map from its other side
+    n: int = 300  # voxels drawn, in two clouds
+    device: str = "cpu"  # where
+    scale: float = 1.0  # of the operands: sums of products beyond float16 do not overflow
+    apart: bool = False  # whether the output sites are those of another cloud
+
+    def __str__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        size, stride = ("".join(map(str, t)) for t in (self.kernel.size, self.kernel.stride))
+        words = [f"{'T' * self.transposed}k{size}s{stride}d{max(self.kernel.dilation)}"]
+        words += [f"{self.c_in}-{self.c_out}-g{self.groups}-{dtype}-n{self.n}-x{self.scale:g}"]
+        return "-".join(words) + "-apart" * self.apart
+
+    def map(self) -> KernelMap:
+        """The kernel map, by the builder of the device."""
+        grid = wavy_grid(self.n, batch_size=2).to(self.device)
+        builder = Windowed() if grid.device.type == "cuda" else SortedSearch()
+        sites = wavy_grid(self.n, batch_size=2, seed=9).to(self.device) if self.apart else grid
+        built = grid.map_to(sites.strided(self.kernel), self.kernel, builder)
+        return built.transpose() if self.transposed else built
+
+    def bound(self, out_dtype: torch.dtype) -> float:
+        """Largest relative RMS error of sums that are rounded to a dtype."""
+        on_tensor_cores = torch.device(self.device).type == "cuda" and out_dtype == SINGLE
+        return SUMS_ON_TENSOR_CORES if on_tensor_cores else RELATIVE_RMS[out_dtype]
+
+
+@dataclass(frozen=True)
+class FanIn(Case):
+    """A layer over a random map, most slots with several inputs; only its kernel's volume counts."""
+
+    symmetric: bool = False  # whether the map is its own transpose
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}-several-a-slot" + "-symmetric" * self.symmetric
+
+    def map(self) -> KernelMap:
+        """``n`` output rows, fewer input rows unless symmetric, some 8 triplets a row."""
+        rows = self.n if self.symmetric else -(-2 * self.n // 3)
+        built = random_map(rows, self.n, self.kernel.volume, 8 * self.n, self.symmetric)
+        return moved(built.transpose() if self.transposed else built, self.device)
+
+
+def map_of(
+    i: Tensor, j: Tensor, k: Tensor, n_in: int, n_out: int, volume: int, symmetric: bool = False
+) -> KernelMap:
+    """Kernel map of triplets in any order, slots and rows as builders sort them."""
+    order = torch.argsort((k * max(1, n_out) + i) * max(1, n_in) + j)
+    ends = torch.cumsum(torch.bincount(k, minlength=volume), 0)
+    pairs = j[order].int(), i[order].int(), nn.functional.pad(ends, (1, 0)).cpu()
+    return KernelMap.from_pairs(*pairs, n_in, n_out, False, False, symmetric)
+
+
+def random_map(
+    n_in: int, n_out: int, volume: int, triplets: int, symmetric: bool = False, seed: int = 0
+) -> KernelMap:
+    """Random triplets, most slots with several inputs, some triplets twice."""
+    triplets = triplets if n_in and n_out else 0
+    random = torch.Generator().manual_seed(seed)
+    # a few rows get most triplets, the last row none
+    i = (torch.rand(triplets, generator=random) ** 2 * max(0, n_out - 1)).long()
+    j = torch.randint(max(1, n_in), (triplets,), generator=random)
+    k = (torch.rand(triplets, generator=random) * volume).long()
+    k = torch.where(k == 1, 0, k)  # an empty slot, and a full one
+    if symmetric:
+        own = torch.arange(n_out)
+        i, j = torch.cat((i, j, own)), torch.cat((j, i, own))
+        k = torch.cat((k, volume - 1 - k, torch.full_like(own, volume // 2)))
+    return map_of(i, j, k, n_in, n_out, volume, symmetric)
+
+
+def moved(kernel_map: KernelMap, device: str) -> KernelMap:
+    """The same map on another device."""
+    *pairs, offsets = kernel_map.layout("pairs")
+    sides = (index.to(device) for index in pairs)
+    rows = kernel_map.n_in, kernel_map.n_out
+    return KernelMap.from_pairs(*sides, offsets, *rows, False, False, kernel_map.symmetric)
+
+
 class Example:
     """A case with its map, operands and true products, which serve any number of dataflows."""
 
@@ -47,13 +145,16 @@ class Example:
         self.case, self.c_skip = case, c_skip
         self.map = case.map()
         random = torch.Generator().manual_seed(0)
+
+        def drawn(*shape: int) -> Tensor:
+            values = case.scale * torch.randn(*shape, dtype=DOUBLE, generator=random)
+            return values.to(case.device, case.dtype)
+
         n_in, n_out, volume = self.map.n_in, self.map.n_out, self.map.volume
-        self.x = case.randn(random, n_in, case.c_in)
-        self.y = case.randn(random, n_out, case.c_out)
-        depth = case.c_in // case.groups + c_skip
-        self.weight = case.randn(random, volume, depth, case.c_out)
-        self.skip = case.randn(random, n_in, c_skip) if c_skip else None
-        self.residual = case.randn(random, n_out, case.c_out)
+        self.x, self.y = drawn(n_in, case.c_in), drawn(n_out, case.c_out)
+        self.weight = drawn(volume, case.c_in // case.groups + c_skip, case.c_out)
+        self.skip = drawn(n_in, c_skip) if c_skip else None
+        self.residual = drawn(n_out, case.c_out)
         scale, shift = torch.randn(2, case.c_out, generator=random).to(case.device).unbind()
         self._norm = scale, shift
 
@@ -66,20 +167,13 @@ class Example:
     def exact(self) -> dict[bool, Products]:
         """Output and both gradients in float64, plain and mirrored."""
         x, y, weight = self.x.double(), self.y.double(), self.weight.double()
-        case = replace(self.case, dtype=torch.float64)
+        case = replace(self.case, dtype=DOUBLE)
         return {way: products(Reference(), self.map, x, y, weight, case, way) for way in self.ways}
 
-    def epilogue(self, parts: str, wide: bool = False) -> Epilogue:
+    def epilogue(self, parts: str, dtype: torch.dtype | None = None) -> Epilogue:
         """An epilogue of some of the letters ``a b r +``: scale, shift, residual, ReLU."""
-        (scale, shift), residual = self._norm, self.residual
-        if wide:
-            scale, shift, residual = scale.double(), shift.double(), residual.double()
-        return Epilogue(
-            scale if "a" in parts else None,
-            shift if "b" in parts else None,
-            residual if "r" in parts else None,
-            "+" in parts,
-        )
+        given = zip("abr", (*self._norm, self.residual), strict=True)
+        return Epilogue(*(t.to(dtype) if one in parts else None for one, t in given), "+" in parts)
 
 
 @contextmanager
@@ -88,8 +182,7 @@ def no_waits(case: Case, may_wait: bool = False) -> Iterator[None]:
 
     Float64 may be plain torch, which waits.
     """
-    guarded = torch.device(case.device).type == "cuda" and case.dtype != torch.float64
-    guarded &= not may_wait
+    guarded = torch.device(case.device).type == "cuda" and case.dtype != DOUBLE and not may_wait
     if guarded:
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
@@ -112,22 +205,19 @@ def products(
     may_wait: bool = False,
 ) -> Products:
     """Output, gradient of the features and, not rounded to half, of the weights."""
-    dtype, groups = case.dtype, case.groups
-    wide = torch.promote_types(dtype, torch.float32)
-    forward, outer = (
-        kernel_map.layouts(dataflow.needs),
-        kernel_map.layouts(dataflow.needs_weight_grad),
-    )
-    other, other_way = forward, not mirrored
+    forward = other = kernel_map.layouts(dataflow.needs)
+    outer, other_way = kernel_map.layouts(dataflow.needs_weight_grad), not mirrored
     if not kernel_map.symmetric:
         other, other_way = kernel_map.transpose().layouts(dataflow.needs), False
-    spec = ConvSpec(groups, False, mirrored, dtype, dtype)
+    spec = ConvSpec(case.groups, False, mirrored, case.dtype, case.dtype)
     turned = spec._replace(transposed=True, mirrored=other_way)
+    wide = spec._replace(out_dtype=torch.promote_types(case.dtype, SINGLE))
     with no_waits(case, may_wait):
-        out = dataflow.forward(x, weight, forward, kernel_map.n_out, spec)
-        grad_x = dataflow.forward(y, weight, other, kernel_map.n_in, turned)
-        grad_w = dataflow.weight_grad(x, y, outer, spec._replace(out_dtype=wide))
-    return out, grad_x, grad_w
+        return (
+            dataflow.forward(x, weight, forward, kernel_map.n_out, spec),
+            dataflow.forward(y, weight, other, kernel_map.n_in, turned),
+            dataflow.weight_grad(x, y, outer, wide),
+        )
 
 
 def check_products(
@@ -136,9 +226,8 @@ def check_products(
     """All three products, plain and mirrored, and what they are promised to look like."""
     example = example or Example(case)
     operands = example.map, example.x, example.y, example.weight, case
+    dtypes = case.dtype, case.dtype, torch.promote_types(case.dtype, SINGLE)
     for mirrored, exact in example.exact.items():
-        wide = torch.promote_types(case.dtype, torch.float32)
-        dtypes = case.dtype, case.dtype, wide
         for tensor, dtype in zip(exact, dtypes, strict=True):
             _poison(tensor, dtype)
         found = products(dataflow, *operands, mirrored, may_wait)
@@ -158,16 +247,16 @@ def check_fused(
     example = example or Example(case, c_skip)
     map_, x, weight, skip = example.map, example.x, example.weight, example.skip
     for mirrored in example.ways:
-        parts, true_parts = example.epilogue(epilogue), example.epilogue(epilogue, wide=True)
         true_skip = None if skip is None else skip.double()
+        true_parts = example.epilogue(epilogue, DOUBLE)
         exact = ConvSpec(1, False, mirrored, DOUBLE, DOUBLE, true_parts, true_skip)
-        spec = ConvSpec(1, False, mirrored, case.dtype, case.dtype, parts, skip)
+        own = ConvSpec(1, False, mirrored, case.dtype, case.dtype, example.epilogue(epilogue), skip)
         listed = map_.layouts(Reference().needs), map_.n_out
         expected = Reference().forward(x.double(), weight.double(), *listed, exact)
         layouts = map_.layouts(dataflow.needs)
         _poison(expected, case.dtype)
         with no_waits(case, may_wait):
-            out = dataflow.forward(x, weight, layouts, map_.n_out, spec)
+            out = dataflow.forward(x, weight, layouts, map_.n_out, own)
         words = f"{case}, skip connection of {c_skip}, epilogue {epilogue!r}"
         _compare(words + ", mirrored" * mirrored, case, case.dtype, out, expected)
 
@@ -180,8 +269,8 @@ def check_repeats(dataflow: Dataflow, case: Case, example: Example | None = None
     for name, first, second in zip(NAMES, one, other, strict=True):
         if not torch.equal(first, second):
             raise Nonconforming(
-                f"{case}, {name}: two runs differ by up to {_largest(first - second):.1e}, but the "
-                "dataflow says deterministic=True; the bound is 0"
+                f"{case}, {name}: two runs differ by up to {float((first - second).abs().max()):.1e}"
+                ", but the dataflow says deterministic=True; the bound is 0"
             )
 
 
@@ -200,10 +289,6 @@ def _compare(where: str, case: Case, dtype: torch.dtype, out: Tensor, expected: 
         raise Nonconforming(
             f"{where}: the relative RMS error is {error:.1e}, its bound {bound:.1e}"
         )
-
-
-def _largest(tensor: Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
 
 
 def cases() -> Iterator[Case]:
@@ -243,32 +328,24 @@ FUSED = (
 
 
 @lru_cache(maxsize=8)
-def _examples(device: str) -> tuple[Example, ...]:
-    return tuple(Example(_on(case, device)) for case in cases())
-
-
-@lru_cache(maxsize=8)
-def _fused(device: str) -> tuple[tuple[Example, str], ...]:
-    return tuple(
+def _examples(device: str) -> tuple[list[Example], list[tuple[Example, str]]]:
+    """Those of `cases`, and those of `FUSED` with their epilogues."""
+    fused = [
         (Example(Case(K3, 16, 32, dtype, n=n, device=device), c_skip), epilogue)
         for c_skip, epilogue, dtype, n in FUSED
-    )
+    ]
+    return [Example(replace(case, device=device)) for case in cases()], fused
 
 
-def _on(case: Case, device: str) -> Case:
-    return type(case)(**{**vars(case), "device": device})
-
-
-def _checks(dataflow: Dataflow, device: str) -> Iterator[Callable[[], None]]:
-    examples = _examples(device)
-    for one in examples:
-        yield partial(check_products, dataflow, one.case, one, may_wait=True)
-    if dataflow.fuses:
-        for one, epilogue in _fused(device):
-            yield partial(check_fused, dataflow, one.case, one.c_skip, epilogue, one, may_wait=True)
-    if dataflow.deterministic:
-        for one in examples[:1] + examples[-2:]:
-            yield partial(check_repeats, dataflow, one.case, one)
+def _checks(dataflow: Dataflow, device: str) -> Iterator[tuple[Case, Callable[[], None]]]:
+    plain, fused = _examples(device)
+    for one in plain:
+        yield one.case, partial(check_products, dataflow, one.case, one, may_wait=True)
+    for one, epilogue in fused if dataflow.fuses else ():
+        given = one.case, one.c_skip, epilogue, one
+        yield one.case, partial(check_fused, dataflow, *given, may_wait=True)
+    for one in plain[:1] + plain[-2:] if dataflow.deterministic else ():
+        yield one.case, partial(check_repeats, dataflow, one.case, one)
 
 
 def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
@@ -284,25 +361,23 @@ def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
 def _passed(dataflow: Dataflow, device: str) -> None:
     faults: list[str] = []
     count = refused = 0
-    for check in _checks(dataflow, device):
+    for case, check in _checks(dataflow, device):
         count += 1
         try:
             check()
         except ValueError:  # refused by name, which is no wrong result
             refused += 1
-            continue
         except Nonconforming as error:
             faults.append(str(error))
         except Exception as error:  # a compiler's errors have no base of their own
-            first = str(error).splitlines()[:1]
-            case = check.args[1]  # type: ignore[attr-defined]
-            faults.append(": ".join([str(case), type(error).__name__, *first]))
+            faults.append(
+                ": ".join([str(case), type(error).__name__, *str(error).splitlines()[:1]])
+            )
     if refused == count:
         raise Nonconforming(f"dataflow {dataflow.name!r} refuses all {count} checks on {device}")
     if faults:
-        more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
+        told = [*faults[:NAMED], f"and {len(faults) - NAMED} more"][: len(faults)]
         raise Nonconforming(
             f"dataflow {dataflow.name!r} fails {len(faults)} of {count} checks on {device}: "
-            + "; ".join(faults[:NAMED])
-            + more
+            + "; ".join(told)
         )

@@ -13,7 +13,7 @@ from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from pcnn.ops import Engine, conformance
-from pcnn.ops.conformance_cases import Case, FanIn, random_map
+from pcnn.ops.conformance import Case, FanIn, random_map
 from tests import oracle
 from tests.clouds import surface_grid, triplets_of
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT

@@ -19,7 +19,7 @@ from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
-from pcnn.ops.conformance_cases import Case, FanIn
+from pcnn.ops.conformance import Case, FanIn
 from tests.clouds import surface_grid
 from tests.engines import CUDA_DATAFLOWS, CUDA_SEVERAL_PER_SLOT
 from tests.specs import spec_of

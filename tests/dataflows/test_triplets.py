@@ -7,7 +7,7 @@ from pcnn.dataflows.triplets import (
     triplets_of,
 )
 from pcnn.geometry import KernelMap
-from pcnn.ops.conformance_cases import random_map
+from pcnn.ops.conformance import random_map
 
 
 def ordered(kernel_map: KernelMap, sort: Sort) -> tuple[torch.Tensor, ...]:

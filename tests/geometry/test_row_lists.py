@@ -6,7 +6,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, layouts, row_lists
 from pcnn.geometry.row_lists import fan_in_levels, stored_steps
 from pcnn.maps import SortedSearch
-from pcnn.ops.conformance_cases import map_of, moved, random_map
+from pcnn.ops.conformance import map_of, moved, random_map
 from tests.clouds import surface_grid, triplets_of
 from tests.dataflows.fan_in import leave_room
 

@@ -9,7 +9,7 @@ from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.triplets_by_row import rows_from_pairs
-from pcnn.ops.conformance_cases import moved, random_map
+from pcnn.ops.conformance import moved, random_map
 from tests.dataflows.fan_in import leave_room
 from tests.maps.guarded import guarded
 

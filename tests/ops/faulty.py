@@ -15,11 +15,11 @@ from pcnn.maps import SortedSearch
 
 #: By flaw of a dataflow, what a refusal says of it.
 DATAFLOW_FLAWS = {
-    "transposed": r"k333s111-16-32-g1-float16-n300, grad_x",
-    "float16": r"k333s111-16-32-g1-float16-n300, out: .* bound 5.0e-04",
-    "even": r"k222s222-16-32-g1-float16-n300, out",
+    "transposed": r"k333s111d1-16-32-g1-float16-n300-x1, grad_x",
+    "float16": r"k333s111d1-16-32-g1-float16-n300-x1, out: .* bound 5.0e-04",
+    "even": r"k222s222d1-16-32-g1-float16-n300-x1, out",
     "epilogue": r"epilogue 'abr\+'",
-    "small": r"n1, out|n65, out",
+    "small": r"n1-x1, out|n65-x1, out",
     "last_row": r"out: the relative RMS error is .*, its bound",
     "mirrored": r"grad_x",
     "groups": r"12-6-g3",

@@ -12,7 +12,7 @@ from pcnn.dataflows import Blocked, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap, block_layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
-from pcnn.ops.conformance_cases import random_map
+from pcnn.ops.conformance import random_map
 from tests.clouds import surface_grid
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
 from tests.tolerance import RELATIVE_RMS, relative_rms

@@ -8,7 +8,7 @@ from pcnn.dataflows.blocked import SummedBlocks
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.maps import BruteForce, MapBuilder
 from pcnn.ops import ENGINES, Engine, resolve
-from pcnn.ops.conformance_cases import random_map
+from pcnn.ops.conformance import random_map
 from pcnn.ops.engine import check_served
 from pcnn.ops.engine_settings import setting_names
 from tests.engines import BUILDERS, KERNEL_BUILDERS

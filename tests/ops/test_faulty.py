@@ -14,8 +14,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import SortedSearch
 from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
-from pcnn.ops.conformance import Nonconforming, check_dataflow
-from pcnn.ops.conformance_cases import Case
+from pcnn.ops.conformance import Case, Nonconforming, check_dataflow
 from tests.engines import BUILDERS, DATAFLOWS, KERNEL_BUILDERS
 from tests.ops.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
 
@@ -37,7 +36,7 @@ def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
     down, up = case.map(), replace(case, transposed=True).map()
     assert (down.n_in, down.n_out) == (up.n_out, up.n_in)
     assert down.n_in > down.n_out
-    assert str(case) == "k222s222-4-4-g1-float32-n300"
+    assert str(case) == "k222s222d1-4-4-g1-float32-n300-x1"
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)

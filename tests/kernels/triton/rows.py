@@ -15,7 +15,7 @@ from pcnn.dataflows.padded_buffer import PaddedBuffer, padded_buffer
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import SortedSearch
-from pcnn.ops.conformance_cases import Case, moved
+from pcnn.ops.conformance import Case, moved
 from tests.clouds import surface_grid
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -25,7 +25,7 @@ from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
-from pcnn.ops.conformance_cases import Case, FanIn, map_of, moved, random_map
+from pcnn.ops.conformance import Case, FanIn, map_of, moved, random_map
 from pcnn.runtime.input_sizes import padding_of
 from tests.clouds import surface_grid
 from tests.dataflows.fan_in import leave_room
