@@ -88,7 +88,7 @@ class Case:
 
 @dataclass(frozen=True)
 class FanIn(Case):
-    """A layer over a random map, most slots with several inputs; only its kernel's volume counts."""
+    """A layer over a random map, most slots with several inputs; its kernel has a volume alone."""
 
     symmetric: bool = False  # whether the map is its own transpose
 
@@ -133,9 +133,10 @@ def random_map(
 def moved(kernel_map: KernelMap, device: str) -> KernelMap:
     """The same map on another device."""
     *pairs, offsets = kernel_map.layout("pairs")
-    sides = (index.to(device) for index in pairs)
+    in_index, out_index = (index.to(device) for index in pairs)
     rows = kernel_map.n_in, kernel_map.n_out
-    return KernelMap.from_pairs(*sides, offsets, *rows, False, False, kernel_map.symmetric)
+    symmetric = kernel_map.symmetric
+    return KernelMap.from_pairs(in_index, out_index, offsets, *rows, False, False, symmetric)
 
 
 class Example:
@@ -173,7 +174,8 @@ class Example:
     def epilogue(self, parts: str, dtype: torch.dtype | None = None) -> Epilogue:
         """An epilogue of some of the letters ``a b r +``: scale, shift, residual, ReLU."""
         given = zip("abr", (*self._norm, self.residual), strict=True)
-        return Epilogue(*(t.to(dtype) if one in parts else None for one, t in given), "+" in parts)
+        scale, shift, residual = (t.to(dtype) if one in parts else None for one, t in given)
+        return Epilogue(scale, shift, residual, "+" in parts)
 
 
 @contextmanager
@@ -268,9 +270,10 @@ def check_repeats(dataflow: Dataflow, case: Case, example: Example | None = None
     one, other = (products(dataflow, *operands, may_wait=True) for _ in range(2))
     for name, first, second in zip(NAMES, one, other, strict=True):
         if not torch.equal(first, second):
+            largest = float((first - second).abs().max())
             raise Nonconforming(
-                f"{case}, {name}: two runs differ by up to {float((first - second).abs().max()):.1e}"
-                ", but the dataflow says deterministic=True; the bound is 0"
+                f"{case}, {name}: two runs differ by up to {largest:.1e}, but the dataflow says "
+                "deterministic=True; the bound is 0"
             )
 
 
