@@ -127,7 +127,6 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
     )
     assert "traffic-sign" in done.stdout  # the table
     assert "best.ckpt was chosen on these clouds" in done.stdout
-    assert "eval.py ckpt_path=logs/segmentation/one/checkpoints/last.ckpt" in done.stdout
     trained, tested = metrics(folder / "logs/segmentation/one"), metrics(folder / "evaluated")
     for name, value in tested.items():
         assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=1e-6), name
@@ -257,8 +256,7 @@ def test_simulated_run_says_so_everywhere(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "one" / "metrics.json").read_text())["source"] == "simulated"
     lines = [number for number, line in enumerate(done.stdout.splitlines()) if "SIMULATED" in line]
     assert lines[0] < 6
-    told = done.stdout.partition("warnings of this run:")[0]  # they come last
-    assert lines[-1] >= len(told.splitlines()) - 2
+    assert lines[-1] >= len(done.stdout.splitlines()) - 2
     cfg = OmegaConf.load(tmp_path / "one" / "config.yaml")
     assert list(cfg.tags) == ["simulated"]
     # evaluating it elsewhere is tagged too

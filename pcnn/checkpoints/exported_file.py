@@ -80,29 +80,16 @@ def restored(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
         if name.endswith(SCALE):
             continue
         scale = scales.pop(f"{name}{SCALE}", None)
-        in_eight = value.dtype == torch.int8 and value.ndim > 1
-        if in_eight != (scale is not None):
-            wrong = "8 bits have no scales" if in_eight else "scales belong to no 8 bits"
-            raise FileError(path, f"damaged, {name}: {wrong}; export it again")
-        found[name] = value if scale is None else _product(name, value, scale, path)
-    for name in scales:
-        raise FileError(path, f"damaged, {name}: scales belong to no weight; export it again")
+        if (value.dtype == torch.int8 and value.ndim > 1) != (scale is not None):
+            raise FileError(path, f"damaged, {name}: weights in 8 bits and scales go together")
+        if scale is not None:
+            fits = list(scale.shape) == [*value.shape[:-2], 1, value.shape[-1]]
+            if not fits or scale.dtype != torch.float32 or not bool((scale > 0).all()):
+                raise FileError(path, f"damaged, the scales of {name} are not one a group, above 0")
+            value = value * scale
+            if not bool(torch.isfinite(value).all()):
+                raise FileError(path, f"damaged, the scales of {name} are infinite")
+        found[name] = value
+    if scales:
+        raise FileError(path, f"damaged, {next(iter(scales))}: scales belong to no weight")
     return found
-
-
-def _product(name: str, value: Tensor, scale: Tensor, path: Path) -> Tensor:
-    """A weight, of its 8 bits and its scales."""
-    shape = [*value.shape[:-2], 1, value.shape[-1]]
-    if scale.dtype != torch.float32 or list(scale.shape) != shape:
-        kind = f"{scale.dtype}".removeprefix("torch.")
-        raise FileError(
-            path,
-            f"damaged, the scales of {name} must be float32 {shape}, found {kind} "
-            f"{list(scale.shape)}; export it again",
-        )
-    weight = value * scale
-    if not bool((scale > 0).all()) or not bool(torch.isfinite(weight).all()):
-        raise FileError(
-            path, f"damaged, the scales of {name} must be above 0 and finite; export it again"
-        )
-    return weight

@@ -25,21 +25,19 @@ def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
 
     The numbers go into the run's configuration and its checkpoints, so nothing is counted again.
     """
-    loss = cfg.task.get("loss")
-    plain = None if loss is None else OmegaConf.to_container(loss)
-    if filled_in(plain, []) == plain:
+    loss = OmegaConf.to_container(cfg.task.loss) if cfg.task.get("loss") is not None else None
+    if filled_in(loss, []) == loss:
         return cfg
     counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
     absent = [name for name, n in zip(cfg.data.class_names, counts, strict=True) if int(n) == 0]
     if absent:
         log.warning(
-            "no training cloud has a point of %s: the loss gives the largest weight to what never "
-            "occurs; check the classes if that is not meant",
+            "no training cloud has a point of %s: the loss gives it the largest weight",
             ", ".join(absent),
         )
     weights = [round(weight, 4) for weight in inverse_log_frequency(counts).tolist()]
     cfg = cfg.copy()
-    cfg.task.loss = filled_in(OmegaConf.to_container(loss, resolve=True), weights)
+    cfg.task.loss = filled_in(OmegaConf.to_container(cfg.task.loss, resolve=True), weights)
     return cfg
 
 
@@ -68,5 +66,4 @@ def class_counts(dataset: Any, classes: int) -> Tensor:
         labels = dataset.read(index).labels
         if labels is not None:
             counts += torch.bincount(labels[labels < classes], minlength=classes)
-    log.info("class weights counted over %d of %d training clouds", len(chosen), len(dataset))
     return counts

@@ -33,7 +33,10 @@ def on_this_machine(
     cfg = cfg.copy()
     given = str(cfg.trainer.get("precision"))
     half = given in ("16", "16-mixed")
-    trial = build.trainer(full_precision(cfg) if half else cfg, folder, [], [])
+    plain = cfg.copy()
+    if half:  # to ask for the device without the precision's warnings
+        plain.trainer.precision = "32-true"
+    trial = build.trainer(plain, folder, [], [])
     device = trial.strategy.root_device
     lines = []
     if half and device.type == "cpu":
@@ -45,9 +48,7 @@ def on_this_machine(
         if asked == "auto" and reason is None:
             reason = no_graph(cfg)
             if reason is None and not of_this_package(cfg):
-                reason = (
-                    "trainer.cuda_graphs=auto knows parts of this package alone (true takes others)"
-                )
+                reason = "trainer.cuda_graphs=auto knows parts of this package alone"
         cfg.trainer.cuda_graphs = reason is None
         if reason is not None and cfg.train and (asked is True or device.type == "cuda"):
             lines.append(f"steps run eagerly: {reason}")
@@ -59,50 +60,37 @@ def on_this_machine(
     return cfg, device, lines
 
 
-def full_precision(cfg: DictConfig) -> DictConfig:
-    """The configuration in float32, to ask for the device without the precision's warnings."""
-    plain = cfg.copy()
-    plain.trainer.precision = "32-true"
-    return plain
-
-
 def share_steps(cfg: DictConfig, trial: L.Trainer) -> str:
     """Set devices, batch and accumulation to the global batch; returns a line that tells them."""
     total, accumulated = int(cfg.global_batch_size), int(cfg.trainer.accumulate_grad_batches)
-    if total < 1:
-        raise ConfigError("global_batch_size", f"{total} is not valid: 1 or more, or null")
     nodes, devices = trial.num_nodes, trial.num_devices
     if str(cfg.trainer.devices) in ANY_NUMBER:
-        devices = started(nodes) or most_that_share(total, nodes, devices)
-    if total % (devices * nodes):
-        fitting = [str(d) for d in range(1, total + 1) if total % (d * nodes) == 0]
-        ways = f"; trainer.devices={' or '.join(fitting)} can" if fitting else ""
-        raise ConfigError(
-            "global_batch_size", f"{total} cannot be shared by {devices * nodes} devices{ways}"
+        devices = started(nodes) or max(
+            (d for d in range(1, devices + 1) if total % (d * nodes) == 0), default=devices
         )
-    share = total // (devices * nodes)
-    batch = max(
-        b for b in range(1, min(share, max(1, cfg.dataset.batch_size)) + 1) if not share % b
-    )
+    world = devices * nodes
+    if total % world:
+        fitting = [str(d) for d in range(1, total + 1) if total % (d * nodes) == 0]
+        raise ConfigError(
+            "global_batch_size",
+            f"{total} cannot be shared by {world} devices; trainer.devices={' or '.join(fitting)}",
+        )
+    share = total // world
+    most = min(share, max(1, cfg.dataset.batch_size))
+    batch = max(size for size in range(1, most + 1) if share % size == 0)
     if accumulated not in (1, share // batch):
         raise ConfigError(
             "trainer.accumulate_grad_batches",
             f"{accumulated} contradicts global_batch_size={total}, which wants {share // batch} "
-            f"on {devices * nodes} devices with batches of {batch}",
+            f"on {world} devices with batches of {batch}",
         )
     cfg.trainer.devices = devices
     cfg.dataset.batch_size = batch
     cfg.trainer.accumulate_grad_batches = share // batch
-    world = devices * nodes
     return (
         f"samples of a step: {total} = {world} device{'s' if world > 1 else ''} x batches of "
         f"{batch} x {share // batch} accumulated"
     )
-
-
-def most_that_share(total: int, nodes: int, devices: int) -> int:
-    """As many devices of every node as can share a step of `total` samples."""
-    return max((d for d in range(1, devices + 1) if total % (d * nodes) == 0), default=devices)
 
 
 def started(nodes: int) -> int | None:

@@ -33,7 +33,7 @@ def evaluate(cfg: DictConfig) -> float | None:
             from pcnn.experiment.registration import evaluate_untrained
 
             with started(folder, nothing_written):
-                return evaluate_untrained(cfg)
+                return evaluate_untrained(cfg, folder)
         cfg.ckpt_path = str(weights_file(cfg.ckpt_path))  # a name of the catalogue, or a file
         saved = OmegaConf.create(read_config(cfg.ckpt_path))
         with named(cfg.ckpt_path, "configuration of a run"):
@@ -46,24 +46,23 @@ def evaluate(cfg: DictConfig) -> float | None:
 
 
 def with_saved(cfg: DictConfig, saved: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """The composed configuration with the checkpoint's values,
-    except where the user gave others.
-    """
+    """The composed configuration with the checkpoint's values but where the user gave others."""
     merged = cfg.copy()
     given = [text.lstrip("+~").partition("=")[0] for text in overrides]
+    same_data = cfg.dataset.name == saved.dataset.name
     # options precede the user's own; an option that differs from the checkpoint's is the user's
     with open_dict(merged):
         for name in OF_THE_NETWORK:
             # the augmentation goes with the data: it is that of training clouds
             same = name in NAMED and cfg[name].name == saved[name].name
-            same |= name == "augment" and cfg.dataset.name == saved.dataset.name
+            same |= name == "augment" and same_data
             if name in saved and (same or (name not in given and name != "augment")):
                 merged[name] = saved[name]
         for key in ABOUT["model"]:  # what a model serves now, not at the time of the checkpoint
             merged.model[key] = cfg.model[key]
-        if "thin" in cfg.geometry and cfg.dataset.name != saved.dataset.name:
+        if "thin" in cfg.geometry and not same_data:
             merged.geometry.thin = value_of(cfg, "geometry.thin")  # goes with the data
-        if cfg.dataset.name == saved.dataset.name:
+        if same_data:
             merged.dataset.update(saved.dataset)
         for key in given:
             # what is in none of these groups is as it was composed, and may be left out by ~key

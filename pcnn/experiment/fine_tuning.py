@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from pcnn.checkpoints import RunCheckpoint
+from pcnn.config import named_after
 from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.weights import check_finite
@@ -14,35 +15,24 @@ from pcnn.messages import counted
 from pcnn.tasks.layers_of import matching
 from pcnn.tasks.network_task import NetworkTask
 
-#: Names of new weights that are shown.
-_SHOWN = 4
 
-
-def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> str | None:
+def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> list[str]:
     """Give a task the weights, the frozen layers and the rates that its configuration asks for."""
-    told, rate = None, float(cfg.get("layer_decay", 1.0))
+    rate = float(cfg.get("layer_decay", 1.0))
     rates = {name: float(factor) for name, factor in (cfg.get("lr_multipliers") or {}).items()}
-    asked = cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0 or rates
-    if not asked:
-        return None
+    if not (cfg.get("init_from") is not None or cfg.get("freeze") or rate != 1.0 or rates):
+        return []
     if not isinstance(task, NetworkTask):
-        raise ConfigError(
-            "task",
-            "init_from, freeze, layer_decay and lr_multipliers need a pcnn.tasks NetworkTask",
-        )
+        raise ConfigError("task", "fine-tuning needs a NetworkTask of pcnn.tasks")
+    told = []
     if cfg.get("init_from") is not None and begins:
-        told = initialise(task.net, cfg)
-    if cfg.get("freeze"):
-        try:
-            task.freeze_layers(list(cfg.freeze))
-        except ValueError as error:
-            raise ConfigError("freeze", str(error)) from error
-    try:
+        told = [initialise(task.net, cfg)]
+    with named_after("freeze"):
+        task.freeze_layers(list(cfg.get("freeze") or ()))
+    with named_after("lr_multipliers"):
         matching(task.net, list(rates))
         if any(factor <= 0 for factor in rates.values()):
             raise ValueError("factors of rates are above 0; freeze keeps layers from learning")
-    except ValueError as error:
-        raise ConfigError("lr_multipliers", str(error)) from error
     task.layer_decay, task.lr_multipliers = rate, rates
     return told
 
@@ -63,21 +53,16 @@ def initialise(net: nn.Module, cfg: DictConfig) -> str:
         if name in weights and weights[name].shape == value.shape
     }
     parameters = [name for name, _ in net.named_parameters()]
-    fitting = [name for name in parameters if name in taken]
-    if not any(own[name].ndim > 1 for name in fitting):
-        model = found.config.get("model", {})
-        settings = " ".join(
-            f"model.{key}={value}" for key, value in model.items() if isinstance(value, int | float)
-        )
+    if not any(own[name].ndim > 1 for name in parameters if name in taken):
         raise ConfigError(
             "init_from",
             f"no weight has name and shape of one of model={cfg.model.name}; it was trained with "
-            f"model={model.get('name')} {settings}",
+            f"model={found.config.get('model', {})}"[:500],
         )
     net.load_state_dict(taken, strict=False)
     new = [name for name in parameters if name not in taken]
-    more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
     return (
-        f"init_from={cfg.init_from}: {len(fitting)} of {counted(len(parameters), 'weight')} taken; "
-        f"new: {', '.join(new[:_SHOWN]) or 'none'}{more}"
+        f"init_from={cfg.init_from}: {len(parameters) - len(new)} of "
+        f"{counted(len(parameters), 'weight')} taken; new: {', '.join(new[:4]) or 'none'}"
+        f"{f' and {len(new) - 4} more' if len(new) > 4 else ''}"
     )

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
-import logging
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed
@@ -30,12 +25,12 @@ from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config.values import selected
-from pcnn.console import Console
-from pcnn.errors import ConfigError, RunWarning, StorageError, first_line, storage_cause
+from pcnn.errors import ConfigError, StorageError, first_line, storage_cause
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.messages import say
 
+LOCK = ".lock"
 # by these a process knows its place among the ranks; Lightning sets them when it starts the others
 PLACE = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
 
@@ -46,9 +41,7 @@ def rank() -> int:
 
 
 def check_one_folder() -> None:
-    """Check that ranks which a launcher started find one run folder,
-    and a restart finds it again.
-    """
+    """Check that ranks of a launcher find one run folder, and a restart finds it again."""
     hydra = HydraConfig.get()
     by_slurm = int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
     by_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "TORCHELASTIC_RUN_ID" in os.environ
@@ -56,21 +49,14 @@ def check_one_folder() -> None:
     if (by_slurm or by_torchrun) and hydra.mode != RunMode.MULTIRUN and not named:
         raise ConfigError(
             "hydra.run.dir",
-            "ranks that a launcher starts need the name of one folder: hydra.run.dir=logs/NAME "
-            "resume=auto, which goes on there after a restart",
+            "ranks that a launcher starts need one folder: hydra.run.dir=logs/NAME resume=auto",
         )
 
 
 @contextmanager
 def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
     """Everything that surrounds a run."""
-    with (
-        locked(folder),
-        told(folder),
-        stoppable(message) as stop,
-        one_job(),
-        repeated_warnings(Console(quiet=rank() != 0)),
-    ):
+    with locked(folder), told(folder), stoppable(message) as stop, one_job():
         yield stop
 
 
@@ -84,9 +70,8 @@ def one_job() -> Iterator[None]:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
+            os.environ.pop(name, None)
+            if value is not None:
                 os.environ[name] = value
 
 
@@ -104,27 +89,12 @@ def tell_other_ranks(folder: Path) -> None:
         hydra.run.dir = str(folder)
 
 
-log = logging.getLogger(__name__)
-
-LOCK = ".lock"
-#: Settings that need less memory, the cheapest first.
-LEVERS = (
-    "a smaller dataset.batch_size with global_batch_size (the same steps), trainer.precision="
-    "16-mixed, activation_checkpointing=[0] (activations of the finest level are computed again), "
-    "a smaller dataset.crop or dataset.point_max"
-)
-MAX_WARNINGS = 20  # that are repeated at the end
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder.
+    """Hold the lock of a run folder, on rank 0 for all ranks.
 
     The kernel holds it for this process, and takes it back when the process ends in any way: a
-    killed run leaves a file, never a lock. Processes that it forked, as workers of a loader are, do
-    not hold it, so they cannot keep it. Rank 0 holds it for the ranks of one run. On a network file
-    system it works across machines where the system has locks; where it has none, a warning says
-    so.
+    killed run leaves a file, never a lock. Processes that it forked do not hold it.
     """
     if rank() != 0:
         yield
@@ -135,30 +105,24 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if handle is not None:
-            path.unlink(missing_ok=True)  # while it is held: see _acquired
-            os.close(handle)
+        path.unlink(missing_ok=True)  # while it is held: see _acquired
+        os.close(handle)
 
 
-def _acquired(path: Path) -> int | None:
-    """An open lock file that this process holds; None where the file system has no locks."""
+def _acquired(path: Path) -> int:
+    """An open lock file that this process holds."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             owner = os.pread(handle, 200, 0).decode(errors="replace").strip()
-            os.close(handle)
             if error.errno in (errno.EACCES, errno.EAGAIN):
+                os.close(handle)
                 raise ConfigError(
                     "hydra.run.dir", f"{path.parent} is in use by {owner or 'another process'}"
                 ) from error
-            log.warning(
-                "%s: this file system has no locks (%s); give this folder to one run at a time",
-                path.parent,
-                os.strerror(error.errno or 0),
-            )
-            return None
+            return handle  # a file system without locks
         # its owner may have removed the file between our open and our lock
         if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             os.ftruncate(handle, 0)
@@ -183,9 +147,7 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
 
 
 def submit_again(signum: int) -> None:
-    """Ask the scheduler to start this job once more,
-    where it said that it takes the machine away.
-    """
+    """Ask the scheduler that takes the machine away to start this job once more."""
     handler = signal.getsignal(signum)
     if callable(handler):
         handler(signum, None)
@@ -208,9 +170,8 @@ def how_to_go_on(folder: Path, name: str) -> str:
     if not last.is_file():
         return f"{name}: stopped before the first step was done. To start there again:\n{command}"
     total = selected(run_folder.load_config(folder), "trainer.max_steps")
-    step = f"step {RunCheckpoint.read(last).steps}" + (
-        f" of {total}" if total and total > 0 else ""
-    )
+    of = f" of {total}" if total and total > 0 else ""
+    step = f"step {RunCheckpoint.read(last).steps}{of}"
     return f"{name}: stopped. {last} holds {step}. To go on:\n{command}"
 
 
@@ -226,67 +187,27 @@ def told(folder: Path) -> Iterator[None]:
             raise StorageError(f"{text}.\n{kept(folder)}") from error
         if isinstance(error, torch.OutOfMemoryError):
             key = "dataset.batch_size"
-            said = f"the memory of the device is full: {first_line(error)}\npossible: {LEVERS}"
+            said = (
+                f"the memory of the device is full: {first_line(error)}\npossible: a smaller "
+                "dataset.batch_size with global_batch_size (the same steps), "
+                "activation_checkpointing=[0], a smaller dataset.crop"
+            )
         elif isinstance(error, RuntimeError) and "DataLoader worker" in str(error):
             key = "dataset.num_workers"
-            said = (
-                f"a process that loads data was lost: {first_line(error)}. Where memory ran out, "
-                "fewer of them or a smaller dataset.crop; where /dev/shm is full, more of it"
-            )
+            said = f"a process that loads data was lost, as memory ran out: {first_line(error)}"
         else:
             raise
-        raise ConfigError(key, f"{said}\n{kept(folder, 'Then')}") from error
+        raise ConfigError(key, f"{said}\n{kept(folder)}") from error
 
 
-def kept(folder: Path, then: str = "Free space, then") -> str:
+def kept(folder: Path) -> str:
     """The checkpoint of a run folder from which the run can go on, in words."""
     last = folder / run_folder.LAST
     if not last.is_file():
-        return f"{folder} holds no last.ckpt. {then} give the same command again."
-    command = resume_command(folder)
-    return f"kept: {last}, step {RunCheckpoint.read(last).steps}. {then}: {command}"
+        return f"{folder} holds no last.ckpt; the same command again starts from the beginning"
+    return f"kept: {last}, step {RunCheckpoint.read(last).steps}: {resume_command(folder)}"
 
 
 def nothing_written(name: str) -> str:
     """That an evaluation has to be done again."""
     return f"{name}: stopped; no figures were written. The same command evaluates again."
-
-
-@contextmanager
-def repeated_warnings(console: Console) -> Iterator[None]:
-    """Print once more, at the end of the block, what it warned of that concerns the figures.
-
-    These are every `RunWarning` and the warnings that the package logs, except those of simulated
-    data, which are repeated in any case. Processes that the block forks, as workers of a loader
-    are, write to the same file.
-    """
-    show = warnings.showwarning
-    with tempfile.TemporaryFile("a+", encoding="utf-8") as file:
-
-        def keep(text: str) -> None:
-            file.write(json.dumps(text) + "\n")
-            file.flush()  # a process that is forked inherits no unwritten lines
-
-        def shown(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-            if issubclass(category, RunWarning):
-                keep(str(message))
-            show(message, category, *rest)
-
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = lambda record: keep(record.getMessage())  # type: ignore[method-assign]
-        log = logging.getLogger("pcnn")
-        log.addHandler(handler)
-        warnings.showwarning = shown  # type: ignore[assignment]
-        try:
-            yield
-        finally:
-            warnings.showwarning = show
-            log.removeHandler(handler)
-        file.seek(0)
-        lines = [line for line in dict.fromkeys(map(json.loads, file)) if "SIMULATED" not in line]
-    if lines:
-        console.print("warnings of this run:", style="bold yellow")
-    for line in lines[:MAX_WARNINGS]:
-        console.say(f"  {line}")
-    if len(lines) > MAX_WARNINGS:
-        console.say(f"  and {len(lines) - MAX_WARNINGS} more above")

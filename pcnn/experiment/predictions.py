@@ -12,23 +12,8 @@ from omegaconf import DictConfig
 from pcnn.console import Console
 from pcnn.datasets.prediction_files import missing_sequences, write_submission
 from pcnn.datasets.readers.label_files import write_label_file
-from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.errors import ConfigError
 from pcnn.messages import counted
-
-
-def check_apart(folder: Path, datamodule: Any) -> None:
-    """Refuse a folder in which label files of an evaluation would lie among the data's own files.
-
-    There they would replace labels, or be read as labels by the next training.
-    """
-    dataset = datamodule.dataset("test")
-    rows = range(0 if dataset is None else len(dataset))
-    wanted = {(folder / datamodule.prediction_path(dataset.name(row))).parent for row in rows}
-    own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
-    for place in sorted(wanted):
-        if place.resolve() in own:
-            raise ConfigError("predictions", f"label files in {place} would lie among the data")
 
 
 class LabelWriter(Callback):
@@ -42,7 +27,6 @@ class LabelWriter(Callback):
         super().__init__()
         self.folder = Path(folder)
         self.ignore_index = ignore_index
-        self.written = 0
 
     def on_test_batch_end(
         self,
@@ -54,22 +38,29 @@ class LabelWriter(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Write the files of one batch; every rank writes its own scans."""
-        if outputs is None:
-            return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        for scan, name in enumerate(batch.names):
+        for scan, name in enumerate(batch.names if outputs is not None else ()):
             classes = batch.full_scan(scan, outputs["predictions"], self.ignore_index)
             path = self.folder / data.prediction_path(name)
             write_label_file(path, data.to_raw(classes.cpu().numpy()))
-            self.written += 1
 
 
-#: Below the run folder, where `predictions` names no other.
-PREDICTIONS = "predictions"
+def check_apart(folder: Path, datamodule: Any) -> None:
+    """Refuse a folder in which label files would lie among the data's own files.
+
+    There they would replace labels, or be read as labels by the next training.
+    """
+    dataset = datamodule.dataset("test")
+    rows = range(0 if dataset is None else len(dataset))
+    wanted = {(folder / datamodule.prediction_path(dataset.name(row))).parent for row in rows}
+    own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
+    for place in sorted(wanted):
+        if place.resolve() in own:
+            raise ConfigError("predictions", f"label files in {place} would lie among the data")
 
 
-def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
-    """Where label files of an evaluation go; None where none are asked for."""
+def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path:
+    """Where label files of an evaluation go; below the run folder where nothing names another."""
     if cfg.get("submission"):
         if cfg.dataset.name != "kitti" or cfg.task.name != "segmentation":
             raise ConfigError("submission", "is SemanticKITTI's: dataset=kitti")
@@ -77,13 +68,12 @@ def predictions_folder(cfg: DictConfig, run_folder: Path) -> Path | None:
             raise ConfigError("dataset.labels", "the test server wants the official classes")
         if cfg.dataset.crop is not None:
             raise ConfigError("dataset.crop", "the test server counts all points: null")
-        return Path(cfg.get("predictions") or run_folder / PREDICTIONS)
-    return Path(cfg.predictions) if cfg.get("predictions") else None
+    return Path(cfg.get("predictions") or run_folder / "predictions")
 
 
 def submit(cfg: DictConfig, folder: Path, datamodule: Any, console: Console) -> None:
     """Zip the predictions of the test scans, checked, and say what is in the zip."""
-    dataset: SemanticKITTI = datamodule.dataset("test")
+    dataset = datamodule.dataset("test")
     expected = {
         dataset.name(index): dataset.sources(index)[0].stat().st_size // 16
         for index in range(len(dataset))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
@@ -31,7 +30,6 @@ from pcnn.experiment.run_config import (
     resolved,
     without,
 )
-from pcnn.experiment.run_folder import nearby
 from pcnn.experiment.weights import config_of
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
@@ -50,29 +48,25 @@ from pcnn.registration.evaluation import Batches, Evaluation, Track, evaluate_pa
 from pcnn.registration.settings import EstimateSettings
 
 
-def evaluate_untrained(cfg: DictConfig) -> float | None:
+def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
     """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv, curves and pictures."""
-    folder = nearby(Path(HydraConfig.get().runtime.output_dir))
-    try:
-        if OmegaConf.is_missing(cfg, "ckpt_path"):
-            cfg = OmegaConf.merge(cfg, {"ckpt_path": None})  # type: ignore[assignment]
-        cfg = checked(cfg)
-        if cfg.ckpt_path is not None:
-            raise ConfigError("ckpt_path", f"model={cfg.model.name} has no weights")
-        module: Any = data_module(cfg)
-        with named_after("dataset"):
-            data: PairDataset = module.pairs("test")
-        descriptor = make(without(resolved(cfg.model), "model"), "model", allowed(cfg))
-        cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
-        run_folder.record(folder, cfg, resumed=False)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        with named_after("task"):
-            done = report_pairs(cfg, folder, data, descriptor, device)
-        report.write_metrics(folder, cfg, done.figures, 0, None, done.facts)
-        report.say_files(Console(), folder)
-        return done.recall
-    finally:
-        run_folder.drop_if_empty(folder)
+    if OmegaConf.is_missing(cfg, "ckpt_path"):
+        cfg = OmegaConf.merge(cfg, {"ckpt_path": None})  # type: ignore[assignment]
+    cfg = checked(cfg)
+    if cfg.ckpt_path is not None:
+        raise ConfigError("ckpt_path", f"model={cfg.model.name} has no weights")
+    module: Any = data_module(cfg)
+    with named_after("dataset"):
+        data: PairDataset = module.pairs("test")
+    descriptor = make(without(resolved(cfg.model), "model"), "model", allowed(cfg))
+    cfg.data = {"source": data.source_kind, "ground_truth": data.ground_truth}
+    run_folder.record(folder, cfg, resumed=False)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with named_after("task"):
+        done = report_pairs(cfg, folder, data, descriptor, device)
+    report.write_metrics(folder, cfg, done.figures, 0, None, done.facts)
+    report.say_files(Console(), folder)
+    return done.recall
 
 
 def evaluate_trained(

@@ -1,4 +1,4 @@
-"""metrics.json, and what a run says at its end."""
+"""metrics.json, and what a run says at its beginning and at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from torch import nn
+from rich.table import Table
+from torch import Tensor, nn
 
 import pcnn
 from pcnn.console import Console
@@ -21,10 +22,17 @@ from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.experiment.run_config import allowed
 from pcnn.messages import program
+from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
-PICTURE = "predictions.png"
 PAIRS, CURVES = "pairs.csv", "recall.png"  # of registration
+#: Files of results, and what they are.
+FILES = {
+    "predictions.png": "picture",
+    PAIRS: "pairs",
+    CURVES: "curves",
+    run_folder.METRICS: "metrics",
+}
 
 
 def write_metrics(
@@ -34,18 +42,13 @@ def write_metrics(
     steps: int,
     checkpoint: str | None,
     extra: Mapping[str, Any] | None = None,
-) -> Path:
+) -> None:
     """Write `metrics.json` whole; a figure that is not finite becomes null."""
+    finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     content = {
         "source": cfg.data.source,
-        "metrics": {
-            name: value if math.isfinite(value) else None for name, value in metrics.items()
-        },
-        "dataset": cfg.dataset.name,
-        "model": cfg.model.name,
-        "task": cfg.task.name,
-        "geometry": cfg.geometry.name,
-        "engine": cfg.engine.name,
+        "metrics": finite,
+        **{name: cfg[name].name for name in ("dataset", "model", "task", "geometry", "engine")},
         "seed": cfg.seed,
         "steps": steps,
         "checkpoint": checkpoint,
@@ -54,9 +57,7 @@ def write_metrics(
         "versions": versions(),
         **(extra or {}),
     }
-    path = folder / run_folder.METRICS
-    run_folder.write_whole(path, json.dumps(content, indent=2) + "\n")
-    return path
+    run_folder.write_whole(folder / run_folder.METRICS, json.dumps(content, indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:
@@ -70,28 +71,12 @@ def revision() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
+    command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
     try:
-        commit = git(root, "rev-parse", "HEAD")
-        changed = git(root, "status", "--porcelain", "--untracked-files=no")
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError):
         return None  # no git here, or no commit yet: the package version has to do
-    return commit + ("+" if changed else "")
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Output of a git command."""
-    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
     return done.stdout.strip()
-
-
-def simulated_notice(cfg: DictConfig) -> str | None:
-    """One line that says the data is simulated, or None when it is real."""
-    if cfg.data.source == "real":
-        return None
-    return (
-        f"SIMULATED DATA: {cfg.dataset.name} scans made by a simulator; "
-        "the figures say nothing about the benchmark."
-    )
 
 
 def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) -> None:
@@ -108,83 +93,96 @@ def say_begin(console: Console, cfg: DictConfig, folder: Path, task: nn.Module) 
 
 def say_simulated(console: Console, cfg: DictConfig) -> None:
     """Print that the data is simulated, when it is."""
-    notice = simulated_notice(cfg)
-    if notice:
-        console.say(notice, style="bold yellow")
-
-
-def say_unmeasured(console: Console) -> None:
-    """Print that a training has no figures."""
-    console.say(
-        "nothing was validated or tested, so no figure was measured: "
-        "trainer.limit_val_batches=0, or a data set without validation clouds",
-        style="bold yellow",
-    )
-
-
-def files_of(folder: Path) -> list[str]:
-    """Where results lie, a line each, of those that were written."""
-    named = {
-        "picture": PICTURE,
-        "pairs": PAIRS,
-        "curves": CURVES,
-        "metrics": run_folder.METRICS,
-    }
-    return [
-        f"{what + ':':<11} {folder / name}"
-        for what, name in named.items()
-        if (folder / name).exists()
-    ]
+    if cfg.data.source != "real":
+        told = "scans made by a simulator; the figures say nothing about the benchmark."
+        console.say(f"SIMULATED DATA: {cfg.dataset.name} {told}", style="bold yellow")
 
 
 def say_files(console: Console, folder: Path) -> None:
-    """Print where results lie."""
-    for line in files_of(folder):
-        console.say(line)
-
-
-def try_it(cfg: DictConfig, checkpoint: str) -> list[str]:
-    """The command, if any, that applies a checkpoint to clouds of the user's."""
-    file = shlex.quote(checkpoint)
-    own = "".join(f" --allow-targets {package}" for package in allowed(cfg))
-    commands = {
-        "registration": f"  pcnn register SOURCE TARGET --model {file}{own}",
-        "segmentation": f"  pcnn predict {file} FILE_OR_FOLDER{own}",
-    }
-    return [commands[cfg.task.name]] if cfg.task.name in commands else []
-
-
-def tested(cfg: DictConfig) -> str:
-    """The data set that an evaluation has to name, where that of the training has no protocol."""
-    return " dataset=threedmatch" if cfg.data.get("benchmark") == "cells" else ""
-
-
-def longer(cfg: DictConfig) -> str:
-    """The argument that makes a run twice as long, by whichever of its limits ends it."""
-    steps, epochs = cfg.trainer.max_steps, cfg.trainer.max_epochs
-    if steps and steps > 0:
-        return f"trainer.max_steps={2 * steps}"
-    if epochs and epochs > 0:
-        return f"trainer.max_epochs={2 * epochs}"
-    return "trainer.max_time=DD:HH:MM:SS"
+    """Print where results lie, of those that were written."""
+    for name, what in FILES.items():
+        if (folder / name).exists():
+            console.say(f"{what + ':':<11} {folder / name}")
 
 
 def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | None) -> None:
     """Print where the results lie and what to try next."""
-    lines = [f"run folder: {folder}", *files_of(folder)]
+    console.say(f"run folder: {folder}")
+    say_files(console, folder)
     if cfg.train and checkpoint:
-        own = f" allow_targets=[{','.join(allowed(cfg))}]" if cfg.allow_targets else ""
+        packages = allowed(cfg)
+        own = "".join(f" --allow-targets {package}" for package in packages)
+        file = shlex.quote(checkpoint)
+        uses = {
+            "registration": [f"  pcnn register SOURCE TARGET --model {file}{own}"],
+            "segmentation": [f"  pcnn predict {file} FILE_OR_FOLDER{own}"],
+        }
+        # pairs of several sets have no protocol of their own
+        tested = " dataset=threedmatch" if cfg.data.get("benchmark") == "cells" else ""
+        own = f" allow_targets=[{','.join(packages)}]" if packages else ""
         found = run_folder.argument("ckpt_path", checkpoint)
-        lines += [
+        for line in (
             "next:",
-            f"  {program('eval')} {found}{tested(cfg)}{own}",
-            *try_it(cfg, checkpoint),
-            f"  {resume_command(folder)} {longer(cfg)}",
-        ]
+            f"  {program('eval')} {found}{tested}{own}",
+            *uses.get(cfg.task.name, ()),
+            f"  {resume_command(folder)} trainer.max_steps=MORE",
+        ):
+            console.say(line)
     if cfg.data.source != "real":
         roots = [f"sources.{name}.sets.root" for name in cfg.dataset.get("sources", {})] or ["root"]
         folders = " ".join(f"dataset.{name}=FOLDER" for name in roots)
-        lines.append(f"  {program('train')} dataset={cfg.dataset.name} {folders}  (real data)")
-    for line in lines:
-        console.say(line)
+        console.say(f"  {program('train')} dataset={cfg.dataset.name} {folders}  (real data)")
     say_simulated(console, cfg)
+
+
+def say_states(
+    console: Console, metrics: Mapping[str, float], steps: int, last: Mapping[str, Any]
+) -> None:
+    """Print the figures of the best and of the last state, without those of single classes."""
+    table = Table(title="Figures of both states", title_justify="left")
+    table.add_column("")
+    table.add_column(f"best on validation\nbest.ckpt, step {steps}", justify="right")
+    table.add_column(f"last\nlast.ckpt, step {last['steps']}", justify="right")
+    for name, value in metrics.items():
+        if name in last["metrics"] and name.replace("/tta", "").count("/") == 1:
+            table.add_row(name, f"{value:.4f}", f"{last['metrics'][name]:.4f}")
+    console.print(table)
+
+
+def say_tables(
+    console: Console, cfg: DictConfig, task: nn.Module, chosen: bool, tests_on_validation: bool
+) -> None:
+    """Print the last evaluation class by class: a single pass, then the sum of the views if any."""
+    confusion: dict[str, Tensor] | None = getattr(task, "confusion", None)
+    split = next((one for one in ("test", "val") if one in (confusion or {})), None)
+    if split is None or confusion is None:
+        if cfg.test and confusion is not None:
+            console.print("no labelled cloud was tested, so there are no figures")
+        return
+    where = f"{cfg.dataset.name} {split}"
+    if chosen and (split == "val" or tests_on_validation):
+        where += ", best on validation"
+    where += "" if cfg.data.source == "real" else ", SIMULATED data"
+    names = list(cfg.data.class_names)
+    whole = cfg.task.name == "classification"
+    table, figure = (accuracy_table, "Accuracy") if whole else (iou_table, "IoU per class")
+    voted = confusion.get(f"{split}/tta")
+    passes = "" if voted is None else ", single pass"
+    console.print(table(confusion[split].cpu(), names, f"{figure}, {where}{passes}"))
+    if voted is not None:
+        title = f"{figure}, {where}, sum of views (tta={cfg.tta.name})"
+        console.print(table(voted.cpu(), names, title))
+
+
+def accuracy_table(counts: Tensor, class_names: list[str], title: str) -> Table:
+    """The share of right answers, class by class, of counts [C, C + 1]."""
+    table = Table(title=title, title_justify="left", show_footer=True)
+    table.add_column("class", footer="all\nmean of classes")
+    overall, mean = float(accuracy(counts)), float(mean_class_accuracy(counts))
+    table.add_column("right %", justify="right", footer=f"{100 * overall:.2f}\n{100 * mean:.2f}")
+    table.add_column("clouds", justify="right", footer=f"{int(counts.sum()):,}")
+    shares = class_accuracy(counts).tolist()
+    for name, share, clouds in zip(class_names, shares, counts.sum(1).tolist(), strict=True):
+        right = f"{100 * share:.2f}" if clouds else "absent"
+        table.add_row(name, right, f"{clouds:,}", style=None if clouds else "dim")
+    return table

@@ -60,14 +60,13 @@ def same_run(cfg: DictConfig, folder: Path, overrides: Sequence[str]) -> Continu
     saved, kept = run_folder.load_config(folder), []
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
-        if key in MAY_CHANGE or key == "allow_targets":
+        if key in (*MAY_CHANGE, "allow_targets"):
             kept.append(override)
             continue
         ours, theirs = OmegaConf.select(cfg, key), selected(saved, key)
-        group = OmegaConf.is_config(ours) or isinstance(theirs, dict)
-        if group or "/" in key or key.startswith(("hydra.", "resume")) or key in FILLED:
-            continue
-        if ours != theirs:
+        free = OmegaConf.is_config(ours) or isinstance(theirs, dict) or "/" in key
+        free |= key.startswith(("hydra.", "resume")) or key in FILLED
+        if not free and ours != theirs:
             raise ConfigError(key, f"{folder} holds a run with {str(theirs)[:80]}, not {ours}")
     return continuation(cfg, kept, folder)
 
@@ -75,11 +74,7 @@ def same_run(cfg: DictConfig, folder: Path, overrides: Sequence[str]) -> Continu
 def continuation(
     cfg: DictConfig, overrides: Sequence[str], folder: Path | None = None
 ) -> Continuation:
-    """Read the run of a folder.
-
-    What runs beside the network is `cfg`'s: our own files, and the user's command line. Of the
-    stored configuration come the network, its data and how it was trained (`with_stored`).
-    """
+    """Read the run of a folder: `cfg`, with the network and its training as they were stored."""
     auto = folder is not None
     folder = Path(cfg.resume) if folder is None else folder
     check_links(folder)
@@ -108,15 +103,12 @@ def _check_given(key: str, cfg: DictConfig, saved: Mapping[str, Any]) -> None:
     group = key.partition(".")[0]
     if key in (*MAY_CHANGE, "resume", "allow_targets") or group in ("hydra", "callbacks", "logger"):
         return
+    ours, theirs = OmegaConf.select(cfg, key), selected(saved, key)
     if key in NAMED:
-        same = cfg[key].get("name") == selected(saved, f"{key}.name")
-    elif key in BESIDE:
-        same = True  # what it says of numbers comes from the run
-    elif group == "trainer" and not _is_kept(key, OmegaConf.select(cfg, key)):
-        same = True
-    else:
-        same = OmegaConf.select(cfg, key) == selected(saved, key)
-    if not same:
+        ours, theirs = cfg[key].get("name"), selected(saved, f"{key}.name")
+    # numbers of what runs beside the network come from the run
+    free = key in BESIDE or (group == "trainer" and not _is_kept(key, ours))
+    if not free and ours != theirs:
         raise ConfigError(key, "a resumed run goes on as it was; it may get longer")
 
 
@@ -204,12 +196,11 @@ def samples_of_a_step(cfg: DictConfig, last: RunCheckpoint | None) -> int | None
 
 def is_finished(folder: Path) -> bool:
     """True where metrics.json, a run's last file, belongs to the configuration as it is."""
-    path = folder / run_folder.METRICS
-    if not path.is_file():
-        return False
     config = folder / run_folder.CONFIG
+    if not config.is_file() or not (folder / run_folder.METRICS).is_file():
+        return False
     recorded = run_folder.load_metrics(folder)["config_sha256"]
-    return config.is_file() and bool(recorded == run_folder.sha256(config))
+    return bool(recorded == run_folder.sha256(config))
 
 
 def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
@@ -221,14 +212,11 @@ def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
         found = RunCheckpoint.read(last)
         _ = found.steps  # told by every checkpoint of a run
     except CheckpointError as error:
-        try:
-            steps = RunCheckpoint.read(best).steps
-        except (CheckpointError, FileNotFoundError):
-            way = f"rm {shlex.quote(str(last))}: the same command then starts from the beginning"
-        else:
-            copy = f"cp {shlex.quote(str(best))} {shlex.quote(str(last))}"
-            way = f"{copy}: the same command then goes on behind step {steps}"
-        raise FileError(last, f"{error.rule}.\npossible: {way}") from error
+        raise FileError(
+            last,
+            f"{error.rule}.\npossible: cp {shlex.quote(str(best))} {shlex.quote(str(last))} to go "
+            "on behind the best state, or without it from the beginning",
+        ) from error
     return found
 
 

@@ -15,12 +15,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks import (
-    Checkpoint,
-    StopOnSignal,
-    StopSignals,
-    WarmUp,
-)
+from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals, WarmUp
 from pcnn.checkpoints import RunCheckpoint, load_weights
 from pcnn.config import check_allowed
 from pcnn.console import Console
@@ -28,14 +23,6 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import build, fine_tuning, networks, report, run_folder
 from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.devices import on_this_machine
-from pcnn.experiment.final_figures import (
-    LastState,
-    facts_of,
-    last_state,
-    say_chosen,
-    say_states,
-    say_tables,
-)
 from pcnn.experiment.job import (
     check_one_folder,
     how_to_go_on,
@@ -44,7 +31,6 @@ from pcnn.experiment.job import (
     started,
     tell_other_ranks,
 )
-from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.experiment.resume import AUTO, continuation, has_begun, resume_command, same_run
 from pcnn.experiment.run_config import allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby, write_counts
@@ -62,6 +48,17 @@ from pcnn.loggers import finish
 from pcnn.messages import counted, program
 
 SIMULATED = "simulated"  # tag of a run whose data is
+#: Warnings that say nothing here.
+QUIET = (
+    "does not have many workers",  # small loaders are meant on small machines
+    "recommended to use .*sync_dist=True",  # a metric is summed over ranks by itself, exactly
+    "smaller than the logging interval",  # the steps of the next epochs count on
+    "in eval mode at the start of training",  # layers that are frozen, which the run says
+    "Total length of `list` across ranks is zero",  # no validation, which the data module says
+    "callbacks used to create the checkpoint need to be",  # an evaluation takes weights alone
+    "LeafSpec",  # Lightning's own use of torch
+    "overridden `transfer_batch_to_device` in `LightningModule`",  # which plans on the way
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,8 @@ def train(cfg: DictConfig) -> float | None:
 def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     """Check everything and settle the run folder; None when the resumed run is finished."""
     console = Console(quiet=rank() != 0)
-    check_allowed(allowed(cfg), HydraConfig.get().overrides.task)
+    overrides = list(HydraConfig.get().overrides.task)
+    check_allowed(allowed(cfg), overrides)
     check_one_folder()
     cfg = with_choices(cfg)
     if cfg.resume is None:
@@ -107,25 +105,17 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
                 "ckpt_path", "names weights to test (train=false); resume=RUN goes on with a run"
             )
         return Run(cfg, folder)
-    overrides = list(HydraConfig.get().overrides.task)
-    if cfg.resume == AUTO:
-        if not has_begun(folder):
-            return Run(checked(cfg), folder)
-        run = same_run(cfg, folder, overrides)
-    else:
-        run = continuation(cfg, overrides)
+    auto = cfg.resume == AUTO
+    if auto and not has_begun(folder):
+        return Run(checked(cfg), folder)
+    run = same_run(cfg, folder, overrides) if auto else continuation(cfg, overrides)
     if run.finished:
-        command = resume_command(run.folder)
-        for line in (
-            f"{run.folder} is finished; its figures are in {run.folder / run_folder.METRICS}.",
-            f"To train it longer:\n  {command} {report.longer(run.cfg)}",
-        ):
-            console.say(line)
+        console.say(f"{run.folder} is finished; its figures are in {run_folder.METRICS}.")
+        console.say(f"To train it longer:\n  {resume_command(run.folder)} trainer.max_steps=MORE")
         return None
+    where = f"continues after step {run.steps}"
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"
-    else:
-        where = f"continues after step {run.steps}"
     console.say(f"{run.folder} {where}")
     return Run(checked(run.cfg), run.folder, run.checkpoint, True, run.samples)
 
@@ -146,16 +136,15 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     # a device that is not there, or that the engine does not serve, shows before data is made
-    cfg, device, taken = on_this_machine(run.cfg, run.folder, run.samples)
+    cfg, device, said = on_this_machine(run.cfg, run.folder, run.samples)
     networks.check_engine(cfg, device)
     datamodule = build.data(cfg)
     cfg = with_counted_weights(describe_data(cfg, datamodule), datamodule)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
-    begun_with = None
     if cfg.train:
-        begun_with = fine_tuning.prepare(task, cfg, begins=run.checkpoint is None)
+        said += fine_tuning.prepare(task, cfg, begins=run.checkpoint is None)
     if rank() == 0:
         run_folder.record(run.folder, cfg, run.resumed)
         tell_other_ranks(run.folder)
@@ -166,21 +155,19 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
     callbacks = build.callbacks(cfg, run.folder, given)
-    predictions = predictions_folder(cfg, run.folder)
-    if predictions is not None:
-        check_apart(predictions, datamodule)
-        callbacks.append(LabelWriter(predictions))
+    if cfg.get("predictions") or cfg.get("submission"):
+        from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder
+
+        folder = predictions_folder(cfg, run.folder)
+        check_apart(folder, datamodule)
+        callbacks.append(LabelWriter(folder))
     callbacks.append(StopOnSignal(stop))
     loggers = build.loggers(cfg, run.folder, given)
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
     datamodule.trainer = trainer  # whose devices share the cores of the machine
     report.say_begin(console, cfg, run.folder, task)
     workers: int = datamodule.workers  # type: ignore[attr-defined]  # of every one here
-    for line in [
-        *taken,
-        *([begun_with] if begun_with else []),
-        f"loading: {counted(workers, 'worker')}",
-    ]:
+    for line in [*said, f"loading: {counted(workers, 'worker')}"]:
         console.say(line)
     try:
         return fit_and_evaluate(run, cfg, trainer, task, datamodule, console, stop)
@@ -193,15 +180,15 @@ def fit_and_evaluate(
     cfg: DictConfig,
     trainer: L.Trainer,
     task: L.LightningModule,
-    datamodule: L.LightningDataModule,
+    datamodule: Any,
     console: Console,
     stop: StopSignals,
 ) -> float | None:
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    last: LastState | None = None
-    on_validation = bool(datamodule.tests_on_validation)  # type: ignore[attr-defined]
+    last: dict[str, Any] | None = None
+    on_validation = bool(datamodule.tests_on_validation)
     checkpoint = cfg.ckpt_path
     if cfg.train:
         with fitting(run.checkpoint):
@@ -213,19 +200,17 @@ def fit_and_evaluate(
     steps, chosen = found.steps, was_chosen_here(cfg, found)
     if cfg.train:
         figures = partial(evaluate, trainer, task, datamodule)
-        views, test = bool(cfg.get("tta")), bool(cfg.test and on_validation)
-        last = last_state(trainer, steps, figures, views, test)
-        reached = f"step {steps} of {trainer.global_step}"
-        known = None if views else figures_of_the_best(trainer)
-        what = "evaluating" if known is None else "the last state is the best:"
-        console.say(f"{what} {checkpoint}, {reached}")
-        metrics |= known or evaluate(trainer, task, datamodule, checkpoint, "val")
+        if steps != trainer.global_step:
+            last = last_state(cfg, trainer, figures, on_validation)
+        known = None if cfg.get("tta") else validated(trainer, steps)
+        console.say(f"evaluating {checkpoint}, step {steps} of {trainer.global_step}")
+        metrics |= figures(checkpoint, "val") if known is None else known
     if cfg.test and cfg.task.name == "registration":
         from pcnn.experiment.registration import evaluate_trained
 
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
-            pairs = datamodule.pairs("test")  # type: ignore[attr-defined]
             device = trainer.strategy.root_device
+            pairs = datamodule.pairs("test")
             done = evaluate_trained(cfg, run.folder, pairs, checkpoint, device, trainer.loggers)
             metrics, facts = metrics | done.figures, done.facts
     elif cfg.test:
@@ -235,23 +220,28 @@ def fit_and_evaluate(
     if trainer.is_global_zero:
         if cfg.train and chosen and last is None:  # the best state is the last one
             path = str(getattr(trainer.checkpoint_callback, "last_model_path", ""))
-            last = LastState(path, steps, dict(metrics))
-        facts |= facts_of(chosen, on_validation, last) | start_of(trainer)
+            last = {"checkpoint": path, "steps": steps, "metrics": dict(metrics)}
+        facts |= {
+            "best_on_validation": chosen,
+            "test_split": "validation" if on_validation else "own",
+            **({"last": last} if last else {}),
+            **start_of(trainer),
+        }
         report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
         passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
         write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
-        say_tables(console, cfg, task, chosen, on_validation)
-        if last is not None and last.steps != steps:
-            say_states(console, steps, metrics, last)
+        report.say_tables(console, cfg, task, chosen, on_validation)
+        if last is not None and last["steps"] != steps:
+            report.say_states(console, metrics, steps, last)
         elif chosen and on_validation and not cfg.train:
-            say_chosen(console, checkpoint)
+            console.say(f"{checkpoint} was chosen on these clouds, where its figures are the best")
         if cfg.get("submission"):
-            folder = predictions_folder(cfg, run.folder)
-            assert folder is not None  # a submission has one
-            submit(cfg, folder, datamodule, console)
+            from pcnn.experiment.predictions import predictions_folder, submit
+
+            submit(cfg, predictions_folder(cfg, run.folder), datamodule, console)
         report.say_end(console, cfg, run.folder, checkpoint)
         if not metrics and cfg.train:
-            report.say_unmeasured(console)
+            console.say("no cloud was validated or tested: no figures", style="bold yellow")
     return optimized(cfg, metrics)
 
 
@@ -266,11 +256,8 @@ def optimized(cfg: DictConfig, metrics: Mapping[str, float]) -> float | None:
     """The figure that a sweep compares; None where none is asked for, or nothing was measured."""
     name = cfg.optimized_metric
     if name and metrics and name not in metrics and name != cfg.task.get("metric"):
-        raise ConfigError(
-            "optimized_metric",
-            f"{name} is no figure of this run, whose files are complete: "
-            f"{', '.join(sorted(metrics)[:40])}",
-        )
+        figures = ", ".join(sorted(metrics)[:40])
+        raise ConfigError("optimized_metric", f"{name} is none of this run's figures: {figures}")
     return metrics.get(name) if name else None
 
 
@@ -303,11 +290,7 @@ def describe_data(cfg: DictConfig, datamodule: Any) -> DictConfig:
 
 
 def evaluate(
-    trainer: L.Trainer,
-    task: L.LightningModule,
-    datamodule: L.LightningDataModule,
-    checkpoint: str | Path,
-    split: str,
+    trainer: L.Trainer, task: L.LightningModule, datamodule: Any, checkpoint: str, split: str
 ) -> dict[str, float]:
     """Figures of a checkpoint's weights on the `val` or `test` split."""
     run = trainer.test if split == "test" else trainer.validate
@@ -320,14 +303,31 @@ def evaluate(
     return {name: float(value) for result in results for name, value in result.items()}
 
 
-def figures_of_the_best(trainer: L.Trainer) -> dict[str, float] | None:
-    """Figures of `best.ckpt` where it is the last state, validated at the end of the training."""
+def validated(trainer: L.Trainer, steps: int) -> dict[str, float] | None:
+    """Figures of the state that the training ended with, where that has these steps behind it."""
     kept = trainer.checkpoint_callback
-    if not isinstance(kept, Checkpoint) or kept.validated_step is None:
+    if isinstance(kept, Checkpoint) and kept.validated_step == steps == trainer.global_step:
+        return {name: float(value) for name, value in kept.figures.items()}
+    return None
+
+
+def last_state(
+    cfg: DictConfig, trainer: L.Trainer, evaluate: Any, on_validation: bool
+) -> dict[str, Any] | None:
+    """Figures of `last.ckpt`, which was not chosen; they stand beside those of the best state."""
+    path = getattr(trainer.checkpoint_callback, "last_model_path", "")
+    if not path:
         return None
-    if not kept.validated_step == kept.best_step == trainer.global_step:
-        return None
-    return {name: float(value) for name, value in kept.figures.items()}
+    steps = trainer.global_step
+    loggers, trainer.loggers = trainer.loggers, []  # under this step they are told of the best one
+    try:
+        known = None if cfg.get("tta") else validated(trainer, steps)
+        metrics = evaluate(path, "val") if known is None else known
+        if cfg.test and on_validation:
+            metrics |= evaluate(path, "test")
+    finally:
+        trainer.loggers = loggers
+    return {"checkpoint": path, "steps": steps, "metrics": metrics}
 
 
 def quieten() -> None:
@@ -336,25 +336,9 @@ def quieten() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     if rank() != 0:  # every rank finds the same data; one says so
         logging.getLogger("pcnn").setLevel(logging.WARNING)
-    # small loaders are meant on small machines
-    warnings.filterwarnings("ignore", ".*does not have many workers.*")
-    # a metric is summed over ranks by itself, exactly
-    warnings.filterwarnings("ignore", ".*recommended to use .*sync_dist=True.*")
-    # an epoch of a small set is shorter than the interval; the steps of the next ones count on
-    warnings.filterwarnings("ignore", ".*smaller than the logging interval.*")
-    # layers that are frozen, which the run says
-    warnings.filterwarnings("ignore", ".*in eval mode at the start of training.*")
-    # a set of one cloud has none to validate with, which the data module says
-    warnings.filterwarnings("ignore", ".*Total length of `list` across ranks is zero.*")
-    # an evaluation takes the weights of a checkpoint, not the state of the training's callbacks
-    warnings.filterwarnings("ignore", ".*callbacks used to create the checkpoint need to be.*")
+    for words in QUIET:
+        warnings.filterwarnings("ignore", f".*{words}.*")
     # Lightning makes DDP on a stream of its own, as graph capture would need, and torch sums the
     # gradients there: right, and out of a user's hands
     if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-    # Lightning's own use of torch
-    warnings.filterwarnings("ignore", ".*LeafSpec.*")
-    # the task moves batches itself, to plan them on the way (pcnn.ops.prefetch)
-    warnings.filterwarnings(
-        "ignore", ".*overridden `transfer_batch_to_device` in `LightningModule`.*"
-    )

@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,7 @@ def sha256(path: Path) -> str:
 
 
 def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
-    """Write the resolved configuration into the run folder,
-    less what the command line alone says.
-    """
+    """Write the resolved configuration into the run folder, less what no file may say."""
     if (folder / CONFIG).exists() and not resumed:
         raise ConfigError(
             "hydra.run.dir", f"{folder} holds a run already; resume={folder} goes on with it"
@@ -63,49 +62,39 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
 def load_config(folder: Path) -> dict[str, Any]:
     """The resolved configuration of a run, as its file holds it."""
     path = folder / CONFIG
-    if not path.is_file() and (folder / LAST).is_file():
-        return load_checkpoint_config(folder / LAST)
     if not path.is_file():
+        if (folder / LAST).is_file():
+            return load_checkpoint_config(folder / LAST)
         # evaluations have a configuration too, and no checkpoints
         runs = sorted(found.parents[1] for found in Path("logs").glob(f"*/*/{LAST}"))
         latest = f"; the latest run is {runs[-1]}" if runs else ""
         raise ConfigError("resume", f"{folder} holds no run ({CONFIG} is missing){latest}")
-    try:
+    with _damaged(path, f"{LAST} carries the same values"):
         content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
-        is_map = isinstance(content, dict)
-        lacking = lacking_keys(content) if is_map else ["every key"]
-        whole, why = not lacking, f"{', '.join(lacking)} missing"
-    except FileError as error:
-        content, whole, why = None, False, error.rule
-    if not whole:
-        raise FileError(
-            path,
-            f"damaged, it does not hold a configuration ({why}).\n"
-            + (
-                f"possible: rm {shlex.quote(str(path))} and the same command again; "
-                f"{LAST} carries the same values"
-                if (folder / LAST).is_file()
-                else "possible: take it from a copy, or start the run in another folder"
-            ),
-        )
+        lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]
+        if lacking:
+            raise FileError(path, f"{', '.join(lacking)} missing")
     return read_stored(content, path)
 
 
 def load_metrics(folder: Path) -> dict[str, Any]:
     """Content of metrics.json of a run."""
     path = folder / METRICS
-    try:
+    with _damaged(path, "which evaluates again and writes it"):
         content = read_json(path)
         if not isinstance(content, dict) or "config_sha256" not in content:
             raise FileError(path, "keys are missing")
-    except FileError as error:
-        raise FileError(
-            path,
-            f"damaged, it does not hold the figures of a run ({error.rule}).\n"
-            f"possible: rm {shlex.quote(str(path))} and the same command again, which evaluates "
-            "again and writes it",
-        ) from error
     return content
+
+
+@contextmanager
+def _damaged(path: Path, why: str) -> Iterator[None]:
+    """Tell how to go on without a file of a run that is damaged."""
+    try:
+        yield
+    except FileError as error:
+        way = f"rm {shlex.quote(str(path))} and the same command again; {why}"
+        raise FileError(path, f"damaged ({error.rule}).\npossible: {way}") from error
 
 
 def nearby(path: Path) -> Path:
@@ -132,22 +121,15 @@ class Counts:
     """Confusion counts of a run."""
 
     class_names: tuple[str, ...]  # C names
-    passes: Mapping[str, Tensor]
+    passes: Mapping[str, Tensor]  # [C, C + 1] by stage
 
 
-def write_counts(
-    folder: Path, passes: Mapping[str, Tensor], class_names: Sequence[str]
-) -> Path | None:
+def write_counts(folder: Path, passes: Mapping[str, Tensor], class_names: Sequence[str]) -> None:
     """Write the counts of a task's last passes into its run folder, if there are any."""
-    if not passes:
-        return None
-    content = {
-        "class_names": list(class_names),
-        "counts": {name: counts.cpu().tolist() for name, counts in passes.items()},
-    }
-    path = folder / CONFUSION
-    write_whole(path, json.dumps(content) + "\n")
-    return path
+    if passes:
+        counts = {name: counts.cpu().tolist() for name, counts in passes.items()}
+        content = {"class_names": list(class_names), "counts": counts}
+        write_whole(folder / CONFUSION, json.dumps(content) + "\n")
 
 
 def read_counts(folder: Path) -> Counts:
@@ -162,10 +144,7 @@ def read_counts(folder: Path) -> Counts:
             name: torch.tensor(counts, dtype=torch.int64)
             for name, counts in content["counts"].items()
         }
-        for name, counts in passes.items():
+        for counts in passes.values():
             if counts.shape != (len(names), len(names) + 1) or int(counts.min()) < 0:
-                raise FileError(
-                    path,
-                    f"{name[:40]} holds {list(counts.shape)} counts for {len(names)} classes",
-                )
+                raise FileError(path, f"{list(counts.shape)} counts for {len(names)} classes")
     return Counts(names, passes)

@@ -29,23 +29,21 @@ WORDS = (
 
 def with_stored_options(arguments: Sequence[str], conf: Path) -> list[str]:
     """The command line, preceded by the options that the checkpoint's or the run's own chose."""
-    given = {text.partition("=")[0]: text.partition("=")[2] for text in arguments}
+    given = dict(text.partition("=")[::2] for text in arguments)
     if any(text.startswith("-") for text in arguments):
         return list(arguments)  # --help and the like need no file
     if given.get("resume", "null").strip("'\"") not in ("null", "auto", ""):
         from pcnn.experiment.run_folder import load_config  # imports torch
 
         saved: Any = load_config(Path(_unquoted(given["resume"])))
-        options = {key: _name(saved.get(key)) for key in NAMED}
-        chosen = saved.get("choices")
-        options |= chosen if isinstance(chosen, dict) else {}
+        options = saved["choices"] if isinstance(saved.get("choices"), dict) else {}
     elif given.get("ckpt_path"):
         from pcnn.experiment.weights import read_config  # imports torch
 
-        saved = read_config(_unquoted(given["ckpt_path"]))
-        options = {key: _name(saved.get(key)) for key in NAMED}
+        saved, options = read_config(_unquoted(given["ckpt_path"])), {}
     else:
         return list(arguments)
+    options = {**{key: _name(saved.get(key)) for key in NAMED}, **options}
     searched = re.findall(r"file://([^],'\"]+)", given.get("hydra.searchpath", ""))
     folders = [conf, *map(Path, searched)]
     words = [
@@ -93,7 +91,7 @@ def repeated(overrides: Sequence[str]) -> list[str]:
 
 def needs_checkpoint(arguments: Sequence[str], conf: Path) -> None:
     """Refuse an evaluation of a network without weights."""
-    given = {text.partition("=")[0]: text.partition("=")[2] for text in arguments}
+    given = dict(text.partition("=")[::2] for text in arguments)
     if any(text.startswith("-") for text in arguments) or given.get("ckpt_path"):
         return
     path = conf / "model" / f"{given.get('model', '')}.yaml"

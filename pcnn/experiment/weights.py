@@ -16,7 +16,6 @@ from pcnn.config import refusal, stored
 from pcnn.config.values import selected
 from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.experiment.catalogue import weights_file
-from pcnn.messages import program
 from pcnn.ranges import Channels, Label, Length, Positive, Seed
 
 if TYPE_CHECKING:
@@ -24,20 +23,9 @@ if TYPE_CHECKING:
 
 # keys of a data set that say which clouds validate
 _VALIDATION = ("name", "root", "source", "val_sequences", "val_areas", "test_areas", "val_fraction")
-#: Keys without which no stored configuration can be read.
-NEEDED = (
-    "model.name",
-    "dataset.name",
-    "geometry.name",
-    "engine.name",
-    "task.name",
-    "data.source",
-    "data.in_channels",
-)
 _Byte = Annotated[int, Interval(ge=0, le=255)]
-#: Types of stored values that are used as they are.
-_TYPES: Mapping[str, Any] = {
-    "seed": Seed,
+#: Keys without which no stored configuration can be read, with the types of their values.
+NEEDED: Mapping[str, Any] = {
     "model.name": str,
     "dataset.name": str,
     "geometry.name": str,
@@ -45,6 +33,11 @@ _TYPES: Mapping[str, Any] = {
     "task.name": str,
     "data.source": Literal["real", "simulated"],
     "data.in_channels": Channels,
+}
+#: Types of stored values that are used as they are.
+_TYPES: Mapping[str, Any] = {
+    **NEEDED,
+    "seed": Seed,
     "data.out_channels": Channels,
     "data.voxel_size": Length,
     "data.benchmark": str,
@@ -77,9 +70,7 @@ def config_of(found: RunCheckpoint) -> dict[str, Any]:
     config = stored(found.config, found.path)
     lacking = lacking_keys(config)
     if lacking:
-        raise CheckpointError(
-            found.path, f"damaged, its configuration lacks {', '.join(lacking)}; take a copy of it"
-        )
+        raise CheckpointError(found.path, f"damaged, its configuration lacks {', '.join(lacking)}")
     for key, hint in _TYPES.items():
         value = selected(config, key)
         rule = None if value is None else refusal(value, hint)
@@ -125,53 +116,29 @@ def lacking_keys(config: Mapping[str, Any]) -> list[str]:
 def check_fit(cfg: DictConfig) -> None:
     """Check that the checkpoint `cfg.ckpt_path` holds weights of the network of `cfg`."""
     found = RunCheckpoint.read(cfg.ckpt_path)
-    saved = config_of(found)
     check_finite(found.content.get("state_dict", {}), cfg.ckpt_path)
-    model = OmegaConf.to_container(cfg.model, resolve=True)
-    assert isinstance(model, dict)
-    served = ("tasks", "geometries")  # grow from version to version
-    for key in [key for key in [*model, *saved["model"]] if key not in served]:
-        # an option that an earlier version had not, as overlap_head, was off
-        ours, theirs = model.get(key) or None, saved["model"].get(key) or None
-        if ours != theirs:
+    saved, own = config_of(found), OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(own, dict)
+    keys = [f"model.{key}" for key in {**own["model"], **saved["model"]}]
+    keys += ["task.name", "data.in_channels", "data.channels", "data.class_names"]
+    for key in keys:
+        ours, theirs = selected(own, key) or None, selected(saved, key) or None
+        group = key.partition(".")[0]
+        # what a model serves grows from version to version; a set of pairs names no channels
+        free = key in ("model.tasks", "model.geometries")
+        free |= group == "data" and None in (ours, theirs)
+        if ours != theirs and not free:
+            where = {"data": "dataset", "task": "task"}.get(group, key)
             raise ConfigError(
-                f"model.{key}",
-                f"the checkpoint was trained with {theirs}, not {ours}; "
-                f"{program('eval')} takes its configuration",
+                where, f"the checkpoint has {key}={str(theirs)[:80]}, not {str(ours)[:80]}"
             )
-    if saved["data"]["in_channels"] != cfg.data.in_channels:
-        raise ConfigError(
-            "dataset",
-            f"the checkpoint takes {saved['data']['in_channels']} input channels, "
-            f"{cfg.dataset.name} has {cfg.data.in_channels}",
-        )
-    named = cfg.data.get("channels"), saved["data"].get("channels")
-    if None not in named and list(named[0]) != list(named[1]):
-        raise ConfigError(
-            "dataset",
-            f"the checkpoint takes the channels {', '.join(named[1])}, "
-            f"{cfg.dataset.name} has {', '.join(named[0])}",
-        )
-    if cfg.task.name != saved["task"]["name"]:
-        raise ConfigError(
-            "task", f"the checkpoint was trained for {saved['task']['name']}, not {cfg.task.name}"
-        )
-    ours, theirs = list(cfg.data.get("class_names", [])), saved["data"].get("class_names", [])
-    if ours != theirs:
-        raise ConfigError(
-            "dataset",
-            f"the checkpoint tells {len(theirs)} classes apart ({', '.join(theirs[:3])}, ...), "
-            f"{cfg.dataset.name} has {len(ours)} ({', '.join(ours[:3])}, ...)",
-        )
 
 
 def check_finite(state: Mapping[str, Any], where: str | Path) -> None:
     """Refuse weights that are not numbers: any answer of such a network is wrong."""
     for name, value in state.items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
-            raise FileError(
-                where, f"the weights {name} hold NaN or infinite numbers: the training broke"
-            )
+            raise FileError(where, f"the weights {name} hold NaN or infinite numbers")
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def test_a_damaged_file_loads_nowhere(checkpoint: Path, tmp_path: Path) -> None:
     name = next(name for name in tensors if name.endswith(":scale"))
     write_tensors(out, {n: v for n, v in tensors.items() if n != name}, words)
     for load in (pcnn.models.load, load_weights, lambda path: export(path, tmp_path / "b")):
-        with pytest.raises(FileError, match="8 bits have no scales; export it again"):
+        with pytest.raises(FileError):
             load(out)
 
 

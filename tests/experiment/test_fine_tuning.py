@@ -62,13 +62,12 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
     path = weights_in(tmp_path, given)
     cfg = OmegaConf.create({"init_from": path, "model": {"name": "minkunet"}})
     learner = task(own, 5)
-    told = fine_tuning.prepare(learner, cfg, begins=True)
-    assert told is not None
+    (told,) = fine_tuning.prepare(learner, cfg, begins=True)
     assert "weights taken; new: head.module.weight, head.module.bias" in told
     theirs = given.state_dict()
     for name, value in own.state_dict().items():
         assert torch.equal(value, head[name] if name in head else theirs[name]), name
-    assert fine_tuning.prepare(task(network(5, 3), 5), cfg, begins=False) is None
+    assert fine_tuning.prepare(task(network(5, 3), 5), cfg, begins=False) == []
     other = pcnn.models.MinkUNet42(4, 5, width=0.125, engine="reference")
     with pytest.raises(ConfigError, match="init_from"):
         fine_tuning.initialise(other, cfg)

@@ -62,15 +62,15 @@ def test_other_ranks_do_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert not (tmp_path / "run").exists()
 
 
-def test_a_file_system_without_locks_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_file_system_without_locks_serves_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(*arguments: object) -> None:
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("fcntl.lockf", absent)
     with locked(tmp_path):
-        assert "has no locks" in caplog.text
+        assert (tmp_path / LOCK).exists()
 
 
 def preempted(seen: list[int]) -> None:
@@ -122,7 +122,7 @@ def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.Mon
     job.check_one_folder()
     for name, value in {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(job.ConfigError, match=r"hydra\.run\.dir=logs/NAME resume=auto"):
+    with pytest.raises(ConfigError, match=r"hydra\.run\.dir"):
         job.check_one_folder()
     given.append("hydra.run.dir=logs/here")
     job.check_one_folder()
@@ -147,5 +147,4 @@ def test_errors_of_a_machine_are_told_with_what_to_change(
     with pytest.raises(kind) as found, job.told(tmp_path):
         raise error
     assert getattr(found.value, "key", "") == key
-    told = "same command again" in str(found.value)
-    assert told == (found.value is not error)
+    assert (str(tmp_path) in str(found.value)) == (found.value is not error)

@@ -111,15 +111,6 @@ def test_a_printed_argument_is_what_a_shell_and_hydra_read(folder: str) -> None:
     assert override.value() == folder
 
 
-@pytest.mark.parametrize(
-    ("limits", "longer"),
-    [((250, None), "max_steps=500"), ((-1, 4), "max_epochs=8"), ((-1, -1), "max_time=DD:HH:MM:SS")],
-)
-def test_what_makes_a_run_longer_is_what_ends_it(limits: tuple, longer: str) -> None:
-    cfg = OmegaConf.create({"trainer": dict(zip(("max_steps", "max_epochs"), limits, strict=True))})
-    assert report.longer(cfg) == f"trainer.{longer}"
-
-
 def resumed(folder: Path) -> Continuation:
     return continuation(OmegaConf.create({"resume": str(folder)}), [f"resume={folder}"])
 
@@ -134,26 +125,26 @@ def test_damaged_files_of_a_run_are_told_by_name_and_with_a_way_on(tmp_path: Pat
     assert resumed(tmp_path).checkpoint == last
     whole = last.read_bytes()
     last.write_bytes(whole[:500])
-    with pytest.raises(FileError, match=r"last\.ckpt: not a whole .*\npossible: cp .*step 4"):
+    with pytest.raises(FileError) as refused:
         resumed(tmp_path)
-    best.write_bytes(b"")
-    with pytest.raises(FileError, match=r"last\.ckpt: not a whole .*\npossible: rm .*beginning"):
-        resumed(tmp_path)
+    assert refused.value.path == last
     last.write_bytes(whole)
 
     report.write_metrics(tmp_path, cfg, {}, 5, None)
     metrics = (tmp_path / "metrics.json").read_text()
     for torn in ("", metrics[:40], "{}", "[1]"):
         (tmp_path / "metrics.json").write_text(torn)
-        with pytest.raises(FileError, match=r"metrics\.json: damaged.*\npossible: rm "):
+        with pytest.raises(FileError) as refused:
             resumed(tmp_path)
+        assert refused.value.path == tmp_path / "metrics.json"
     (tmp_path / "metrics.json").write_text(metrics)
 
     written = (tmp_path / "config.yaml").read_text()
     for torn in ("", written[:20], "a: [", "- 1"):
         (tmp_path / "config.yaml").write_text(torn)
-        with pytest.raises(FileError, match=r"config\.yaml: damaged.*\npossible: rm "):
+        with pytest.raises(FileError) as refused:
             resumed(tmp_path)
+        assert refused.value.path == tmp_path / "config.yaml"
     (tmp_path / "config.yaml").unlink()
     found = resumed(tmp_path)
     assert (found.cfg.model, found.cfg.dataset) == (cfg.model, cfg.dataset)
@@ -168,7 +159,8 @@ def counts(seed: int) -> torch.Tensor:
 
 
 def test_counts_come_back_and_runs_are_joined_by_their_sum(tmp_path: Path) -> None:
-    assert write_counts(tmp_path, {}, NAMES) is None
+    write_counts(tmp_path, {}, NAMES)
+    assert not (tmp_path / CONFUSION).exists()
     folders = [tmp_path / "a", tmp_path / "b"]
     for seed, folder in enumerate(folders):
         folder.mkdir()
@@ -192,8 +184,8 @@ def test_counts_come_back_and_runs_are_joined_by_their_sum(tmp_path: Path) -> No
 def test_damaged_counts_are_named(tmp_path: Path, damage: tuple[str, str, int]) -> None:
     with pytest.raises(MissingFileError):
         read_counts(tmp_path)
-    path = write_counts(tmp_path, {"test": counts(0)}, NAMES)
-    assert path == tmp_path / CONFUSION
+    write_counts(tmp_path, {"test": counts(0)}, NAMES)
+    path = tmp_path / CONFUSION
     path.write_text(path.read_text().replace(*damage))
     with pytest.raises(FileError) as refused:
         read_counts(tmp_path)
@@ -216,5 +208,5 @@ def test_the_figure_of_a_sweep_is_there_or_told() -> None:
 
 def test_weights_of_nan_are_refused_by_name() -> None:
     check_finite({"net.a": torch.ones(2), "n": torch.tensor(3)}, "x.ckpt")
-    with pytest.raises(FileError, match=r"x\.ckpt: the weights net\.b hold NaN"):
+    with pytest.raises(FileError, match=r"net\.b"):
         check_finite({"net.a": torch.ones(2), "net.b": torch.tensor([1, torch.nan])}, "x.ckpt")

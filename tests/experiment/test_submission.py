@@ -146,7 +146,6 @@ def test_a_submission_is_of_all_points_in_official_classes() -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             folder(**changes)
-    assert predictions_folder(OmegaConf.create({"predictions": None}), Path("run")) is None
 
 
 def test_predictions_never_lie_among_the_data(root: Path, tmp_path: Path) -> None:
