@@ -41,10 +41,8 @@ Spacing = Annotated[float, Interval(ge=0.002, le=0.5)]
 Processes = Annotated[int, Interval(ge=1, le=1024)]
 Sequence = Annotated[int, Interval(ge=0, le=999)]
 Matches = Annotated[int, Interval(ge=3, le=MOST)]
-Draws = Annotated[int, Interval(ge=1, le=10**6)]
 Steps = Annotated[int, Interval(ge=2, le=10**6)]
 Calls = Annotated[int, Interval(ge=3, le=10**6)]
-Copies = Annotated[int, Interval(ge=1, le=1000)]
 Sample = Annotated[int, Interval(ge=100, le=MOST)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Real
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,7 +19,11 @@ from pcnn.geometry.kernel_map import one_line, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple, triple
 from pcnn.rowwise import acts_by_row, batch_norm
 
-Geom = TypeVar("Geom", bound=Geometry)
+
+def _operator(
+    function: Callable[[Tensor, Any], Tensor],
+) -> Callable[[SparseTensor, Operand], SparseTensor]:
+    return lambda own, other: own._combined(function, other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +31,9 @@ class SparseTensor:
     """Features on the sites of a geometry.
 
     ``+ - * / **`` work site by site with a tensor on the same geometry, a number, and a plain
-    tensor that broadcasts to ``[N, C]``. That is ``[C]`` for all sites, or ``[N, 1]`` or ``[N, C]``
-    in the order of the sites. One channel broadcasts to all. Sites without features are not made.
-
-    Pointwise functions of torch (``torch.exp``, ``torch.relu``, ``torch.softmax`` over the
-    channels) take it and act on the features, as do pointwise modules of `torch.nn`: activations,
-    `Linear`, dropout and norms of rows, and `BatchNorm1d` over the sites. `torch.nn.Sequential` may
-    mix them with sparse layers; `pcnn.nn.Sequential` does too, and computes a layer, its norm and
-    ReLU at once.
+    tensor that broadcasts to ``[N, C]``. Pointwise functions and modules of torch (``torch.exp``,
+    ``torch.softmax`` over the channels, activations, `Linear`, dropout, norms of rows, and
+    `BatchNorm1d` over the sites) take it and act on the features, also in `torch.nn.Sequential`.
 
     Args:
         features: ``[N, C]``, row n belongs to site n.
@@ -97,9 +96,8 @@ class SparseTensor:
                 return x.replace(function(x.features, *others, **kwargs))
         name = getattr(function, "__name__", function)
         raise TypeError(
-            f"torch's {name} takes no SparseTensor with these arguments: only functions known to "
-            f"act on every site by itself do. Call it on the features, x.replace({name}("
-            "x.features)); pcnn.nn has operations on sites"
+            f"torch's {name} takes no SparseTensor with these arguments: call it on the features, "
+            f"x.replace({name}(x.features)); pcnn.nn has operations on sites"
         )
 
     def dim(self) -> int:
@@ -153,11 +151,8 @@ class SparseTensor:
     ) -> SparseTensor:
         """Return the tensor on another device or with features of another dtype.
 
-        Args:
-            device: of features and sites, or a dtype in its place; ``None``: where they are. On
-                another device the levels and maps of the geometry are made again.
-            dtype: of the features; ``None``: that they have.
-            non_blocking: as in `torch.Tensor.to`.
+        On another device the levels and maps of the geometry are made again. A dtype may stand in
+        place of the device.
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
@@ -205,10 +200,21 @@ class SparseTensor:
         """Tensors of single clouds, in the order of the batch; the inverse of `collate`.
 
         Their geometries lead to no points. The host waits for the device once.
+
+        Raises:
+            ValueError: a geometry with spare rows.
         """
-        parts = single_clouds(self.geometry)
-        features = self.features.split([part.rows for part in parts])
-        return [SparseTensor(own, part) for own, part in zip(features, parts, strict=True)]
+        whole = self.geometry
+        if whole.count is not None:
+            raise ValueError(f"a {whole.kind} with spare rows has no clouds of a known size")
+        parts = []
+        for cloud, (start, end) in enumerate(pairwise(whole.batch_offsets.tolist())):
+            part: Any = whole.at_rows(torch.arange(start, end, device=whole.device))
+            keys = part.keys - (cloud << whole.key_format.batch_shift)
+            own = whole.of_cloud(cloud)
+            alone = replace(part, keys=keys, batch_size=1, **own, check=False)
+            parts.append(SparseTensor(self.features[start:end], alone))
+        return parts
 
     def at_points(self) -> Tensor:
         """Features ``[P, C]`` of the row of every point the finest geometry was made from.
@@ -281,37 +287,9 @@ class SparseTensor:
         if own != (clouds, box.stride, volume.device):
             raise ValueError(
                 f"the volume holds {clouds} clouds of tensor stride {box.stride} on "
-                f"{volume.device}, its geometry {own[0]} of {own[1]} on {own[2]}; give "
-                "tensor_stride=geometry.tensor_stride and sites of the same batch"
+                f"{volume.device}, its geometry {own[0]} of {own[1]} on {own[2]}"
             )
         return SparseTensor(box.read(volume, geometry), geometry)
-
-    def __add__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.add, other)
-
-    def __radd__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.add, other)
-
-    def __sub__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.sub, other)
-
-    def __rsub__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.rsub, other)
-
-    def __mul__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.mul, other)
-
-    def __rmul__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.mul, other)
-
-    def __truediv__(self, other: Operand) -> SparseTensor:
-        return self._combined(torch.div, other)
-
-    def __rtruediv__(self, other: Operand) -> SparseTensor:
-        return self._combined(lambda own, left: left / own, other)
-
-    def __pow__(self, exponent: Operand) -> SparseTensor:
-        return self._combined(torch.pow, exponent)
 
     def __neg__(self) -> SparseTensor:
         return self.replace(-self.features)
@@ -337,6 +315,14 @@ class SparseTensor:
             return NotImplemented  # type: ignore[no-any-return]
         return self.replace(operator(self.features, other))
 
+    __add__ = __radd__ = _operator(torch.add)
+    __sub__ = _operator(torch.sub)
+    __rsub__ = _operator(torch.rsub)
+    __mul__ = __rmul__ = _operator(torch.mul)
+    __truediv__ = _operator(torch.div)
+    __rtruediv__ = _operator(lambda own, left: left / own)
+    __pow__ = _operator(torch.pow)
+
 
 #: Next to a sparse tensor in ``+ - * / **``.
 Operand: TypeAlias = SparseTensor | Tensor | float
@@ -350,9 +336,8 @@ def check_same_sites(*tensors: SparseTensor) -> None:
         if tensor.geometry is not tensors[0].geometry:
             raise ValueError(
                 f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
-                f" and {tensors[0].geometry.rows} sites); bring both to the same sites first: "
-                "pcnn.nn.union adds over the sites of all, pcnn.nn.align fills in zeros, and "
-                "out=other.geometry tells a layer or pcnn.nn.unpool which sites to give"
+                f" and {tensors[0].geometry.rows} sites): pcnn.nn.union adds over the sites of "
+                "all, pcnn.nn.align fills in zeros, out=other.geometry tells a layer its sites"
             )
 
 
@@ -363,19 +348,3 @@ def require_sparse(x: object, layer: object) -> None:
             f"{type(layer).__name__} takes a pcnn.SparseTensor, got {type(x).__name__}; "
             "pcnn.voxelize and pcnn.native_points make one of points and features"
         )
-
-
-def single_clouds(geometry: Geom) -> list[Geom]:
-    """Single clouds, in the order of the batch: the inverse of ``collate``, without inverses.
-
-    The host waits for the device once, for their numbers of rows.
-    """
-    if geometry.count is not None:
-        raise ValueError(f"a {geometry.kind} with spare rows has no clouds of a known size")
-    found = []
-    for cloud, (start, end) in enumerate(pairwise(geometry.batch_offsets.tolist())):
-        part = geometry.at_rows(torch.arange(start, end, device=geometry.device))
-        keys = part.keys - (cloud << geometry.key_format.batch_shift)
-        own = geometry.of_cloud(cloud)
-        found.append(replace(part, keys=keys, batch_size=1, **own, check=False))  # type: ignore[type-var]
-    return found
