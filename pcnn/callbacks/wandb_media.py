@@ -11,7 +11,6 @@ import wandb
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.callbacks.pictures import Scan
 from pcnn.metrics import iou, present
 from pcnn.metrics.registration import (
     JudgedPairs,
@@ -30,7 +29,7 @@ Media = dict[str, Any]
 
 
 def of_scans(
-    stage: str, counts: Tensor | None, names: Sequence[str], scans: Sequence[Scan], data: Any
+    stage: str, counts: Tensor | None, names: Sequence[str], scans: Sequence[Any], data: Any
 ) -> Media:
     """IoU table and confusion matrix of counts [C, C + 1], scans by prediction and by truth."""
     given = getattr(data, "colors", None)
