@@ -12,10 +12,11 @@ struct DisjointTask {
     const u32* first;    // [N_in] row of the finest level inside every input, or null: the same row
     const i64* above;    // [N_in] output of every input, or null: then by the finest level
     const u32* parent;   // [finest rows] output of every row of the finest level
-    int* table;          // [N_out, K], -1 everywhere
+    int* table;          // [N_out, K], -1 everywhere, or null
     int* masks;          // [N_out, words], 0 everywhere, or null
-    int* table_t;        // [N_in, K], or null with the next
-    int* masks_t;        // [N_in, words]
+    int* table_t;        // [N_in, K], or null
+    int* masks_t;        // [N_in, words], or null
+    int* slots;          // [N_in] slot of every input, or null
     i64* inverse;        // [N_in] output of every input, or null
     u32* counts;         // [K] triplets of every slot, zeroed before, or null
     i64 rows;
@@ -48,9 +49,8 @@ KERNEL(disjoint_map, DisjointArguments, 256) {
     if (j >= n) {
         if (!task.fill || j >= task.rows) return;
         if (task.inverse) task.inverse[j] = 0;
-        if (!task.table_t) return;
-        for (int k = 0; k < volume; ++k) task.table_t[j * volume + k] = -1;
-        for (int w = 0; w < task.words; ++w) task.masks_t[j * task.words + w] = 0;
+        for (int k = 0; task.table_t && k < volume; ++k) task.table_t[j * volume + k] = -1;
+        for (int w = 0; task.masks_t && w < task.words; ++w) task.masks_t[j * task.words + w] = 0;
         return;
     }
     i64 key = task.keys[j];
@@ -61,10 +61,10 @@ KERNEL(disjoint_map, DisjointArguments, 256) {
     i64 i = task.above ? task.above[j] : (i64)task.parent[task.first ? task.first[j] : j];
     if (task.inverse) task.inverse[j] = i;
     if (task.counts) atomicAdd(&task.counts[slot], 1u);
-    task.table[i * volume + slot] = (int)j;
+    if (task.slots) task.slots[j] = slot;
+    if (task.table) task.table[i * volume + slot] = (int)j;
     if (task.masks) atomicOr((u32*)&task.masks[i * task.words + slot / 31], 1u << (slot % 31));
-    if (!task.table_t) return;
-    for (int k = 0; k < volume; ++k) task.table_t[j * volume + k] = k == slot ? (int)i : -1;
-    for (int w = 0; w < task.words; ++w)
+    for (int k = 0; task.table_t && k < volume; ++k) task.table_t[j * volume + k] = k == slot ? (int)i : -1;
+    for (int w = 0; task.masks_t && w < task.words; ++w)
         task.masks_t[j * task.words + w] = w == slot / 31 ? 1 << (slot % 31) : 0;
 }

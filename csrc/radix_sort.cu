@@ -9,7 +9,7 @@ struct PassArguments {
     u32* values_b;
     u32* state;
     i64 tiles;  // that the look-back words have room for
-    int pass;
+    int number;  // of the pass
 };
 
 // Onesweep (Adinets & Merrill, 2022): rank in the tile, look back for the digit's place, scatter.
@@ -17,8 +17,8 @@ template <typename Key>
 __device__ __forceinline__ void sort_pass(const PassArguments& a) {
     int passes = (int)a.state[STATE_PASSES];
     u32 n = a.state[STATE_ITEMS];
-    if (a.pass >= passes || (u64)blockIdx.x * SORT_TILE >= n) return;
-    bool second = in_second_buffer(passes, a.pass);
+    if (a.number >= passes || (u64)blockIdx.x * SORT_TILE >= n) return;
+    bool second = in_second_buffer(passes, a.number);
     const Key* keys_in = (const Key*)(second ? a.keys_b : a.keys_a);
     const u32* values_in = second ? a.values_b : a.values_a;
     Key* keys_out = (Key*)(second ? a.keys_a : a.keys_b);
@@ -31,7 +31,7 @@ __device__ __forceinline__ void sort_pass(const PassArguments& a) {
     __shared__ u32 values[SORT_TILE];
     __shared__ u32 ticket;
     int thread = threadIdx.x, warp = warp_index();
-    if (thread == 0) ticket = atomicAdd(&a.state[a.pass], 1u);
+    if (thread == 0) ticket = atomicAdd(&a.state[a.number], 1u);
     for (int w = 0; w < 8; ++w) counts[w][thread] = 0;
     __syncthreads();
     u32 tile = ticket;
@@ -48,7 +48,7 @@ __device__ __forceinline__ void sort_pass(const PassArguments& a) {
     }
 #pragma unroll
     for (int i = 0; i < SORT_ITEMS; ++i) {
-        u32 digit = digit_of(key[i], a.pass);
+        u32 digit = digit_of(key[i], a.number);
         u32 peers = __match_any_sync(FULL_MASK, digit);
         u32 before = counts[warp][digit];
         __syncwarp();
@@ -66,16 +66,16 @@ __device__ __forceinline__ void sort_pass(const PassArguments& a) {
         sum += own;
     }
     u32 start = block_prefix(sum, &all);
-    u32* status = a.state + STATE_STATUS + (u64)a.pass * a.tiles * RADIX;
+    u32* status = a.state + STATE_STATUS + (u64)a.number * a.tiles * RADIX;
     u32 before = look_back(status + thread, tile, RADIX, sum);
     tile_start[thread] = start;
-    shift[thread] = a.state[STATE_HISTOGRAM + a.pass * RADIX + thread] + before - start;
+    shift[thread] = a.state[STATE_HISTOGRAM + a.number * RADIX + thread] + before - start;
     __syncthreads();
 
     // through shared memory, so that items of a digit leave together
 #pragma unroll
     for (int i = 0; i < SORT_ITEMS; ++i) {
-        u32 digit = digit_of(key[i], a.pass);
+        u32 digit = digit_of(key[i], a.number);
         u32 place = tile_start[digit] + counts[warp][digit] + rank[i];
         keys[place] = key[i];
         values[place] = value[i];
@@ -86,7 +86,7 @@ __device__ __forceinline__ void sort_pass(const PassArguments& a) {
     for (int i = 0; i < SORT_ITEMS; ++i) {
         u32 place = thread + i * SORT_THREADS;
         if (place < valid) {
-            u32 target = shift[digit_of(keys[place], a.pass)] + place;
+            u32 target = shift[digit_of(keys[place], a.number)] + place;
             keys_out[target] = keys[place];
             values_out[target] = values[place];
         }

@@ -1,9 +1,8 @@
 // Output sites of a strided or dilating convolution: every site that some (input, slot) reaches
 // (TorchSparse, Algorithm 3), as candidates that are then sorted and made unique elsewhere.
 //
-// Fused: one kernel, 8 N bytes read, 8 bytes written for every candidate that is kept; what lies
-// between stays in registers. Separate: candidates -> modular -> boundary -> flatten, with
-// 16 + 1 + 1 + 8 bytes for each of the N K (input, slot) pairs written between them, and read again.
+// One kernel: 8 N bytes read, 8 bytes written for every candidate that is kept; what lies between
+// stays in registers.
 
 #include "common.cuh"
 
@@ -43,8 +42,6 @@ struct Arguments {
     const i64* keys;   // [n] sorted input sites
     i64* candidates;   // [capacity], the first `count` are written, in any order
     u32* count;        // number of candidates that are kept, zero before
-    int* coords;       // separate: [n K, 4] (batch, x, y, z), the axes as cells of an output candidate
-    unsigned char* kept;  // separate: [n K] whether the candidate has passed so far
     i64 n;
     // Coordinate fields are biased so that (field + bias) / spacing is an exact cell, and so that
     // the cells divisible by the stride are those of the output.
@@ -101,8 +98,6 @@ __device__ __forceinline__ u32 places_for(u32* count, u32 own) {
     __syncthreads();
     return block_start + warp_start[warp_index()] + (end - own);
 }
-
-// ---- fused
 
 // Call visit(key) for every candidate of input i, without (simplified) those of input i - 1.
 
@@ -194,54 +189,4 @@ KERNEL(reach, Arguments, THREADS) {
     if (i < a.n) visit_candidates(a, i, [&](i64) { ++own; });
     i64* out = a.candidates + places_for(a.count, own);
     if (i < a.n) visit_candidates(a, i, [&](i64 key) { *out++ = key; });
-}
-
-// ---- separate stages, for the ablation of figure 13: one thread a (input, slot) pair
-
-__device__ __forceinline__ i64 pair_index() { return (i64)blockIdx.x * THREADS + threadIdx.x; }
-
-__device__ __forceinline__ i64 pairs_of(const Arguments& a) {
-    return a.n * ((i64)a.size[0] * a.size[1] * a.size[2]);
-}
-
-// 1: broadcast add
-KERNEL(candidates, Arguments, THREADS) {
-    const i64 pair = pair_index();
-    if (pair >= pairs_of(a)) return;
-    const int volume = a.size[0] * a.size[1] * a.size[2], slot = (int)(pair % volume);
-    const int q[3] = {slot / (a.size[1] * a.size[2]), slot / a.size[2] % a.size[1], slot % a.size[2]};
-    const i64 key = a.keys[pair / volume];
-    a.coords[4 * pair] = (int)(key >> a.batch_shift);
-    for (int axis = 0; axis < 3; ++axis)
-        a.coords[4 * pair + 1 + axis] = cell_of(a, key, axis) + a.padding[axis] - a.dilation[axis] * q[axis];
-}
-
-// 2: modular check
-KERNEL(modular, Arguments, THREADS) {
-    const i64 pair = pair_index();
-    if (pair >= pairs_of(a)) return;
-    bool kept = true;
-    for (int axis = 0; axis < 3; ++axis) kept = kept && a.coords[4 * pair + 1 + axis] % a.stride[axis] == 0;
-    a.kept[pair] = kept;
-}
-
-// 3: boundary check
-KERNEL(boundary, Arguments, THREADS) {
-    const i64 pair = pair_index();
-    if (pair >= pairs_of(a)) return;
-    bool kept = a.kept[pair] != 0;
-    for (int axis = 0; axis < 3; ++axis) kept = kept && inside(a, a.coords[4 * pair + 1 + axis], axis);
-    a.kept[pair] = kept;
-}
-
-// 4: one number each, those that passed put together
-KERNEL(flatten, Arguments, THREADS) {
-    const i64 pair = pair_index();
-    const bool kept = pair < pairs_of(a) && a.kept[pair];
-    const u32 place = places_for(a.count, kept);
-    if (!kept) return;
-    i64 key = (i64)a.coords[4 * pair] << a.batch_shift;
-    for (int axis = 0; axis < 3; ++axis)
-        key |= (i64)field_of(a, a.coords[4 * pair + 1 + axis], axis) << a.shift[axis];
-    a.candidates[place] = key;
 }

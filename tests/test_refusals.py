@@ -26,9 +26,9 @@ from pcnn.geometry import (
     quantize,
 )
 from pcnn.maps import BruteForce, SortedSearch
-from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radius_pairs import checked_reach, radius_pairs
+from pcnn.maps.tiling import cell_parents
 from pcnn.models import MinkUNet42
 from pcnn.models.blocks import checkpoint_activations
 from pcnn.models.litept import WindowAttention, rotary_angles

@@ -45,6 +45,11 @@ class KeyFormat:
         return 1 << (x_bits - 1), 1 << (y_bits - 1), 1 << (z_bits - 1)
 
     @property
+    def fields(self) -> tuple[Triple, int]:
+        """Widths of the fields, as the struct ``KeyFields`` of device kernels holds them."""
+        return self.axis_bits, self.batch_bits
+
+    @property
     def sentinel(self) -> int:
         """The largest key, behind all sites: that of a row without one."""
         return (1 << (self.batch_bits + sum(self.axis_bits))) - 1

@@ -8,7 +8,6 @@ much whether its cell holds a site or not.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ from pcnn.maps.levels import MAX_LEVELS, Levels
 
 _THREADS, _SPAN = 256, 16
 _CHUNK = _THREADS * _SPAN
-_BITS = struct.Struct(f"12P3q6i{3 * MAX_LEVELS}i{MAX_LEVELS}I0q")
 
 #: Words that bitmaps may take: so many at least, and so many for every row of the finest level.
 #: Clearing and reading them then takes no longer than a sort would.
@@ -84,23 +82,31 @@ class CellBits:
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
         ranks = torch.empty(self.words // _SPAN, dtype=torch.int32, device=device)
-        spare = MAX_LEVELS - levels
-        start = self.marks.data_ptr()
-        status = start + 4 * self.words
-        arguments = _BITS.pack(
-            *(keys.data_ptr(), count.data_ptr(), extent.data_ptr(), start, status),
-            *(status + 4 * (self.words // _CHUNK), ranks.data_ptr(), needed.data_ptr()),
-            *(t.data_ptr() for t in (sites, first, inverse, counts)),
-            *(n, self.words, key_format.sentinel, clouds, levels),
-            *(*key_format.axis_bits, key_format.batch_bits),
-            *(value for stride in strides for value in stride),
-            *([1] * 3 * spare),
-            *rooms,
-            *([0] * spare),
-        )
+        given = {
+            "keys": keys,
+            "count": count,
+            "extent": extent,
+            "bits": self.marks,
+            "status": self.marks[self.words :],
+            "ticket": self.marks[-1:],
+            "ranks": ranks,
+            "needed": needed,
+            "unique_keys": sites,
+            "first": first,
+            "inverse": inverse,
+            "counts": counts,
+            "n": n,
+            "words": self.words,
+            "sentinel": key_format.sentinel,
+            "clouds": clouds,
+            "levels": levels,
+            "fields": key_format.fields,
+            "strides": [(stride,) for stride in strides],
+            "rooms": rooms,
+        }
         module = cuda.module("cell_bits.cu", device)
         blocks = -(-n // _THREADS)
-        module.launch("mark_cells", blocks, arguments, device)
-        module.launch("count_bits", self.words // _CHUNK, arguments, device)
-        module.launch("rows_of_cells", levels * blocks, arguments, device)
+        module.launch("mark_cells", blocks, **given)
+        module.launch("count_bits", self.words // _CHUNK, **given)
+        module.launch("rows_of_cells", levels * blocks, **given)
         return Levels(sites, first, inverse, counts, first.new_empty(0), whole)

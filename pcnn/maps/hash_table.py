@@ -80,7 +80,7 @@ class HashTable:
     memory is 16 to 64 bytes an input site, or the grid.
 
     Source: TorchSparse (MLSys 2022), section 4.4; its figure 13 takes the steps one by one:
-    `search` ``hash`` or ``grid``, then `fused`, `simplified`, `symmetry`.
+    `search` ``hash`` or ``grid``, then `simplified`, `symmetry`.
     """
 
     device_only: ClassVar[bool] = True
@@ -88,7 +88,6 @@ class HashTable:
     search: str = "auto"  # hash, grid, or a grid where it takes at most grid_bytes_per_site
     grid_bytes_per_site: int = 256  # budget of auto, in bytes of the grid per input site
     grid_bytes: int = 16 << 30  # largest grid that is made, whatever is asked for
-    fused: bool = True  # output sites (sites) from one kernel that keeps candidates in registers
     simplified: bool = True  # kernel size known to the compiler
     symmetry: bool = True
 
@@ -99,7 +98,7 @@ class HashTable:
 
     def sites(self, grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         """Output sites that some triplet reaches; see `pcnn.maps.reached_sites.reached_sites`."""
-        return reached_sites(grid, kernel, fused=self.fused, simplified=self.simplified)
+        return reached_sites(grid, kernel, simplified=self.simplified)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`."""

@@ -7,7 +7,6 @@ has stays on the device.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,15 +21,6 @@ from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_w
 
 MAX_LEVELS = 12
 
-_FIELDS = "iiii"
-_PACK = struct.Struct(f"PPPPq{_FIELDS}0q")
-_EXTENT = struct.Struct(f"PPq{_FIELDS}0q")
-_LEVELS = struct.Struct(f"PPPPPPPPPqii{_FIELDS}{3 * MAX_LEVELS}i0q")
-_UNIQUE = struct.Struct(f"11P4q{_FIELDS}{3 * MAX_LEVELS}i{MAX_LEVELS}I0q")
-_FIT = struct.Struct(f"PPi{MAX_LEVELS + 1}I0q")
-_ABOVE = struct.Struct("PPPqq")
-_NO_TASK = b"\0" * _ABOVE.size
-_NUMBER = struct.Struct("i0q")
 #: Words of an extent: largest and smallest batch index, x, y and z, and the flags of what fails.
 EXTENT_WORDS = 9
 _FIELD_NAMES = ("the batch index", "x", "y", "z")
@@ -61,13 +51,12 @@ def pack_cells(
     count: Tensor | None = None,  # [1] int32, number of cells that count
 ) -> tuple[Tensor, Tensor]:
     """Packed keys of integer cells, and their extent."""
-    keys = torch.empty(cells.shape[0], dtype=torch.int64, device=cells.device)
-    if extent is None:
-        extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=cells.device)
-    pointers = cells.data_ptr(), keys.data_ptr(), extent.data_ptr(), _address(count)
-    arguments = _PACK.pack(*pointers, cells.shape[0], *_fields(key_format))
-    blocks = min(_BLOCKS, -(-cells.shape[0] // _THREADS))
-    cuda.module("levels.cu", cells.device).launch("pack_cells", blocks, arguments, cells.device)
+    n = cells.shape[0]
+    keys = torch.empty(n, dtype=torch.int64, device=cells.device)
+    extent = _empty_extent(cells.device) if extent is None else extent
+    given = {"cells": cells, "keys": keys, "extent": extent, "count": count, "n": n}
+    module = cuda.module("levels.cu", cells.device)
+    module.launch("pack_cells", _walking(n), **given, fields=key_format.fields)
     return keys, extent
 
 
@@ -77,12 +66,7 @@ def check_overflow(flags: int, key_format: KeyFormat) -> None:
         if flags >> field & 1:
             half = key_format.half[field - 1]
             limit = f"-{half}..{half - 1}" if field else f"0..{key_format.max_batch - 1}"
-            raise ValueError(
-                f"voxel grid: {name} leaves {limit}, all that a packed key holds; centre the cloud "
-                "or use larger voxels"
-                if field
-                else f"voxel grid: {name} leaves {limit}, all that a packed key holds"
-            )
+            raise ValueError(f"voxel grid: {name} leaves {limit}, all that a packed key holds")
     if flags & _TOO_WIDE:
         raise ValueError(
             "voxel grid: the cloud fills the packed key, and its levels together need more than "
@@ -95,13 +79,10 @@ def extent_of(keys: Tensor, key_format: KeyFormat, extent: Tensor | None = None)
 
     Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
     """
-    if extent is None:
-        extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=keys.device)
-    arguments = _EXTENT.pack(
-        keys.data_ptr(), extent.data_ptr(), keys.shape[0], *_fields(key_format)
-    )
-    blocks = min(_BLOCKS, -(-keys.shape[0] // _THREADS))
-    cuda.module("levels.cu", keys.device).launch("extent_of_keys", blocks, arguments, keys.device)
+    extent = _empty_extent(keys.device) if extent is None else extent
+    given = {"keys": keys, "extent": extent, "n": keys.shape[0]}
+    module = cuda.module("levels.cu", keys.device)
+    module.launch("extent_of_keys", _walking(keys.shape[0]), **given, fields=key_format.fields)
     return extent
 
 
@@ -111,7 +92,6 @@ def unique_sites(
     strides: Sequence[Triple],
     key_format: KeyFormat,
     count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
-    bits: int | None = None,
     counts: Tensor | None = None,  # [L] int32 for the numbers of sites, made if not given
     scratch: Tensor | None = None,  # [scratch_words(L, N)] int32, zeroed, made if not given
     passes: int = MAX_PASSES,
@@ -121,37 +101,28 @@ def unique_sites(
     """Sorted unique sites ``stride * floor(c / stride)`` for each of several strides."""
     levels, n, device = len(strides), keys.shape[0], keys.device
     level_bits = (levels - 1).bit_length()
-    widest = 63 if bits is None else min(bits, 63)
     if levels > MAX_LEVELS:
         raise ValueError(f"one sort takes at most {MAX_LEVELS} levels, got {levels}: {strides}")
     if scratch is None:
         scratch = torch.zeros(scratch_words(levels, n), dtype=torch.int32, device=device)
-    sort = RadixSort.of(levels * n, device, scratch[: state_words(levels * n)])
-    padded = [value for stride in strides for value in stride] + [1] * 3 * (MAX_LEVELS - levels)
-    fields = _fields(key_format)
-    counted = _address(count)
+    words = state_words(levels * n)
+    sort = RadixSort.of(levels * n, device, scratch[:words])
+    shared = {"keys": keys, "count": count, "n": n, "fields": key_format.fields}
+    shared["strides"] = [(stride,) for stride in strides]
     module = cuda.module("levels.cu", device)
     module.launch(
         "level_keys",
-        max(1, min(_BLOCKS, -(-n // _THREADS))),
-        _LEVELS.pack(
-            keys.data_ptr(),
-            counted,
-            extent.data_ptr(),
-            *sort.pointers,
-            _address(needed),
-            n,
-            levels,
-            level_bits,
-            *fields,
-            *padded,
-        ),
-        device,
+        max(1, _walking(n)),
+        **shared,
+        **sort.buffers,
+        extent=extent,
+        needed=needed,
+        levels=levels,
+        key_bits=level_bits,
     )
-    launched = min(passes, passes_of(widest + level_bits))
+    launched = min(passes, passes_of(63 + level_bits))
     sort.run(launched)
     tiles = max(1, -(-n // TILE))
-    words = scratch.data_ptr() + 4 * state_words(levels * n)
     if rooms is None:
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
@@ -163,27 +134,20 @@ def unique_sites(
     module.launch(
         "unique_sites",
         levels * tiles,
-        _UNIQUE.pack(
-            sort.keys.data_ptr(),
-            sort.values.data_ptr(),
-            keys.data_ptr(),
-            counted,
-            words,
-            words + 4 * levels * tiles,
-            sites.data_ptr(),
-            first.data_ptr(),
-            inverse.data_ptr(),
-            counts.data_ptr(),
-            sort.state.data_ptr(),
-            launched,
-            n,
-            n,
-            tiles,
-            *fields,
-            *padded,
-            *_padded_rooms([n] * levels if rooms is None else rooms),
-        ),
-        device,
+        **shared,
+        sorted=sort.keys,
+        values=sort.values,
+        status=scratch[words:],
+        tickets=scratch[words + levels * tiles :],
+        unique_keys=sites,
+        first=first,
+        inverse=inverse,
+        counts=counts,
+        state=sort.state,
+        launched=launched,
+        capacity=n,
+        tiles=tiles,
+        rooms=[n] * levels if rooms is None else rooms,
     )
     return Levels(sites, first, inverse, counts, sort.values[0])
 
@@ -194,9 +158,8 @@ def fitting_counts(counts: Tensor, rooms: Sequence[int]) -> Tensor:
     So what follows never leaves its memory, and a cloud that is too large is seen in the counts.
     """
     fitting = torch.empty_like(counts)
-    pointers = counts.data_ptr(), fitting.data_ptr()
-    arguments = _FIT.pack(*pointers, len(rooms), *_padded_rooms(rooms, MAX_LEVELS + 1))
-    cuda.module("levels.cu", counts.device).launch("fit_counts", 1, arguments, counts.device)
+    module = cuda.module("levels.cu", counts.device)
+    module.launch("fit_counts", 1, counts=counts, fitting=fitting, n=len(rooms), rooms=rooms)
     return fitting
 
 
@@ -204,20 +167,15 @@ def rows_above(levels: Levels, wanted: Sequence[tuple[int | None, int, int]]) ->
     """Row of a coarser level above every row of a finer one, for many pairs of levels."""
     device, sizes = levels.inverse.device, [rows for _, _, rows in wanted]
     found = torch.empty(sum(sizes), dtype=torch.int64, device=device).split_with_sizes(sizes)
-    width = 4 * levels.inverse.shape[1]
-    first, inverse = levels.first.data_ptr(), levels.inverse.data_ptr()
     module = cuda.module("levels.cu", device)
     for start in range(0, len(wanted), MAX_LEVELS):
         tasks, blocks = [], 0
         for number in range(start, min(start + MAX_LEVELS, len(wanted))):
             finer, coarser, rows = wanted[number]
-            inside = 0 if finer is None else first + finer * width
-            places = inside, inverse + coarser * width, found[number].data_ptr()
-            tasks.append(_ABOVE.pack(*places, rows, blocks))
+            inside = None if finer is None else levels.first[finer]
+            tasks.append((inside, levels.inverse[coarser], found[number], rows, blocks))
             blocks += -(-rows // _THREADS)
-        count = len(tasks)
-        tasks += [_NO_TASK] * (MAX_LEVELS - count) + [_NUMBER.pack(count)]
-        module.launch("rows_above", blocks, b"".join(tasks), device)
+        module.launch("rows_above", blocks, tasks=tasks, n=len(tasks))
     return list(found)
 
 
@@ -244,13 +202,10 @@ def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
     return sum(axes) + (batch_size - 1).bit_length()
 
 
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()
+def _empty_extent(device: torch.device) -> Tensor:
+    return torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=device)
 
 
-def _padded_rooms(rooms: Sequence[int], most: int = MAX_LEVELS) -> list[int]:
-    return [*rooms, *[0] * (most - len(rooms))]
-
-
-def _fields(key_format: KeyFormat) -> tuple[int, int, int, int]:
-    return *key_format.axis_bits, key_format.batch_bits
+def _walking(rows: int) -> int:
+    """Blocks of a kernel that walks over so many rows."""
+    return min(_BLOCKS, -(-rows // _THREADS))

@@ -7,7 +7,6 @@ cells.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,7 +27,6 @@ from pcnn.maps.levels import (
 )
 from pcnn.maps.radix_sort import MAX_PASSES
 
-_ARGUMENTS = struct.Struct("10P2q3d3i3ii0q")
 _THREADS = 256
 
 
@@ -63,7 +61,7 @@ def point_levels(
     words = torch.zeros(sum(parts), dtype=torch.int32, device=root.device)
     extent, needed, counts, scratch = words.split_with_sizes(parts)
     extent_of(root.keys, root.key_format, extent)
-    given = root.keys, extent, wanted, root.key_format, None, None, counts, scratch, passes, needed
+    given = root.keys, extent, wanted, root.key_format, None, counts, scratch, passes, needed
     sites = unique_sites(*given)
     numbers = pinned.read_copy(words[: sum(parts[:3])])  # the one wait
     check_overflow(numbers[EXTENT_WORDS - 1], root.key_format)
@@ -99,18 +97,29 @@ def _level(
         # all bits set: as unsigned numbers the largest there are
         least = torch.full((m,), -1, dtype=torch.int64, device=device)
         chosen = torch.full((m,), -1, dtype=torch.int64, device=device)
-    read = points, first, sites.inverse[place], sites.keys[place], start
-    pointers = (
-        0 if t is None else t.data_ptr() for t in (*read, inverse, least, chosen, coarse, keys)
-    )
-    arguments = _ARGUMENTS.pack(
-        *pointers, n, m, *coarse_size(fine, stride), *fine.key_format.axis_bits, *total, nearest
-    )
+    given = {
+        "points": points,
+        "first": first,
+        "site": sites.inverse[place],
+        "keys": sites.keys[place],
+        "start": start,
+        "inverse": inverse,
+        "least": least,
+        "chosen": chosen,
+        "coarse": coarse,
+        "coarse_keys": keys,
+        "n": n,
+        "m": m,
+        "size": coarse_size(fine, stride),
+        "bits": fine.key_format.axis_bits,
+        "stride": total,
+        "nearest": int(nearest),
+    }
     kernels = cuda.module("point_levels.cu", device)
-    kernels.launch("nearest_distances", -(-n // _THREADS), arguments, device)
+    kernels.launch("nearest_distances", -(-n // _THREADS), **given)
     if nearest:
-        kernels.launch("nearest_rows", -(-n // _THREADS), arguments, device)
-    kernels.launch("place_level", -(-m // _THREADS), arguments, device)
+        kernels.launch("nearest_rows", -(-n // _THREADS), **given)
+    kernels.launch("place_level", -(-m // _THREADS), **given)
     return level_of(fine, stride, coarse, keys, inverse, chosen)
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.neighbourhood import USUAL
-from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.cell_runs import CellRuns, Places
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.host_search import HostSearch, Slots, cell_slots, local_slots
@@ -35,6 +34,7 @@ from pcnn.maps.point_memory import (
     most_compared,
 )
 from pcnn.maps.radius_pairs import Reach, radius_pairs
+from pcnn.maps.tiling import cell_parents
 
 #: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
 #: cells may lie 2^-7 of a cell beside where their cells were read off.

@@ -6,7 +6,6 @@ the keys, and counts their digits, before the first pass (`csrc/radix.cuh`).
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +17,6 @@ TILE = 2048
 RADIX = 256
 MAX_PASSES = 8
 STATE_WORDS = 16 + MAX_PASSES * RADIX
-
-_PASS = struct.Struct("PPPPPqi0q")
 
 #: Items one sort takes: look-back words hold 30 bits.
 MAX_ITEMS = (1 << 30) - 1
@@ -74,10 +71,16 @@ class RadixSort:
         second = keys + self.keys.itemsize * items
         return keys, second, values, values + 4 * items, self.state.data_ptr()
 
+    @property
+    def buffers(self) -> dict[str, int | Tensor]:
+        """Fields of the same in the struct of a kernel."""
+        names = "keys_a", "keys_b", "values_a", "values_b"
+        return dict(zip(names, self.pointers[:4], strict=True)) | {"state": self.state}
+
     def run(self, passes: int) -> None:
         """Sort what the caller's kernel wrote."""
-        tiles, device, pointers = -(-self.items // TILE), self.keys.device, self.pointers
-        module = cuda.module("radix_sort.cu", device)
+        tiles, buffers = -(-self.items // TILE), self.buffers
+        module = cuda.module("radix_sort.cu", self.keys.device)
         kernel = "radix_pass" if self.keys.dtype == torch.int64 else "radix_pass_32"
         for number in range(passes):
-            module.launch(kernel, tiles, _PASS.pack(*pointers, tiles, number), device)
+            module.launch(kernel, tiles, **buffers, tiles=tiles, number=number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 
 import torch
 from torch import Tensor
@@ -16,9 +15,6 @@ from pcnn.maps.radix_sort import MAX_ITEMS
 
 SOURCE = "reached_sites.cu"
 
-#: The struct ``Arguments`` of csrc/reached_sites.cu.
-ARGUMENTS = struct.Struct("5Pq25i6I0q")
-
 #: Threads of a block of every kernel.
 THREADS = 256
 
@@ -26,9 +22,7 @@ THREADS = 256
 UNROLLED = 64
 
 
-def reached_sites(
-    grid: VoxelGrid, kernel: Kernel, *, fused: bool = True, simplified: bool = True
-) -> VoxelGrid:
+def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -> VoxelGrid:
     """Sites u of the output with ``p = u + offset`` for some input site p and some slot.
 
     For every input p and slot the candidate is ``u = p - offset tensor_stride``, as a packed key.
@@ -49,11 +43,10 @@ def reached_sites(
     grid.key_format.check_bound(grid.bound, reach, "reached sites")
     periods = [s // math.gcd(s, d) for s, d in zip(kernel.stride, kernel.dilation, strict=True)]
     most = math.prod(-(-k // period) for k, period in zip(kernel.size, periods, strict=True))
-    if grid.rows * max(most, 0 if fused else kernel.volume) > MAX_ITEMS:
+    if grid.rows * most > MAX_ITEMS:
         raise ValueError(
-            f"reached sites: {grid.rows} sites with up to {most} candidates each (of "
-            f"{kernel.volume} slots) exceed the {MAX_ITEMS} of one sort; split the batch, or use "
-            "downsampling='floor'"
+            f"reached sites: {grid.rows} sites with up to {most} candidates each exceed the "
+            f"{MAX_ITEMS} of one sort; split the batch, or use downsampling='floor'"
         )
     keys = grid.keys.contiguous()
     if not all(_volume(grid, kernel)):
@@ -61,10 +54,7 @@ def reached_sites(
     elif grid.rows:
         found = torch.empty(grid.rows * most, dtype=torch.int64, device=grid.device)
         count = torch.zeros(1, dtype=torch.int32, device=grid.device)
-        if fused:
-            _fused(grid, kernel, keys, found, count, simplified and most <= UNROLLED)
-        else:
-            _separate(grid, kernel, keys, found, count)
+        _reach(grid, kernel, keys, found, count, simplified and most <= UNROLLED)
         keys = _unique(keys, found, count, grid.key_format, (x, y, z), reach)
     return grid.reached_level(kernel, keys)
 
@@ -74,26 +64,42 @@ def _volume(grid: VoxelGrid, kernel: Kernel) -> Triple:
     return (1, 1, 1) if grid.spatial_shape is None else kernel.shape_after(grid.spatial_shape)
 
 
-def _fused(
+def _reach(
     grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: Tensor, count: Tensor, unrolled: bool
 ) -> None:
+    """Write the candidates of all inputs to ``found``, and their number to ``count``."""
+    key_format = grid.key_format
+    if max(key_format.axis_bits) > 30:
+        raise ValueError(f"reached sites: key formats of at most 30 bits an axis, got {key_format}")
+    steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
+    low, span = [0] * 3, [(1 << bits) - 1 for bits in key_format.axis_bits]
+    if grid.spatial_shape is not None:
+        low = list(key_format.half)
+        axes = zip(_volume(grid, kernel), steps, key_format.half, strict=True)
+        span = [min((n - 1) * step, half - 1) for n, step, half in axes]
     defines: dict[str, int] = {}
     if unrolled:
         for letter, values in (("K", kernel.size), ("S", kernel.stride), ("D", kernel.dilation)):
             defines |= {letter + axis: value for axis, value in zip("XYZ", values, strict=True)}
-    arguments = _arguments(grid, kernel, keys, found, count, 0, 0)
-    kernels, blocks = module(SOURCE, grid.device, **defines), -(-grid.rows // THREADS)
-    kernels.launch("reach", blocks, arguments, grid.device)
-
-
-def _separate(grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: Tensor, count: Tensor) -> None:
-    device, pairs = grid.device, grid.rows * kernel.volume
-    coords = torch.empty(pairs, 4, dtype=torch.int32, device=device)
-    kept = torch.empty(pairs, dtype=torch.uint8, device=device)
-    arguments = _arguments(grid, kernel, keys, found, count, coords.data_ptr(), kept.data_ptr())
-    kernels, blocks = module(SOURCE, device), -(-pairs // THREADS)
-    for stage in ("candidates", "modular", "boundary", "flatten"):
-        kernels.launch(stage, blocks, arguments, device)
+    module(SOURCE, grid.device, **defines).launch(
+        "reach",
+        -(-grid.rows // THREADS),
+        keys=keys,
+        candidates=found,
+        count=count,
+        n=grid.rows,
+        shift=key_format.shifts,
+        bits=key_format.axis_bits,
+        spacing=grid.tensor_stride,
+        bias=[-half % step for half, step in zip(key_format.half, steps, strict=True)],
+        batch_shift=key_format.batch_shift,
+        size=kernel.size,
+        stride=kernel.stride,
+        dilation=kernel.dilation,
+        padding=kernel.padding,
+        low=low,
+        span=span,
+    )
 
 
 def _unique(
@@ -105,42 +111,3 @@ def _unique(
     extent[5:8].add_(reach)  # lowest, counted from the top
     levels = unique_sites(found, extent, [stride], key_format, count)
     return levels.keys[0, : int(levels.counts[0])].clone()
-
-
-def _arguments(
-    grid: VoxelGrid,
-    kernel: Kernel,
-    keys: Tensor,
-    found: Tensor,
-    count: Tensor,
-    coords: int,
-    kept: int,
-) -> bytes:
-    key_format = grid.key_format
-    if max(key_format.axis_bits) > 30:
-        raise ValueError(f"reached sites: key formats of at most 30 bits an axis, got {key_format}")
-    steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
-    low, span = [0] * 3, [(1 << bits) - 1 for bits in key_format.axis_bits]
-    if grid.spatial_shape is not None:
-        low = list(key_format.half)
-        axes = zip(_volume(grid, kernel), steps, key_format.half, strict=True)
-        span = [min((n - 1) * step, half - 1) for n, step, half in axes]
-    return ARGUMENTS.pack(
-        keys.data_ptr(),
-        found.data_ptr(),
-        count.data_ptr(),
-        coords,
-        kept,
-        grid.rows,
-        *key_format.shifts,
-        *key_format.axis_bits,
-        *grid.tensor_stride,
-        *(-half % step for half, step in zip(key_format.half, steps, strict=True)),
-        key_format.batch_shift,
-        *kernel.size,
-        *kernel.stride,
-        *kernel.dilation,
-        *kernel.padding,
-        *low,
-        *span,
-    )

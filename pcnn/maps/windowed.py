@@ -21,8 +21,8 @@ from pcnn.geometry.slot_tiles import WHOLE_SLOTS
 from pcnn.kernels import cuda
 from pcnn.maps.base import MapBuilder, Relation, Sites, Task
 from pcnn.maps.device_layouts import has_kernels, map_of_table
-from pcnn.maps.disjoint import DisjointMap, disjoint_maps
 from pcnn.maps.sorted_search import SortedSearch
+from pcnn.maps.tiling import DisjointMap, disjoint_maps
 
 MAX_TASKS = 16
 WARPS, WINDOW = 9, 64

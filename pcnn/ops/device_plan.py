@@ -20,7 +20,6 @@ from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
 from pcnn.maps.base import Sites, TableSearch, Task, first_rows
 from pcnn.maps.device_layouts import map_of_table
-from pcnn.maps.disjoint import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.levels import (
     EXTENT_WORDS,
     Levels,
@@ -33,6 +32,7 @@ from pcnn.maps.levels import (
     unique_sites,
 )
 from pcnn.maps.radix_sort import MAX_PASSES
+from pcnn.maps.tiling import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe, Wanted
 from pcnn.ops.room import Room
@@ -240,7 +240,6 @@ class DevicePlan:
             self.wanted,
             self.key_format,
             root.count,
-            None,
             report[HEAD : HEAD + len(self.wanted)],
             scratch,
             self.passes[1],

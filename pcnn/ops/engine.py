@@ -15,9 +15,9 @@ from pcnn.geometry.base import Builder
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, MapBuilder, SortedSearch
-from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
+from pcnn.maps.tiling import CellParents
 from pcnn.ops.engine_settings import (
     AutoSettings,
     EngineSettings,

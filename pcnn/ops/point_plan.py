@@ -8,7 +8,6 @@ from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.slot_tiles import TILES
-from pcnn.maps.cell_parents import CellParents
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.host_search import HostSearch
 from pcnn.maps.neighbour_kernels import Sorts
@@ -18,6 +17,7 @@ from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.row_lists import list_rows
 from pcnn.maps.tiles import tile_views
+from pcnn.maps.tiling import CellParents
 from pcnn.ops.recipe import Key, NetworkPlan, Recipe, Wanted
 
 View = tuple[KernelMap, str]

@@ -75,7 +75,7 @@ def levels_in_room(
     def by_sort(counts: Tensor | None) -> Levels:
         needed = report[ROOT_PASSES:LEVEL_PASSES]
         sizes = counts, scratch, room.passes[0], needed, rows[:1]
-        return unique_sites(keys, extent, [(1, 1, 1)], key_format, count, None, *sizes)
+        return unique_sites(keys, extent, [(1, 1, 1)], key_format, count, *sizes)
 
     levels: Levels | None = None
     needed = report[WORDS:FINEST]
@@ -98,7 +98,7 @@ def levels_in_room(
         elif strides:
             passes, needed = room.passes[1], report[LEVEL_PASSES:WORDS]
             sizes = found[1:], more, passes, needed, rows[1:]
-            levels = unique_sites(sites, extent, strides, key_format, fitting, None, *sizes)
+            levels = unique_sites(sites, extent, strides, key_format, fitting, *sizes)
     with beside.branch(root):
         inverse = root.inverse[0].to(torch.int64)
         if meanwhile is not None:

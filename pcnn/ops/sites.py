@@ -13,10 +13,11 @@ import torch
 
 from pcnn.geometry import Geometry, Kernel, VoxelGrid
 from pcnn.kernels import pinned
-from pcnn.maps.dense_sites import bitmap_box, bitmap_sites
+from pcnn.maps.cell_bits import CellBits, bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import box_bits, extent_of, unique_sites
 from pcnn.maps.point_levels import strided_points
+from pcnn.maps.radix_sort import passes_of
 from pcnn.maps.reached_sites import reached_sites
 
 Geom = TypeVar("Geom", bound=Geometry)
@@ -42,17 +43,22 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         return reached_sites(grid, kernel)
     x, y, z = (t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True))
     stride = x, y, z
-    box = bitmap_box(grid, stride)
-    if box is not None:
-        keys, inverse, count = bitmap_sites(grid, stride, box)
-        (rows,) = pinned.read(count, grid.device)
+    keys, key_format, box = grid.keys, grid.key_format, (grid.extent, grid.batch_size)
+    extent = extent_of(keys, key_format)
+    words = fitting_words(bitmap_words(*box, [stride]), grid.rows)
+    if words:
+        report = torch.zeros(3, dtype=torch.int32, device=grid.device)
+        report[:1].fill_(grid.rows)
+        given, counts, needed = report.split(1)
+        bits = CellBits.of(words, grid.device)
+        bits.marks.zero_()
+        sizes = grid.batch_size, [grid.rows], counts, needed
+        levels = bits.sites(keys, given, extent, [stride], key_format, *sizes)
     else:
-        bits = box_bits(grid.extent, grid.batch_size, stride)
-        extent = extent_of(grid.keys, grid.key_format)
-        levels = unique_sites(grid.keys, extent, [stride], grid.key_format, bits=bits)
-        keys, inverse = levels.keys[0], levels.inverse[0].to(torch.int64)
-        rows = int(levels.counts[0])
-    return grid.floor_level(stride, keys[:rows], inverse)
+        passes = passes_of(box_bits(*box, stride))
+        levels = unique_sites(keys, extent, [stride], key_format, passes=passes)
+    (rows,) = pinned.read_copy(levels.counts)
+    return grid.floor_level(stride, levels.keys[0, :rows], levels.inverse[0].to(torch.int64))
 
 
 _ON_DEVICE: dict[str, Callable[[Any, Kernel], Any]] = {

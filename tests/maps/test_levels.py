@@ -1,149 +1,292 @@
+"""Sites of levels, by a sort, from bitmaps and as inputs reach them: those that torch finds."""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
+from torch import Tensor
 
-from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
-from pcnn.maps.levels import check_overflow, extent_of, pack_cells, rows_above, unique_sites
+from pcnn.geometry import Kernel, KeyFormat, VoxelGrid, grid_of_cells
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.maps.cell_bits import LEAST_WORDS, CellBits, bitmap_words, fitting_words
+from pcnn.maps.levels import (
+    Levels,
+    box_of,
+    check_overflow,
+    extent_of,
+    fitting_counts,
+    pack_cells,
+    rows_above,
+    unique_sites,
+)
 from pcnn.maps.radix_sort import RadixSort
-from tests.clouds import surface
+from pcnn.maps.reached_sites import reached_sites
+from tests.clouds import surface, surface_grid
+from tests.maps.guarded import POISON, guarded
 
-pytestmark = pytest.mark.usefixtures("emulated")
-
-STRIDES = [(1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 2, 1), (16, 16, 16)]
-
-
-def cells(n: int, batch: int = 1, centre: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(n)
-    clouds = torch.randint(0, batch, (n, 1), generator=generator)
-    return torch.cat([clouds, surface(n, seed=n, centre=centre)], 1).to(torch.int32)
+LIMIT = 1 << 17
+FORMATS = DEFAULT_FORMAT, KeyFormat(3, (12, 12, 9))
 
 
-def expected(coords: torch.Tensor, stride: tuple[int, int, int]) -> tuple[torch.Tensor, ...]:
-    step = torch.tensor((1, *stride), device=coords.device)
-    coarse = torch.div(coords.long(), step, rounding_mode="floor") * step
-    return torch.unique(DEFAULT_FORMAT.pack(coarse), sorted=True, return_inverse=True)
+@dataclass(frozen=True)
+class Case:
+    """Cells in any order, of which the first count, and strides of levels."""
+
+    cells: Tensor  # [N, 4] int32
+    count: int
+    strides: list[Triple]
+    key_format: KeyFormat
+
+    @property
+    def keys(self) -> Tensor:
+        return self.key_format.pack(self.cells[: self.count])
+
+    def sites(self, stride: Triple) -> tuple[Tensor, Tensor]:
+        """Sorted sites of a level, and the site of every cell."""
+        step = torch.tensor((1, *stride), device=self.cells.device)
+        coarse = torch.div(self.cells[: self.count].long(), step, rounding_mode="floor") * step
+        return torch.unique(self.key_format.pack(coarse), sorted=True, return_inverse=True)
 
 
-@pytest.mark.parametrize(("n", "batch"), [(0, 1), (1, 3), (33, 1), (5000, 3), (100_000, 5)])
+def drawn(number: int, device: torch.device) -> Case:
+    draw = random.Random(number)
+    sizes = (0, 1, 33, 700, 3000, 6000) if device.type == "cpu" else (100_000,)
+    n, clouds = sizes[number % len(sizes)], draw.choice((1, 3))
+    cells = surface(n, seed=number) if draw.random() < 0.7 else surface(n) % 4
+    generator = torch.Generator().manual_seed(number)
+    batch = torch.randint(0, clouds, (n, 1), generator=generator)
+    key_format = draw.choice(FORMATS)
+    if key_format is DEFAULT_FORMAT and n and draw.random() < 0.3:
+        cells = cells % 50 + torch.tensor([LIMIT - 50, 16 - LIMIT, 0])
+    strides: list[Triple] = [(1, 1, 1), (2, 2, 2), (4, 4, 4), (4, 2, 1), (3, 3, 3), (16, 16, 16)]
+    strides = sorted(draw.sample(strides, draw.randint(1, 6)))
+    count = n if draw.random() < 0.5 else 2 * n // 3
+    whole = torch.cat([batch, cells], 1).to(device, torch.int32)
+    return Case(whole, count, strides, key_format)
+
+
+def on_device(number: int, device: torch.device) -> Tensor:
+    return torch.tensor([number], dtype=torch.int32, device=device)
+
+
+def check(found: Levels, case: Case, rooms: Sequence[int] | None) -> None:
+    for level, stride in enumerate(case.strides):
+        sites, inverse = case.sites(stride)
+        many = len(sites)
+        assert int(found.counts[level]) == many
+        assert torch.equal(found.keys[level, :many], sites)
+        if rooms is not None:  # no row leads beyond the room, and spare keys lie behind all
+            inverse = inverse.clamp(max=rooms[level] - 1)
+            assert (found.keys[level, many:] == case.key_format.sentinel).all()
+        assert torch.equal(found.inverse[level, : case.count].long(), inverse)
+        first = found.first[level, :many].long()
+        rows = torch.arange(many, device=sites.device)
+        if rooms is not None:
+            rows = rows.clamp(max=rooms[level] - 1)
+        assert torch.equal(inverse[first], rows)
+
+
+@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("way", ["sort", "sort in rooms", "bits"])
 def test_every_level_holds_the_floor_of_every_cell(
-    device: torch.device, n: int, batch: int
+    device: torch.device, way: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if device.type == "cpu":
-        n = min(n, 6000)
-    coords = cells(n, batch).to(device)
-    keys, extent = pack_cells(coords, DEFAULT_FORMAT)
-    assert torch.equal(keys, DEFAULT_FORMAT.pack(coords))
-    assert extent.tolist() == [*extent_of(keys, DEFAULT_FORMAT).tolist()]
-    levels = unique_sites(keys, extent, STRIDES, DEFAULT_FORMAT)
-    for level, stride in enumerate(STRIDES):
-        sites, inverse = expected(coords, stride)
-        assert int(levels.counts[level]) == len(sites)
-        assert torch.equal(levels.keys[level, : len(sites)], sites)
-        assert torch.equal(levels.inverse[level].long(), inverse)
-        first = levels.first[level, : len(sites)].long()
-        assert torch.equal(inverse[first], torch.arange(len(sites), device=device))
-
-
-@pytest.mark.parametrize("n", [0, 1, 700])
-def test_rows_above_lead_from_level_to_level(n: int) -> None:
-    coords = cells(n, 2)
-    keys, extent = pack_cells(coords, DEFAULT_FORMAT)
-    strides = [(2, 2, 2), (4, 4, 4), (8, 8, 8)]
-    levels = unique_sites(keys, extent, strides, DEFAULT_FORMAT)
-    rows = levels.counts.tolist()
-    pairs = [(None, 0, n), (0, 1, rows[0]), (1, 2, rows[1]), (None, 2, n)] * 4  # two launches
-    for (finer, coarser, many), above in zip(pairs, rows_above(levels, pairs), strict=True):
-        of_finest = levels.inverse[coarser].long()
-        inside = slice(None) if finer is None else levels.first[finer, :many].long()
-        assert above.dtype == torch.int64
-        assert torch.equal(above, of_finest[inside])
+    case = drawn(number, device)
+    keys, extent = pack_cells(case.cells, case.key_format)
+    assert torch.equal(keys[: case.count], case.keys)
+    extent = extent_of(keys[: case.count].clone(), case.key_format)
+    rooms = None if way == "sort" else [max(1, len(case.cells) // 2 + 3)] * len(case.strides)
+    count = on_device(case.count, device)
+    with guarded(monkeypatch):
+        given = keys, extent, case.strides, case.key_format, count
+        if way != "bits":
+            check(unique_sites(*given, rooms=rooms), case, rooms)
+            return
+        # of rows in order, as those of a level are; a word too few finds nothing
+        ordered = case.keys.unique()
+        case = Case(case.key_format.unpack(ordered), len(ordered), case.strides, case.key_format)
+        words = bitmap_words(box_of(extent.tolist(), case.key_format), 3, case.strides)
+        for short in (0, 1):
+            bits = CellBits.of(max(words, 4096) - 4096 * short, device)
+            bits.marks.zero_()
+            report = torch.zeros(len(case.strides) + 1, dtype=torch.int32, device=device)
+            counts, needed = report[:-1], report[-1:]
+            count, sizes = on_device(case.count, device), (3, rooms, counts, needed)
+            own = torch.cat([ordered, ordered.new_full((7,), case.key_format.sentinel)])
+            found = bits.sites(own, count, extent, case.strides, case.key_format, *sizes)
+            assert int(needed) == words
+            if short:
+                assert not counts.any()
+                assert not found.inverse.any()
+            else:
+                check(found, case, rooms)
 
 
 @pytest.mark.usefixtures("reversed_blocks")
-def test_blocks_may_run_in_descending_order() -> None:
-    test_every_level_holds_the_floor_of_every_cell(torch.device("cpu"), 5000, 3)
-    test_a_count_on_the_device_cuts_the_keys_short()
+@pytest.mark.parametrize("way", ["sort", "bits"])
+def test_blocks_may_run_in_descending_order(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (4, 5):
+        test_every_level_holds_the_floor_of_every_cell(
+            torch.device("cpu"), way, number, monkeypatch
+        )
 
 
+@pytest.mark.usefixtures("emulated")
+def test_rows_above_lead_from_level_to_level() -> None:
+    case = drawn(3, torch.device("cpu"))
+    keys, extent = pack_cells(case.cells, DEFAULT_FORMAT)
+    strides: list[Triple] = [(2, 2, 2), (4, 4, 4), (8, 8, 8)]
+    levels = unique_sites(keys, extent, strides, DEFAULT_FORMAT)
+    rows, n = levels.counts.tolist(), len(keys)
+    pairs = [(None, 0, n), (0, 1, rows[0]), (1, 2, rows[1]), (None, 2, n)] * 4  # two launches
+    for (finer, coarser, many), above in zip(pairs, rows_above(levels, pairs), strict=True):
+        inside = slice(None) if finer is None else levels.first[finer, :many].long()
+        assert above.dtype == torch.int64
+        assert torch.equal(above, levels.inverse[coarser].long()[inside])
+    for rooms, fits in ((rows, True), ([rows[0], rows[1] - 1, rows[2]], False)):
+        wanted = levels.counts if fits else torch.zeros_like(levels.counts)
+        assert torch.equal(fitting_counts(levels.counts, rooms), wanted)
+
+
+@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("passes", [1, 2, 8])
 def test_a_sort_tells_how_many_passes_it_takes(passes: int) -> None:
-    coords = cells(3000, 2)
-    keys, extent = pack_cells(coords, DEFAULT_FORMAT)
+    case = drawn(4, torch.device("cpu"))
+    keys, extent = pack_cells(case.cells, DEFAULT_FORMAT)
     needed = torch.zeros(1, dtype=torch.int32)
-    levels = unique_sites(keys, extent, STRIDES, DEFAULT_FORMAT, passes=passes, needed=needed)
-    assert 2 < int(needed) < 8
-    if passes >= int(needed):
-        sites, _ = expected(coords, STRIDES[0])
-        assert torch.equal(levels.keys[0, : len(sites)], sites)
+    strides: list[Triple] = [(1, 1, 1), (2, 2, 2)]
+    levels = unique_sites(keys, extent, strides, DEFAULT_FORMAT, passes=passes, needed=needed)
+    assert 1 < int(needed) < 8
+    some = len(keys.unique()) if passes >= int(needed) else 0  # cut short: no sites
+    assert int(levels.counts[0]) == some
 
 
-def test_levels_that_exceed_a_sort_key_are_refused() -> None:
-    # all 63 bits of a packed key, and a bit for the number of the level
-    corners = torch.tensor([[0, -(1 << 17)], [510, (1 << 17) - 1]])[:, [0, 1, 1, 1]]
-    keys, extent = pack_cells(corners.to(torch.int32), DEFAULT_FORMAT)
-    unique_sites(keys, extent, [(1, 1, 1), (2, 2, 2)], DEFAULT_FORMAT)
-    check_overflow(int(extent[-1]), DEFAULT_FORMAT)
-    unique_sites(keys, extent, STRIDES, DEFAULT_FORMAT)
-    with pytest.raises(ValueError, match="more than 64 bits"):
-        check_overflow(int(extent[-1]), DEFAULT_FORMAT)
-
-
-def test_more_levels_or_items_than_a_sort_takes_are_refused() -> None:
-    keys = torch.zeros(3, dtype=torch.int64)
-    extent = extent_of(keys, DEFAULT_FORMAT)
-    with pytest.raises(ValueError, match="at most 12 levels, got 13"):
-        unique_sites(keys, extent, [(n, n, n) for n in range(1, 14)], DEFAULT_FORMAT)
-    with pytest.raises(ValueError, match="at most 1073741823 items"):
-        RadixSort.of(1 << 30, keys.device)
-
-
-def test_a_count_on_the_device_cuts_the_keys_short() -> None:
-    coords = cells(3000)
-    keys, extent = pack_cells(coords, DEFAULT_FORMAT)
-    count = torch.tensor([2100], dtype=torch.int32)
-    levels = unique_sites(keys, extent, [(1, 1, 1), (2, 2, 2)], DEFAULT_FORMAT, count)
-    for level, stride in enumerate([(1, 1, 1), (2, 2, 2)]):
-        sites, inverse = expected(coords[:2100], stride)
-        assert torch.equal(levels.keys[level, : int(levels.counts[level])], sites)
-        assert torch.equal(levels.inverse[level, :2100].long(), inverse)
-
-
-def test_coordinates_at_the_limit_of_the_packing() -> None:
-    corner = torch.tensor(
-        [[0, -131072, 131071, 0], [0, 131071, -131072, -131072], [510, 0, 0, 131071]] * 2,
-        dtype=torch.int32,
-    )
-    keys, extent = pack_cells(corner, DEFAULT_FORMAT)
-    check_overflow(int(extent[-1]), DEFAULT_FORMAT)
-    levels = unique_sites(keys, extent, [(1, 1, 1)], DEFAULT_FORMAT)
-    assert torch.equal(levels.keys[0, :3], expected(corner, (1, 1, 1))[0])
-
-
+@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(
-    ("cell", "message"),
+    ("cell", "name"),
     [
-        ([0, 0, 131072, 0], r"y leaves -131072\.\.131071"),
-        ([0, -131073, 0, 0], "x leaves"),
-        ([0, 0, 0, 1 << 30], "z leaves"),
-        ([511, 0, 0, 0], r"batch index leaves 0\.\.510"),
-        ([-1, 0, 0, 0], "batch index leaves"),
+        ((0, 0, LIMIT, 0), "y leaves"),
+        ((0, -LIMIT - 1, 0, 0), "x leaves"),
+        ((0, 0, 0, 1 << 30), "z leaves"),
+        ((511, 0, 0, 0), "batch index leaves"),
+        ((-1, 0, 0, 0), "batch index leaves"),
+        ((510, LIMIT - 1, LIMIT - 1, LIMIT - 1), "more than 64 bits"),  # with another corner
     ],
 )
-def test_a_cell_beyond_the_packing_is_named(cell: list[int], message: str) -> None:
-    coords = torch.cat([cells(100), torch.tensor([cell], dtype=torch.int32)])
-    _, extent = pack_cells(coords, DEFAULT_FORMAT)
-    with pytest.raises(ValueError, match=message):
+def test_cells_that_no_key_holds_are_named(cell: tuple[int, ...], name: str) -> None:
+    low = [0, -LIMIT, -LIMIT, -LIMIT]
+    keys, extent = pack_cells(torch.tensor([low, cell], dtype=torch.int32), DEFAULT_FORMAT)
+    if name == "more than 64 bits":
+        strides: list[Triple] = [(1, 1, 1), (2, 2, 2)]
+        found = unique_sites(keys, extent, strides, DEFAULT_FORMAT)
+        assert found.counts.tolist() == [2, 2]
+        check_overflow(int(extent[-1]), DEFAULT_FORMAT)
+        unique_sites(keys, extent, [*strides, (3, 3, 3)], DEFAULT_FORMAT)
+    with pytest.raises(ValueError, match=name):
         check_overflow(int(extent[-1]), DEFAULT_FORMAT)
 
 
-def test_other_widths_of_the_key() -> None:
-    layout = KeyFormat(0, (12, 12, 8))
-    coords = cells(500)
-    coords[:, 3] %= 100
-    keys, extent = pack_cells(coords, layout)
-    assert int(extent[-1]) == 0
-    assert torch.equal(keys, layout.pack(coords))
-    levels = unique_sites(keys, extent, [(2, 2, 2)], layout)
-    step = torch.tensor((1, 2, 2, 2))
-    coarse = torch.div(coords.long(), step, rounding_mode="floor") * step
-    sites = torch.unique(layout.pack(coarse), sorted=True)
-    assert torch.equal(levels.keys[0, : int(levels.counts[0])], sites)
+def some_keys(n: int) -> tuple[Tensor, Tensor]:
+    keys = torch.zeros(1, dtype=torch.int64)
+    return keys.expand(n), extent_of(keys, DEFAULT_FORMAT)
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: unique_sites(*some_keys(3), [(n, n, n) for n in range(1, 14)], DEFAULT_FORMAT),
+        "at most 12 levels, got 13",
+    ),
+    (lambda: RadixSort.of(1 << 30, torch.device("cpu")), "1073741823"),
+    (
+        lambda: reached_sites(VoxelGrid(some_keys(1 << 29)[0], 1, 0, check=False), Kernel.of(3, 2)),
+        "candidates",
+    ),
+    (lambda: reached_sites(at_the_limit(), Kernel.of(7, 2)), "reached sites"),
+]
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize(("call", "word"), REFUSED, ids=[word for _, word in REFUSED])
+def test_what_does_not_fit_is_refused(call: Callable[[], object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        call()
+
+
+def test_large_boxes_are_left_to_a_sort() -> None:
+    assert fitting_words(LEAST_WORDS, 0) == LEAST_WORDS
+    assert fitting_words(LEAST_WORDS + 4096, 0) == 0
+    assert fitting_words(LEAST_WORDS, 0, 1.33) > 1.32 * LEAST_WORDS
+    assert fitting_words(128 * 90_000, 90_000) > 0
+    assert fitting_words(1 << 27, 1 << 30, 1.1) == 0
+
+
+def at_the_limit() -> VoxelGrid:
+    limit = LIMIT - 2
+    corners = torch.tensor([[b, x, y, 0] for b in (0, 1) for x in (-limit, limit) for y in (-5, 6)])
+    keys = DEFAULT_FORMAT.pack(corners).sort().values
+    return VoxelGrid(keys, 2, limit, downsampling="reached")
+
+
+def reached(number: int, simplified: bool) -> tuple[VoxelGrid, Kernel]:
+    """Sites and a kernel that is strided or dilates; on a volume in one case of three."""
+    draw = random.Random(number)
+    size, stride, dilation, padding = (
+        [draw.choice(values) for _ in range(3)]
+        for values in ((1, 2, 3, 4, 5), (1, 2, 2, 3), (1, 1, 2, 3), (0, 1, 2))
+    )
+    given = (3, 2, 1, 1) if simplified else (size, stride, dilation, padding)
+    kernel = Kernel.of(*given)  # type: ignore[arg-type]
+    if number % 8 == 0:
+        layout = KeyFormat(3, (10, 12, 9))
+        keys = layout.pack(surface_grid(200, batch_size=2).coords)
+        return VoxelGrid(keys, 2, 20, downsampling="reached", key_format=layout), kernel
+    if number % 8 == 1:
+        return at_the_limit(), Kernel.of(3, 2)
+    n, shape = draw.choice((0, 1, 33, 300)), (9, 8, 7)
+    cells = surface(n, seed=number)
+    grid = grid_of_cells(cells % torch.tensor(shape), torch.arange(n) % 3, 3, "reached")
+    if number % 3 == 0:
+        return replace(grid, spatial_shape=draw.choice([shape, (1 << 20, 8, 7)])), kernel
+    grid = surface_grid(n, batch_size=3, downsampling="reached")
+    return (grid.strided(Kernel.of(2, 2)) if number % 3 == 1 else grid), kernel
+
+
+@pytest.mark.parametrize("number", range(32))
+@pytest.mark.parametrize("simplified", [True, False])
+def test_reached_sites_are_those_of_the_geometry(
+    device: torch.device, number: int, simplified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, kernel = reached(number, simplified)
+    expected = grid.strided(kernel) if kernel.is_strided else grid.dilated(kernel)
+    expected.validate()
+    with guarded(monkeypatch) if expected.rows else nullcontext():
+        sites = reached_sites(grid.to(device), kernel, simplified=simplified)
+        assert (sites.keys != POISON).all()
+    assert torch.equal(sites.keys.cpu(), expected.keys)
+    facts = ("bound", "batch_size", "tensor_stride", "downsampling", "spatial_shape", "extent")
+    assert [getattr(sites, name) for name in facts] == [getattr(expected, name) for name in facts]
+
+
+@pytest.mark.gpu
+def test_levels_follow_a_late_producer_on_another_stream() -> None:
+    grid = surface_grid(100_000, batch_size=2, downsampling="reached").to("cuda")
+    strides: list[Triple] = [(1, 1, 1), (2, 2, 2), (4, 4, 4)]
+
+    def made(keys: Tensor) -> list[Tensor]:
+        bare = VoxelGrid(keys, 2, grid.bound, downsampling="reached", check=False)
+        levels = unique_sites(keys, extent_of(keys, DEFAULT_FORMAT), strides, DEFAULT_FORMAT)
+        return [reached_sites(bare, Kernel.of(3, 2)).keys, levels.inverse, levels.counts]
+
+    wanted, late = made(grid.keys), torch.zeros_like(grid.keys)  # compiles
+    torch.cuda.synchronize()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(200_000_000)  # some 0.1 s
+        late.copy_(grid.keys)
+        found = made(late)
+    side.synchronize()
+    assert all(map(torch.equal, found, wanted))

@@ -9,9 +9,9 @@ import pcnn
 from pcnn.geometry import Kernel, PointSet
 from pcnn.geometry import row_lists as plain
 from pcnn.geometry.coarse_points import coarser
-from pcnn.maps.cell_parents import cell_parents
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
+from pcnn.maps.tiling import cell_parents
 from tests.maps.native_points import scan, single
 from tests.waits import nothing_waits
 

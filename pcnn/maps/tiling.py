@@ -1,0 +1,230 @@
+"""Maps of kernels that tile space (size = stride), from the parents that the coarse sites know.
+
+Every input has one output and one slot, so nothing is searched (`csrc/disjoint.cu`). Of voxels both
+directions of the map are written as tables in one pass over the inputs. Of native points, which may
+share a slot, the transposed map is a table, and pairs are listed from that: the local voxelisation
+of PointCNN++ 3.2, by the coarse cell instead of around its point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, KeyFormat, PointSet
+from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.layouts import Layout, mask_words
+from pcnn.kernels import cuda
+from pcnn.maps.assemble import sort_by_slot
+from pcnn.maps.base import Sites, first_rows
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.neighbour_kernels import Sorts
+from pcnn.maps.point_memory import PendingMap
+from pcnn.maps.table_to_pairs import list_table, places_in_table
+from pcnn.maps.triplets_by_row import rows_from_pairs
+
+MAX_TASKS = 16
+
+_THREADS = 256
+
+
+@dataclass(frozen=True)
+class DisjointMap:
+    """One map of a kernel that tiles space, and what is known of its sites."""
+
+    source: Sites  # input sites
+    first: Tensor | None  # [N_in] int32, a finest row inside every input
+    parent: Tensor | None  # [finest rows] int32, output of every finest row; None with above
+    size: Triple  # of the kernel, which is its stride
+    spacing: Triple  # tensor stride of the inputs
+    n_out: int  # rows there is room for on the output side
+    counts: Tensor | None = None  # [K] int32, zeroed, for the triplets of every slot
+    above: Tensor | None = None  # [N_in] int64, output of every input, where that is known directly
+    both: bool = True  # whether the transposed map is wanted too, and the slot masks of both
+
+    @property
+    def volume(self) -> int:
+        """Number of kernel slots K."""
+        return self.size[0] * self.size[1] * self.size[2]
+
+
+@dataclass(frozen=True)
+class DisjointTables:
+    """Both directions of a map."""
+
+    table: Tensor  # [N_out, K] int32, input of every slot, -1 where it is empty
+    masks: Tensor | None  # [N_out, words] int32, its slot masks, if wanted
+    table_t: Tensor | None  # [N_in, K] int32 of the transposed map, if it was wanted
+    masks_t: Tensor | None  # [N_in, words] int32, its slot masks
+    inverse: Tensor | None  # [N_in] int64, output of every input
+
+    def kernel_map(
+        self,
+        n_in: int,
+        n_out: int,
+        counts: Tensor | None = None,
+        row_counts: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> KernelMap:
+        """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
+        (table,) = first_rows(n_out, self.table)
+        masks = None if self.masks is None else first_rows(n_out, self.masks)[0]
+        built = KernelMap.from_table(
+            table, n_in, masks, counts, derive=DEVICE_LAYOUTS, row_counts=row_counts
+        )
+        if self.table_t is not None and self.masks_t is not None:
+            table, masks = first_rows(n_in, self.table_t, self.masks_t)
+            built.edges.layouts["table", True] = (table,)
+            built.edges.layouts["masks", True] = (masks,)
+        return built
+
+
+def disjoint_maps(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
+    """Build maps of one device, `MAX_TASKS` in a launch."""
+    tables: list[DisjointTables] = []
+    for start in range(0, len(maps), MAX_TASKS):
+        tables += _tables(maps[start : start + MAX_TASKS], key_format)
+    return tables
+
+
+def _tables(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
+    device = maps[0].source.keys.device
+    # outputs are written by scatter: all tables start empty, in one launch each
+    cells = [m.n_out * m.volume for m in maps]
+    marks = [m.n_out * mask_words(m.volume) if m.both else 0 for m in maps]
+    empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split_with_sizes(cells)
+    flat = torch.zeros(sum(marks), dtype=torch.int32, device=device)  # no launch if none is due
+    unset = flat.split_with_sizes(marks)
+    results = []
+    for entry, table, masks in zip(maps, empty, unset, strict=True):
+        volume, rows, words = entry.volume, entry.source.rows, mask_words(entry.volume)
+        both = entry.both
+        tables = DisjointTables(
+            table.view(-1, volume),
+            masks.view(-1, words) if both else None,
+            torch.empty(rows, volume, dtype=torch.int32, device=device) if both else None,
+            torch.empty(rows, words, dtype=torch.int32, device=device) if both else None,
+            torch.empty(rows, dtype=torch.int64, device=device) if both else None,
+        )
+        results.append(tables)
+    written = [{**vars(tables), "slots": None} for tables in results]
+    _launch(maps, written, key_format)
+    return results
+
+
+def _launch(
+    maps: Sequence[DisjointMap],
+    written: Sequence[dict[str, Tensor | None]],
+    key_format: KeyFormat,
+) -> None:
+    tasks, blocks = [], 0
+    for entry, results in zip(maps, written, strict=True):
+        task = {
+            **results,
+            "keys": entry.source.keys,
+            "count": entry.source.count,
+            "first": entry.first,
+            "above": entry.above,
+            "parent": entry.parent,
+            "counts": entry.counts,
+            "rows": entry.source.rows,
+            "first_block": blocks,
+            "size": entry.size,
+            "spacing": entry.spacing,
+            "bits": key_format.axis_bits,
+            "words": mask_words(entry.volume),
+            "fill": int(entry.source.fixed),
+        }
+        tasks.append(task)
+        blocks += -(-entry.source.rows // _THREADS)
+    module = cuda.module("disjoint.cu", maps[0].source.keys.device)
+    module.launch("disjoint_map", blocks, tasks=tasks, n=len(tasks))
+
+
+@dataclass(frozen=True)
+class CellParents:
+    """`cell_parents` as a builder: there is nothing to set."""
+
+    name: str = "cell_parents"
+
+    def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+        """See `cell_parents`."""
+        return cell_parents(source, target, kernel)
+
+    def counted(
+        self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
+    ) -> PendingMap | None:
+        """Count the triplets of the map on a device; nothing waits."""
+        parent = _parent(source, target, kernel)
+        if not has_kernels(source.device) or not source.rows:
+            return None
+        n, volume, device = source.rows, kernel.volume, source.device
+        table = torch.empty(n, volume, dtype=torch.int32, device=device)  # of the transposed map
+        slots = torch.empty(n, dtype=torch.int32, device=device)
+        sites, none = Sites(source.keys, n), dict.fromkeys(("table", "masks", "masks_t", "inverse"))
+        task = DisjointMap(sites, None, None, kernel.size, (1, 1, 1), target.rows, above=parent)
+        _launch([task], [{**none, "table_t": table, "slots": slots}], source.key_format)
+        places = places_in_table(table)
+
+        def rows(kernel_map: KernelMap) -> Layout:
+            if not kernel_map.flipped:
+                return rows_from_pairs(kernel_map)
+            return parent.to(torch.int32), slots, torch.arange(n + 1, device=device)
+
+        def fill(offsets: Tensor) -> KernelMap:
+            # rows and their parents ascend together, so a slot is in order from either side
+            out_index, in_index = list_table(table, places, n)
+            sizes, unique = (n, target.rows), (source.one_per_cell, True)
+            derive = {**DEVICE_LAYOUTS, "rows_csr": rows}
+            built = KernelMap.from_pairs(
+                in_index, out_index, offsets, *sizes, *unique, derive=derive
+            )
+            built.edges.layouts["counts", False] = (places.first.diff(),)
+            return built
+
+        return PendingMap(places.first, fill, (n, target.rows))
+
+
+def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+    """Kernel map with one output and one slot for every input point.
+
+    The slot is ``fine cell - stride * coarse cell``. Points of one fine cell share a slot. Where
+    the cells are those of voxels, with one point each, the map is the voxel map. The host waits for
+    the number of triplets of every slot.
+    """
+    on_device = CellParents().counted(source, target, kernel)
+    if on_device is not None:
+        return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
+    parent = _parent(source, target, kernel)  # [N_in]
+    step = torch.tensor(kernel.stride, device=source.device)
+    place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
+    _, size_y, size_z = kernel.size
+    slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
+    # with a slot given, rows and their parents ascend together
+    rows = torch.arange(source.rows, device=source.device)
+    return KernelMap.from_pairs(
+        *sort_by_slot(slot, rows, parent, kernel.volume),
+        source.rows,
+        target.rows,
+        one_per_slot=source.one_per_cell,
+    )
+
+
+def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
+    """``[N_in]`` int64 output row of every input."""
+    if not kernel.is_disjoint:
+        raise ValueError(
+            f"only a kernel that tiles space has a parent for every point, got size {kernel.size}, "
+            f"stride {kernel.stride}, dilation {kernel.dilation}, padding {kernel.padding}; search "
+            "the neighbours by radius"
+        )
+    above = source.rows_above(target)
+    steps = zip(source.tensor_stride, kernel.stride, strict=True)
+    if above is None or target.tensor_stride != tuple(t * s for t, s in steps):
+        raise ValueError(
+            "the output points were not made from the input points by the kernel's stride, so "
+            "their cells need not fit; give source.strided(kernel), or a level further up"
+        )
+    return above
