@@ -59,6 +59,7 @@ class Runner:
 
     def __init__(self, network: Any, voxel_size: float | None) -> None:
         self.network = network
+        network.graphs = False  # eager is eager here
         self.graph = None if voxel_size is None else graph(network, voxel_size)
 
     @torch.inference_mode()

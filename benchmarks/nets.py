@@ -20,12 +20,14 @@ from benchmarks.inputs import CHANNELS, Cells, PeerCells
 from benchmarks.peers.base import Peer, PeerLayer, in_our_order, rebuilt
 from benchmarks.run import Options, Prepare, same
 from pcnn.dataflows import Blocked
+from pcnn.graphs.automatic import AFTER
 from pcnn.kernels.recorded import compile_all
 from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.nn import Conv3d
 from pcnn.nn.planned import PlannedModule
+from pcnn.ops import voxelize
 from pcnn.ops.engine import Engine, resolve
 from pcnn.runtime import graph
 from pcnn.runtime.launches import launches_of
@@ -35,7 +37,8 @@ from pcnn.tensor import SparseTensor
 CLASSES = 19  # classes of ``minkunet_logits``, as SemanticKITTI has
 #: Modes with backward. ``infer`` and ``train`` begin at shuffled cells or points, ``forward`` and
 #: ``step`` at planned input, ``backward`` behind a forward pass; ``graph`` is ``infer`` as CUDA
-#: graphs.
+#: graphs. ``call`` is ``net(pcnn.voxelize(...))`` as users write it, with what the network does by
+#: itself.
 TRAINING = ("train", "step", "backward")
 #: Plain torch in the dtype that is measured, on every device and under autocast.
 PLAIN = Engine("plain", SortedSearch(), Blocked(), RadiusSearch())
@@ -115,9 +118,7 @@ def settle_norms(network: nn.Module, x: SparseTensor) -> None:
 def features_of(outputs: Any) -> list[Tensor]:
     found = []
     for one in outputs if isinstance(outputs, list) else [outputs]:
-        features = getattr(one, "features", one)
-        rows = getattr(one, "rows", None)  # of a graph's output, which has spare rows
-        found.append(features if rows is None else features[: rows()])
+        found.append(one.features if hasattr(one, "features") else one)
     return found
 
 
@@ -178,8 +179,11 @@ class Work:
     def prepare(self, mode: str) -> Prepare:
         training = mode in TRAINING
         self.network.train(training)
+        self.network.graphs = mode == "call"
         if mode == "graph":
             return self._graphed()
+        if mode == "call":
+            return self._called()
         step = self.train if training else self.infer
         if mode in ("infer", "train"):
             return same(step)
@@ -206,9 +210,21 @@ class Work:
 
         return same(call)
 
+    def _called(self) -> Prepare:
+        (points, features, *batch), voxel_size = self.input.as_points
+
+        @torch.no_grad()
+        def call() -> object:
+            given = points, features, batch[0]
+            return self.network(voxelize(*given, voxel_size=voxel_size, batch_size=batch[1]))
+
+        for _ in range(AFTER + 1):  # sizes repeat
+            call()
+        return same(call)
+
     def results(self, mode: str) -> check.Tensors:
         answer: Any = self.prepare(mode)()()
-        found = features_of(answer) if mode == "graph" else [t.detach() for t in answer]
+        found = features_of(answer) if mode in ("graph", "call") else [t.detach() for t in answer]
         weights = [name for name, _ in self.network.named_parameters()] if mode in TRAINING else []
         count = len(found) - len(weights)
         return dict(zip([*(f"out{n}" for n in range(count)), *weights], found, strict=True))

@@ -44,7 +44,7 @@ class LayerCall(NamedTuple):
 Figure = Callable[[Options, str], Iterator[Row]]
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")  # networks of the papers' evaluations
-MODES = ("infer", "graph", "forward", "train", "step")
+MODES = ("infer", "graph", "call", "forward", "train", "step")
 #: Networks of large kernels are checked on few voxels: the reference keeps all their products.
 FEW = 20_000
 
@@ -88,7 +88,9 @@ def _cases(
     standard = cache(lambda: Standard(options, size, few))
     for engine, said in entries:
         for mode in modes:
-            if mode == "graph" and (isinstance(engine, Peer) or options.device.type != "cuda"):
+            if mode in ("graph", "call") and (
+                isinstance(engine, Peer) or options.device.type != "cuda"
+            ):
                 continue
             row = network_row(options, figure, scene.name, engine.name, size, mode=mode, **said)
             row["n"] = cells.sites

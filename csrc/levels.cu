@@ -76,6 +76,7 @@ KERNEL(pack_cells, PackArguments, 256) {
 struct ExtentArguments {
     const i64* keys;
     Extent* extent;
+    const u32* count;  // n on the device, or null: then `n`
     i64 n;
     KeyFields fields;
 };
@@ -83,7 +84,8 @@ struct ExtentArguments {
 KERNEL(extent_of_keys, ExtentArguments, 256) {
     // x is not monotone over clouds, y and z not over x: every key is looked at
     Seen seen;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += (i64)gridDim.x * blockDim.x) {
+    i64 n = a.count ? (i64)*a.count : a.n;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         i64 key = a.keys[i];
 #pragma unroll
         for (int f = 0; f < 4; ++f) seen.add(a.fields, f, field_of(a.fields, key, f));

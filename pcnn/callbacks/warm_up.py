@@ -14,8 +14,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.progress import TrainingProgress
+from pcnn.graphs.buckets import Edges
 from pcnn.kernels.recorded import Launch, compile_all
-from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
 
 log = logging.getLogger(__name__)

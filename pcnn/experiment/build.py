@@ -23,6 +23,7 @@ from pcnn.experiment.run_config import (
     views,
     without,
 )
+from pcnn.nn import PlannedModule
 from pcnn.tasks.network_task import NetworkTask
 
 # arguments of callbacks and loggers that are paths in the run folder
@@ -43,6 +44,8 @@ def task(cfg: DictConfig) -> L.LightningModule:
     """The Lightning module around a new network; `cfg.data` says what the data is like."""
     node, _ = task_parts(cfg)
     net = network(cfg, int(cfg.data.in_channels), int(cfg.data.out_channels))
+    if isinstance(net, PlannedModule):
+        net.graphs = cfg.trainer.get("cuda_graphs") is not False
     facts = resolved(cfg.data)
     module = make(
         {**node, "net": net},

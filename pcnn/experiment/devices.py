@@ -45,7 +45,7 @@ def on_this_machine(
     asked = cfg.trainer.get("cuda_graphs")
     if asked:
         reason = None if device.type == "cuda" else "trainer.cuda_graphs=true needs a CUDA device"
-        if asked == "auto" and reason is None:
+        if asked == "auto" and reason is None and cfg.train:
             reason = no_graph(cfg)
             if reason is None and not of_this_package(cfg):
                 reason = "trainer.cuda_graphs=auto knows parts of this package alone"

@@ -74,13 +74,18 @@ def check_overflow(flags: int, key_format: KeyFormat) -> None:
         )
 
 
-def extent_of(keys: Tensor, key_format: KeyFormat, extent: Tensor | None = None) -> Tensor:
+def extent_of(
+    keys: Tensor,  # [N] int64 packed
+    key_format: KeyFormat,
+    extent: Tensor | None = None,
+    count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
+) -> Tensor:
     """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z.
 
     Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
     """
     extent = _empty_extent(keys.device) if extent is None else extent
-    given = {"keys": keys, "extent": extent, "n": keys.shape[0]}
+    given = {"keys": keys, "extent": extent, "count": count, "n": keys.shape[0]}
     module = cuda.module("levels.cu", keys.device)
     module.launch("extent_of_keys", _walking(keys.shape[0]), **given, fields=key_format.fields)
     return extent

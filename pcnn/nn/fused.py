@@ -18,11 +18,11 @@ from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_h
 from pcnn.dataflows import Epilogue
 from pcnn.dataflows.torch_sums import kernels_serve
 from pcnn.geometry import Geometry, KernelMap
+from pcnn.graphs.snapshot import Snapshot
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.nn.conv import Convolution, compute_dtype
 from pcnn.nn.features import JoinedTensor, add, normalize
-from pcnn.nn.snapshot import Snapshot
 from pcnn.ops.convolution import convolution
 from pcnn.ops.convolution_products import convolution_products
 from pcnn.ops.engine import Engine

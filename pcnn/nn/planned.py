@@ -1,4 +1,4 @@
-"""Networks that plan their geometry before the first layer runs."""
+"""Networks that plan their geometry before the first layer runs, and capture CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from pcnn.graphs.automatic import OwnGraphs
+from pcnn.graphs.runner import INSIDE, NOTHING
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -19,15 +21,24 @@ class PlannedModule(nn.Module):
     everything in place, so between the plan and the output nothing waits for the device. A plain
     `torch.nn.Module` works too: its layers ask for one map after another.
 
+    On a CUDA device, in evaluation and without gradients, calls become CUDA graphs by themselves
+    once inputs of a size have come three times. Outputs are those of the eager network, on memory
+    of their own. Changes of weights, modules, hooks and modes are seen. Where graphs do not serve,
+    as with hooks or where a layer waits for the device, the network runs eagerly, and
+    `graphs_reason` says why. The graphs of eight sizes are kept, each with memory for its input
+    and output; all share that of temporary tensors.
+
     Attributes:
         plans_input: whether calls plan; switch it off to plan by hand.
+        graphs: whether calls become graphs; switch it off to save their memory.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.plans_input = True
+        self.graphs = True
         self._planner: Planner | None = None
-        self.register_forward_pre_hook(_plan_input)
+        self._graphs: OwnGraphs | None = None
 
     @property
     def planner(self) -> Planner:
@@ -36,11 +47,44 @@ class PlannedModule(nn.Module):
             self._planner = Planner(self)
         return self._planner
 
+    @property
+    def graphs_reason(self) -> str | None:
+        """Why the last calls were no graphs although sizes repeat; ``None``: nothing failed."""
+        return None if self._graphs is None else self._graphs.runner.reason
 
-def _plan_input(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    if torch.compiler.is_compiling():
-        torch.compiler.disable(_plan_input)(module, inputs)
-        return
-    assert isinstance(module, PlannedModule)
-    if module.plans_input and inputs and isinstance(inputs[0], SparseTensor):
-        module.planner(inputs[0].geometry)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The network's output; see `torch.nn.Module`."""
+        if torch.compiler.is_compiling():
+            torch.compiler.disable(self._plan)(args)
+            return super().__call__(*args, **kwargs)
+        if INSIDE.get():
+            self._plan(args)
+            return super().__call__(*args, **kwargs)
+        token = INSIDE.set(True)
+        try:
+            if self.graphs and not self.training and len(args) == 1 and not kwargs:
+                output = self._from_graph(args[0])
+                if output is not NOTHING:
+                    return output
+            self._plan(args)
+            return super().__call__(*args, **kwargs)
+        finally:
+            INSIDE.reset(token)
+
+    def train(self, mode: bool = True) -> PlannedModule:
+        """Switch between training, in which graphs give their memory back, and evaluation."""
+        if mode and self._graphs is not None and self._graphs.belongs_to(self):
+            self._graphs.runner.release()
+        super().train(mode)
+        return self
+
+    def _from_graph(self, x: Any) -> Any:
+        if torch.is_grad_enabled() or not self.plans_input or not isinstance(x, SparseTensor):
+            return NOTHING
+        if self._graphs is None or not self._graphs.belongs_to(self):
+            self._graphs = OwnGraphs(self)
+        return self._graphs(x, self, self.planner, super().__call__)
+
+    def _plan(self, args: tuple[Any, ...]) -> None:
+        if self.plans_input and args and isinstance(args[0], SparseTensor):
+            self.planner(args[0].geometry)

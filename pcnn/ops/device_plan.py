@@ -168,8 +168,8 @@ class DevicePlan:
 
     def in_room(
         self,
-        cells: Tensor,  # [room.points, 4] int32, of which the first count are the cloud
-        count: Tensor,  # [1] int32 on the device
+        cells: Tensor,  # [room.points, 4] int32, or sorted keys [room.points] int64
+        count: Tensor,  # [1] int32 on the device: the first so many are the cloud
         batch_size: int,
         room: Room,
         beside: Beside,
@@ -195,7 +195,9 @@ class DevicePlan:
             made.inverse,
             key_format,
             count=counts[0],
-        ).keep_order(made.order)
+        )
+        if made.order is not None:
+            grid.keep_order(made.order)
         sites = self._sites(Sites(keys, finest, counts[0], True), levels, rows, counts[1:])
         tables = self._tables(sites, levels, report, False)
         return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report

@@ -101,6 +101,13 @@ class Planner:
         engines: list[Engine] = [module.engine for module in self._layers]  # type: ignore[misc]
         return tuple(engines)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model lies."""
+        model = self._model()
+        parameter = None if model is None else next(model.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+
     def _place(self, model: nn.Module) -> str:
         """Type of the device where a model lies."""
         # a layer's own dictionary: a walk over the model takes as long as several launches

@@ -15,6 +15,7 @@ from pcnn.maps.cell_bits import CellBits
 from pcnn.maps.levels import (
     EXTENT_WORDS,
     Levels,
+    extent_of,
     fitting_counts,
     pack_cells,
     scratch_words,
@@ -42,13 +43,13 @@ class RoomLevels:
     levels: Levels | None  # all others, if there are any
     rows: list[int]  # of every level, the finest first
     counts: Tensor  # [L] int32 sites of every level
-    inverse: Tensor  # [P] int64 row of every cell
-    order: Tensor  # [P] int32 cells by row
+    inverse: Tensor | None  # [P] int64 row of every cell; None: of keys, which are the rows
+    order: Tensor | None  # [P] int32 cells by row
 
 
 def levels_in_room(
-    cells: Tensor,  # [room.points, 4] int32, of which the first count are the cloud
-    count: Tensor,  # [1] int32 on the device
+    cells: Tensor,  # [room.points, 4] int32, or sorted keys [room.points] int64
+    count: Tensor,  # [1] int32 on the device: the first so many are the cloud
     batch_size: int,
     strides: Sequence[Triple],
     key_format: KeyFormat,
@@ -70,7 +71,11 @@ def levels_in_room(
     zeros = torch.zeros(sum(parts), dtype=torch.int32, device=device)
     report, scratch, more = zeros.split_with_sizes(parts)
     extent, found = report[:EXTENT_WORDS], report[FINEST : HEAD + len(strides)]
-    keys, _ = pack_cells(cells, key_format, extent, count)
+    if cells.ndim == 1:
+        keys = cells
+        extent_of(keys, key_format, extent, count)
+    else:
+        keys, _ = pack_cells(cells, key_format, extent, count)
 
     def by_sort(counts: Tensor | None) -> Levels:
         needed = report[ROOT_PASSES:LEVEL_PASSES]
@@ -78,8 +83,9 @@ def levels_in_room(
         return unique_sites(keys, extent, [(1, 1, 1)], key_format, count, *sizes)
 
     levels: Levels | None = None
+    root: Levels | None = None
     needed = report[WORDS:FINEST]
-    if bits is not None and room.whole:
+    if bits is not None and room.whole and keys is not cells:
         beside.join()
         with beside.branch(keys, zeros):  # the sort finds the order alone
             root = by_sort(None)
@@ -88,8 +94,12 @@ def levels_in_room(
         levels = bits.sites(keys, count, *box, rows, found, needed, whole=True)
         sites = levels.keys[0, :finest]
     else:
-        root = by_sort(found[:1])
-        sites = root.keys[0, :finest]
+        if keys is cells:
+            found[:1].copy_(count)
+            sites = keys[:finest]
+        else:
+            root = by_sort(found[:1])
+            sites = root.keys[0, :finest]
         fitting = fitting_counts(found[:1], rows[:1])
         if bits is not None:
             beside.join()
@@ -99,9 +109,12 @@ def levels_in_room(
             passes, needed = room.passes[1], report[LEVEL_PASSES:WORDS]
             sizes = found[1:], more, passes, needed, rows[1:]
             levels = unique_sites(sites, extent, strides, key_format, fitting, *sizes)
-    with beside.branch(root):
-        inverse = root.inverse[0].to(torch.int64)
-        if meanwhile is not None:
-            meanwhile(root.order, inverse, finest)
+    inverse = order = None
+    if root is not None:
+        order = root.order
+        with beside.branch(root):
+            inverse = root.inverse[0].to(torch.int64)
+            if meanwhile is not None:
+                meanwhile(order, inverse, finest)
     counts = fitting_counts(found, rows)
-    return RoomLevels(report, sites, levels, rows, counts, inverse, root.order)
+    return RoomLevels(report, sites, levels, rows, counts, inverse, order)

@@ -15,6 +15,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.slot_tiles import TILES
+from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
 from pcnn.maps import DoubleTraversed, HashTable
@@ -22,7 +23,7 @@ from pcnn.maps.base import TableSearch
 from pcnn.maps.bounded_lists import BOUNDED, BoundedLists, serves, with_own_keys
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
-from pcnn.maps.levels import MAX_LEVELS
+from pcnn.maps.levels import MAX_LEVELS, box_of
 from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.tiles import tile_views
 from pcnn.ops.device_plan import DevicePlan, Maps
@@ -47,6 +48,7 @@ class VoxelPlan(NetworkPlan):
         self._search = cast(TableSearch, engine.builder) if together else None
         self._device_plans: dict[tuple[Triple, str, KeyFormat, bool], DevicePlan] = {}
         self._splits, self._bounded = SplitTables(), BoundedLists()
+        self._waits: dict[tuple[str, str], str | None] = {}
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
 
@@ -81,7 +83,7 @@ class VoxelPlan(NetworkPlan):
 
     def in_room(
         self,
-        cells: Tensor,
+        cells: Tensor,  # or sorted keys, as of `DevicePlan.in_room`
         count: Tensor,
         batch_size: int,
         downsampling: str,
@@ -109,8 +111,28 @@ class VoxelPlan(NetworkPlan):
         found = ready.seen(numbers, batch_size)
         return replace(found, pairs=tuple(numbers[ready.words :])) if self._groups_slots else found
 
-    def room_of(self, grid: VoxelGrid) -> PlanRoom:
-        """The room that a planned geometry of the same network takes."""
+    def rows_of(self, sizes: Room, downsampling: str) -> list[int]:
+        """Sites of every level of the recipe, where all of them are sorted."""
+        place = self._room_plan(downsampling).place
+        return [sizes.rows[0], *(sizes.rows[1 + place[number]] for number in sorted(place))]
+
+    def box_of(self, numbers: Sequence[int]) -> Box:
+        """The box of a cloud, from the report of `in_room` on the host."""
+        return box_of(numbers, DEFAULT_FORMAT)
+
+    def waits(self, device: torch.device, downsampling: str) -> str | None:
+        """Why `in_room` does not serve the network; ``None``: it does."""
+        key = device.type, downsampling
+        if key not in self._waits:
+            self._waits[key] = None
+            try:
+                self._fixed(device, downsampling)
+            except WaitsForDevice as reason:
+                self._waits[key] = str(reason)
+        return self._waits[key]
+
+    def room_of(self, grid: VoxelGrid, keyed: bool = False) -> PlanRoom:
+        """The room that a planned geometry of the same network takes; keyed: from sorted keys."""
         ready = self._fixed(grid.device, grid.downsampling)
         grids: list[VoxelGrid] = [grid]
         for parent, direction, kernel in self.recipe.levels:
@@ -128,7 +150,7 @@ class VoxelPlan(NetworkPlan):
                     cut.add((number, flipped))
         box = grid.extent, grid.batch_size
         words = fitting_words(bitmap_words(*box, [(1, 1, 1), *ready.wanted]), grid.rows)
-        whole = bool(words) and len(ready.wanted) < MAX_LEVELS
+        whole = bool(words) and len(ready.wanted) < MAX_LEVELS and not keyed
         if not whole:
             words = fitting_words(bitmap_words(*box, ready.wanted), grid.rows)
         took = ready.passes[0], ready.passes[1]  # also where a larger box would leave bitmaps out

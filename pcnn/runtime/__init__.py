@@ -1,12 +1,5 @@
 """Networks made ready to run: captured, what their layers do, and what is quickest."""
 
-from pcnn.runtime.fixed_tensor import FixedTensor
-from pcnn.runtime.graph import GraphedNetwork, graph
-from pcnn.runtime.point_graph import GraphedPoints
+from pcnn.graphs.graph import GraphedNetwork, graph
 
-__all__ = [
-    "FixedTensor",
-    "GraphedNetwork",
-    "GraphedPoints",
-    "graph",
-]
+__all__ = ["GraphedNetwork", "graph"]

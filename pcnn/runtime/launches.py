@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.input_sizes import NoFixedSize, Sizes
+from pcnn.graphs.outputs import features_of
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.ops.plan import Planner
-from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_input import FixedInput
-from pcnn.runtime.fixed_tensor import features_of
-from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
 
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from pcnn.geometry import KernelMap
 from pcnn.nn.conv import Convolution, ConvTranspose3d
+from pcnn.nn.planned import PlannedModule
 from pcnn.tensor import SparseTensor
 
 
@@ -100,11 +101,16 @@ def run_observed(
 
 @contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode; every module's own mode comes back."""
+    """Evaluation mode without graphs; every module's own mode comes back."""
     flags = [(module, module.training) for module in model.modules()]
+    graphs = [(one, one.graphs) for one in model.modules() if isinstance(one, PlannedModule)]
     model.eval()
+    for network, _ in graphs:
+        network.graphs = False
     try:
         yield
     finally:
         for module, training in flags:
             module.training = training
+        for network, own in graphs:
+            network.graphs = own

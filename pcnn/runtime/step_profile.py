@@ -170,7 +170,7 @@ def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str
         name = str(event["name"])
         file, _, function = name.partition("(") if is_function(event) else ("", "", "")
         for (end, own), phase in GRAPHED.items():
-            if function.endswith(f": {own}") and file.endswith(f"pcnn/runtime/{end}"):
+            if function.endswith(f": {own}") and file.endswith(f"pcnn/graphs/{end}"):
                 return phase, phase
         if name.startswith(ACTION):
             action = name[len(ACTION) :]

@@ -17,10 +17,10 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from pcnn.console import Console
+from pcnn.graphs.outputs import features_of
 from pcnn.nn.conv import Convolution
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings, LayerSizes, changed_settings
-from pcnn.runtime.fixed_tensor import features_of
 from pcnn.runtime.layer_calls import (
     ObservedCall,
     convolutions,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from pcnn.graphs.capture import Figures
 from pcnn.metrics import (
     accuracy,
     best_constant_accuracy,
@@ -18,7 +19,7 @@ from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.runtime.capture import Figures
+    from pcnn.graphs.capture import Figures
 
 
 class ClassificationTask(CountingTask):

@@ -57,7 +57,7 @@ def fill_momentum(optimizer: Optimizer) -> None:
 def count_changes(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     """Count the change of all parameters, which torch's fused steps leave out.
 
-    Values that were computed from weights and kept look at that count (`pcnn.nn.snapshot`).
+    Values that were computed from weights and kept look at that count (`pcnn.graphs.snapshot`).
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     torch.autograd.graph.increment_version(parameters)

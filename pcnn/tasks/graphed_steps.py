@@ -19,9 +19,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from pcnn.errors import UserError
+from pcnn.graphs.capture import Capture, CudaGraphs, Figures
+from pcnn.graphs.step_graph import Beside, Learn, StepGraphs
 from pcnn.ops.plan import Planner
-from pcnn.runtime.capture import Capture, CudaGraphs, Figures
-from pcnn.runtime.step_graph import Beside, Learn, StepGraphs
 from pcnn.tensor import SparseTensor
 
 

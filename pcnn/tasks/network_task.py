@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.errors import UserError
+from pcnn.graphs.capture import Figures
 from pcnn.lightning_internals import is_logged
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
@@ -26,7 +27,7 @@ from pcnn.tasks.layers_of import depths, matching, still
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.runtime.capture import Capture, Figures
+    from pcnn.graphs.capture import Capture, Figures
     from pcnn.tasks.graphed_steps import GraphedSteps
 
 
@@ -258,7 +259,7 @@ class NetworkTask(L.LightningModule):
             optimizer = made_for(self.device, self.make_optimizer, groups)
         capture = self._capture()
         if capture is not None:
-            from pcnn.runtime.optimizer_graph import update_as_graph
+            from pcnn.graphs.optimizer_graph import update_as_graph
 
             update_as_graph(optimizer, capture)
         total = int(self.trainer.estimated_stepping_batches)

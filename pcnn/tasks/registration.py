@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from pcnn.graphs.capture import Figures
 from pcnn.losses.overlap import HeadLoss, OverlapLoss
 from pcnn.metrics.registration import (
     PairId,
@@ -32,7 +33,7 @@ from pcnn.tensor import SparseTensor
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 
 if TYPE_CHECKING:
-    from pcnn.runtime.capture import Figures
+    from pcnn.graphs.capture import Figures
 
 Result = TypeVar("Result")
 

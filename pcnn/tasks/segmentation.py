@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from pcnn.graphs.capture import Figures
 from pcnn.metrics import iou, miou_official, summary
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.runtime.capture import Figures
+    from pcnn.graphs.capture import Figures
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"

@@ -23,11 +23,11 @@ from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
 from pcnn.errors import UserError
 from pcnn.geometry import grid_of_cells
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.step_graph import StepGraphs
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
 from pcnn.models import ResNet18, ResUNetBN2C
 from pcnn.ops import Engine
-from pcnn.runtime.buckets import Edges
-from pcnn.runtime.step_graph import StepGraphs
 from pcnn.tasks import (
     ClassificationTask,
     RegistrationTask,
@@ -38,7 +38,7 @@ from pcnn.tasks.schedules import cosine
 from pcnn.tensor import SparseTensor
 from tests.callbacks.tiny import trainer_for
 from tests.forking import require_fork
-from tests.runtime.graphed import ROWS, TILES, cloud, network, rerun
+from tests.graphs.graphed import ROWS, TILES, cloud, network, rerun
 from tests.tasks.pairs import views
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -16,7 +16,7 @@ from torch.optim import SGD, Adagrad, AdamW
 
 from pcnn.callbacks import Checkpoint
 from pcnn.errors import UserError
-from pcnn.nn.snapshot import Snapshot
+from pcnn.graphs.snapshot import Snapshot
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.network_task import NetworkTask, parameter_groups, sharded
 from pcnn.tasks.schedules import constant

@@ -19,6 +19,7 @@ from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import Kernel
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.graphs.input_sizes import padding_of
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
@@ -26,7 +27,6 @@ from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case, FanIn, map_of, moved, random_map
-from pcnn.runtime.input_sizes import padding_of
 from tests.clouds import surface_grid
 from tests.dataflows.fan_in import leave_room
 from tests.kernels.triton.rows import DEVICE, ByKernels, ImplicitGemm, given, product

@@ -10,8 +10,8 @@ from pcnn.geometry import Geometry, KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout, layout_kind
 from pcnn.geometry.padding import CONSTANT, Padding
 from pcnn.geometry.slot_tiles import TILE_ROWS, TILES
+from pcnn.graphs.buckets import Edges
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
-from pcnn.runtime.buckets import Edges
 from pcnn.tensor import SparseTensor
 
 #: Rows of coarser levels, and triplets, that there is room for beyond those of the first batch in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,9 +13,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from pcnn.runtime.capture import CudaGraphs, Figures
-from pcnn.runtime.optimizer_graph import OptimizerGraph, update_as_graph
-from tests.runtime.graphed import rerun
+from pcnn.graphs.capture import CudaGraphs, Work
+from pcnn.graphs.optimizer_graph import OptimizerGraph, update_as_graph
+from tests.graphs.graphed import rerun
 from tests.waits import nothing_waits
 
 KINDS = {
@@ -53,7 +52,7 @@ class Training:
         self.schedule = LambdaLR(self.optimizer, lambda step: 1 / (1 + step))
         self.rounded = not graph
 
-    def capture(self, work: Callable[[], Figures]) -> Callable[[], Figures]:
+    def capture(self, work: Work) -> Work:
         self.captures += 1
         return CudaGraphs()(work) if self.device == "cuda" else rerun(work)
 

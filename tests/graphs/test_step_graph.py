@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import grid_of_cells
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.input_sizes import NoFixedSize, Sizes
+from pcnn.graphs.step_graph import StepGraphs
 from pcnn.losses import CrossEntropy, LovaszSoftmax
 from pcnn.ops import resolve
-from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_input import FixedInput
-from pcnn.runtime.input_sizes import NoFixedSize, Sizes
-from pcnn.runtime.step_graph import StepGraphs
 from pcnn.tensor import SparseTensor
-from tests.runtime.graphed import cloud, network, rerun
+from tests.graphs.graphed import cloud, network, rerun
 
 EDGES = Edges(128, 1.3)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pcnn.runtime.gradients import ALIGNED, Gradients
+from pcnn.graphs.gradients import ALIGNED, Gradients
 
 
 def found(learning: list[nn.Parameter], value: float) -> list[torch.Tensor | None]:

@@ -11,20 +11,15 @@ import torch
 from torch import Tensor
 
 Figures = dict[str, Tensor]
+#: Device work alone, on memory that stays where it is, which waits for nothing.
+Work = Callable[[], None]
 
 
 class Capture(Protocol):
     """Makes a function that does again what another did, on the same memory."""
 
-    def __call__(self, work: Callable[[], Figures]) -> Callable[[], Figures]:
-        """Capture a function that has run before, with everything it needs in place.
-
-        Args:
-            work: launches device work alone, on tensors of fixed size, and waits for nothing.
-
-        Returns:
-            Does the work, and returns its figures on memory of their own.
-        """
+    def __call__(self, work: Work) -> Work:
+        """Capture work that has run before, with everything it needs in place."""
 
 
 class CudaGraphs:
@@ -35,25 +30,25 @@ class CudaGraphs:
 
     def __init__(self, device: torch.device | None = None) -> None:
         # torch's own stream for captures is of one device, whichever the launches are on
-        self._stream = torch.cuda.Stream(device)
+        self.stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._first: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, work: Callable[[], Figures]) -> Callable[[], Figures]:
+    def __call__(self, work: Work) -> Work:
         """See `Capture`."""
         if self._first is None:  # the memory of graphs ends with the last of them: one stays
             self._first = torch.cuda.CUDAGraph()
-            with capturing(self._first, self._pool, self._stream):
-                torch.zeros(1, device=self._stream.device)
+            with capturing(self._first, self._pool, self.stream):
+                torch.zeros(1, device=self.stream.device)
         graph = torch.cuda.CUDAGraph()
-        with capturing(graph, self._pool, self._stream):
-            figures = work()
-
-        def replay() -> Figures:
-            graph.replay()
-            return {name: value.clone() for name, value in figures.items()}
-
+        with capturing(graph, self._pool, self.stream):
+            work()
+        replay: Work = graph.replay
         return replay
+
+
+class NoGraph(Exception):
+    """A network that cannot be captured; the message says why."""
 
 
 def failure_of(error: RuntimeError) -> str:

@@ -2,7 +2,7 @@
 
 A graph reads and writes the same memory at every replay. So a batch is planned as without graphs,
 ahead of its step on a side stream; its features, geometry, maps and labels are copied to memory of
-a fixed size (`pcnn.runtime.fixed_input`), and the forward graph of that size is replayed. A loss is
+a fixed size (`pcnn.graphs.fixed_input`), and the forward graph of that size is replayed. A loss is
 computed of the figures that it gives, and the backward graph begins from their gradients. A loss
 that is device work alone may be one of these figures. Gradients of the parameters appear in memory
 that all graphs share. Sizes of all levels and maps are known on the host when a batch has been
@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.capture import Capture, Figures, Work
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.gradients import Gradients
+from pcnn.graphs.input_sizes import NoFixedSize, Sizes
 from pcnn.ops.plan import Planner
-from pcnn.runtime.buckets import Edges
-from pcnn.runtime.capture import Capture, Figures
-from pcnn.runtime.fixed_input import FixedInput
-from pcnn.runtime.gradients import Gradients
-from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
 
 #: Figures of planned inputs, and of tensors that belong to the rows of the first one: device work
@@ -39,8 +39,9 @@ class _Place:
     """Memory of one size, and the graphs that work there once they are captured."""
 
     inputs: tuple[FixedInput, ...]
-    forward: Callable[[], Figures] | None = None
-    backward: Callable[[], Figures] | None = None
+    forward: Work | None = None
+    backward: Work | None = None
+    figures: Figures = field(default_factory=dict)  # of the forward graph, on its memory
     starts: Figures = field(default_factory=dict)  # gradients that backward begins from
 
 
@@ -94,8 +95,13 @@ class StepGraphs:
         if place.forward is not None and place.backward is not None:
             self.replays += 1
         else:  # also where no backward followed the last one: it is captured with its forward
-            place.forward = self._capture(lambda: self._run(own, rows))
-        return self._cut(place.forward())
+
+            def work() -> None:
+                place.figures = self._run(own, rows)
+
+            place.forward = self._capture(work)
+        place.forward()
+        return self._cut({name: value.clone() for name, value in place.figures.items()})
 
     def backward(self, loss: Tensor) -> None:
         """Compute `gradients` of a loss of the figures that the last `forward` gave."""
@@ -153,11 +159,10 @@ class StepGraphs:
         self._leaves = {name: found[name].requires_grad_() for name in ends}
         return found
 
-    def _descend(self, starts: Figures) -> Figures:
+    def _descend(self, starts: Figures) -> None:
         """Write the gradients of the parameters, from those of figures."""
         ends, parameters = [self._ends[name] for name in starts], self.gradients.parameters
         # backward computes in the dtypes of forward
         with torch.autocast(parameters[0].device.type, enabled=False):
             given = list(starts.values())
             self.gradients.write(torch.autograd.grad(ends, parameters, given, allow_unused=True))
-        return {}

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from pcnn.runtime.capture import Capture, Figures
+from pcnn.graphs.capture import Capture, Work
 
 #: Optimisers whose fused step reads its rate from the device, with the state they always have.
 SERVED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -113,7 +113,7 @@ class OptimizerGraph:
         self._told = {name: torch.zeros((), device=device) for name in _TOLD}
         self._last: _Memory | None = None  # behind the last step
         self._held: _Memory | None = None  # of the graph
-        self._replay: Callable[[], Figures] | None = None
+        self._replay: Work | None = None
         self.replays = 0
 
     @torch.no_grad()
@@ -133,16 +133,15 @@ class OptimizerGraph:
         self._replay()
         self._last = memory
 
-    def _captured(self, optimizer: Optimizer) -> Callable[[], Figures]:
+    def _captured(self, optimizer: Optimizer) -> Work:
         groups = self._groups(optimizer)
 
-        def work() -> Figures:
+        def work() -> None:
             if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():
                 for group in groups:
                     group["capturable"] = True  # as it is: the steps are on the device
             with self._in_place(optimizer, groups):
                 self._plain(optimizer)
-            return {}
 
         return self._capture(work)
 

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.input_sizes import NoFixedSize, Sizes
 from pcnn.losses import CrossEntropy
 from pcnn.maps import Windowed
 from pcnn.models import SPVCNN, LitePTS, ResUNetBN2C
@@ -24,13 +27,10 @@ from pcnn.nn import (
     PlannedModule,
 )
 from pcnn.ops import Engine
-from pcnn.runtime.buckets import Edges
-from pcnn.runtime.fixed_input import FixedInput
-from pcnn.runtime.input_sizes import NoFixedSize, Sizes
 from pcnn.tensor import SparseTensor
+from tests.graphs.graphed import ROWS, TILES, cloud, points
 from tests.ops.test_device_plan import cells_on
 from tests.ops.test_plan_rooms import in_room, larger
-from tests.runtime.graphed import ROWS, TILES, cloud, points
 
 EDGES = Edges(128, 1.3)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.nn.snapshot import NetworkSnapshot
+from pcnn.graphs.snapshot import NetworkSnapshot
 
 
 def network() -> nn.Sequential:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from pcnn.graphs.capture import CudaGraphs
+from pcnn.graphs.step_graph import StepGraphs
 from pcnn.losses import CrossEntropy, LovaszSoftmax
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C
 from pcnn.ops import resolve
-from pcnn.runtime.capture import CudaGraphs
-from pcnn.runtime.step_graph import StepGraphs
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
 from tests.tolerance import relative_rms

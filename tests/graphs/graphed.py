@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.geometry import grid_of_cells
+from pcnn.graphs.capture import Work
 from pcnn.maps import SortedSearch
 from pcnn.models.minkunet import MinkUNet42
 from pcnn.ops import Engine, native_points, resolve
-from pcnn.runtime.capture import Figures
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 
@@ -24,9 +24,9 @@ TILES = Engine("tiles", SortedSearch(), OutputStationary(sections=False))
 ROWS = replace(resolve("auto"), name="rows", dataflow=RowStationary())
 
 
-def rerun(work: Callable[[], Figures]) -> Callable[[], Figures]:
+def rerun(work: Work) -> Work:
     """A capture for devices without graphs: the function itself, on the memory it was given."""
-    return lambda: {name: value.clone() for name, value in work().items()}
+    return work
 
 
 def network(norm: Callable[[int], nn.Module] = nn.BatchNorm1d, seed: int = 0) -> nn.Module:

@@ -1,0 +1,295 @@
+"""Memory of fixed size for inputs of a network in inference, and the plan of what lies there.
+
+A graph holds tensors of one size, so the points of an input are a capacity, and so are the rows of
+every level, of which the first ``count`` are sites (`pcnn.ops.room.Room`). On voxels levels and
+maps are made inside of the graph, which reports how many sites there were: an input with more than
+there is room for has given no result. What a graph cannot plan is planned before, and copied
+(`pcnn.graphs.fixed_input`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Geometry, VoxelGrid
+from pcnn.geometry.checks import check_finite
+from pcnn.geometry.kernel_map import outside_inference_mode
+from pcnn.geometry.padding import Part
+from pcnn.graphs.buckets import HEADROOM, Edges
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.input_sizes import Sizes, levels_of
+from pcnn.graphs.outputs import Copies
+from pcnn.maps.cell_bits import fitting_words
+from pcnn.maps.place import Intake, place
+from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
+from pcnn.ops.plan import Planner
+from pcnn.ops.recipe import Recipe
+from pcnn.ops.room import PlanRoom, Room
+from pcnn.ops.voxel_plan import VoxelPlan
+from pcnn.tensor import SparseTensor
+
+#: Points, features, batch index, and number of clouds.
+Cloud = tuple[Tensor, Tensor, Tensor | None, int]
+Levels = list[Geometry | None]
+
+
+class Unfit(Exception):
+    """An input with more sites than there is room for."""
+
+
+class Memory(Protocol):
+    """Memory that takes one input after another."""
+
+    tensor: SparseTensor  # the network's input, with levels and maps, once `plan` was launched
+    report: Tensor | None  # what the plan saw, for `sites`; None: it fits
+
+    def take(self, given: Any) -> None:
+        """Copy an input to the memory."""
+
+    def plan(self) -> None:
+        """Launch what makes levels and maps of it; captured."""
+
+    @property
+    def levels(self) -> list[Geometry]:
+        """The levels of `tensor`, in the order of the recipe."""
+
+    def sites(self, given: Any, numbers: Sequence[int], wanted: set[int], copies: Copies) -> Levels:
+        """Exact geometries of the wanted levels, of the numbers of the report; else `Unfit`."""
+
+    @property
+    def size(self) -> dict[str, Any]:
+        """Numbers of points and rows."""
+
+
+class VoxelMemory:
+    """Sorted keys of a voxel grid and their features; what `Clouds` and `Grids` share."""
+
+    def __init__(self, plan: VoxelPlan, x: SparseTensor, room: PlanRoom) -> None:
+        assert isinstance(x.geometry, VoxelGrid)
+        self._plan, self.room = plan, room
+        none = x.geometry.keys[:0].clone()
+        self._like = replace(x.geometry, keys=none, inverse=None, check=False)
+        rows, device = room.sizes.points, x.device
+        self._count = torch.zeros(1, dtype=torch.int32, device=device)
+        sentinel = self._like.key_format.sentinel
+        self._keys = torch.full((rows,), sentinel, dtype=torch.int64, device=device)
+        self._features = x.features.new_zeros(rows, x.channels)
+        self.report: Tensor | None = None
+        self.tensor = x
+
+    def take(self, given: SparseTensor) -> None:
+        """See `Memory`."""
+        at, none = given.geometry, self._count[:0]
+        parts = [Part(self._count, none, at.rows), Part(self._features, given.features)]
+        place([*parts, Part(self._keys, at.keys, at.key_format.sentinel)])
+
+    def plan(self) -> None:
+        """See `Memory`."""
+        grid, self.report = self._plan.in_room(
+            self._keys, self._count, self._like.batch_size, "floor", self.room
+        )
+        self.tensor = SparseTensor(self._features, grid)
+
+    @property
+    def levels(self) -> list[Geometry]:
+        """See `Memory`."""
+        return levels_of(self._plan.recipe, self.tensor)
+
+    def sites(
+        self, given: SparseTensor, numbers: Sequence[int], wanted: set[int], copies: Copies
+    ) -> Levels:
+        """See `Memory`."""
+        assert isinstance(given.geometry, VoxelGrid)
+        rows = [given.geometry.rows, *self._rows(numbers)[1:]]
+        return self._sites(given.geometry, rows, wanted, copies)
+
+    @property
+    def size(self) -> dict[str, Any]:
+        """See `Memory`."""
+        sizes, clouds = self.room.sizes, self._like.batch_size
+        return {"points": sizes.points, "clouds": clouds, "rows": sizes.rows}
+
+    def _rows(self, numbers: Sequence[int]) -> list[int]:
+        seen = self._plan.seen(numbers, self._like.batch_size, "floor")
+        if not self.room.sizes.holds(seen):
+            raise Unfit
+        return self._plan.rows_of(seen, "floor")
+
+    def _sites(
+        self, root: VoxelGrid, rows: Sequence[int], wanted: set[int], copies: Copies
+    ) -> Levels:
+        steps = self._plan.recipe.levels
+        needed = set(wanted)
+        for number in range(len(steps), 0, -1):  # a level is made of the finer one
+            if number in needed:
+                needed.add(steps[number - 1][0])
+        found: Levels = [root, *[None] * len(steps)]
+        if needed <= {0}:
+            return found
+        fixed, made = self.levels, {}
+        for number in sorted(needed - {0}):
+            own, many = fixed[number], rows[steps[number - 1][0]]
+            assert own.inverse is not None
+            with outside_inference_mode():
+                made[number] = copies.of(own.keys, rows[number]), copies.of(own.inverse, many)
+        copies.fill()
+        for number, (keys, inverse) in made.items():
+            parent, _, kernel = steps[number - 1]
+            finer, stride = found[parent], fixed[number].tensor_stride
+            assert isinstance(finer, VoxelGrid)
+            level = finer.level(kernel)
+            if level is None:
+                level = finer.keep_level(kernel, finer.floor_level(stride, keys, inverse))
+            found[number] = level
+        return found
+
+
+class CloudMemory(VoxelMemory):
+    """Points, features and batch index of clouds, and their way to voxels."""
+
+    def __init__(
+        self,
+        plan: VoxelPlan,
+        x: SparseTensor,
+        room: PlanRoom,
+        cloud: Cloud,
+        voxel_size: Sequence[float],
+        reduce: str,
+    ) -> None:
+        super().__init__(plan, x, room)
+        points, features, batch, _ = cloud
+        rows, device = room.sizes.points, x.device
+        self._voxel_size, self._reduce, self._dtype = voxel_size, reduce, x.dtype
+        self._points = torch.zeros(rows, 3, dtype=points.dtype, device=device)
+        self._values = torch.zeros(rows, x.channels, dtype=features.dtype, device=device)
+        self._clouds = None
+        if batch is not None:
+            self._clouds = torch.zeros(rows, dtype=torch.int32, device=device)
+        memory = [self._points, self._values]
+        memory += [] if self._clouds is None else [self._clouds]
+        self._intake = Intake(self._count, memory)
+
+    def take(self, given: Cloud) -> None:  # type: ignore[override]
+        """See `Memory`."""
+        self._intake.take([one for one in given if isinstance(one, Tensor)])
+
+    def plan(self) -> None:
+        """See `Memory`."""
+        inputs = torch.empty(0)
+
+        def reduce_points(order: Tensor, inverse: Tensor, rows: int) -> None:
+            nonlocal inputs
+            given = order, inverse, rows, self._reduce, self._count
+            inputs = reduce_by_row(self._values, *given).to(self._dtype)
+
+        cells = cells_of_points(self._points, self._clouds, self._voxel_size)
+        grid, self.report = self._plan.in_room(
+            cells, self._count, self._like.batch_size, "floor", self.room, reduce_points
+        )
+        self.tensor = SparseTensor(inputs, grid)
+
+    def sites(  # type: ignore[override]
+        self, given: Cloud, numbers: Sequence[int], wanted: set[int], copies: Copies
+    ) -> Levels:
+        """See `Memory`."""
+        fixed = self.tensor.geometry
+        try:
+            rows = self._rows(numbers)
+        except ValueError:
+            check_finite(given[0])  # such a point falls nowhere: name it rather than its cell
+            raise
+        assert isinstance(fixed, VoxelGrid)
+        assert fixed.inverse is not None
+        assert fixed.order is not None
+        box = self._plan.box_of(numbers)
+        with outside_inference_mode():
+            keys, inverse, order = (
+                copies.of(*one)
+                for one in (
+                    (fixed.keys, rows[0]),
+                    (fixed.inverse, len(given[0])),
+                    (fixed.order, len(given[0])),
+                )
+            )
+        copies.fill()
+        bound = max(0, *box[1], *(-value for value in box[0]))
+        root = replace(
+            self._like, keys=keys, bound=bound, box=box, inverse=inverse, check=False
+        ).keep_order(order)
+        return self._sites(root, rows, wanted, copies)
+
+
+class Planned(NamedTuple):
+    """An input that was planned before, and its sizes."""
+
+    x: SparseTensor
+    sizes: Sizes
+
+
+class PlannedMemory:
+    """Inputs that were planned before: on native points, or by engines that wait."""
+
+    report: Tensor | None = None
+
+    def __init__(self, recipe: Recipe, x: SparseTensor, room: Sizes) -> None:
+        self._input, self.room = FixedInput(recipe, x, room, backward=False), room
+        self.tensor = self._input.tensor
+
+    def take(self, given: Planned) -> None:
+        """See `Memory`; `Unfit` already here."""
+        if not given.sizes.fits(self.room):
+            raise Unfit
+        self._input.take(given.x, {})
+
+    def plan(self) -> None:
+        """See `Memory`."""
+
+    @property
+    def levels(self) -> list[Geometry]:
+        """See `Memory`."""
+        return self._input.levels
+
+    def sites(
+        self, given: Planned, numbers: Sequence[int], wanted: set[int], copies: Copies
+    ) -> Levels:
+        """See `Memory`."""
+        return list(levels_of(self._input.recipe, given.x))
+
+    @property
+    def size(self) -> dict[str, Any]:
+        """See `Memory`."""
+        room, clouds = self.room, self.tensor.geometry.batch_size
+        return {
+            "points": room.rows[0],
+            "clouds": clouds,
+            "rows": room.rows,
+            "triplets": room.triplets,
+        }
+
+
+def room_for(
+    planner: Planner, grid: VoxelGrid, points: int, edges: Edges, keyed: bool, old: PlanRoom | None
+) -> PlanRoom:
+    """Sizes for a planned grid and others like it, of so many points or keys at most."""
+    needed = planner.on_voxels.room_of(grid, keyed)
+    sizes = needed.sizes
+    rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
+    pairs = [edges.above(int(HEADROOM * n)) for n in sizes.pairs]
+    if keyed:
+        rows[0] = points
+    words, whole, passes, cut = sizes.words, sizes.whole, sizes.passes, needed.cut
+    if words:  # of extents along three axes
+        words = fitting_words(words, sizes.rows[0], HEADROOM**3)
+    if old is not None:
+        rows = list(map(max, rows, old.sizes.rows))
+        pairs = list(map(max, pairs, old.sizes.pairs))
+        words = max(words, old.sizes.words) if words else 0
+        whole &= old.sizes.whole
+        passes = max(passes[0], old.sizes.passes[0]), max(passes[1], old.sizes.passes[1])
+        cut = old.cut
+    return PlanRoom(Room(points, tuple(rows), passes, words, whole, tuple(pairs)), cut)

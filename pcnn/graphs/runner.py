@@ -1,0 +1,357 @@
+"""A network in inference as CUDA graphs, one pair for every size of inputs.
+
+The first graph makes levels and maps, the second runs the layers. While it does, the host reads how
+many sites there were, and sees whether the network has changed: of what did not fit, or belonged to
+other weights, nothing is handed out.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext, suppress
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, failure_of
+from pcnn.graphs.input_sizes import NoFixedSize
+from pcnn.graphs.memory import Memory, Unfit
+from pcnn.graphs.outputs import Copies, Form, check_agreement, form_of
+from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot, hooked
+from pcnn.kernels.tf32 import tf32_allowed
+from pcnn.ops.plan import Planner
+from pcnn.ops.room import WaitsForDevice
+from pcnn.tensor import SparseTensor
+
+#: Norms keep their parameters in float32 where a network is run in half precision.
+_NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
+#: Inside of a network's call: one that is called there belongs to what the outer one does.
+INSIDE: ContextVar[bool] = ContextVar("inside a network", default=False)
+#: In place of an output: it is to be computed eagerly.
+NOTHING = object()
+#: Sizes that are counted, and changes of the network that leave a graph hardly used.
+_COUNTED, _CHANGES = 256, 8
+
+Run = Callable[[SparseTensor], Any]
+
+
+class Source(Protocol):
+    """What kind of inputs a network is called with."""
+
+    def item(self, given: Any, planner: Planner) -> tuple[Hashable, Any] | None:
+        """What memory takes of an input, behind a key; ``None``: it has no place in any.
+
+        Inputs with equal keys share memory.
+        """
+
+    def tensor(self, given: Any, planner: Planner) -> SparseTensor:
+        """The input of the network, planned."""
+
+    def part(self, given: Any) -> Any:
+        """A few rows of an input, in whose memory most are spare then."""
+
+    def memory(
+        self, item: Any, x: SparseTensor, planners: tuple[Planner, Planner], old: Memory | None
+    ) -> Memory:
+        """Memory for a planned input, and for all that the old one held.
+
+        The first planner has planned the input, the second belongs to the network of the graphs.
+        """
+
+
+class AutocastOf:
+    """The modes of torch that decide what a network computes, as they are now."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.dtype = None
+        if torch.is_autocast_enabled(device):
+            self.dtype = torch.get_autocast_dtype(device)
+        exact = torch.are_deterministic_algorithms_enabled()
+        self.key = self.dtype, tf32_allowed(), exact
+
+    def again(self) -> torch.autocast:
+        """The same, without a cache: a graph would read copies of weights that are freed."""
+        given = self.dtype or torch.float16
+        return torch.autocast(self.device, given, self.dtype is not None, cache_enabled=False)
+
+
+class Place:
+    """Memory of one size, and the graphs that work there."""
+
+    def __init__(self, memory: Memory, net: nn.Module, modes: AutocastOf) -> None:
+        self.memory, self._net, self._modes = memory, net, modes
+        self.output: Any = None
+        self.form: Form = []
+        self.graphs: tuple[Work, Work] | None = None
+        self.host: torch.Tensor | None = None  # page-locked, for the report
+        self.bytes = self.calls = 0
+
+    def layers(self) -> None:
+        """Run the network on the memory."""
+        with self._modes.again():
+            self.output = self._net(self.memory.tensor)
+
+
+class Runner:
+    """Calls of one network; they may come from several threads and streams, one after another."""
+
+    def __init__(
+        self,
+        source: Source,
+        dtype: torch.dtype | None = None,
+        most: int = 32,
+        after: int = 1,
+        capture: Capture | None = None,
+    ) -> None:
+        self.source, self.dtype, self.most, self.after = source, dtype, most, after
+        #: why the network runs eagerly, if it does
+        self.reason: str | None = None
+        self.places: OrderedDict[Hashable, Place] = OrderedDict()
+        self._lock = threading.RLock()
+        self._given = capture
+        self._seen: OrderedDict[Hashable, int] = OrderedDict()
+        self._kept: NetworkSnapshot | None = None
+        self._capture: Any = None
+        self._side: torch.cuda.Stream | None = None
+        self._done: torch.cuda.Event | None = None
+        self._changes = 0
+
+    def adopt(self, model: nn.Module) -> None:
+        """Take the network as it is now: what was captured before belongs to other weights."""
+        with self._lock:
+            self.release()
+            tensors = [*model.parameters(), *model.buffers()]
+            self._device = tensors[0].device
+            with torch.inference_mode(False), torch.no_grad():
+                self.net = own_network(model, self.dtype)
+            planner = getattr(self.net, "planner", None)
+            self.planner = planner if isinstance(planner, Planner) else Planner(self.net)
+            if Snapshot.is_possible(tensors):
+                self._kept = NetworkSnapshot(model)
+
+    def current(self, model: nn.Module) -> nn.Module:
+        """The copy of a network as it is now."""
+        with self._lock:
+            if not self._holds():
+                self.adopt(model)
+            return self.net
+
+    def _start(self) -> None:
+        """What graphs need besides."""
+        device = self._device
+        if self._kept is None:
+            raise NoGraph("its parameters are of a kind whose changes are not seen")
+        if device.type != "cuda" and self._given is None:
+            raise NoGraph(f"CUDA graphs need a CUDA device, but the network is on {device}")
+        self._capture = CudaGraphs(device) if self._given is None else self._given
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def release(self) -> None:
+        """Give up all graphs and their memory."""
+        with self._lock:
+            if self._done is not None:
+                self._done.synchronize()  # one on another stream may read memory that is freed
+            self.places.clear()
+            self._seen.clear()
+            self._kept = self._capture = None
+
+    def __call__(self, given: Any, model: nn.Module, planner: Planner | None, run: Run) -> Any:
+        """The output of a call from a graph, or `NOTHING`.
+
+        Args:
+            given: as the source takes it.
+            model: the network, as its owner changes it.
+            planner: of the eager network; ``None``: that of the own copy.
+            run: the eager network.
+        """
+        with self._lock:
+            try:
+                if self._kept is None:
+                    self.adopt(model)
+                if self._capture is None:
+                    self._start()
+                return self._answer(given, planner or self.planner, run)
+            except (NoGraph, NoFixedSize, WaitsForDevice) as error:
+                self.release()
+                self.reason = str(error)
+                return NOTHING
+
+    def _answer(self, given: Any, planner: Planner, run: Run) -> Any:
+        found = self.source.item(given, planner)
+        if found is None:
+            return NOTHING
+        own, item = found
+        modes = AutocastOf(self._device.type)
+        key = own, modes.key
+        place = self.places.get(key)
+        if place is None and not self._is_due(key):
+            return NOTHING
+        if place is not None:
+            self.places.move_to_end(key)
+            try:
+                output = self._replayed(place, item)
+            except Unfit:  # of the eager call below there are sizes
+                output = None
+            if not self._holds():
+                self._note_change(place)
+                return NOTHING
+            if output is not None:
+                place.calls += 1
+                return output
+        return self._made(key, given, item, planner, run, modes)
+
+    def _is_due(self, key: Hashable) -> bool:
+        self._seen[key] = self._seen.pop(key, 0) + 1
+        while len(self._seen) > _COUNTED:
+            self._seen.popitem(last=False)
+        if self._seen[key] < self.after:
+            return False
+        if not self._holds():
+            self.release()
+            return False
+        return True
+
+    def _holds(self) -> bool:
+        return self._kept is not None and self._kept.holds()
+
+    def _note_change(self, place: Place) -> None:
+        self._changes = 0 if place.calls > _CHANGES else self._changes + 1
+        self.release()
+        if self._changes > _CHANGES:
+            raise NoGraph("the network changes from call to call")
+
+    def _made(
+        self, key: Hashable, given: Any, item: Any, planner: Planner, run: Run, modes: AutocastOf
+    ) -> Any:
+        """The eager output of an input whose memory and graphs are made besides."""
+        x = self.source.tensor(given, planner)
+        wanted = run(x)
+        if hooked(self.net):
+            raise NoGraph("a module has hooks, which no graph calls")
+        old = self.places.pop(key, None)
+        if old is not None and self._done is not None:
+            self._done.synchronize()
+        with torch.inference_mode(False), torch.no_grad():
+            before = self._reserved()
+            planners = planner, self.planner
+            memory = self.source.memory(item, x, planners, old.memory if old else None)
+            del old
+            place = Place(memory, self.net, modes)
+            try:
+                self._prepare(place, item)
+                place.graphs = self._capture(memory.plan), self._capture(place.layers)
+            except RuntimeError as error:
+                raise NoGraph(failure_of(error)) from error
+            place.bytes = self._reserved() - before
+        wanted_sites = self._sites_of(x)
+        place.form = form_of(place.output, memory.levels, wanted, wanted_sites)
+        check_agreement(self._replayed(place, item), wanted)
+        self._check_part(place, given, planner, run)
+        self.places[key] = place
+        while len(self.places) > self.most:
+            self.places.popitem(last=False)
+        self.reason = None
+        return wanted
+
+    def _check_part(self, place: Place, given: Any, planner: Planner, run: Run) -> None:
+        """Hold a graph against the network where most rows are spare: none may be looked at."""
+        part = self.source.part(given)
+        x = self.source.tensor(part, planner)
+        found = self.source.item(part, planner)
+        if found is not None:
+            with suppress(Unfit):  # fewer rows may be tiled in other sections
+                check_agreement(self._replayed(place, found[1]), run(x))
+
+    def _sites_of(self, x: SparseTensor) -> list[Any]:
+        found: list[Any] = [x.geometry]
+        for parent, direction, kernel in self.planner.recipe_on(x.geometry).levels:
+            finer = found[parent]
+            found.append(None if finer is None else finer.level(kernel, direction == "down"))
+        return found
+
+    def _prepare(self, place: Place, given: Any) -> None:
+        """Run once outside, where what is missing is compiled, and levels are seen."""
+        memory, stream = place.memory, getattr(self._capture, "stream", None)
+        if stream is not None:
+            stream.wait_stream(torch.cuda.current_stream(self._device))
+        with nullcontext() if stream is None else torch.cuda.stream(stream):
+            memory.take(given)
+            memory.plan()
+            place.layers()
+            if memory.report is not None and stream is not None:
+                report = memory.report
+                place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
+        if stream is not None:
+            stream.synchronize()
+            torch.cuda.empty_cache()  # as captures do; what it gives back is not theirs
+
+    def _reserved(self) -> int:
+        on_device = self._device.type == "cuda"
+        return torch.cuda.memory_reserved(self._device) if on_device else 0
+
+    def _replayed(self, place: Place, given: Any) -> Any:
+        """The output of an input that fits; else `Unfit`."""
+        memory, graphs = place.memory, place.graphs
+        assert graphs is not None
+        stream = torch.cuda.current_stream(self._device) if self._side is not None else None
+        if stream is not None and self._done is not None:
+            stream.wait_event(self._done)  # of the call before, which may be of another stream
+        memory.take(given)
+        graphs[0]()
+        reading = self._reading(place, stream)
+        graphs[1]()
+        wanted = {level for level in place.form if level is not None}
+        try:
+            copies = Copies()
+            sites = memory.sites(given, reading(), wanted, copies)
+            output = copies.output(place.output, place.form, sites)
+            copies.fill()
+        finally:
+            if stream is not None:
+                self._done = self._done or torch.cuda.Event()
+                self._done.record(stream)
+        return output
+
+    def _reading(self, place: Place, stream: Any) -> Callable[[], list[int]]:
+        """Copy the report to the host beside the layers; the answer waits for it alone."""
+        report, host = place.memory.report, place.host
+        if report is None:
+            return list
+        side = self._side
+        if stream is None or host is None or side is None:
+            return report.tolist  # type: ignore[no-any-return]
+        side.wait_stream(stream)
+        with torch.cuda.stream(side):
+            host.copy_(report, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record(side)
+
+        def numbers() -> list[int]:
+            arrived.synchronize()
+            found: list[int] = host.tolist()
+            return found
+
+        return numbers
+
+
+def own_network(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """A copy of a network, on the same weights or on copies in a dtype; norms keep theirs.
+
+    Layers keep tensors computed from weights (`FoldedNorm`) and drop them when the network is
+    switched to training or back. Graphs read them at every replay, so they belong to a copy that
+    nothing else switches.
+    """
+    if dtype is None:
+        shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+        return copy.deepcopy(model, shared)
+    own = copy.deepcopy(model)
+    for module in own.modules():
+        if not isinstance(module, _NORMS):
+            module._apply(lambda t: t.to(dtype) if t.is_floating_point() else t, recurse=False)
+    return own

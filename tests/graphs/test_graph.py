@@ -1,0 +1,394 @@
+"""Networks in CUDA graphs compute what they compute eagerly, on inputs of every kind and size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import pcnn
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.capture import failure_of
+from pcnn.graphs.graph import GraphedNetwork
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
+from pcnn.ops import Engine, resolve
+from pcnn.tensor import SparseTensor
+from tests.clouds import surface
+from tests.graphs.graphed import TILES, in_threads, rerun
+from tests.tolerance import LIKE_EAGER, relative_rms
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "minkunet42": partial(MinkUNet42, width=0.25),
+    "sparse_resnet21": partial(SparseResNet21, width=0.5),
+    "sparse_resnet_large": partial(SparseResNetLarge, width=0.5),
+    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.5),
+    "resnet18": partial(ResNet18, width=0.25),
+}
+PAPERS = [
+    ("minkunet42", resolve("spira")),
+    ("minkunet42", resolve("spira", t=0)),
+    ("sparse_resnet_large", resolve("spira")),
+    ("minkunet42", resolve("torchsparse")),
+    ("minkunet42", resolve("minuet")),
+    ("sparse_resnet_large", resolve("minuet")),
+]
+SIZES = [20_000, 0, 1, 2, 700, 1024, 1025, 23_000, 19_000, 60_000, 20_500]
+HALVES = (torch.float16, torch.bfloat16)
+#: Inputs: points that become voxels in the graph, voxels, and native points.
+KINDS = ("clouds", "voxels", "points")
+BOUNDS = {**LIKE_EAGER, torch.bfloat16: 8 * LIKE_EAGER[torch.float16]}
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def places(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Points on surfaces, several in many voxels of 0.1 m, and their features."""
+    draw = torch.Generator().manual_seed(seed)
+    points = (surface(n, seed=seed) + torch.rand(n, 3, generator=draw)) * 0.07
+    return points.to(DEVICE), torch.randn(n, 4, generator=draw).to(DEVICE)
+
+
+def tensor(kind: str, points: Tensor, features: Tensor) -> SparseTensor:
+    make = pcnn.native_points if kind == "points" else pcnn.voxelize
+    return make(points, features, voxel_size=0.1, batch_size=1)
+
+
+def given(kind: str, points: Tensor, features: Tensor) -> tuple[Any, ...]:
+    return (points, features) if kind == "clouds" else (tensor(kind, points, features),)
+
+
+def tensors(output: Any) -> list[Tensor]:
+    parts = output if isinstance(output, list) else [output]
+    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
+
+
+def same(found: Any, wanted: Any, dtype: torch.dtype = torch.float32) -> None:
+    for one, other in zip(tensors(found), tensors(wanted), strict=True):
+        assert one.shape == other.shape
+        assert not len(other) or relative_rms(one, other) < BOUNDS[dtype]
+
+
+def network(name: str = "minkunet42", **options: Any) -> Any:
+    torch.manual_seed(0)
+    return MODELS[name](**options).to(DEVICE).eval()
+
+
+def graphed(kind: str, net: Any, **options: Any) -> GraphedNetwork:
+    return GraphedNetwork(net, 0.1 if kind == "clouds" else None, **options)
+
+
+def check(run: GraphedNetwork, kind: str, points: Tensor, features: Tensor) -> Any:
+    """Hold a call to the network without graphs, whatever its dtype."""
+    found = run(*given(kind, points, features))
+    assert run.reason is None
+    dtype = run.dtype or torch.float32
+    x = tensor(kind, points, features)
+    with torch.inference_mode():
+        net = run.runner.current(run.model)
+        net.graphs = False
+        wanted = net(x.replace(x.features.to(dtype)))
+    same(found, wanted, dtype)
+    one = tensors(found)[0]
+    if isinstance(found, SparseTensor) and one.shape[0]:
+        assert found.at_points().shape[0] == wanted.at_points().shape[0]
+        assert torch.equal(found.coords, wanted.coords)
+        same(found.at_points(), wanted.at_points(), dtype)
+    return found
+
+
+def test_edges_are_a_ratio_apart() -> None:
+    edges = Edges(1000, 1.25)
+    found = sorted({edges.above(n) for n in range(0, 200_000, 50)})
+    assert found[0] == 1024
+    assert all(n % 128 == 0 for n in found)
+    assert all(a < b <= 1.25 * a + 128 for a, b in pairwise(found))
+    assert all(edges.above(n) == n and edges.above(n + 1) > n for n in found)
+    with pytest.raises(ValueError, match=r"1 to 1\.3 apart"):
+        Edges(1000, 1.4)
+    with pytest.raises(ValueError, match="hold a point"):
+        Edges(0)
+
+
+def test_wrong_inputs_are_refused() -> None:
+    net = MinkUNet42(width=0.125)
+    with pytest.raises(ValueError, match=r"call model\.eval\(\)"):
+        pcnn.runtime.graph(net, voxel_size=0.1)
+    points, features = torch.rand(30, 3), torch.rand(30, 4)
+    run = pcnn.runtime.graph(net.eval(), voxel_size=0.1)
+    with pytest.raises(ValueError, match=r"features must be \[30, C\]"):
+        run(points, features[:20])
+    with pytest.raises(TypeError, match=r"takes a pcnn\.SparseTensor"):
+        pcnn.runtime.graph(net)(points)
+    net.train()
+    with pytest.raises(ValueError, match="switched to training"):
+        run(points, features)
+    with pytest.raises(ValueError, match="reduce must be one of"):
+        pcnn.runtime.graph(net.eval(), voxel_size=0.1, reduce="max")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_captured_runs_eagerly_and_says_so(kind: str) -> None:
+    net = MinkUNet42(width=0.125, engine="auto" if kind == "points" else "reference").eval()
+    points, features = torch.rand(300, 3), torch.rand(300, 4)
+    x = tensor(kind, points, features)
+    with torch.inference_mode():
+        wanted = net(x)
+    run = graphed(kind, net)
+    with pytest.warns(UserWarning, match="runs without CUDA graphs"):
+        found = run(*given(kind, points, features))
+    assert run.reason is not None
+    assert not run.buckets
+    assert torch.equal(found.features, wanted.features)
+    assert torch.equal(found.at_points(), wanted.at_points())
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+def test_changed_weights_are_seen_at_once(dtype: torch.dtype | None) -> None:
+    net = MinkUNet42(width=0.125, engine=TILES).eval()
+    run = GraphedNetwork(net, None, dtype, edges=Edges(128, 1.3), capture=rerun)
+    points, features = torch.rand(300, 3), torch.rand(300, 4)
+    for _ in range(3):
+        found = run(tensor("voxels", points, features))
+        assert run.reason is None
+        assert len(run.buckets) == 1
+        with torch.inference_mode():
+            same(found.features.float(), net(tensor("voxels", points, features)).features)
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.mul_(1.1)
+        changed = run(tensor("voxels", points, features))
+        assert not torch.equal(found.features, changed.features)
+        run(tensor("voxels", points, features))
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_memory_that_is_missing_is_no_reason_to_run_eagerly_for_ever(inner: bool) -> None:
+    error: RuntimeError = torch.OutOfMemoryError("no memory")
+    if inner:  # as the end of a capture is, which has failed too
+        outer = RuntimeError("operation failed due to a previous error during capture")
+        outer.__context__ = error
+        error = outer
+    with pytest.raises(torch.OutOfMemoryError):
+        failure_of(error)
+    assert "in a capture" in failure_of(RuntimeError("a wait in a capture\nand more"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_equal_to_eager(model: str, dtype: torch.dtype, kind: str) -> None:
+    run = graphed(kind, network(model), dtype=dtype)
+    for seed, n in enumerate(SIZES):
+        check(run, kind, *places(n, seed))
+    assert run.buckets
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["clouds", "voxels"])
+@pytest.mark.parametrize(("model", "engine"), PAPERS, ids=lambda one: getattr(one, "name", one))
+def test_engines_of_papers_equal_eager_ones(model: str, engine: Engine, kind: str) -> None:
+    run = graphed(kind, network(model, engine=engine), dtype=torch.float16)
+    for seed, n in enumerate((20_000, 0, 1, 700, 23_000, 60_000, 20_500)):
+        found = check(run, kind, *places(n, seed))
+        assert all(torch.isfinite(one).all() for one in tensors(found))
+    assert run.buckets
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["voxels", "points"])
+@pytest.mark.parametrize("cast", [None, torch.float16], ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: str) -> None:
+    """Outputs are the eager ones', and no later call writes to them."""
+    net = network(model)
+    kept: list[tuple[Any, list[Tensor]]] = []
+    for seed, n in enumerate([20_000, 19_500, 20_100, 20_000, 19_900, 0, 1, 18_500, 20_300]):
+        points, features = places(n, seed)
+        with torch.no_grad(), torch.autocast("cuda", cast or torch.float16, cast is not None):
+            net.graphs = True
+            x = tensor(kind, points, features)
+            found = net(x)
+            net.graphs = False
+            wanted = net(tensor(kind, points, features))
+        assert net.graphs_reason is None
+        same(found, wanted, cast or torch.float32)
+        assert not any(one.is_inference() for one in tensors(found))
+        kept.append((found, [one.clone() for one in tensors(found)]))
+    assert net._graphs.runner.places
+    assert sum(place.calls for place in net._graphs.runner.places.values()) >= 4
+    for output, before in kept:
+        assert all(map(torch.equal, tensors(output), before))
+
+
+@pytest.mark.gpu
+def test_plain_calls_that_change_weights_or_mode_are_right() -> None:
+    net = network()
+    points, features = places(9_000)
+
+    def call() -> Any:
+        with torch.no_grad():
+            return net(tensor("voxels", points, features))
+
+    for change in range(3):
+        for _ in range(5):
+            found = call()
+        assert any(place.calls for place in net._graphs.runner.places.values())
+        net.graphs = False
+        same(found, call())
+        net.graphs = True
+        if change == 1:
+            net.train()
+            net(tensor("voxels", points, features)).features.sum().backward()
+            net.eval()
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.mul_(1.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["clouds", "voxels", "points"])
+def test_a_batch_and_a_point_a_voxel(kind: str) -> None:
+    net = network()
+    run = graphed(kind, net)
+    lattice = torch.cartesian_prod(*[torch.arange(24)] * 3).float().to(DEVICE) * 0.1 + 0.05
+    features = torch.randn(len(lattice), 4).to(DEVICE)
+    check(run, kind, lattice, features)
+    if kind != "clouds":
+        return
+    batch = (torch.arange(len(lattice)) % 3).to(DEVICE)
+    for order in (batch, batch.flip(0)):
+        with torch.inference_mode():
+            x = pcnn.voxelize(lattice, features, order, voxel_size=0.1, batch_size=3)
+            wanted = net(x)
+        found = run(lattice, features, order, 3)
+        same(found.at_points(), wanted.at_points())
+        same(found, wanted)
+    pinned = run(lattice.cpu().pin_memory(), features.cpu().pin_memory())
+    same(pinned, run(lattice, features))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["auto", "spira", "minuet", "torchsparse"])
+def test_what_does_not_fit_gets_memory_that_holds_both(kind: str, engine: str) -> None:
+    if kind == "points" and engine != "auto":
+        pytest.skip("an engine of voxels")
+    run = graphed(kind, network(engine=resolve(engine)))
+    lattice = torch.cartesian_prod(*[torch.arange(27)] * 3).float().to(DEVICE) * 0.1 + 0.05
+    apart = torch.rand(len(lattice), 3, device=DEVICE) * torch.tensor([40.0, 40, 4]).to(DEVICE)
+    features = torch.randn(len(lattice), 4).to(DEVICE)
+    check(run, kind, lattice, features)
+    for points in (apart, lattice, apart, lattice):
+        check(run, kind, points, features)
+    assert run.buckets
+
+
+@pytest.mark.gpu
+def test_sections_of_sparse_clouds_are_summed_as_eagerly() -> None:
+    """Rows that fill few slots of 5^3: their sums meet by atomics, in the memory of a graph too."""
+    run = graphed("clouds", network("sparse_resnet_large"), dtype=torch.float16)
+    extent = torch.tensor([16.0, 16.0, 3.0])
+    for seed in range(6):
+        draw = torch.Generator().manual_seed(seed)
+        points = (torch.rand(40_000 + 500 * seed, 3, generator=draw) * extent).to(DEVICE)
+        check(run, "clouds", points, torch.randn(len(points), 4, generator=draw).to(DEVICE))
+
+
+@pytest.mark.gpu
+def test_broken_points_are_named_and_the_next_call_is_right() -> None:
+    run = graphed("clouds", network())
+    points, features = places(5_000)
+    run(points, features)
+    broken = points.clone()
+    broken[77, 1] = torch.nan
+    with pytest.raises(ValueError, match="1 of 5000 points are NaN"):
+        run(broken, features)
+    far = points.clone()
+    far[3, 0] = 1e7
+    with pytest.raises(ValueError, match=r"x leaves -131072\.\.131071"):
+        run(far, features)
+    check(run, "clouds", points, features)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [None, torch.float16])
+def test_switching_the_network_back_and_forth_changes_nothing(dtype: torch.dtype | None) -> None:
+    """Training mode drops the folded norms, whose memory others take then."""
+    net = network()
+    run = graphed("clouds", net, dtype=dtype)
+    points, features = places(5_000)
+    before = run(points, features)
+    net.train()
+    net.eval()
+    taken = [torch.full((2**k,), torch.nan, device="cuda") for k in range(6, 14) for _ in range(64)]
+    same(run(points, features), before, dtype or torch.float32)
+    assert taken
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [*KINDS, "plain"])
+def test_threads_and_streams_share_a_network(kind: str) -> None:
+    net = network("resunet")
+    run = net if kind == "plain" else graphed(kind, net)
+    clouds = [places(9_000 + 500 * seed, seed) for seed in range(6)]
+    net.graphs = False
+    with torch.inference_mode():
+        wanted = [net(tensor(kind, *one)).features for one in clouds]
+    net.graphs = True
+    torch.cuda.synchronize()
+
+    def call(number: int) -> None:
+        with torch.inference_mode():
+            same(run(*given(kind, *clouds[number])), wanted[number])
+
+    in_threads(6, call)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [*KINDS, "plain"])
+def test_memory_is_bounded_and_stays_flat(kind: str) -> None:
+    net = network()
+    run = net if kind == "plain" else graphed(kind, net, most=2)
+    clouds = [places(n) for n in (9_000, 12_000)]
+    held = []
+    for turns in (40, 200):
+        for _ in range(turns):
+            for one in clouds:
+                with torch.no_grad():
+                    run(*given(kind, *one))
+        torch.cuda.synchronize()
+        held.append(torch.cuda.memory_reserved())
+    assert held[1] <= 1.02 * held[0]
+    if isinstance(run, GraphedNetwork):
+        run(*given(kind, *places(3_000)))
+        assert len(run.buckets) == 2
+
+
+@pytest.mark.gpu
+def test_sizes_are_captured_ahead() -> None:
+    run = graphed("clouds", network())
+    points, features = places(12_000)
+    run.warmup(points, features, sizes=[6_000, 9_000])
+    before = [found["points"] for found in run.buckets]
+    assert before == sorted(Edges().above(n) for n in (6_000, 9_000, 12_000))
+    for n in (6_000, 9_000, 12_000):
+        check(run, "clouds", points[:n], features[:n])
+    assert [found["points"] for found in run.buckets] == before
+
+
+@pytest.mark.multigpu
+@pytest.mark.parametrize("kind", ["voxels", "points"])
+def test_devices_other_than_the_current_one(kind: str) -> None:
+    for index in (0, 1):
+        net = network().to(f"cuda:{index}")
+        run = graphed(kind, net)
+        for seed in (1, 2, 3):
+            x = tensor(kind, *places(3000, seed)).to(f"cuda:{index}")
+            with torch.inference_mode():
+                same(run(x), net(x))
+            assert run.reason is None

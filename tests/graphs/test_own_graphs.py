@@ -1,0 +1,284 @@
+"""Networks whose calls become graphs by themselves compute what they compute eagerly."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.graphs.automatic import AFTER, MOST, PAUSE, OwnGraphs
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.capture import Work
+from pcnn.graphs.memory import VoxelMemory
+from pcnn.maps import Windowed
+from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
+from pcnn.nn import Conv3d, GlobalMaxPool, PlannedModule
+from pcnn.ops import Engine
+from pcnn.tensor import SparseTensor
+from tests.graphs.graphed import ROWS, TILES, cloud, points, rerun
+
+#: Maps by the kernels of a GPU, which an emulator runs.
+KERNELS = Engine("kernels", Windowed(), OutputStationary(sections=False))
+EDGES = Edges(128, 1.3)
+
+
+class Small(PlannedModule):
+    """Features on both levels, of whole clouds, and what a subclass makes of the first."""
+
+    def __init__(self, engine: Engine = TILES) -> None:
+        super().__init__()
+        self.stem, self.down = Conv3d(2, 4, 3, engine=engine), Conv3d(4, 4, 3, 2, engine=engine)
+        self.whole = GlobalMaxPool()
+
+    def forward(self, x: SparseTensor) -> dict[str, Any]:
+        fine = self.stem(x)
+        low = self.down(fine)
+        return {"levels": [fine, low], "whole": self.whole(low), "more": self.more(fine)}
+
+    def more(self, x: SparseTensor) -> Any:
+        return x.features
+
+
+class Mixing(Small):
+    def more(self, x: SparseTensor) -> Tensor:
+        return x.features - x.features.mean(0)
+
+
+class Counting(Small):
+    def more(self, x: SparseTensor) -> int:
+        return len(x)
+
+
+class Drawing(Small):
+    def more(self, x: SparseTensor) -> Tensor:
+        return torch.rand(3)
+
+
+class Outer(PlannedModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Small()
+
+    def forward(self, x: SparseTensor) -> Any:
+        return self.inner(x)
+
+
+def graphed(net: PlannedModule, capture: Callable[[Work], Work] = rerun) -> Any:
+    """A network in evaluation whose graphs are run again, where there is no device for them."""
+    net.eval()
+    net._graphs = OwnGraphs(net, capture, EDGES)
+    return net
+
+
+def places(net: PlannedModule) -> list[Any]:
+    assert net._graphs is not None
+    return list(net._graphs.runner.places.values())
+
+
+def tensors(output: Any) -> list[Tensor]:
+    if isinstance(output, dict):
+        output = [*output["levels"], output["whole"], output["more"]]
+    parts = output if isinstance(output, list) else [output]
+    return [part.features if isinstance(part, SparseTensor) else part for part in parts]
+
+
+def check(net: PlannedModule, x: SparseTensor, again: SparseTensor) -> Any:
+    """Hold a call, which may be a graph, to that of the network without any."""
+    net.graphs = False
+    wanted = net(x)
+    net.graphs = True
+    found = net(again)
+    for one, other in zip(tensors(found), tensors(wanted), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    return found
+
+
+def calls(net: PlannedModule, number: int = 1, make: Any = cloud) -> list[int]:
+    """Calls that were graphs, of every size, behind some more calls."""
+    for _ in range(number):
+        check(net, make(200, 1)[0], make(200, 1)[0])
+    return [place.calls for place in places(net)]
+
+
+@pytest.fixture(autouse=True)
+def without_gradients() -> Any:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        yield
+
+
+NETS: dict[str, Callable[..., PlannedModule]] = {
+    "minkunet": lambda engine: MinkUNet42(2, 3, 0.125, engine),
+    "resnet": lambda engine: SparseResNet21(2, 0.125, engine),
+    "classifier": lambda engine: ResNet18(2, 3, 0.125, engine=engine),
+    "small": Small,
+}
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("name", NETS)
+def test_levels_and_maps_are_made_inside_a_graph(name: str) -> None:
+    net = graphed(NETS[name](KERNELS))
+    for seed, size in enumerate((90, 100, 80, 90, 400, 400, 400, 410, 1, 85)):
+        found = check(net, cloud(size, seed)[0], cloud(size, seed)[0])
+        del found
+    assert net.graphs_reason is None
+    assert all(isinstance(place.memory, VoxelMemory) for place in places(net))
+    assert sorted(place.memory.size["points"] for place in places(net))[0] == 128
+    assert sum(place.calls for place in places(net)) >= 3
+
+
+@pytest.mark.parametrize("name", ["minkunet", "points", "small"])
+def test_planned_inputs_are_copied(name: str) -> None:
+    make = points if name == "points" else cloud
+    net = graphed(
+        ResUNetBN2C(2, 3, 3, True, 0.125, ROWS).double() if name == "points" else NETS[name](TILES)
+    )
+    kept = []
+    for seed in (1, 1, 1, 2, 3, 1):
+        x = make(200, seed)[0]
+        found = check(net, make(200, seed)[0], x)
+        kept.append((found, [one.clone() for one in tensors(found)]))
+        one = found["levels"][0] if isinstance(found, dict) else found
+        assert one.geometry is x.geometry
+    assert net.graphs_reason is None
+    assert sum(place.calls for place in places(net)) == 6 - AFTER
+    for output, before in kept:  # later calls do not overwrite it
+        assert all(map(torch.equal, tensors(output), before))
+
+
+@pytest.mark.usefixtures("emulated")
+def test_a_cloud_that_does_not_fit_gets_memory_that_holds_both() -> None:
+    net = graphed(Small(KERNELS))
+    dense, sparse = (cloud(320, 1, 12)[0] for _ in range(2)), cloud(150, 2, 60)[0]
+    for x in (*dense, cloud(320, 1, 12)[0]):
+        net(x)
+    (small,) = (place.memory.room.sizes for place in places(net))
+    check(net, cloud(150, 2, 60)[0], sparse)
+    (large,) = (place.memory.room.sizes for place in places(net))
+    assert large.rows[1] > small.rows[1]
+    check(net, cloud(320, 1, 12)[0], cloud(320, 1, 12)[0])
+    assert [place.calls for place in places(net)] == [1]
+
+
+def changed(net: Any) -> None:
+    net.stem.weight.mul_(1.5)
+
+
+def exchanged(net: Any) -> None:
+    net.stem = Conv3d(2, 4, 3, engine=TILES).eval()
+
+
+def told(net: Any) -> None:
+    net.more = lambda x: 2 * x.features
+
+
+def doubled(net: Any) -> None:
+    net.stem.register_forward_hook(lambda module, given, out: out.replace(2 * out.features))
+
+
+def retrained(net: Any) -> None:
+    net.train().eval()
+
+
+@pytest.mark.parametrize("change", [changed, exchanged, told, doubled, retrained])
+def test_changes_of_the_network_are_seen(change: Callable[[Any], None]) -> None:
+    net = graphed(Small())
+    assert calls(net, 5) == [2]
+    change(net)
+    assert calls(net, 2) in ([], [0])
+    assert sum(calls(net, 5)) >= (0 if change is doubled else 3)
+    assert (net.graphs_reason is None) == (change is not doubled)
+    assert bool(places(net)) == (change is not doubled)
+
+
+def test_a_network_that_changes_at_every_call_is_left_alone() -> None:
+    net = graphed(Small())
+    for _ in range(60):
+        net.stem.weight.mul_(1.01)
+        check(net, cloud(100, 1)[0], cloud(100, 1)[0])
+    assert not sum(place.calls for place in places(net))
+
+
+@pytest.mark.parametrize("make", [Mixing, Counting, Drawing])
+def test_what_depends_on_spare_rows_or_chance_is_no_graph(make: Callable[[], Any]) -> None:
+    net = graphed(make())
+    for seed in range(AFTER + 2):
+        output = net(cloud(200, seed)[0])
+    assert not places(net)
+    assert net.graphs_reason
+    if make is Counting:
+        assert output["more"] == len(output["levels"][0])
+
+
+def test_a_failed_capture_is_tried_again_later() -> None:
+    attempts = []
+
+    def capture(work: Work) -> Work:
+        attempts.append(len(attempts))
+        raise torch.OutOfMemoryError if len(attempts) > 1 else RuntimeError("it waits")
+
+    net = graphed(Small(), capture)
+    assert calls(net, AFTER + PAUSE) == []
+    assert "it waits" in net.graphs_reason
+    assert len(attempts) == 1
+    assert calls(net, AFTER) == []
+    assert "memory" in net.graphs_reason
+    assert len(attempts) == 2
+
+
+def test_sizes_that_are_kept_are_few() -> None:
+    net = graphed(Small())
+    for size in range(100, 2600, 250):
+        for _ in range(AFTER):
+            net(cloud(size, 1, 200)[0])
+    assert len(places(net)) == MOST
+
+
+def test_who_is_served() -> None:
+    net = graphed(Small())
+    calls(net, AFTER)
+    with torch.enable_grad():
+        assert calls(net, 2) == [0]
+    net.plans_input = False
+    assert calls(net, 2) == [0]
+    net.plans_input = True
+    assert calls(net, 2) == [2]
+    with torch.inference_mode():
+        assert calls(net, 1) == [3]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert calls(net, AFTER + 1) == [3, 1]
+    net.train()
+    assert not places(net)
+    net(cloud(200, 1)[0])
+
+
+def test_copies_have_graphs_of_their_own() -> None:
+    net = graphed(Small())
+    calls(net, AFTER)
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert other._graphs is None
+        assert all(
+            map(torch.equal, tensors(other(cloud(200, 1)[0])), tensors(net(cloud(200, 1)[0])))
+        )
+    shallow = copy.copy(net)
+    shallow(cloud(200, 1)[0])
+    assert shallow._graphs is not net._graphs
+
+
+def test_networks_inside_another_belong_to_it() -> None:
+    net = graphed(Outer())
+    assert calls(net, AFTER + 1) == [1]
+    assert net.inner._graphs is None
+
+
+def test_without_a_device_nothing_is_tried() -> None:
+    net = Small().eval()
+    assert [net(cloud(200, 1)[0]) for _ in range(AFTER + 1)]
+    assert net.graphs_reason is None
