@@ -41,8 +41,9 @@ def shaken(module: nn.Module) -> nn.Module:
     """Norms with statistics and weights of no special value, in evaluation mode."""
     for part in module.modules():
         if isinstance(part, nn.BatchNorm1d | nn.SyncBatchNorm):
-            for tensor in (part.weight, part.bias, part.running_mean, part.running_var):
-                tensor.data.uniform_(0.5, 2)
+            for own in (part.weight, part.bias, part.running_mean, part.running_var):
+                if own is not None:
+                    own.data.uniform_(0.5, 2)
     return module.eval()
 
 

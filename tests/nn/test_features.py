@@ -1,4 +1,9 @@
+"""Modules of torch on sparse tensors, joins of channels, and norms of any number of rows."""
+
+from __future__ import annotations
+
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -9,83 +14,65 @@ from torch import nn
 import pcnn
 from pcnn.geometry import VoxelGrid
 from pcnn.nn import Conv3d, FeatureWise, Sequential, add, cat, normalize
+from pcnn.nn.features import JoinedTensor
 from pcnn.rowwise import POINTWISE as POINTWISE_FUNCTIONS
-from tests.clouds import surface_grid
+from tests.nn.fusing import joined, tensor
 
-
-def tensor(n: int, channels: int = 4, seed: int = 0) -> pcnn.SparseTensor:
-    grid = surface_grid(n, seed=seed)
-    return pcnn.SparseTensor(torch.randn(grid.rows, channels), grid)
-
-
-def test_plain_modules_act_on_features() -> None:
-    x = tensor(50)
-    net = Sequential(nn.Linear(4, 8), Conv3d(8, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0))
-    y = net(x)
-    assert y.geometry is x.geometry
-    assert y.features.shape == (x.geometry.rows, 8)
-    assert (y.features >= 0).all()
-    synced = nn.SyncBatchNorm.convert_sync_batchnorm(net)
-    assert any(isinstance(m, nn.SyncBatchNorm) for m in synced.modules())
-
-
-POINTWISE = (
+MODULES = (
     *(nn.CELU(), nn.Dropout(0), nn.ELU(), nn.GELU(), nn.GLU(), nn.Hardsigmoid(), nn.Hardswish()),
     *(nn.Hardtanh(), nn.Identity(), nn.LayerNorm(4), nn.LeakyReLU(), nn.Linear(4, 3)),
     *(nn.LogSigmoid(), nn.LogSoftmax(-1), nn.Mish(), nn.PReLU(), nn.RMSNorm(4), nn.ReLU()),
     *(nn.ReLU6(), nn.SELU(), nn.SiLU(), nn.Sigmoid(), nn.Softmax(1), nn.Softplus()),
     *(nn.Softsign(), nn.Tanh(), nn.BatchNorm1d(4)),
 )
+#: Those that a loop over names cannot call.
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "softmax": lambda x: torch.softmax(x, 1),
+    "log_softmax": lambda x: torch.log_softmax(x, dim=-1),
+    "clamp": lambda x: torch.clamp(x, min=0.5),
+    "pow": lambda x: torch.pow(x, 2),
+    "power": lambda x: x**2,
+    "abs": abs,
+}
+REFUSED: tuple[Callable[[Any], Any], ...] = (
+    *(nn.Softmax(0), nn.LayerNorm((50, 4)), nn.MaxPool1d(2), nn.Dropout1d()),
+    lambda x: torch.cat([x, x]),
+    lambda x: torch.matmul(torch.eye(len(x)), x),
+    lambda x: torch.softmax(x, 0),
+    lambda x: torch.pow(x, torch.ones(len(x))),
+    lambda x: torch.sort(x),
+)
 
 
-def test_pointwise_modules_of_torch_take_it_as_they_are() -> None:
-    x = tensor(50)
-    for module in POINTWISE:
-        y = module(x)
-        assert y.geometry is x.geometry
-        assert torch.equal(y.features, module(x.features)), module
-    for module in (nn.Softmax(0), nn.LayerNorm((50, 4)), nn.MaxPool1d(2), nn.Dropout1d()):
-        with pytest.raises(TypeError, match="takes no SparseTensor"):
-            module(x)
-
-
-def test_pointwise_functions_of_torch_take_it_as_they_are() -> None:
+def test_what_acts_on_rows_takes_it_as_it_is() -> None:
     x = tensor(50)
     positive = x.replace(x.features.abs() + 1)
-    for name in sorted(function.__name__ for function in POINTWISE_FUNCTIONS):
-        function = getattr(torch, name, None)
-        if function not in POINTWISE_FUNCTIONS or name in ("prelu", "clamp", "clip"):
-            continue
-        y = function(positive)
-        assert y.geometry is x.geometry
-        assert torch.equal(y.features, function(positive.features)), name
-    calls: dict[str, Callable[[Any], Any]] = {
-        "softmax": lambda x: torch.softmax(x, 1),
-        "log_softmax": lambda x: torch.log_softmax(x, dim=-1),
-        "clamp": lambda x: torch.clamp(x, min=0.5),
-        "pow": lambda x: torch.pow(x, 2),
-        "power": lambda x: x**2,
-        "abs": abs,
+    functions = {
+        name: getattr(torch, name)
+        for name in sorted(one.__name__ for one in POINTWISE_FUNCTIONS)
+        if getattr(torch, name, None) in POINTWISE_FUNCTIONS
+        and name not in ("prelu", "clamp", "clip")
     }
-    for name, call in calls.items():
-        assert torch.equal(call(x).features, call(x.features)), name
+    assert len(functions) > 20
+    for call in (*MODULES, *functions.values(), *CALLS.values()):
+        y = call(positive)
+        assert y.geometry is x.geometry
+        assert torch.equal(y.features, call(positive.features)), call
     assert torch.equal((positive**x).features, positive.features**x.features)
-    refused: tuple[Callable[[], Any], ...] = (
-        lambda: torch.cat([x, x]),
-        lambda: torch.matmul(torch.eye(len(x)), x),
-        lambda: torch.softmax(x, 0),
-        lambda: torch.pow(x, torch.ones(len(x))),
-        lambda: torch.sort(x),
-    )
-    for call in refused:
-        with pytest.raises(TypeError, match=r"takes no SparseTensor.* pcnn\.nn has"):
-            call()
+    for call in REFUSED:
+        with pytest.raises(TypeError, match="takes no SparseTensor"):
+            call(x)
 
 
 def test_a_sequence_of_torch_trains_as_ours_does() -> None:
     x = tensor(50)
     layers = Conv3d(4, 8, 3), nn.BatchNorm1d(8), nn.ReLU(), Conv3d(8, 8, 2, 2), nn.GELU()
     own, theirs = Sequential(*copy.deepcopy(layers)), nn.Sequential(*layers)
+    assert set(own.state_dict()) == {
+        name.replace("1.", "1.module.") for name in theirs.state_dict()
+    }
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(own))
+    assert any(isinstance(m, nn.SyncBatchNorm) for m in synced.modules())
     pcnn.plan(theirs, x.geometry)
     y, expected = theirs(x), own(x)
     assert y.geometry is expected.geometry
@@ -101,49 +88,95 @@ def test_a_sequence_of_torch_trains_as_ours_does() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_a_norm_of_torch_knows_spare_rows_and_few(rows: int) -> None:
     full = tensor(rows)
-    spare = rows > 1
-    grid = full.geometry
+    spare, grid = rows > 1, full.geometry
     if spare:
-        keys = torch.cat([grid.keys, torch.full((3,), grid.key_format.sentinel)])  # type: ignore[attr-defined]
-        count = torch.tensor([full.geometry.rows], dtype=torch.int32)
-        grid = VoxelGrid(keys, 1, grid.bound, count=count)  # type: ignore[attr-defined]
+        keys = torch.cat([grid.keys, torch.full((3,), grid.key_format.sentinel)])
+        count = torch.tensor([len(full)], dtype=torch.int32)
+        grid = VoxelGrid(keys, 1, grid.bound, count=count)
     x = pcnn.SparseTensor(torch.cat([full.features, torch.full((3 * spare, 4), torch.inf)]), grid)
     plain, wrapped = nn.BatchNorm1d(4), FeatureWise(nn.BatchNorm1d(4))
     assert torch.equal(plain(x).features, wrapped(x).features)
     assert torch.equal(plain.running_var, wrapped.module.running_var)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("n", [0, 1, 9])
 def test_norms_train_on_clouds_that_have_no_variance(n: int) -> None:
-    norm = nn.BatchNorm1d(4)
+    norm, plain = nn.BatchNorm1d(4), nn.BatchNorm1d(4)
     norm.running_mean.fill_(3.0)  # type: ignore[union-attr]
     x = torch.randn(n, 4, requires_grad=True)
     y = normalize(norm, x)
-    torch.testing.assert_close(y, (x - 3) / (1 + norm.eps) ** 0.5)
+    moved = n > 1
+    torch.testing.assert_close(y, plain(x) if moved else (x - 3) / (1 + norm.eps) ** 0.5)
     y.sum().backward()
     assert norm.running_mean is not None
-    assert (norm.running_mean == 3).all()
-    assert int(norm.num_batches_tracked) == 0  # type: ignore[arg-type]
+    assert bool((norm.running_mean != 3).all()) == moved
+    assert int(norm.num_batches_tracked) == moved  # type: ignore[arg-type]
 
 
-def test_norms_are_torchs_own_otherwise() -> None:
-    ours, torchs, x = nn.BatchNorm1d(4), nn.BatchNorm1d(4), torch.randn(9, 4)
-    assert torch.equal(normalize(ours, x), torchs(x))
-    assert torch.equal(ours.running_var, torchs.running_var)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "options", [{}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_spare_rows_are_in_no_statistics(options: dict[str, Any], dtype: torch.dtype) -> None:
+    plain = nn.BatchNorm1d(3, **options)
+    if dtype == torch.float64:
+        plain.double()
+    for parameter in plain.parameters():
+        nn.init.normal_(parameter)
+    counted = copy.deepcopy(plain)
+    close = {"rtol": 1e-2, "atol": 1e-2} if dtype == torch.bfloat16 else {}
+    for rows in (5, 2):
+        features = (torch.randn(rows, 3) * 3 + 1).to(dtype).requires_grad_()
+        spare = torch.full((4, 3), torch.inf, dtype=dtype)
+        padded = torch.cat([features.detach(), spare]).requires_grad_()
+        expected = plain(features)
+        found = normalize(counted, padded, torch.tensor([rows], dtype=torch.int32))
+        assert found.dtype == expected.dtype
+        assert not found[rows:].any()
+        torch.testing.assert_close(found[:rows], expected, **close)
+        weights = torch.randn(rows, 3).to(dtype)
+        (expected * weights).sum().backward()
+        (found[:rows] * weights).sum().backward()
+        assert padded.grad is not None
+        assert not padded.grad[rows:].any()
+        torch.testing.assert_close(padded.grad[:rows], features.grad, **close)
+        for own, other in zip(counted.buffers(), plain.buffers(), strict=True):
+            torch.testing.assert_close(own, other, **close)
+    for one, other in zip(counted.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, **close)
+    count = torch.tensor([2], dtype=torch.int32)
+    features = torch.randn(4, 3).to(plain.eval().weight.dtype if plain.affine else torch.float32)
+    if options.get("track_running_stats", True) and plain.affine:  # rows alone in evaluation
+        torch.testing.assert_close(normalize(plain, features, count), plain(features))
 
 
-def test_joins_check_the_geometry() -> None:
-    x, other = tensor(50), tensor(50, seed=1)
-    joined = cat(x, x.replace(torch.zeros(x.geometry.rows, 2)))
-    assert joined.channels == 6
+def test_a_joined_tensor_copies_at_the_first_request() -> None:
+    x = joined()
+    assert type(x) is JoinedTensor
+    assert (x.channels, x.is_apart) == (4, True)
+    assert torch.equal(x.features, torch.cat([x.first, x.second], dim=1))
+    assert x.features is x.features
+    assert not x.is_apart
+    for act in (
+        lambda x: x.to("cpu").features,
+        lambda x: add(x, x).features / 2,
+        lambda x: copy.deepcopy(x).features,
+        lambda x: pickle.loads(pickle.dumps(x)).features,
+        lambda x: cat(x, x).features[:, :4],
+        lambda x: FeatureWise(nn.Identity())(x).features,
+    ):
+        x = joined()
+        with torch.no_grad():
+            assert torch.equal(act(x), torch.cat([x.first, x.second], dim=1))
+
+
+def test_what_cannot_be_joined_is_copied() -> None:
+    x, other = tensor(), tensor(300)
+    assert type(cat(x, x)) is pcnn.SparseTensor  # gradients are enabled
+    with torch.no_grad():
+        for parts in ((x,), (x, x, x), (x, x.replace(x.features.double()))):
+            assert type(cat(*parts)) is pcnn.SparseTensor
     assert torch.equal(add(x, x).features, 2 * x.features)
     for join in (cat, add):
         with pytest.raises(ValueError, match="another geometry"):
             join(x, other)
-    with pytest.raises(ValueError, match="at least one"):
-        cat()
-
-
-def test_feature_wise_keeps_plain_parameters() -> None:
-    layer = FeatureWise(nn.Linear(4, 2))
-    assert set(layer.state_dict()) == {"module.weight", "module.bias"}

@@ -1,3 +1,7 @@
+"""A convolution, its norm, a residual and ReLU in one call give what modules give one by one."""
+
+from __future__ import annotations
+
 import copy
 import pickle
 from collections.abc import Callable
@@ -5,17 +9,23 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import pcnn
 from pcnn.models.blocks import ConvNorm, ResidualBlock
-from pcnn.nn import Conv3d, normalize
-from pcnn.nn.fused import fused_convolution
+from pcnn.nn import Conv3d, ConvTranspose3d, Sequential, SparseConv3d, normalize
+from pcnn.nn.fused import FoldedNorm, fused_convolution
 from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 KINDS = ["3", "strided", "transposed", "1", "strided 1"]
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+CHANNELS = 5
+COPIES = [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+
+
+def block_of(channels: int = 6, conv: Callable[..., nn.Module] = Conv3d) -> ResidualBlock:
+    return shaken(ResidualBlock(4, channels, conv, nn.BatchNorm1d))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -24,30 +34,21 @@ def test_a_layer_against_float64(kind: str, dtype: torch.dtype) -> None:
     bias = dtype in DTYPES[::2]
     engine, calls = recorded()
     block = layer(kind, bias=bias, engine=engine).to(dtype)
-    x = tensor(dtype=dtype)
-    sites = ()
+    x, sites = tensor(dtype=dtype), []
     if kind == "transposed":
-        fine = x.geometry
-        x = pcnn.SparseTensor(*_coarse(x, dtype))
-        sites = (fine,)  # type: ignore[assignment]
+        sites, grid = [x.geometry], x.geometry.strided(Conv3d(1, 1, 2, 2).kernel)
+        x = pcnn.SparseTensor(torch.randn(grid.rows, 4).to(dtype), grid)
     with torch.no_grad():
         y = block(x, *sites)
     assert len(calls) == (kind != "1")
     assert y.features.dtype == dtype
     exact = copy.deepcopy(block).double()
     expected = separate(exact, x.replace(x.features.double()), *sites).features
-    error = relative_rms(y.features, expected)
-    plain = separate(block, x, *sites).features
+    error, plain = relative_rms(y.features, expected), separate(block, x, *sites).features
     # a pointwise layer rounds scaled weights instead of the product; 1.2 is chance (float32)
     assert error <= (1.5 if kind == "1" else 1.2) * relative_rms(plain, expected) + 1e-15
     # one rounding of the result; of the weights and the shift too where the layer is pointwise
     assert error < (2 if kind == "1" else 1) * RELATIVE_RMS[dtype]
-
-
-def _coarse(x: pcnn.SparseTensor, dtype: torch.dtype) -> tuple[torch.Tensor, pcnn.VoxelGrid]:
-    kernel = Conv3d(1, 1, 2, 2).kernel
-    grid = x.geometry.strided(kernel)
-    return torch.randn(grid.rows, 4).to(dtype), grid
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -57,18 +58,12 @@ def test_a_block_against_float64(
     channels: int, source: Callable[..., pcnn.SparseTensor], dtype: torch.dtype
 ) -> None:
     engine, calls = recorded()
-
-    def conv(*args: Any, **kwargs: Any) -> Conv3d:
-        return Conv3d(*args, engine=engine, **kwargs)
-
-    block = shaken(ResidualBlock(4, channels, conv, nn.BatchNorm1d)).to(dtype)
+    block = block_of(channels, lambda *a, **k: Conv3d(*a, engine=engine, **k)).to(dtype)
     x = source(dtype=dtype)
     with torch.no_grad():
         y = block(x)
     first, second = (call["epilogue"] for call in calls)
-    assert first.relu
-    assert first.residual is None
-    assert second.relu
+    assert (first.relu, first.residual, second.relu) == (True, None, True)
     assert second.residual is not None
     assert (calls[0]["skip"] is not None) == (source is joined)
     exact = copy.deepcopy(block).double()
@@ -81,7 +76,7 @@ def test_a_block_against_float64(
 @pytest.mark.parametrize(("channels", "dtype"), [(6, torch.bfloat16), (4, torch.float32)])
 def test_autocast_reaches_the_fused_layers(channels: int, dtype: torch.dtype) -> None:
     """A residual of another dtype, without a layer of its own, decides the dtype of the sum."""
-    block, x = shaken(ResidualBlock(4, channels, Conv3d, nn.BatchNorm1d)), tensor()
+    block, x = block_of(channels), tensor()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         expected = separate(block, x).features
         with torch.no_grad():
@@ -92,11 +87,10 @@ def test_autocast_reaches_the_fused_layers(channels: int, dtype: torch.dtype) ->
 
 def test_a_residual_lives_on_the_sites_of_the_output() -> None:
     x, other = tensor(), tensor(300)
-    block = layer("3")
-    residual = other.replace(torch.zeros(other.geometry.rows, 6))
+    residual = other.replace(torch.zeros(len(other), 6))
     for grad in (False, True):
         with torch.set_grad_enabled(grad), pytest.raises(ValueError, match="another geometry"):
-            block.added_to(residual, x)
+            layer("3").added_to(residual, x)
 
 
 def test_training_is_the_plain_sequence_bit_for_bit() -> None:
@@ -106,56 +100,29 @@ def test_training_is_the_plain_sequence_bit_for_bit() -> None:
     hidden = normalize(first.norm, first.conv(x).features).relu_()
     main = normalize(second.norm, second.conv(x.replace(hidden)).features)
     expected = main + normalize(shortcut.norm, shortcut.conv(x).features)  # type: ignore
-    for net, y in ((block, block(x).features), (other, expected.relu_())):
+    for y in (block(x).features, expected.relu_()):
         y.square().sum().backward()
-        net.get_buffer("first.norm.running_mean")
     assert torch.equal(block(x).features, other(x).features)
     for ours, plain in zip(block.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours.grad, plain.grad)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"]
-)
-def test_copies_have_norms_of_their_own(copied: Callable[[nn.Module], nn.Module]) -> None:
-    block, x = layer("3", engine="reference"), tensor()
-    with torch.no_grad():
-        expected = block(x).features
-        other = copied(block)
-        other.norm.weight.mul_(2)  # type: ignore[operator, union-attr]
-        torch.testing.assert_close(other(x).features, separate(other, x).features)
-        assert torch.equal(block(x).features, expected)
-
-
-def test_a_switch_of_mode_forgets_what_was_folded() -> None:
-    block, x = layer("3"), tensor()
-    with torch.no_grad():
-        block(x)
-        block.norm.weight.data.mul_(2)  # type: ignore[operator, union-attr]  # unseen by torch
-        y = block.eval()(x).features
-    torch.testing.assert_close(y, separate(block, x).features)
-
-
-def test_a_layer_without_a_norm() -> None:
-    x = joined()
-    for kernel_size, bias in ((1, True), (1, False), (3, True), (3, False)):
-        conv = Conv3d(4, 6, kernel_size, bias=bias)
-        with torch.no_grad():
-            y = fused_convolution(conv, x, relu=True).features
-        torch.testing.assert_close(y, conv(x).features.relu().detach())
-
-
-def test_a_bias_that_is_no_parameter_is_added() -> None:
-    x, conv = tensor(), Conv3d(4, 6, 3, bias=False)
-    conv.bias = torch.randn(6)  # type: ignore[assignment]
+@pytest.mark.parametrize("bias", [True, False, None])
+@pytest.mark.parametrize("size", [1, 3])
+def test_layers_without_a_norm_or_with_a_bias_that_is_no_parameter(size: int, bias: Any) -> None:
+    x, conv = joined(), Conv3d(4, 6, size, bias=bool(bias))
+    if bias is None:
+        conv.bias = torch.randn(6)  # type: ignore[assignment]
     block = shaken(ConvNorm(conv, nn.BatchNorm1d(6)))
     with torch.no_grad():
+        y = fused_convolution(conv, x, relu=True).features
+        torch.testing.assert_close(y, conv(x).features.relu())
         torch.testing.assert_close(block(x).features, separate(block, x).features)
 
 
 @pytest.mark.parametrize("source", [tensor, joined])
 def test_inference_mode_and_no_grad_take_turns(source: Callable[[], pcnn.SparseTensor]) -> None:
-    block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), source()
+    block, x = block_of(), source()
     expected = separate(block, x).features
     with torch.inference_mode():
         inside = block(x).features
@@ -166,6 +133,304 @@ def test_inference_mode_and_no_grad_take_turns(source: Callable[[], pcnn.SparseT
 
 @pytest.mark.parametrize("n", [0, 1])
 def test_small_clouds(n: int) -> None:
-    block, x = shaken(ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d)), tensor(n)
+    block, x = block_of(), tensor(n)
     with torch.no_grad():
         torch.testing.assert_close(block(x).features, separate(block, x).features)
+
+
+# --- what runs as it is written ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", ["conv", "norm"])
+@pytest.mark.parametrize("where", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_fire(module: str, where: str) -> None:
+    engine, calls = recorded()
+    block, x, seen = layer("3", engine=engine, bias=False), tensor(), []
+    with torch.no_grad():
+        expected = block(x).features
+        assert calls.pop()["epilogue"] is not None
+        getattr(block.get_submodule(module), where)(lambda *args: seen.append(args))
+        y = block(x).features
+    assert len(seen) == 1
+    assert calls.pop()["epilogue"] is None
+    torch.testing.assert_close(y, expected)
+
+
+def test_hooks_of_all_modules_fire() -> None:
+    block, x, seen = block_of(), tensor(), []
+    handle = nn.modules.module.register_module_forward_hook(lambda m, *_: seen.append(m))
+    try:
+        with torch.no_grad():
+            block(x)
+    finally:
+        handle.remove()
+    assert set(seen) == set(block.modules())
+
+
+class Doubled(Conv3d):
+    def forward(self, x: pcnn.SparseTensor, sites: Any = None) -> pcnn.SparseTensor:
+        y = super().forward(x, sites)
+        return y.replace(2 * y.features)
+
+
+class Named(Conv3d):
+    """A layer that computes what its base does."""
+
+
+class Dense(nn.Module):
+    """A layer that is none of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 6)
+
+    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
+        return x.replace(self.linear(x.features))
+
+
+@pytest.mark.parametrize("kind", [Named, SparseConv3d])
+def test_subclasses_with_the_same_forward_are_fused(kind: type[Conv3d]) -> None:
+    engine, calls = recorded()
+    block, x = shaken(ConvNorm(kind(4, 6, 3, engine=engine), nn.BatchNorm1d(6))), tensor()
+    with torch.no_grad():
+        y = block(x)
+    assert calls.pop()["epilogue"].relu
+    alone = separate(block, x)
+    assert y.geometry is alone.geometry
+    torch.testing.assert_close(y.features, alone.features)
+
+
+OTHERS: dict[str, Callable[[], tuple[nn.Module, nn.Module]]] = {
+    "a subclass": lambda: (Doubled(4, 6, 3), nn.BatchNorm1d(6)),
+    "a foreign layer": lambda: (Dense(), nn.BatchNorm1d(6)),
+    "grouped and pointwise": lambda: (Conv3d(4, 6, 1, groups=2), nn.BatchNorm1d(6)),
+    "a wrapped layer": lambda: (
+        nn.utils.parametrizations.weight_norm(Conv3d(4, 6, 3)),
+        nn.BatchNorm1d(6),
+    ),
+    "of the batch": lambda: (Conv3d(4, 6, 3), nn.BatchNorm1d(6, track_running_stats=False)),
+    "of instances": lambda: (Conv3d(4, 6, 3), nn.InstanceNorm1d(6)),
+    "of layers": lambda: (Conv3d(4, 6, 3), nn.LayerNorm(6)),
+    "several": lambda: (Conv3d(4, 6, 3), nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5))),
+    "none": lambda: (Conv3d(4, 6, 3), nn.Identity()),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS.keys())
+def test_other_layers_and_norms_run_as_they_are(
+    make: Callable[[], tuple[nn.Module, nn.Module]],
+) -> None:
+    block, x = shaken(ConvNorm(*make())), joined()
+    with torch.no_grad():
+        y = block(x).features
+    torch.testing.assert_close(y, separate(block, x).features)
+
+
+# --- norms as a scale and a shift --------------------------------------------------------------
+
+
+def norm(make: Callable[..., nn.Module] = nn.BatchNorm1d, **arguments: object) -> nn.Module:
+    """A norm with statistics and weights of no special value, in evaluation mode."""
+    made = make(CHANNELS, **arguments)
+    for one in (*made.parameters(), *made.buffers()):
+        if one.is_floating_point():
+            one.data.uniform_(0.5, 2)
+    return made.eval()
+
+
+def applied(kept: FoldedNorm, module: nn.Module, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    folded = kept.fold(module, bias, CHANNELS)
+    assert folded is not None
+    assert folded.scale is not None
+    assert folded.shift is not None
+    return x * folded.scale + folded.shift
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("make", [nn.BatchNorm1d, nn.SyncBatchNorm])
+def test_a_norm_is_a_scale_and_a_shift(
+    make: Callable[..., nn.Module], affine: bool, dtype: torch.dtype
+) -> None:
+    module, bias = norm(make, affine=affine).to(dtype), torch.randn(CHANNELS).to(dtype)
+    wide = torch.promote_types(dtype, torch.float32)  # of scale and shift
+    x, exact = torch.randn(50, CHANNELS, dtype=wide), copy.deepcopy(module).double()
+    for own in (None, bias):
+        y = applied(FoldedNorm(), module, x, own)
+        assert y.dtype == wide
+        moved = x.double() if own is None else x.double() + own
+        assert relative_rms(y, exact(moved)) < RELATIVE_RMS[wide]
+    alone = FoldedNorm().fold(None, bias, CHANNELS)
+    assert alone is not None
+    assert alone.scale is None
+    assert torch.equal(alone.shift, bias.to(wide))  # type: ignore[arg-type]
+
+
+class Clamped(nn.BatchNorm1d):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).clamp(-1, 1)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.BatchNorm1d(CHANNELS),  # trains
+        nn.BatchNorm1d(CHANNELS, track_running_stats=False).eval(),
+        nn.BatchNorm1d(CHANNELS + 1).eval(),  # fits no convolution of CHANNELS; torch says so
+        nn.InstanceNorm1d(CHANNELS, track_running_stats=True).eval(),
+        nn.LayerNorm(CHANNELS).eval(),
+        nn.Identity(),
+        Clamped(CHANNELS).eval(),
+        nn.utils.parametrize.register_parametrization(
+            nn.BatchNorm1d(CHANNELS).eval(), "weight", nn.Softplus()
+        ),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_other_norms_are_not_folded(module: nn.Module) -> None:
+    assert FoldedNorm().fold(module, None, CHANNELS) is None
+
+
+def step(module: nn.Module) -> None:
+    module(torch.randn(9, CHANNELS)).sum().backward()
+    torch.optim.SGD(module.parameters(), lr=0.5).step()
+
+
+def train(module: nn.Module) -> None:
+    with torch.no_grad():
+        module.train()(torch.randn(9, CHANNELS))
+    module.eval()
+
+
+def swap(module: nn.Module) -> None:
+    for one in (*module.parameters(), *module.buffers()):
+        if one.is_floating_point():
+            one.data = one.data + 1
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "load": lambda module: module.load_state_dict(norm().state_dict()),
+    "assign": lambda module: module.load_state_dict(norm().state_dict(), assign=True),
+    "step": step,
+    "train": train,
+    "swap": swap,
+    "in place": lambda module: module.running_var.mul_(2),
+    "other eps": lambda module: setattr(module, "eps", 0.5),
+    "other dtype": lambda module: module.double(),
+    "reset": lambda module: module.reset_running_stats(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_changes_are_seen(change: Callable[[nn.Module], None]) -> None:
+    module, kept, x = norm(), FoldedNorm(), torch.randn(50, CHANNELS)
+    before = applied(kept, module, x)
+    assert kept.fold(module, None, CHANNELS) is kept.fold(module, None, CHANNELS)
+    change(module)
+    x = x.to(module.running_mean.dtype)  # type: ignore[arg-type]
+    after = applied(kept, module, x)
+    assert not torch.allclose(before.to(after.dtype), after, rtol=1e-9)
+    torch.testing.assert_close(after, module(x).detach())
+
+
+def test_no_fold_of_tensors_that_count_no_changes_and_none_of_inference_mode() -> None:
+    module, kept = norm(), FoldedNorm()
+    with torch.inference_mode():
+        assert FoldedNorm().fold(norm(), None, CHANNELS) is None
+        inside = kept.fold(module, None, CHANNELS)
+    assert inside is kept.fold(module, None, CHANNELS)
+    assert not inside.scale.is_inference()  # type: ignore[union-attr]
+    for copied in COPIES:
+        assert copied(kept)._kept is None
+    kept.clear()
+    assert kept.fold(module, None, CHANNELS) is not inside
+    other = type("Other", (Tensor,), {})  # a class of tensors of another package
+    module.running_mean = module.running_mean.as_subclass(other)  # type: ignore
+    assert FoldedNorm().fold(module, None, CHANNELS) is None
+
+
+@torch.no_grad()
+def test_scaled_weights_follow_the_weights_and_the_norm() -> None:
+    module, kept = norm(), FoldedNorm()
+    weight = nn.Parameter(torch.randn(1, 3, CHANNELS))
+
+    def matrix() -> Tensor:
+        return kept.fold(module, None, CHANNELS).linear(weight, torch.float32, 3)[0]  # type: ignore[union-attr]
+
+    first = matrix()
+    assert matrix() is first
+    weight.mul_(2)
+    torch.testing.assert_close(matrix(), 2 * first)
+    module.weight.mul_(2)  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(matrix(), 4 * first)
+
+
+# --- sequences ---------------------------------------------------------------------------------
+
+
+def network(**arguments: Any) -> Sequential:
+    net = Sequential(
+        *(Conv3d(4, 8, 3, **arguments), nn.BatchNorm1d(8), nn.ReLU()),
+        *(Conv3d(8, 6, 2, 2, **arguments), nn.BatchNorm1d(6)),
+        *(ConvTranspose3d(6, 6, 2, 2, **arguments), nn.LayerNorm(6), nn.ReLU()),
+        *(nn.Linear(6, 3), nn.BatchNorm1d(3)),
+    )
+    return shaken(net)  # type: ignore[return-value]
+
+
+def test_a_convolution_its_norm_and_relu_are_one_product() -> None:
+    engine, calls = recorded()
+    net, x = network(engine=engine), tensor()
+    expected = net(x).features.detach()
+    calls.clear()
+    with torch.no_grad():
+        y = net(x).features
+    done = [call["epilogue"] for call in calls]
+    assert [(one.scale is not None, one.relu) for one in done] == [
+        *((True, True), (True, False), (False, False))
+    ]
+    torch.testing.assert_close(y, expected)
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("position", [0, 1, 2, 4, 6, 9])
+def test_hooks_in_a_sequence_fire(position: int, inner: bool) -> None:
+    net, x, seen = network(), tensor(), []
+    module = net[position]
+    watched = module.module if inner and hasattr(module, "module") else module
+    watched.register_forward_hook(lambda *args: seen.append(args))
+    with torch.no_grad():
+        y = net(x).features
+    assert len(seen) == 1
+    torch.testing.assert_close(y, net(x).features.detach())
+
+
+@pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    ("make", "name"), [(network, "1.module"), (lambda: layer("3"), "norm")], ids=["many", "one"]
+)
+def test_changes_copies_and_modes(
+    make: Callable[[], nn.Module], name: str, copied: Callable[[Any], Any]
+) -> None:
+    net, x = make(), tensor()
+    with torch.no_grad():
+        before = net(x).features
+        other = copied(net)
+        other.get_submodule(name).weight.mul_(2)
+        after = other(x).features
+        assert torch.equal(net(x).features, before)
+        torch.testing.assert_close(after, separate(other, x).features)
+        other.get_submodule(name).weight.data.mul_(2)  # unseen by torch
+        last = other.eval()(x).features
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(last, separate(other, x).features)
+    assert set(net.state_dict()) == set(other.state_dict())
+
+
+def test_training_without_gradients_updates_the_statistics() -> None:
+    net, x = network().train(), tensor()
+    other = copy.deepcopy(net)
+    expected = other(x).features
+    with torch.no_grad():
+        assert torch.equal(net(x).features, expected)
+    assert torch.equal(net[1].module.running_mean, other[1].module.running_mean)

@@ -1,0 +1,330 @@
+"""Convolution and pooling against torch's dense layers, and by hand where torch has none."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import pcnn
+from pcnn.geometry import Kernel, grid_of_cells
+from pcnn.maps import SortedSearch
+from pcnn.maps.radius import RadiusSearch
+from pcnn.nn import (
+    AvgPool3d,
+    Conv3d,
+    ConvTranspose3d,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool3d,
+    SparseConv3d,
+    unpool,
+)
+from pcnn.ops import ENGINES
+from pcnn.ops.reduce import reduce_sum
+from tests.clouds import surface_grid
+from tests.maps.native_points import scan
+from tests.tolerance import DENSE
+
+#: Engines whose maps device kernels build, emulated on a CPU.
+KERNEL_ENGINES = ("torchsparse", "minuet", "spira")
+ON_VOXELS = [name for name, engine in ENGINES.items() if engine.serves_geometry("voxel")]
+CASES = [
+    # kernel size, stride, padding, dilation, groups
+    (3, 1, None, 1, 1),
+    (3, 1, None, 1, 2),
+    (2, 1, None, 1, 1),
+    (4, 1, 1, 1, 1),
+    (3, 1, None, 2, 1),
+    (2, 2, None, 1, 1),
+    (3, 2, None, 1, 1),
+    (3, 2, 1, 2, 2),
+    (3, 3, 0, 1, 1),
+    (4, 2, 1, 1, 1),
+    (5, 3, None, 1, 1),
+    ((1, 2, 3), (1, 2, 1), None, 1, 2),
+    ((3, 1, 2), 1, None, (2, 1, 1), 1),
+    (1, 2, None, 1, 1),
+]
+#: The reference in every case, each other engine in four, which take turns.
+CHECKED = [
+    ("reference", CASES[i]) if engine == "reference" else (engine, CASES[(4 * number + i) % 14])
+    for number, engine in enumerate(ON_VOXELS)
+    for i in range(14 if engine == "reference" else 4)
+]
+MIXES = list(itertools.product(range(1, 6), repeat=3))
+SOME = [(3, 3, 3), (5, 5, 5), (1, 3, 5), (5, 4, 3), (2, 1, 3)]
+
+
+def block(volume: Tensor, stride: Any = 1) -> pcnn.SparseTensor:
+    """Every cell of a volume ``[B, C, X, Y, Z]``."""
+    ones = pcnn.SparseTensor.from_dense(torch.ones_like(volume), tensor_stride=stride)
+    return pcnn.SparseTensor.from_dense(volume, 0, stride, geometry=ones.geometry)
+
+
+def voxels(n: int, channels: int = 1) -> pcnn.SparseTensor:
+    grid = surface_grid(n, batch_size=2)
+    assert (grid.coords[:, 1:].amin(0) < 0).all()
+    generator = torch.Generator().manual_seed(n)
+    return pcnn.SparseTensor(torch.randn(grid.rows, channels, generator=generator), grid)
+
+
+def check(layer: nn.Module, x: pcnn.SparseTensor, wanted: Tensor, stride: Any) -> None:
+    """On torch's own sites, given, and on those of the layer, where torch has them too."""
+    shape = wanted.shape[2:]
+    sites = block(torch.ones_like(wanted[:, :1]), stride).geometry
+    assert (layer(x, sites).dense(shape, 0) - wanted).abs().max() < DENSE
+    own = layer(x)
+    there = own.replace(torch.ones(len(own), 1).double()).dense(shape, 0)
+    assert there.any()
+    assert ((own.dense(shape, 0) - wanted) * there).abs().max() < DENSE
+
+
+@pytest.mark.parametrize(("engine", "case"), CHECKED, ids=str)
+def test_convolution_of_a_dense_block_equals_torch(
+    engine: str, case: tuple[Any, ...], request: pytest.FixtureRequest
+) -> None:
+    if engine in KERNEL_ENGINES:
+        request.getfixturevalue("emulated")
+    groups = case[-1]
+    down = Conv3d(4, 6, *case, engine=engine).double()
+    kernel, x = down.kernel, torch.randn(2, 4, 6, 6, 6).double()
+    weight = down.weight.view(*kernel.size, 4 // groups, 6).permute(4, 3, 0, 1, 2)
+    how = kernel.stride, kernel.padding, kernel.dilation, groups
+    check(down, block(x), F.conv3d(x, weight, down.bias, *how), kernel.stride)
+
+    up = ConvTranspose3d(4, 6, *case, engine=engine).double()
+    x = torch.randn(2, 4, 3, 3, 3).double()
+    # torch: [C_in, C_out / groups, k, k, k]
+    weight = up.weight.view(*kernel.size, 4 // groups, groups, 6 // groups)
+    weight = weight.permute(4, 3, 5, 0, 1, 2).reshape(4, 6 // groups, *kernel.size)
+    how = kernel.stride, kernel.padding, 0, groups, kernel.dilation
+    check(up, block(x, kernel.stride), F.conv_transpose3d(x, weight, up.bias, *how), 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [(2, None), (3, 2), (3, 1), (5, 4), ((1, 2, 3), (1, 2, 1))]
+)
+def test_maximum_of_a_dense_block_equals_torch(size: Any, stride: Any) -> None:
+    layer, x = MaxPool3d(size, stride), torch.randn(1, 3, 6, 6, 6).double()
+    kernel, y = layer.kernel, layer(block(x))
+    ends = [p for low in reversed(kernel.padding) for p in (low, 6)]
+    wanted = F.max_pool3d(F.pad(x, ends, value=-torch.inf), kernel.size, kernel.stride)
+    i, j, k = (y.coords[:, 1:] // torch.tensor(kernel.stride)).long().unbind(1)
+    torch.testing.assert_close(y.features, wanted[0, :, i, j, k].t())
+
+
+SPARSE: list[dict[str, Any]] = [
+    {"kernel_size": 3},
+    {"kernel_size": 2, "dilation": (1, 2, 1)},
+    {"kernel_size": (1, 3, 4), "padding": (0, 0, 2)},
+]
+
+
+@pytest.mark.parametrize("setting", SPARSE, ids=str)
+@pytest.mark.parametrize("strides", [(1, 1, 1), (2, 4, 1)])
+def test_a_convolution_that_is_not_submanifold_equals_torch(
+    setting: dict[str, Any], strides: tuple[int, int, int]
+) -> None:
+    """On every site that it reaches, and gradients."""
+    sites = surface_grid(20, batch_size=3, seed=1).coords
+    cells = sites[:, 1:] * torch.tensor(strides)
+    features = torch.randn(len(cells), 2).double().requires_grad_()
+    x = pcnn.from_coordinates(cells, features, sites[:, 0], tensor_stride=strides, batch_size=3)
+    layer = SparseConv3d(2, 3, **setting).double()
+    y, kernel, room = layer(x), layer.kernel, 12
+    box = [2 * room + 1] * 3, (torch.tensor(strides) * -room).tolist()
+    how = {"padding": kernel.padding, "dilation": kernel.dilation}
+    weight = layer.weight.view(*kernel.size, 2, 3).permute(4, 3, 0, 1, 2)
+    wanted = F.conv3d(x.dense(*box), weight, layer.bias, **how)
+    there = x.replace(torch.ones(len(x), 1).double()).dense(*box)
+    reached = F.conv3d(there, torch.ones(1, 1, *kernel.size).double(), **how) > 0.5
+    ends = [n for size in reversed(wanted.shape[2:]) for n in (0, 2 * room + 1 - size)]
+    wanted, own = F.pad(wanted * reached, ends), y.dense(*box)
+    assert len(y) == int(reached.sum())
+    torch.testing.assert_close(own, wanted, atol=DENSE, rtol=DENSE)
+    weights, leaves = torch.randn_like(own), (features, layer.weight, layer.bias)
+    grads = (
+        torch.autograd.grad((one * weights).sum(), leaves, retain_graph=True)
+        for one in (own, wanted)
+    )
+    for pair in zip(*grads, strict=True):
+        torch.testing.assert_close(*pair, atol=DENSE, rtol=DENSE)
+
+
+def test_sites_that_are_reached_lie_in_the_volume_and_in_a_plan() -> None:
+    cells = surface_grid(6, batch_size=3, seed=1).coords
+    cells[:, 1:].abs_()
+    features = torch.randn(len(cells), 2).double()
+    x = pcnn.from_coordinates(cells, features, batch_size=3)
+    shape = tuple(int(n) + 1 for n in x.coords[:, 1:].amax(0))
+    reach = SparseConv3d(2, 1, 3).double()
+    bounded = pcnn.geometry.VoxelGrid(x.geometry.keys, 3, 100, spatial_shape=shape)
+    wide, inside = reach(pcnn.SparseTensor(x.features, bounded)), reach(x).coords[:, 1:]
+    wide.geometry.validate()
+    assert wide.geometry.spatial_shape == shape
+    kept = ((inside >= 0) & (inside < torch.tensor(shape))).all(1)
+    assert torch.equal(wide.coords[:, 1:], inside[kept])
+    net = nn.Sequential(SparseConv3d(2, 3, 3), Conv3d(3, 2, 2, 2), SparseConv3d(2, 2, 3)).double()
+    unplanned = net(pcnn.from_coordinates(cells, features, batch_size=3)).features
+    pcnn.plan(net, x.geometry)
+    built = dict(x.geometry.levels())
+    torch.testing.assert_close(net(x).features, unplanned)
+    assert x.geometry.levels() == built
+    assert SparseConv3d(2, 1, 1).double()(x).geometry is x.geometry
+    none = pcnn.from_coordinates(torch.zeros(0, 3), torch.zeros(0, 2), batch_size=2)
+    assert len(SparseConv3d(2, 1, 3)(none)) == 0
+
+
+def test_transposed_is_the_adjoint_on_the_earlier_map() -> None:
+    x = voxels(300, 3)
+    x = x.replace(x.features.double())
+    down, up = Conv3d(3, 5, 3, 2, bias=False).double(), ConvTranspose3d(5, 3, 3, 2, bias=False)
+    up.weight.data = down.weight.data.transpose(1, 2).contiguous()
+    y = down(x)
+    g = torch.randn_like(y.features)
+    back = up(y.replace(g), x)
+    assert back.geometry is x.geometry
+    assert len(x.geometry.maps_to(y.geometry)) == 1  # the earlier map, read backwards
+    inner = float((y.features * g).detach().sum())
+    assert float((back.features * x.features).detach().sum()) == pytest.approx(inner, rel=1e-12)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_pointwise_layers_are_linear(groups: int) -> None:
+    x, layer = voxels(50, 4), Conv3d(4, 6, 1, groups=groups)
+    copy = grid_of_cells(x.coords[:, 1:].long(), x.coords[:, 0].long(), 2)
+    torch.testing.assert_close(layer(x).features, layer(x, copy).features)
+
+
+def test_a_layer_says_what_it_is() -> None:
+    text = repr(Conv3d(4, 8, (1, 3, 3), 2, groups=2))
+    assert "4, 8, kernel_size=(1, 3, 3), stride=(2, 2, 2)" in text
+    assert "engine=auto" in text
+
+
+def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
+    """Sorted coarse cells of ``[N, 4]`` rows, and the row of the one that holds each."""
+    cells = coords.long().clone()
+    cells[:, 1:] = cells[:, 1:].double().div(stride).floor().long()
+    return torch.unique(cells, dim=0, return_inverse=True)
+
+
+@pytest.mark.parametrize("sites", ["voxels", "nearest", "cell_origin"])
+def test_windows_that_tile_space_hold_every_site_once(sites: str, where: str) -> None:
+    if sites == "voxels":
+        geometry = voxels(300).geometry
+    else:
+        geometry = scan(90, downsampling=sites)
+        assert not geometry.one_per_cell
+    assert (geometry.coords[:, 1:].amin(0) < 0).all()
+    x = pcnn.SparseTensor(torch.randn(geometry.rows, 2), geometry)
+    for size in MIXES if where == "torch" else SOME:
+        most, mean = MaxPool3d(size), AvgPool3d(size)
+        pooled = most(x)
+        if size == (1, 1, 1):
+            assert pooled is x  # points of a cell do not count for each other
+            continue
+        cells, row = windows(geometry.coords, torch.tensor(size))
+        if sites == "voxels":
+            assert torch.equal(pooled.coords[:, 1:].long(), cells[:, 1:] * torch.tensor(size))
+        else:
+            assert torch.equal(pooled.geometry.cells.long(), cells)
+        kernel_map = geometry.kernel_map(pooled.geometry, most.kernel, most.engine)
+        counts = reduce_sum(torch.ones(len(x), 1), kernel_map)
+        assert counts[:, 0].tolist() == row.bincount().tolist()
+        for layer, reduce in ((most, "amax"), (mean, "mean")):
+            wanted = torch.zeros(len(cells), 2)
+            index = row[:, None].expand(-1, 2)
+            wanted.scatter_reduce_(0, index, x.features, reduce, include_self=False)
+            torch.testing.assert_close(layer(x).features, wanted)
+        assert torch.equal(unpool(pooled, geometry).features, pooled.features[row])
+
+
+def test_windows_longer_than_their_stride_leave_no_voxel_out() -> None:
+    grid = surface_grid(200, batch_size=2)
+    for stride, size in itertools.combinations_with_replacement(range(1, 8), 2):
+        kernel = MaxPool3d(size, stride).kernel
+        kernel_map = SortedSearch().build(grid, grid.strided(kernel), kernel)
+        assert len(kernel_map.in_index.unique()) == grid.rows, (size, stride)
+
+
+def test_layers_of_odd_windows_reach_every_voxel_both_ways() -> None:
+    x = voxels(200)
+    down, up = Conv3d(1, 1, 3, 3, bias=False), ConvTranspose3d(1, 1, 3, 3, bias=False)
+    torch.nn.init.ones_(down.weight)
+    torch.nn.init.ones_(up.weight)
+    low = down(x)
+    torch.testing.assert_close(low.features.sum(), x.features.sum())
+    _, row = windows(x.geometry.coords, torch.tensor([3, 3, 3]))
+    torch.testing.assert_close(up(low, x).features, low.features[row])
+    assert up(low).geometry.rows == 27 * low.geometry.rows  # generative: whole cells
+
+
+def test_a_kernel_of_native_points_moves_with_its_padding() -> None:
+    points, search = scan(90), RadiusSearch()
+    for kernel, moved in (
+        (Kernel.of(5, 4), 0),
+        (Kernel.of(3, 2), 0),
+        (Kernel.of(3, 3, padding=1), -1),
+        (Kernel.of(5, 4, padding=0), 1),
+    ):
+        target = points.strided(kernel)
+        field = search._field(points, target, kernel)
+        assert torch.equal(field.centres, target.points + moved * points.voxel_size[0])
+
+
+def test_global_pooling_per_cloud_and_zeros_for_an_empty_one() -> None:
+    points, batch = torch.rand(60, 3), torch.arange(60) % 2 * 2  # clouds 0 and 2 of 4
+    x = pcnn.voxelize(points, torch.randn(60, 3), batch, voxel_size=0.2, batch_size=4)
+    most, mean = GlobalMaxPool()(x), GlobalAvgPool()(x)
+    for b in (0, 2):
+        rows = x.features[x.geometry.batch_index == b]
+        torch.testing.assert_close(most[b], rows.max(0).values)
+        torch.testing.assert_close(mean[b], rows.mean(0))
+    assert not most[[1, 3]].any()
+    assert not mean[[1, 3]].any()
+
+
+def test_unpool_of_native_points_sums_no_neighbours() -> None:
+    points = pcnn.native_points(torch.rand(60, 3), torch.rand(60, 2), voxel_size=0.3)
+    coarse = points.geometry.strided(Kernel.of(2, 2))
+    x = torch.randn(coarse.rows, 2)
+    assert coarse.inverse is not None
+    found = unpool(pcnn.SparseTensor(x, coarse), points.geometry)
+    assert torch.equal(found.features, x[coarse.inverse])
+    assert unpool(points, points.geometry) is points
+
+
+class UpAndDown(nn.Module):
+    """Down by both kinds of layers, and up on the map of the way down."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__()
+        self.stem, self.down = Conv3d(1, 4, 3, engine=engine), Conv3d(4, 5, 2, 2, engine=engine)
+        self.pool = MaxPool3d(2, engine=engine)
+        self.up = ConvTranspose3d(5, 2, 2, 2, engine=engine)
+
+    def forward(self, x: pcnn.SparseTensor) -> Tensor:
+        stem = self.stem(x)
+        down = self.down(stem)
+        return self.up(down, stem).features.sum() + self.pool(down).features.sum()
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_what_inference_mode_keeps_serves_training(engine: str) -> None:
+    network, x = UpAndDown(engine), voxels(200)
+    with torch.inference_mode():
+        evaluated = network(x)
+    trained = network(x)
+    trained.backward()
+    torch.testing.assert_close(trained, evaluated)
+    features = x.features.clone().requires_grad_()  # second derivatives too
+    value = network(x.replace(features)).square()
+    (slope,) = torch.autograd.grad(value, features, create_graph=True)
+    slope.square().sum().backward()
+    assert features.grad.isfinite().all()
