@@ -23,8 +23,7 @@ from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.nn.conv import Convolution, compute_dtype
 from pcnn.nn.features import JoinedTensor, add, normalize
-from pcnn.ops.convolution import convolution
-from pcnn.ops.convolution_products import convolution_products
+from pcnn.ops.convolution import convolution, products_of
 from pcnn.ops.engine import Engine
 from pcnn.ops.normalized import normalized
 from pcnn.ops.pointwise import PointwiseProducts
@@ -228,7 +227,7 @@ class TrainedNorm:
         features, _, weight, kernel_map, engine, groups, dtype = product
         products: Products = PointwiseProducts(dtype)
         if kernel_map is not None:
-            products = convolution_products(features, weight, kernel_map, engine, groups, dtype)
+            products = products_of(features, weight, kernel_map, engine, groups, dtype)
         norm, own, buffers = self.norm, self.norm._parameters, self.norm._buffers
         mean, variance = buffers["running_mean"], buffers["running_var"]
         assert mean is not None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.kernels.running_statistics import RunningStatistics
-from pcnn.ops.products import Products, product_of, rounded_to
+from pcnn.ops.products import Products, gradients, mvmr, rounded_to
 
 
 def normalized(
@@ -57,7 +57,7 @@ class _Normalized(torch.autograd.Function):
         statistics_of, batch_norm, _ = _kernels()
         products, running, eps, relu, count = layer
         rounded = rounded_to(weight, products.compute_dtype)
-        y = products.output(x, rounded)
+        y = products.mvmr(x, rounded)
         statistics = statistics_of(y, running, eps, count)
         if running.batches is not None:
             # kernels count no change, but folded norms look at this one
@@ -80,7 +80,7 @@ class _Normalized(torch.autograd.Function):
         grad_y, grad_residual, of_weight, of_bias = batch_norm_gradients(
             grads[0], y, out, statistics, norm_weight, norm_bias, layer.relu, needs[4], layer.rows
         )
-        both = layer.products.gradients(x, weight, ctx.rounded, grad_y, needs)
+        both = gradients(layer.products, (x, weight), ctx.rounded, grad_y, needs)
         return (
             *both,
             None if norm_weight is None else of_weight.to(norm_weight.dtype),
@@ -115,7 +115,7 @@ def _differentiable(
     x, weight, norm_weight, norm_bias = inputs
     assert x is not None
     assert weight is not None
-    y = product_of(x, weight, layer.products)
+    y = mvmr(x, weight, layer.products, False, layer.products.compute_dtype)
     normed = nn.functional.batch_norm(
         y, None, None, norm_weight, norm_bias, training=True, eps=layer.eps
     )

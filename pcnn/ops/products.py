@@ -1,54 +1,88 @@
-"""The one autograd node of products that are linear in features and in weights."""
+"""Both products over a relation, closed under differentiation.
+
+``mvmr`` multiplies rows by matrices and sums (`Dataflow.forward`), ``vvor`` sums outer products of
+rows (`Dataflow.weight_grad`). With ``t`` the relation read backwards:
+
+    d mvmr(x, W, m) / dx = mvmr(g, W, t, transposed)      d / dW = vvor(x, g, m)
+    d vvor(x, y, m) / dx = mvmr(y, h, t, transposed)      d / dy = mvmr(x, h, m)
+
+So derivatives of any order are these two again, and whatever the order, a ``vvor`` is over ``m``.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from pcnn.dataflows import ConvSpec, Dataflow
+
+#: Specs without tensors are few: each is made once, and found again in C.
+spec_of: Callable[..., ConvSpec] = functools.cache(ConvSpec)
+
 
 class Products(Protocol):
-    """A product of features and weights, with both of its gradients."""
+    """Both products over a relation from one of its sides, without gradients."""
 
     @property
     def compute_dtype(self) -> torch.dtype:
-        """Dtype that operands are rounded to, and of the output."""
+        """Dtype that operands are rounded to."""
 
-    def output(self, x: Tensor, rounded: Tensor) -> Tensor:
-        """The product, without gradients.
+    def mvmr(
+        self, x: Tensor, weight: Tensor, transposed: bool = False, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """``[N_out, C_out]`` in a dtype, by default that of the operands."""
 
-        Args:
-            x: ``[N_in, C_in]``.
-            rounded: the weight in the compute dtype.
+    def vvor(self, x: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
+        """A gradient of the weights."""
 
-        Returns:
-            ``[N_out, C_out]``.
-        """
-
-    def gradients(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        rounded: Tensor | None,
-        grad: Tensor,
-        needs: tuple[bool, ...],
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Gradients of ``x`` and ``weight``, differentiable where gradients are enabled.
-
-        Args:
-            x: as it was given.
-            weight: the weight itself.
-            rounded: in the compute dtype; ``None`` where no gradient of ``x`` is asked for.
-            grad: ``[N_out, C_out]``, gradient of the output.
-            needs: which of the two are asked for.
-        """
+    def turned(self) -> Products:
+        """The same from the other side."""
 
 
-def product_of(x: Tensor, weight: Tensor, products: Products) -> Tensor:
-    """The product, differentiable as often as its gradients are."""
-    return _apply(x, weight, products)
+class MapProducts(NamedTuple):
+    """Products over a kernel map."""
+
+    flow: Dataflow  # computes both
+    groups: int  # groups of channels
+    compute_dtype: torch.dtype
+    layouts: list[Tensor]  # of the side that is read
+    layouts_t: list[Tensor]  # of the other side
+    layouts_vvor: list[Tensor]  # of the forward map, for gradients of weights
+    symmetric: bool  # the map is its own transpose
+    mirrored: bool  # slot k multiplies W[K - 1 - k]
+    n_out: int  # rows of the side that is written
+    n_in: int  # rows of the side that is read
+
+    def mvmr(
+        self, x: Tensor, weight: Tensor, transposed: bool = False, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """See `Products.mvmr`."""
+        own = self.compute_dtype
+        spec = spec_of(self.groups, transposed, self.mirrored, own, dtype or own)
+        return self.flow.forward(x, weight, self.layouts, self.n_out, spec)
+
+    def vvor(self, x: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
+        """See `Products.vvor`."""
+        spec = spec_of(self.groups, False, self.mirrored, self.compute_dtype, dtype)
+        return self.flow.weight_grad(x, grad, self.layouts_vvor, spec)
+
+    def turned(self) -> MapProducts:
+        """See `Products.turned`; a RuntimeError where its layouts were not built."""
+        # in every layer's backward: made at once
+        flow, groups, dtype, own, other, outer, symmetric, mirrored, n_out, n_in = self
+        if symmetric:
+            rows = n_out, n_in
+            return MapProducts(flow, groups, dtype, own, other, outer, True, not mirrored, *rows)
+        if not other:
+            raise RuntimeError(
+                "backward through a convolution whose transposed layouts were not built: gradients "
+                "were disabled when the forward pass ran"
+            )
+        return MapProducts(flow, groups, dtype, other, own, outer, False, mirrored, n_in, n_out)
 
 
 def rounded_to(weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -56,19 +90,90 @@ def rounded_to(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return weight if weight.dtype == dtype else weight.to(dtype)
 
 
-class _Product(torch.autograd.Function):
+def gradients(
+    products: Products,
+    operands: tuple[Tensor, Tensor],
+    rounded: Tensor | None,
+    grad: Tensor,
+    needs: tuple[bool, ...],
+    transposed: bool = False,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of ``x`` and ``weight``, differentiable where gradients are enabled.
+
+    Args:
+        products: that were computed.
+        operands: ``x`` and the weight, as they were given.
+        rounded: the weight in the compute dtype; ``None`` where no gradient of ``x`` is asked for.
+        grad: ``[N_out, C_out]``, gradient of the output.
+        needs: which of the two are asked for.
+        transposed: whether weights were read transposed.
+    """
+    (x, weight), graded = operands, torch.is_grad_enabled()
+    grad_x = grad_weight = None
+    if needs[0]:
+        turned = products.turned()
+        if graded:
+            grad_x = mvmr(grad, weight, turned, not transposed, x.dtype)
+        else:
+            assert rounded is not None
+            grad_x = turned.mvmr(grad, rounded, not transposed, x.dtype)
+    if needs[1]:
+        # with transposed weights the gradient plays the input's part, on the map read backwards
+        left, right = (grad, x) if transposed else (x, grad)
+        own = products.turned() if transposed else products
+        found = vvor(left, right, own, weight.dtype) if graded else None
+        grad_weight = own.vvor(left, right, weight.dtype) if found is None else found
+        if grad_weight.ndim != weight.ndim:
+            grad_weight = grad_weight.view(weight.shape)
+    return grad_x, grad_weight
+
+
+class _Mvmr(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, products: Products) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        products: Products,
+        transposed: bool,
+        dtype: torch.dtype,
+    ) -> Tensor:
         rounded = rounded_to(weight, products.compute_dtype)
         ctx.save_for_backward(x, weight)
-        ctx.products, ctx.rounded = products, rounded if ctx.needs_input_grad[0] else None
-        return products.output(x, rounded)
+        ctx.products, ctx.transposed = products, transposed
+        ctx.rounded = rounded if ctx.needs_input_grad[0] else None
+        return products.mvmr(x, rounded, transposed, dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
         products: Products = ctx.products
-        return *products.gradients(x, weight, ctx.rounded, grads[0], ctx.needs_input_grad), None
+        own = ctx.saved_tensors, ctx.rounded, grads[0], ctx.needs_input_grad, ctx.transposed
+        return *gradients(products, *own), None, None, None
 
 
-_apply: Callable[[Tensor, Tensor, Products], Tensor] = _Product.apply
+class _Vvor(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, grad: Tensor, products: Products, dtype: torch.dtype
+    ) -> Tensor:
+        ctx.save_for_backward(x, grad)
+        ctx.products = products
+        return products.vvor(x, grad, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (outer,) = grads
+        x, grad = ctx.saved_tensors
+        products: Products = ctx.products
+        grad_x = grad_grad = None
+        if ctx.needs_input_grad[0]:
+            grad_x = mvmr(grad, outer, products.turned(), True, x.dtype)
+        if ctx.needs_input_grad[1]:
+            grad_grad = mvmr(x, outer, products, False, grad.dtype)
+        return grad_x, grad_grad, None, None
+
+
+#: ``[N_out, C_out]`` of features, weights, products, whether the weights are transposed, a dtype.
+mvmr: Callable[..., Tensor] = _Mvmr.apply
+#: A gradient of the weights of features, gradients, products and a dtype.
+vvor: Callable[..., Tensor] = _Vvor.apply
