@@ -1,73 +1,129 @@
-"""Tensors, geometries and maps print one line, without reading a value of a tensor."""
+"""What is printed: tensors in one line, names of files as they are, work by the clock."""
 
 from __future__ import annotations
 
+import io
+import logging
 import pydoc
+import re
+import sys
+import time
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
+from rich.table import Table
+from typer.testing import CliRunner
 
 import pcnn
+from pcnn.cli.commands import app
+from pcnn.console import Console, Progress, plain
 from pcnn.geometry import Kernel, KernelMap
+from pcnn.messages import escaped_output, say, visible
 from pcnn.nn.features import JoinedTensor
 
+PACKAGE = Path(pcnn.__file__).parent
 VOXELS = "VoxelGrid(rows=7, batch_size=1, tensor_stride=1, downsampling=floor, device=cpu)"
+EVIL = "a\x1b[2J\u202eb"
+NAMES = ["a[left].bin", "x[/z]", "[red]", "a:smile:", "\x1b[31m\x1b]0;x\x07", EVIL, "a\r\x9b2J"]
 
 
-@pytest.fixture
-def voxels() -> pcnn.SparseTensor:
-    points = torch.arange(7.0).repeat_interleave(2)[:, None].expand(-1, 3)
-    return pcnn.voxelize(points, torch.rand(14, 5), voxel_size=0.5)
-
-
-def test_a_tensor_of_voxels(voxels: pcnn.SparseTensor) -> None:
-    assert repr(voxels) == f"SparseTensor(features=[7, 5] float32, geometry={VOXELS})"
-
-
-def test_axes_that_differ_are_told_apart(voxels: pcnn.SparseTensor) -> None:
-    coarse = voxels.geometry.strided(Kernel.of((2, 2, 1), (2, 2, 1)))
+def test_tensors_geometries_and_maps_are_one_line_and_nothing_is_read() -> None:
+    places = torch.arange(7.0).repeat_interleave(2)[:, None].expand(-1, 3)
+    x = pcnn.voxelize(places, torch.rand(14, 5), voxel_size=0.5)
+    assert repr(x) == f"SparseTensor(features=[7, 5] float32, geometry={VOXELS})"
+    elsewhere = x.to("meta")  # its tensors have no values
+    assert repr(elsewhere) == repr(x).replace("device=cpu", "device=meta")
+    joined = JoinedTensor(x.features, x.features[:, :2], x.geometry)
+    assert repr(joined) == f"JoinedTensor(features=[7, 7] float32, geometry={VOXELS})"
+    assert joined.is_apart
+    coarse = x.geometry.strided(Kernel.of((2, 2, 1), (2, 2, 1)))
     assert "tensor_stride=(2, 2, 1)" in repr(coarse)
-
-
-def test_a_tensor_of_native_points() -> None:
-    x = pcnn.native_points(torch.rand(100, 3), torch.rand(100, 2).half(), voxel_size=0.05)
-    assert repr(x) == (
+    points = pcnn.native_points(torch.rand(100, 3), torch.rand(100, 2).half(), voxel_size=0.05)
+    assert repr(points) == (
         "SparseTensor(features=[100, 2] float16, geometry=PointSet(rows=100, batch_size=1, "
         "voxel_size=0.05, tensor_stride=1, downsampling=nearest, device=cpu))"
     )
-
-
-def test_a_joined_tensor_is_not_copied_to_be_printed(voxels: pcnn.SparseTensor) -> None:
-    joined = JoinedTensor(voxels.features, voxels.features[:, :2], voxels.geometry)
-    assert repr(joined) == f"JoinedTensor(features=[7, 7] float32, geometry={VOXELS})"
-    assert joined.is_apart
-
-
-def test_no_value_of_a_tensor_is_read(voxels: pcnn.SparseTensor) -> None:
-    elsewhere = voxels.to("meta")  # its tensors have no values
-    assert repr(elsewhere) == repr(voxels).replace("device=cpu", "device=meta")
-
-
-def test_a_map_says_how_many_triplets_where_they_have_been_counted() -> None:
     table = torch.tensor([[0, -1, 1], [1, 0, -1]], dtype=torch.int32)
     found = KernelMap.from_table(table, n_in=3)
     assert repr(found) == "KernelMap(n_in=3, n_out=2, volume=3, layouts=[table])"
     assert repr(found.transpose()) == "KernelMap(n_in=2, n_out=3, volume=3, layouts=[])"
     assert found.triplets == 4
     assert "volume=3, triplets=4, layouts=[table" in repr(found)
-    assert "triplets=4" in repr(found.transpose())
 
 
-def test_the_package_lists_what_it_has() -> None:
+def test_the_package_lists_and_describes_what_it_has() -> None:
     assert dir(pcnn) == sorted(dir(pcnn))
     assert {*pcnn.__all__, "losses", "datasets"} <= set(dir(pcnn))
-    for name in dir(pcnn):
-        assert getattr(pcnn, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'voxelise'"):
+    assert all(getattr(pcnn, name) is not None for name in dir(pcnn))
+    with pytest.raises(AttributeError, match="voxelise"):
         _ = pcnn.voxelise
-
-
-def test_help_describes_what_the_package_has() -> None:
     text = pydoc.plain(pydoc.render_doc(pcnn))
     for name in ("class SparseTensor", "class VoxelGrid", "voxelize(", "register(", "tune("):
         assert name in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_pass_through_every_place_of_a_console(name: str) -> None:
+    shown = visible(name)
+    assert shown.isprintable()
+    table = Table(name, title=name, caption=name)
+    table.add_row(name)
+    table.add_row(plain(name))
+    for printed, times in ((name, 1), (table, 5)):
+        file = io.StringIO()
+        Console(file=file, width=300).print(printed)
+        assert file.getvalue().count(shown) == times
+    file = io.StringIO()
+    Console(file=file, width=10).say(f"{name} is bad", name, "red")
+    assert file.getvalue() == f"{shown}: {shown} is bad\n"
+    assert visible("a\n\tü") == "a\n\tü"
+
+
+def test_logs_warnings_and_mistakes_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    handler, log = logging.StreamHandler(sys.stderr), logging.getLogger("pcnn.of_a_test")
+    log.addHandler(handler)
+    before = warnings.formatwarning
+    with escaped_output():
+        log.warning("%s is bad", EVIL)
+        print(warnings.formatwarning(EVIL, UserWarning, "file", 1), file=sys.stderr)
+        say(EVIL, error=True)
+    log.removeHandler(handler)
+    assert warnings.formatwarning is before
+    said = capsys.readouterr().err
+    assert said.count(visible(EVIL)) == 3
+    assert "\x1b" not in said
+    assert "file" not in said
+    done = CliRunner().invoke(app, ["register", f"/{EVIL}", "b"])
+    assert visible(EVIL) in done.output
+    assert "\x1b" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("pattern", "files"),
+    [
+        # explaining.py takes a console of the caller's
+        (r"from rich(\.console)? import (Console|print)", {"runtime/explaining.py"}),
+        # the package's own command says that it was stopped before anything is imported
+        (r"(?<![\w.])(typer\.echo|print)\(", {"cli/__init__.py", "messages.py"}),
+    ],
+)
+def test_programs_print_by_one_console_and_one_function(pattern: str, files: set[str]) -> None:
+    found = [path for path in PACKAGE.rglob("*.py") if re.search(pattern, path.read_text())]
+    assert {path.relative_to(PACKAGE).as_posix() for path in found} <= files
+
+
+def test_work_without_a_terminal_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pcnn.console.FIRST", 0.05)
+    monkeypatch.setattr("pcnn.console.EVERY", 0.05)
+    file = io.StringIO()
+    with Progress(Console(file=file), "registering", 40, lambda: "recall 50.0 %") as progress:
+        time.sleep(0.08)
+        progress.advance(10)
+        time.sleep(0.1)
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("registering: 0 of 40")
+    assert re.fullmatch(r"registering: 10 of 40, recall 50.0 %, \d+:\d\d left", lines[-1])
+    time.sleep(0.1)
+    assert len(file.getvalue().splitlines()) == len(lines)

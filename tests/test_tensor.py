@@ -1,4 +1,4 @@
-"""The tensor itself: what it says about itself, moves and casts, arithmetic site by site."""
+"""The tensor itself: what it says about itself, arithmetic site by site, dense volumes and back."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional
 
 import pcnn
+from pcnn.geometry import VoxelGrid
 from pcnn.nn import Conv3d
 from tests.clouds import surface_grid
+from tests.tolerance import DENSE
 
-OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv]
+from_dense = pcnn.SparseTensor.from_dense
 
 
 def tensor(channels: int = 3, n: int = 40, seed: int = 0) -> pcnn.SparseTensor:
@@ -30,18 +34,17 @@ def test_it_answers_for_its_features_and_sites() -> None:
     assert (len(x), x.shape, x.dtype) == (rows, (rows, 3), torch.float64)
     assert (x.batch_size, x.tensor_stride, x.device) == (2, (1, 1, 1), torch.device("cpu"))
     assert torch.equal(x.coords, x.geometry.coords)
-    assert x.coords.dtype == torch.int32
     coarse = Conv3d(3, 2, 2, 2).double()(x)
     assert coarse.tensor_stride == (2, 2, 2)
     assert (coarse.coords[:, 1:] % 2 == 0).all()
     points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), voxel_size=0.3)
     assert torch.equal(points.coords, points.geometry.cells)  # type: ignore[attr-defined]
-
-
-def test_a_tensor_without_sites_is_still_a_tensor() -> None:
-    x = pcnn.voxelize(torch.rand(0, 3), torch.rand(0, 2), voxel_size=1.0, batch_size=3)
-    assert (len(x), bool(x), x.batch_size) == (0, True, 3)
-    assert (x + x * torch.ones(2)).shape == (0, 2)
+    weighted = x * torch.tensor(2.0, requires_grad=True)
+    assert weighted.features.requires_grad
+    assert not weighted.detach().features.requires_grad
+    empty = pcnn.voxelize(torch.rand(0, 3), torch.rand(0, 2), voxel_size=1.0, batch_size=3)
+    assert (len(empty), bool(empty), empty.batch_size) == (0, True, 3)
+    assert (empty + empty * torch.ones(2)).shape == (0, 2)
 
 
 def test_a_batch_is_split_and_collated() -> None:
@@ -64,27 +67,22 @@ def test_a_batch_is_split_and_collated() -> None:
 
 def test_casts_keep_the_geometry() -> None:
     x = tensor()
-    casts = (x.half(), x.float(), x.to(torch.bfloat16), x.to("cpu", torch.float16), x.to("cpu"))
-    for cast, dtype in zip(
-        casts, ("float16", "float32", "bfloat16", "float16", "float64"), strict=True
+    for cast, dtype in (
+        (x.half(), torch.float16),
+        (x.float(), torch.float32),
+        (x.to(torch.bfloat16), torch.bfloat16),
+        (x.to("cpu", torch.float16), torch.float16),
+        (x.to("cpu"), torch.float64),
+        (x.detach(), torch.float64),
     ):
-        assert cast.dtype == getattr(torch, dtype)
+        assert cast.dtype == dtype
         assert cast.geometry is x.geometry
     moved = x.to("meta", torch.float32, non_blocking=True)
     assert (moved.device.type, moved.dtype) == ("meta", torch.float32)
     assert moved.geometry.keys.device.type == "meta"
 
 
-def test_detach_ends_the_gradient() -> None:
-    x = tensor()
-    weight = torch.tensor(2.0, requires_grad=True)
-    y = x * weight
-    assert y.features.requires_grad
-    assert not y.detach().features.requires_grad
-    assert y.detach().geometry is x.geometry
-
-
-@pytest.mark.parametrize("act", OPERATORS)
+@pytest.mark.parametrize("act", [operator.add, operator.sub, operator.mul, operator.truediv])
 def test_arithmetic_is_that_of_the_features(act: Callable[[Any, Any], Any]) -> None:
     x, rows = tensor(), tensor().geometry.rows
     one, all_sites = torch.rand(rows, 1).double() + 1, torch.rand(rows, 3).double() + 1
@@ -100,27 +98,9 @@ def test_arithmetic_is_that_of_the_features(act: Callable[[Any, Any], Any]) -> N
     assert torch.equal(act(x, gate).features, act(x.features, one))
     assert torch.equal(act(gate, x).features, act(one, x.features))
     assert torch.equal((-x).features, -x.features)
-
-
-def test_gradients_flow_to_both_sides() -> None:
-    x = tensor(n=4)
-    left, right = (torch.rand(len(x), 3, dtype=torch.float64, requires_grad=True) for _ in "ab")
-    scale = torch.rand(3, dtype=torch.float64, requires_grad=True)
-
-    def act(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        y, z = x.replace(a), x.replace(b + 1)
-        return (c * (y - z) / z + 2 * y * z - 1).features
-
-    assert torch.autograd.gradcheck(act, (left, right, scale))
-    assert torch.autograd.gradgradcheck(act, (left, right, scale))
-
-
-def test_a_joined_tensor_takes_part() -> None:
-    x = tensor()
     with torch.no_grad():
         joined = pcnn.nn.cat(x, x)
-        assert joined.shape == (len(x), 6)
-        assert torch.equal((joined + joined).features, 2 * joined.features)
+        assert torch.equal(act(joined, joined).features, act(joined.features, joined.features))
 
 
 def test_it_compiles_in_one_graph() -> None:
@@ -131,3 +111,115 @@ def test_it_compiles_in_one_graph() -> None:
     compiled = torch.compile(act, backend="eager", fullgraph=True)
     for n in (40, 30):
         assert torch.equal(compiled(tensor(n=n)), act(tensor(n=n)))
+
+
+# --- dense volumes, against a loop over sites --------------------------------------------------
+
+
+def scattered(n: int = 60, stride: tuple[int, int, int] = (1, 1, 1)) -> pcnn.SparseTensor:
+    """Sites around zero in clouds 0 and 2 of 3."""
+    generator = torch.Generator().manual_seed(n)
+    cells = torch.randint(-4, 5, (n, 3), generator=generator) * torch.tensor(stride)
+    batch = torch.randint(0, 2, (n, 1), generator=generator) * 2
+    features = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    coords = torch.cat([batch, cells], dim=1)
+    return pcnn.from_coordinates(coords, features, tensor_stride=stride, batch_size=3)
+
+
+def by_hand(x: pcnn.SparseTensor, shape: tuple[int, ...], low: tuple[int, ...]) -> Tensor:
+    volume = torch.zeros(x.batch_size, x.channels, *shape, dtype=x.dtype)
+    for (b, *site), row in zip(x.coords.tolist(), x.features, strict=True):
+        place = [(c - o) // t for c, o, t in zip(site, low, x.tensor_stride, strict=True)]
+        if all(0 <= p < s for p, s in zip(place, shape, strict=True)):
+            volume[b, :, place[0], place[1], place[2]] = row
+    return volume
+
+
+@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (4, 2, 1)])
+@pytest.mark.parametrize("n", [1, 60])
+def test_every_site_has_its_cell_there_and_back(n: int, stride: tuple[int, int, int]) -> None:
+    x = scattered(n, stride)
+    low = tuple(x.coords[:, 1:].amin(0).tolist())
+    reach = (x.coords[:, 1:].amax(0) - torch.tensor(low)) // torch.tensor(stride) + 1
+    assert torch.equal(x.dense(), by_hand(x, tuple(reach.tolist()), low))
+    assert torch.equal(x.dense(shape=4), by_hand(x, (4, 4, 4), low))
+    # a box that leaves sites out, and one with room
+    for shape, corner in (((3, 2, 4), (-4, 0, -2)), ((20, 21, 22), (-20, -16, -12))):
+        given = tuple(c * t for c, t in zip(corner, stride, strict=True))
+        volume = x.dense(shape, given)
+        assert torch.equal(volume, by_hand(x, shape, given))
+        z = from_dense(volume, given, stride, geometry=x.geometry)
+        assert z.geometry is x.geometry
+        assert torch.equal(z.dense(shape, given), volume)  # sites that it does not hold read 0
+    y = from_dense(x.dense(), low, stride)
+    y.geometry.validate()  # type: ignore[attr-defined]
+    assert torch.equal(y.geometry.keys, x.geometry.keys)
+    assert torch.equal(y.features, x.features)
+    assert (y.batch_size, y.tensor_stride) == (3, stride)
+
+
+def test_a_dense_volume_convolves_as_torch_does() -> None:
+    conv, volume = Conv3d(2, 3, 3).double(), torch.randn(2, 2, 4, 5, 6, dtype=torch.float64)
+    y = conv(from_dense(volume, (-2, -8, 3))).dense((4, 5, 6), (-2, -8, 3))
+    weight = conv.weight.view(3, 3, 3, 2, 3).permute(4, 3, 0, 1, 2)
+    expected = functional.conv3d(volume, weight, conv.bias, padding=1)
+    torch.testing.assert_close(y, expected, rtol=DENSE, atol=DENSE)
+
+
+def test_gradients_of_arithmetic_and_volumes() -> None:
+    x, z = tensor(n=4), scattered(12)
+    left, right = (torch.rand(len(x), 3, dtype=torch.float64, requires_grad=True) for _ in "ab")
+    scale = torch.rand(3, dtype=torch.float64, requires_grad=True)
+    volume = torch.randn(3, 2, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+
+    def act(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        y, z = x.replace(a), x.replace(b + 1)
+        return (c * (y - z) / z + 2 * y * z - 1).features
+
+    def there(features: Tensor) -> Tensor:
+        return z.replace(features).dense((5, 6, 7), -2)
+
+    def back(given: Tensor) -> Tensor:
+        return from_dense(given, -2, geometry=z.geometry).features
+
+    leaf = z.features.clone().requires_grad_()
+    for function, leaves in ((act, (left, right, scale)), (there, (leaf,)), (back, (volume,))):
+        assert gradcheck(function, leaves)
+        assert gradgradcheck(function, leaves)
+    from_dense(volume).features.square().sum().backward()
+    torch.testing.assert_close(volume.grad, 2 * volume.detach())
+    with torch.inference_mode():
+        made = from_dense(volume.detach())
+    Conv3d(2, 2, 3).double()(made.replace(made.features.clone())).features.sum().backward()
+
+
+def test_empty_clouds_and_empty_volumes() -> None:
+    x = pcnn.voxelize(torch.rand(0, 3), torch.rand(0, 2), voxel_size=1.0, batch_size=2)
+    leaf = x.features.clone().requires_grad_()
+    for volume, shape in (
+        (x.replace(leaf).dense(), (0, 0, 0)),
+        (x.replace(leaf).dense(2, 0), (2, 2, 2)),
+    ):
+        assert volume.shape == (2, 2, *shape)
+        assert not volume.any()
+        volume.sum().backward()
+        assert leaf.grad is not None
+    back = from_dense(torch.zeros(2, 3, 4, 4, 4))
+    assert (back.shape, back.batch_size) == ((0, 3), 2)
+    nothing = torch.zeros(1, 3, 0, 4, 4)
+    assert from_dense(nothing).shape == (0, 3)
+    assert not from_dense(nothing, geometry=surface_grid(5)).features.any()
+
+
+def test_spare_rows_are_not_written() -> None:
+    full = surface_grid(40)
+    keys = torch.cat([full.keys, torch.full((5,), full.key_format.sentinel)])
+    count = torch.tensor([full.rows], dtype=torch.int32)
+    grid = VoxelGrid(keys, 1, full.bound, count=count)
+    features = torch.randn(len(keys), 2)
+    x, alone = pcnn.SparseTensor(features, grid), pcnn.SparseTensor(features[:-5], full)
+    assert torch.equal(x.dense(), alone.dense())
+    assert torch.equal(x.dense(30, -9), alone.dense(30, -9))
+    back = from_dense(x.dense(60, -30), -30, geometry=grid)
+    assert torch.equal(back.features[:-5], features[:-5])
+    assert not back.features[-5:].any()
