@@ -23,7 +23,8 @@ from torch import Tensor
 from pcnn.datasets.registration import KITTIOdometry
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.threedmatch import IndoorPairs
-from pcnn.experiment.descriptors import indoors, of_checkpoint, weights_of
+from pcnn.experiment.catalogue import weights_file
+from pcnn.experiment.descriptors import indoors, of_checkpoint
 from pcnn.files.whole_file import whole_file
 from pcnn.metrics.calibration import reliability
 from pcnn.metrics.registration.errors import point_rmse
@@ -229,7 +230,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args()
-    network = of_checkpoint(weights_of(given.model), given.device)
+    network = of_checkpoint(weights_file(given.model), given.device)
     descriptor: Descriptor = network
     drives = (given.root / "sequences").is_dir()
     if drives:

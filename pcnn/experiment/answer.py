@@ -22,12 +22,11 @@ from pcnn.files.arrays import forget_pages
 FULL = 255
 #: Points of a cloud that is classified as a whole; larger ones are in squares.
 WHOLE = 1_000_000
-#: Points that a square with its margin holds, about.
-_SQUARE = 600_000
+#: Points that a square with its margin holds, about; and on a device, with so much free memory for
+#: each [bytes].
+_SQUARE, _SQUARE_ON_DEVICE, _POINT_BYTES = 600_000, 2_000_000, 1 << 15
 #: Largest edge of a square [voxels].
 _LARGEST = 2048
-#: The same on a device with so much free memory for each [bytes]; the host holds a few squares.
-_SQUARE_ON_DEVICE, _POINT_BYTES = 2_000_000, 1 << 15
 #: Threads that read squares ahead of the network.
 _READERS = 2
 #: Share of the work that is done when the size of squares is known, and when all have their files.
@@ -95,45 +94,44 @@ def answer_in_squares(
     folder: Path,
     size: float | None,
     margin: float,
-    told: Callable[[float], None] | None = None,
-    look: Callable[[Part], None] | None = None,
+    told: Callable[[float], None] = lambda share: None,
+    look: Callable[[Part], None] = lambda part: None,
 ) -> Answer:
     """Classify a cloud of any size square by square; what lies in two squares is blended.
 
     The points go to files, a square each. A square is classified with what lies within the margin
     around it, moved to its own middle. Near a border the probabilities of the squares that see a
     point are averaged, each weighted by how far within the square the point lies. Memory follows
-    the largest square, and a byte or two a point in files that are mapped. Threads read the squares
-    to come, and keep the answers of those before, while the network works.
+    the largest square, and a byte or two a point in files that are mapped. `told` hears which share
+    is done, `look` sees the first square.
     """
-    say = told or (lambda share: None)
+
+    def telling(read: PartedCloud, first: float, last: float) -> Iterator[Part]:
+        for number, part in enumerate(read, 1):
+            yield part
+            told(first + (last - first) * min(1.0, number * PART / cloud.points))
+
     if size is None:
         voxel = float(np.max(predictor.voxel_size))
         largest = max(_LARGEST * voxel, 4 * margin)
         if predictor.trained_crop is not None:
             largest = min(largest, max(2 * predictor.trained_crop, 2 * margin))
         plain = replace(cloud, reading=cloud.reading.places_alone)
-        size = square_size(
-            _telling(plain, say, 0.0, _SIZED),
-            margin,
-            square_points(predictor.device),
-            max(2 * margin, 16 * voxel),
-            largest,
-        )
+        limits = square_points(predictor.device), max(2 * margin, 16 * voxel), largest
+        size = square_size(telling(plain, 0.0, _SIZED), margin, *limits)
     squares = Squares(folder, size, margin, predictor.in_channels - 3, len(predictor.class_names))
-    chosen = squares.fill(_telling(cloud, say, _SIZED, _SPOOLED))
+    chosen = squares.fill(telling(cloud, _SIZED, _SPOOLED))
     found = Answer.empty(cloud.points, folder)
 
     def read(square: Square) -> tuple[Square, Part, np.ndarray, Cloud]:
         part, slots = squares.read(square)
         return square, part, slots, predictor.cloud_of(part, cloud.path, in_map=True, piece=True)
 
-    readers = _READERS if predictor.device.type == "cuda" else 1  # on a CPU the network is slow
-    for number, (square, part, slots, points) in enumerate(in_order(read, chosen, readers), 1):
-        if look is not None and number == 1:
+    for number, (square, part, slots, points) in enumerate(in_order(read, chosen, _READERS), 1):
+        if number == 1:
             look(part)
         _classify(predictor, squares, found, square, part, slots, points)
-        say(_SPOOLED + (1 - _SPOOLED) * number / len(chosen))
+        told(_SPOOLED + (1 - _SPOOLED) * number / len(chosen))
     for rows, scores in squares.settled():
         found.put(rows, *(best.numpy() for best in best_classes(torch.from_numpy(scores))))
         forget_pages(found.classes, found.confidence)
@@ -169,15 +167,6 @@ def square_points(device: torch.device) -> int:
         return _SQUARE
     free, _ = torch.cuda.mem_get_info(device)
     return min(max(_SQUARE, free // _POINT_BYTES), _SQUARE_ON_DEVICE)
-
-
-def _telling(
-    cloud: PartedCloud, told: Callable[[float], None], first: float, last: float
-) -> Iterator[Part]:
-    """The parts of a cloud; tells which share is read, between the first and the last."""
-    for number, part in enumerate(cloud):
-        yield part
-        told(first + (last - first) * min(1.0, (number + 1) * PART / cloud.points))
 
 
 def _best(scored: Scored, chosen: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pcnn.checkpoints.exported_file import SUFFIX
-from pcnn.errors import FileError, UserError
+from pcnn.errors import UserError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_json
 
@@ -34,62 +32,31 @@ class Weights:
     name: str  # what it is called
     version: str  # of the file; another file has another one
     task: str  # segmentation or registration
-    sha256: str  # of the file, in hexadecimal digits
-    bytes: int  # size of the file
     licence: str  # of the weights, as SPDX writes it
     source: str  # real or simulated, what it was trained on
     trained_on: str  # the data set, in words
     classes: tuple[str, ...]  # names of the classes of a segmentation
 
 
-def catalogue(folder: Path = SHIPPED) -> dict[str, Weights]:
-    """Entries by name; none where the folder has no catalogue."""
-    path = folder / CATALOGUE
-    if not path.is_file():
-        return {}
-    with named(path, "catalogue of weights"):
-        entries: dict[str, dict[str, Any]] = read_json(path)
+def catalogue() -> dict[str, Weights]:
+    """The weights that come with the package, by name."""
+    with named(SHIPPED / CATALOGUE, "catalogue of weights"):
+        entries: dict[str, dict[str, Any]] = read_json(SHIPPED / CATALOGUE)
         return {
             name: Weights(**{"name": name, **entry, "classes": tuple(entry["classes"])})
             for name, entry in entries.items()
         }
 
 
-def weights_file(model: str | Path, folder: Path = SHIPPED) -> Path:
-    """The file that a name of the catalogue or a path stands for."""
-    entries, name = catalogue(folder), str(model)
-    if name in entries:
-        path = folder / f"{name}{SUFFIX}"
-        if not path.is_file():
-            raise NoWeightsError(f"{path}: the weights are missing; install again")
-        check_sum(path, entries[name])
-        return path
+def weights_file(model: str | Path) -> Path:
+    """The file that a name of shipped weights or a path stands for."""
+    shipped = SHIPPED / f"{model}{SUFFIX}"
+    if Path(model).name == str(model) and shipped.is_file():
+        return shipped
     if Path(model).is_file():
         return Path(model)
-    raise NoWeightsError(
-        f"{model}: no such checkpoint, and no weights of that name ({', '.join(entries)})"
-    )
-
-
-def check_sum(path: Path, weights: Weights) -> None:
-    """Compare a file with its entry; a file is read once, as long as it stays the same."""
-    found = path.stat()
-    told = _sum(path, found.st_ino, found.st_size, found.st_mtime_ns)
-    if told != weights.sha256:
-        raise FileError(
-            path,
-            f"its SHA-256 is {told[:16]}..., the catalogue says {weights.sha256[:16]}... for "
-            f"{weights.name} {weights.version}; install it again",
-        )
-
-
-@functools.lru_cache(maxsize=16)
-def _sum(path: Path, inode: int, size: int, changed: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+    names = ", ".join(sorted(path.stem for path in SHIPPED.glob(f"*{SUFFIX}")))
+    raise NoWeightsError(f"{model}: no such checkpoint, and no weights of that name ({names})")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.experiment import networks
-from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, catalogue, check_sum, scene_of
+from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, scene_of, weights_file
 from pcnn.experiment.register_options import CellRule, DescriptorOptions
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
@@ -30,17 +29,12 @@ from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
 
-FOLDER = SHIPPED
-
 #: Name of weights for clouds of rooms that lie any way, which are asked after the others.
 TURNED = "reg_turned"
-_NAMES = {True: "reg_rooms", False: "reg_streets"}
+#: By whether clouds are of a room: the network of the place, its benchmark, a voxel of FPFH [m].
+_PLACES = {True: ("reg_rooms", "threedmatch", 0.05), False: ("reg_streets", "kitti", 0.3)}
 #: Networks that come with the package, each with a verifier of its own.
 VERIFIED = ("reg_rooms", TURNED, "reg_streets")
-#: Benchmark of the clouds of a place.
-_LIKE = {"reg_rooms": "threedmatch", "reg_streets": "kitti"}
-#: Voxel of FPFH by the benchmark that it suits [m].
-FPFH_VOXELS = {"threedmatch": 0.05, "kitti": 0.3}
 #: Largest spacing of points for FPFH, whose radius is five voxels: then a dozen lie within it.
 FPFH_SPACING = 2.5
 
@@ -55,39 +49,33 @@ class Choice:
     like: str = ""  # benchmark whose clouds a voxel of FPFH suits, where it was not given
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+        return "FPFH" if self.weights is None else self.weights.stem
+
+    @property
     def verified_as(self) -> str:
         """The network whose verifier serves it; weights of one's own are judged as rooms."""
-        stem = "" if self.weights is None else self.weights.stem
-        return stem if stem in VERIFIED else "reg_rooms"
+        return self.name if self.name in VERIFIED else "reg_rooms"
 
 
 def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
     """Choose the descriptor that a name stands for."""
     if model is None and voxel_size is not None:
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
-    found = scene_of(clouds.spans)
-    place = _NAMES[found.indoors]
+    scene = scene_of(clouds.spans)
+    name, like, cell = _PLACES[scene.indoors]
     if str(model) == "fpfh":
         if voxel_size is not None:
             return Choice(None, voxel_size, f"model fpfh, voxels of {voxel_size:g} m as given")
-        cell = FPFH_VOXELS[_LIKE[place]]
-        beyond = "up to" if found.indoors else "beyond"
-        return Choice(
-            None,
-            cell,
-            f"model fpfh, voxels of {cell:g} m because {found.spans}, {beyond} {ROOMS_UP_TO:g} m",
-            _LIKE[place],
-        )
+        why = f"{scene.spans}, {'up to' if scene.indoors else 'beyond'} {ROOMS_UP_TO:g} m"
+        return Choice(None, cell, f"model fpfh, voxels of {cell:g} m because {why}", like)
     if model is None:
-        why = f"{place}: {found.spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
-        weights = shipped(place)
-        if weights is not None:
-            return Choice(weights, None, why)
-        none = f"{why}, and no weights for {place} come with this version: FPFH"
-        return Choice(None, FPFH_VOXELS[_LIKE[place]], none, _LIKE[place])
+        why = f"{name}: {scene.spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
+        return Choice(weights_file(name), None, why)
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
-    return Choice(weights_of(model), None, f"model {model}")
+    return Choice(weights_file(model), None, f"model {model}")
 
 
 def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
@@ -95,23 +83,20 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
 
     In rooms that is the network for clouds that lie any way, then FPFH; on streets FPFH alone.
     """
-    place = _NAMES[scene_of(clouds.spans).indoors]
-    weights = shipped(TURNED) if place == "reg_rooms" else None
-    found = []
-    if weights is not None:
-        second = f"{TURNED}, for clouds that lie any way"
-        found.append(Choice(weights, None, f"{choice.reason}; the network found nothing: {second}"))
-    asked = "the network" if weights is None else "both networks"
-    reason = f"{choice.reason}; {asked} found nothing: FPFH"
-    return [*found, Choice(None, FPFH_VOXELS[_LIKE[place]], reason, _LIKE[place])]
+    scene = scene_of(clouds.spans)
+    _, like, cell = _PLACES[scene.indoors]
+    found, asked = [], "the network"
+    if scene.indoors:
+        why = f"{choice.reason}; {asked} found nothing: {TURNED}, for clouds that lie any way"
+        found, asked = [Choice(weights_file(TURNED), None, why)], "both networks"
+    return [*found, Choice(None, cell, f"{choice.reason}; {asked} found nothing: FPFH", like)]
 
 
 def descriptor_of(
     options: DescriptorOptions, choice: Choice, clouds: CloudMeasures
 ) -> tuple[Descriptor, Choice]:
     """What was chosen, in cells that fit the clouds, and why."""
-    descriptor = made(options, choice)
-    return fitted(descriptor, choice, clouds, options.cell)
+    return fitted(made(options, choice), choice, clouds, options.cell)
 
 
 def made(options: DescriptorOptions, choice: Choice) -> Descriptor:
@@ -141,9 +126,7 @@ def fitted(
     if benchmark not in KNOWN or (rule == "trained" and benchmark != IN_CELLS):
         return descriptor, choice
     own = descriptor.voxel_size
-    trained = own
-    if benchmark == IN_CELLS:
-        trained = cell_of_width(clouds.width)
+    trained = cell_of_width(clouds.width) if benchmark == IN_CELLS else own
     known = KNOWN[benchmark]
     if isinstance(descriptor, FPFH):
         known = replace(known, spacing=FPFH_SPACING)
@@ -169,58 +152,21 @@ def indoors(descriptor: Descriptor) -> Descriptor:
     return descriptor
 
 
-def weights_of(model: str | Path) -> Path:
-    """The file that a name or a path stands for."""
-    path = shipped(str(model)) or Path(model)
-    if path.is_file():
-        return path
-    there = sorted(file.stem for file in FOLDER.glob(f"*{SUFFIX}"))
-    if str(model) in VERIFIED:
-        raise FileNotFoundError(
-            f"no weights for {model} come with this version; "
-            "possible: fpfh, or a checkpoint of a run with task=registration"
-        )
-    raise FileNotFoundError(
-        f"{model}: no such checkpoint, and no such shipped weights ({', '.join(there) or 'none'})"
-    )
-
-
-def shipped(name: str) -> Path | None:
-    """The file of shipped weights by their name; None where there is none."""
-    path = FOLDER / f"{name}{SUFFIX}"
-    if Path(name).name != name or not path.is_file():
-        return None
-    entry = catalogue(FOLDER).get(name)
-    if entry is not None:
-        check_sum(path, entry)
-    return path
-
-
 def trained_descriptor(
-    cfg: DictConfig,
-    weights: Mapping[str, Tensor],
-    name: str,
-    device: torch.device | str,
+    cfg: DictConfig, weights: Mapping[str, Tensor], name: str, device: torch.device | str
 ) -> NetworkDescriptor:
     """The network of a configuration with given weights."""
     net = networks.network(cfg, 1, int(cfg.data.out_channels))
     check_finite(weights, name)
     with fitting(name):
         net.load_state_dict(dict(weights))
-    return NetworkDescriptor(
-        net.to(device).eval(),
-        voxel_size(cfg),
-        name,
-        networks.placement(cfg),
-        device,
-        str(cfg.data.get("benchmark", "")),
-    )
+    placement, benchmark = networks.placement(cfg), str(cfg.data.get("benchmark", ""))
+    size = float(cfg.data.voxel_size)
+    return NetworkDescriptor(net.to(device).eval(), size, name, placement, device, benchmark)
 
 
 def of_checkpoint(
-    path: str | Path,
-    device: torch.device | str = "cpu",
-    allow_targets: Sequence[str] = (),
+    path: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
 ) -> NetworkDescriptor:
     """The descriptor of a checkpoint, by the configuration that it carries.
 
@@ -235,29 +181,18 @@ def of_checkpoint(
 
 @functools.lru_cache(maxsize=2)
 def _of_file(
-    path: str | Path,
-    stamp: tuple[int, ...],  # of the file as it is now
-    device: torch.device | str,
-    allow_targets: tuple[str, ...],
+    path: str | Path, stamp: object, device: torch.device | str, allow_targets: tuple[str, ...]
 ) -> NetworkDescriptor:
-    """The descriptor of a file that stays the same."""
     cfg, found = opened(path, "registration", allow_targets)
     name = described(cfg, path, cfg.data.source)
     return trained_descriptor(cfg, found.weights, name, device)
 
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:
-    """Name of a descriptor: what it is, at which cell, on which geometry,
-    what it was trained on.
-    """
+    """Name of a descriptor: what it is, at which cell, on which geometry, and its training data."""
     unit = "cells" if cfg.data.get("benchmark") == IN_CELLS else "m"
-    where = f"{cfg.model.name} {voxel_size(cfg):g} {unit}, {cfg.geometry.name}"
+    where = f"{cfg.model.name} {cfg.data.voxel_size:g} {unit}, {cfg.geometry.name}"
     data = "" if source == "real" else ", trained on SIMULATED data"
     file = Path(path)
     # shipped weights are known by their name, wherever the package lies
-    return f"{where}{data} ({file.name if file.parent == FOLDER else file})"
-
-
-def voxel_size(cfg: DictConfig) -> float:
-    """Edge of a voxel or of a native cell that the run's pairs are placed on [m]."""
-    return float(cfg.data.voxel_size)
+    return f"{where}{data} ({file.name if file.parent == SHIPPED else file})"

@@ -15,7 +15,7 @@ from pcnn.experiment.descriptors import chosen, descriptor_of
 from pcnn.experiment.register import reason_of, register_pair
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
-from pcnn.registration.descriptor import Described, Remembered
+from pcnn.registration.descriptor import Remembered
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
@@ -65,29 +65,22 @@ def register_many(
             raise ValueError(f"{name}: {error}") from error
     found: dict[tuple[int, int], Registration] = {}
     refused: dict[tuple[int, int], str] = {}
+    edges, reach = [], AGREE * descriptor.voxel_size
     for target, source in combinations(range(len(clouds)), 2):
         progress(f"{names[source]} onto {names[target]}")
         try:
             one = register_pair(clouds[source], clouds[target], descriptor, choice, options)
         except NoOverlapError as error:
             refused[source, target] = reason_of(error)
-        else:
-            found[source, target] = one
-    reach = AGREE * descriptor.voxel_size
-    edges = []
-    for (source, target), one in found.items():
+            continue
+        found[source, target] = one
         first, second = (descriptor(clouds[at].points) for at in (source, target))
-        information = _information(first, second, one.transform, reach)
+        placed = transform_points(one.transform, first.points.double())
+        _, index = nearest_within(placed, second.points, reach)
+        information = information_matrix(second.points[index[index >= 0]])
         # FPFH has no confidence: then inliers decide alone
         sure = one.confidence if math.isfinite(one.confidence) else 0.0
         edges.append(Edge(source, target, one.transform, information, sure + 1e-6 * one.inliers))
     progress("placing all clouds")
     graph = pose_graph(names, edges, reach)
     return Multiway(tuple(clouds), graph, found, refused, descriptor.name, choice.reason, measures)
-
-
-def _information(source: Described, target: Described, transform: Tensor, reach: float) -> Tensor:
-    """Information [6, 6] of the points of the target that points of the source meet."""
-    placed = transform_points(transform, source.points.double())
-    _, index = nearest_within(placed, target.points, reach)
-    return information_matrix(target.points[index[index >= 0]])

@@ -61,8 +61,7 @@ def predict(
         allow_targets: packages of the user's own whose classes a checkpoint may name.
 
     Raises:
-        FileNotFoundError: no such file, or no such weights on this machine; the message says which
-            command fetches or trains them.
+        FileNotFoundError: no such file, or no such weights.
         ValueError: points or channels that do not fit, a channel that the network needs and the
             cloud lacks, or a damaged file.
     """

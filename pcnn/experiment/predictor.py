@@ -29,7 +29,6 @@ from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
 from pcnn.experiment import networks
-from pcnn.experiment.networks import network_of
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
 from pcnn.tensor import SparseTensor
@@ -66,36 +65,25 @@ class Predictor:
     ) -> Predictor:
         """Rebuild the network that a checkpoint holds."""
         with named(checkpoint, "checkpoint of a segmentation"):
-            return cls._loaded(checkpoint, device, allow_targets)
-
-    @classmethod
-    def _loaded(
-        cls, checkpoint: Path, device: torch.device, allow_targets: Sequence[str]
-    ) -> Predictor:
-        cfg, found = opened(checkpoint, "segmentation", allow_targets)
-        plain: Any = OmegaConf.to_container(cfg)
-        data, files = plain["data"], plain["data"]["files"]
-        names = tuple(data["class_names"])
-        colors = _checked("colors", data["colors"], [(len(names), 3)], least=-1.0)
-        size = _checked("voxel_size", plain["dataset"]["voxel_size"], [(), (3,)])
-        temperature = float(_checked("temperature", data.get("temperature", 1.0), [()]))
-        net = network_of(cfg, found)
-        return cls(
-            net.to(device).eval(),
-            device,
-            names,
-            np.array([*colors, GREY], dtype=np.uint8),
-            3 + len(data["channels"]),
-            size,
-            cfg.dataset.get("crop"),  # rooms have none
-            str(data["source"]),
-            read_classes(files["classes"]),
-            files["word_labels"],
-            _reading(cfg),
-            networks.placement(cfg),
-            files["unit_intensity"],
-            temperature,
-        )
+            cfg, found = opened(checkpoint, "segmentation", allow_targets)
+            plain: Any = OmegaConf.to_container(cfg)
+            data, files = plain["data"], plain["data"]["files"]
+            return cls(
+                net=networks.network_of(cfg, found).to(device).eval(),
+                device=device,
+                class_names=tuple(data["class_names"]),
+                colors=np.array([*data["colors"], GREY], dtype=np.uint8),
+                in_channels=3 + len(data["channels"]),
+                voxel_size=plain["dataset"]["voxel_size"],
+                trained_crop=cfg.dataset.get("crop"),  # rooms have none
+                source=data["source"],
+                label_map=read_classes(files["classes"]),
+                as_words=files["word_labels"],
+                reading=_reading(cfg),
+                placement=networks.placement(cfg),
+                unit_intensity=files["unit_intensity"],
+                temperature=float(data.get("temperature", 1.0)),
+            )
 
     @torch.inference_mode()
     def __call__(self, cloud: Cloud, radius: float | None = None) -> Tensor:
@@ -117,10 +105,9 @@ class Predictor:
             )
         rows = torch.arange(cloud.n_points)
         part = crop(replace(cloud, point_index=rows), radius)
-        assert part.point_index is not None  # set above
-        if part.n_points == 0:
-            if cloud.n_points > 0:
-                raise FileError(cloud.path, f"no point lies within --crop {radius:g} m")
+        if part.n_points == 0 and cloud.n_points > 0:
+            raise FileError(cloud.path, f"no point lies within --crop {radius:g} m")
+        if part.n_points == 0 or part.point_index is None:
             return Scored(rows, torch.zeros(0, len(self.class_names)), rows)
         tensor = self._placed(part)
         inverse = tensor.geometry.inverse
@@ -166,10 +153,7 @@ class Predictor:
         """
         notes = []
         if cloud.reading.scale is None and cloud.scale != 1.0:
-            notes.append(
-                f"its header gives coordinates in units of {cloud.scale:.6g} m, which become "
-                "metres (--scale 1 leaves them)"
-            )
+            notes.append(f"its header gives coordinates in units of {cloud.scale:.6g} m")
         channels = map(meant, self.reading.channels or ())
         if not self.unit_intensity or cloud.reading.intensity_max or "intensity" not in channels:
             return cloud, notes
@@ -180,10 +164,7 @@ class Predictor:
             notes.append(f"intensity goes up to {top:.4g} and is divided by {full:.0f}")
             return replace(cloud, reading=reading), notes
         if top > _UNIT:
-            notes.append(
-                f"intensity goes up to {top:.4g}, the network was trained on 0 to 1: labels are "
-                "wrong unless --intensity-max says which number is 1"
-            )
+            notes.append(f"intensity goes up to {top:.4g}: --intensity-max says which number is 1")
         return cloud, notes
 
     def doubts(self, part: Part) -> list[str]:
@@ -192,10 +173,7 @@ class Predictor:
         found = [] if doubt is None else [doubt]
         ground = self.reading.at_sensor or self.reading.on_floor  # no user's own clouds
         if ground and from_the_air(part.places, len(part)):
-            found.append(
-                "it seems to have been seen from the air; this network knows what sensors on the "
-                "ground see, and its labels mean little here"
-            )
+            found.append("it seems to have been seen from the air; labels mean little here")
         return found
 
     def rgb(self, classes: Tensor) -> np.ndarray:
@@ -222,29 +200,19 @@ class Scored:
 
 
 def _reading(cfg: DictConfig) -> Reading:
+    """How the network's files were read in its training."""
     files = cfg.data.files
     own_fill: dict[str, float] = dict(cfg.dataset.get("fill") or {})
+    # colours for clouds that have none, where the network has seen such clouds
+    forget = OmegaConf.select(cfg, "augment.chromatic.forget")
+    forgotten = dict.fromkeys(COLORS, FORGOTTEN) if forget else {}
     return Reading(
         tuple(cfg.data.channels),
         cfg.dataset.get("intensity_max"),
         centred=True,
         columns=chosen_columns(cfg.dataset.get("columns")),
-        fill=Reading(fill=_forgotten(cfg)).filled(own_fill),
+        fill=Reading(fill=forgotten).filled(own_fill),
         strict=bool(cfg.dataset.get("strict")),
         at_sensor=not files.always_centred,
         on_floor=bool(files.get("on_floor")),
     )
-
-
-def _checked(name: str, value: Any, shapes: Sequence[tuple[int, ...]], least: float = 0.0) -> Any:
-    """Numbers of a configuration above the least, of one of these shapes."""
-    numbers = np.asarray(value, dtype=np.float64)
-    if numbers.shape not in shapes or not ((numbers > least) & np.isfinite(numbers)).all():
-        raise ValueError(f"{name} must be {' or '.join(map(str, shapes))} numbers, got {value}")
-    return value
-
-
-def _forgotten(cfg: DictConfig) -> dict[str, float]:
-    """Colours for clouds that have none, where the network has seen such clouds in its training."""
-    forget = OmegaConf.select(cfg, "augment.chromatic.forget")
-    return dict.fromkeys(COLORS, FORGOTTEN) if forget else {}

@@ -80,9 +80,11 @@ def register(
     """
     given = RegisterOptions(model=None if model is None else str(model), **options)
     moving, fixed = points_of(source, "source"), points_of(target, "target")
-    files = [isinstance(cloud, str | Path) for cloud in (source, target)]
-    names = (str(source) if files[0] else "source", str(target) if files[1] else "target")
-    return register_two(moving, fixed, given, progress, names)
+    names = [
+        str(cloud) if isinstance(cloud, str | Path) else side
+        for cloud, side in ((source, "source"), (target, "target"))
+    ]
+    return register_two(moving, fixed, given, progress, (names[0], names[1]))
 
 
 def register_two(
@@ -95,23 +97,24 @@ def register_two(
     """Register two clouds that were read; see `register`."""
     measures = measured([source.points, target.points])
     first = chosen(options.model, measures, options.voxel_size)
-    every = [first]
-    if options.model is None and first.weights is not None:
-        every += after(first, measures)
+    network = first.weights is not None
+    if not network and (options.verifier is not None or options.sampling in BY_SCORES):
+        raise ValueError(
+            f"verifier={options.verifier}, sampling={options.sampling}: poses of FPFH have no "
+            "confidence and points no scores; name a network"
+        )
     refused: dict[str, ValueError] = {}
-    cells: list[float] = []
-    for choice in every:
-        network = choice.weights is not None
-        for error in () if network else refused.values():
+    cell = 0.0
+    for choice in [first, *(after(first, measures) if options.model is None and network else ())]:
+        for error in refused.values() if choice.weights is None else ():
             if isinstance(error, NotRigidError):
                 raise error  # true of the clouds, whatever describes them
-        own = options if choice is first or network else without_network(options)
         try:
-            descriptor, choice = descriptor_of(own, choice, measures)
-            if not cells:
-                warn_of_units([source, target], measures, descriptor.voxel_size)
-            cells.append(descriptor.voxel_size)
-            found = register_pair(source, target, descriptor, choice, own, progress, names)
+            descriptor, choice = descriptor_of(options, choice, measures)
+            if not cell:
+                cell = descriptor.voxel_size
+                warn_of_units([source, target], measures, cell)
+            found = register_pair(source, target, descriptor, choice, options, progress, names)
         except AmbiguousError:  # likewise
             raise
         except ImportError:
@@ -120,23 +123,16 @@ def register_two(
         except ValueError as error:
             if not refused and not isinstance(error, NoOverlapError):
                 raise
-            refused[choice.weights.stem if choice.weights else "FPFH"] = error
+            refused[choice.name] = error
         else:
-            return replace(
-                found, transform=to_given(found.transform, source, target), measures=measures
-            )
-    advice = advice_on_size(measures, cells[0])
+            moved = to_given(found.transform, source, target)
+            return replace(found, transform=moved, measures=measures)
+    advice = advice_on_size(measures, cell)
     last = next(iter(refused.values()))
     if len(refused) == 1 and (not advice or isinstance(last, NotRigidError)):
         raise last
     reasons = [f"  {name}: {reason_of(error)}" for name, error in refused.items()]
     raise NoOverlapError("\n".join(["no transform found", *reasons, *filter(None, [advice])]))
-
-
-def without_network(options: RegisterOptions) -> RegisterOptions:
-    """Options for FPFH in place of a network: it has neither scores nor a verifier."""
-    rule = "random_points" if options.sampling in BY_SCORES else options.sampling
-    return replace(options, sampling=rule, verifier=None)
 
 
 def reason_of(error: ValueError) -> str:
@@ -155,21 +151,17 @@ def register_pair(
 ) -> Registration:
     """Register a pair, in the local frames of both, by what was chosen to describe it.
 
-    FPFH has a solver and a number of inliers of its own, and no confidence, as the verifier was not
-    fitted to it.
+    FPFH has a solver and a number of inliers of its own, no scores, and no confidence, as the
+    verifier was not fitted to it.
     """
     network = choice.weights is not None
-    if options.verifier is not None and not network:
-        raise ValueError(
-            f"verifier={options.verifier}: poses of FPFH have no confidence; name a network"
-        )
     # of a cloud that was moved near zero the sensor's place is not known
     seen = options.sensor_at_origin and not (source.moved or target.moved)
     solver = options.solver or ("cliques" if network else "ransac")
-    least = 3 if network else FPFH_MIN_INLIERS
+    scored = options.sampling in BY_SCORES
     settings = replace(
         default_settings(descriptor.voxel_size, options.seed, solver, seen),
-        sampling=options.sampling,
+        sampling="random_points" if scored and not network else options.sampling,
         verifier=verifier_of(options, choice),
         surfaces=options.surfaces,
     )
@@ -180,21 +172,20 @@ def register_pair(
         settings,
         icp_distance=options.icp_distance,
         min_confidence=options.min_confidence if network else 0.0,
-        min_inliers=options.min_inliers or least,
+        min_inliers=options.min_inliers or (3 if network else FPFH_MIN_INLIERS),
         min_overlap=options.min_overlap,
         allow_ambiguous=options.allow_ambiguous,
         device=device_of(options.device),
         progress=progress,
         names=names,
     )
-    return replace(
-        found, reason=choice.reason, confidence=found.confidence if network else math.nan
-    )
+    confidence = found.confidence if network else math.nan
+    return replace(found, reason=choice.reason, confidence=confidence)
 
 
 def verifier_of(options: RegisterOptions, choice: Choice) -> Verifier:
     """The verifier that an option names, or the one of the network."""
-    if options.verifier is None:
+    if options.verifier is None or choice.weights is None:
         return shipped_verifier(choice.verified_as)
     return _read_once(Path(options.verifier))
 
@@ -240,13 +231,8 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
 
 
 def warn_of_units(clouds: Sequence[LocalCloud], measures: CloudMeasures, voxel_size: float) -> None:
-    """Log why the unit of clouds looks wrong, once; nothing where it does not.
-
-    Clouds that are few voxels wide are left to `advice_on_size`.
-    """
-    if advice_on_size(measures, voxel_size):
-        return
-    for cloud in clouds:
+    """Log why the unit of clouds looks wrong, once; clouds of few voxels have their own advice."""
+    for cloud in () if advice_on_size(measures, voxel_size) else clouds:
         doubt = unit_doubt((cloud.points.double() + cloud.origin).numpy(), voxel_size)
         if doubt is not None:
             log.warning("%s", doubt)
@@ -262,8 +248,8 @@ def advice_on_size(clouds: CloudMeasures, voxel_size: float) -> str:
     if not 0 < width < _FEW_VOXELS * voxel_size:
         return ""
     cell = width / _ENOUGH_VOXELS
-    digits = -math.floor(math.log10(cell))
+    better = round(cell, -math.floor(math.log10(cell)))
     return (
         f"the {clouds.subject} {width:.2g} m wide, {width / voxel_size:.2g} voxels of "
-        f"{voxel_size:g} m; if they are in metres, try voxel_size={round(cell, digits):g}"
+        f"{voxel_size:g} m; if they are in metres, try voxel_size={better:g}"
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.descriptors import described, trained_descriptor
 from pcnn.experiment.registration_options import RegistrationOptions
-from pcnn.experiment.registration_pictures import draw_curves, draw_pairs, send_evaluation
 from pcnn.experiment.report import CURVES, PAIRS
 from pcnn.experiment.run_config import (
     allowed,
@@ -31,21 +30,25 @@ from pcnn.experiment.run_config import (
     without,
 )
 from pcnn.experiment.weights import config_of
+from pcnn.loggers import send_media
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
     Figure,
-    JudgedPairs,
-    Protocol,
+    PairResult,
     Summary,
+    recall_curves,
     registration_table,
     scene_table,
     summarize,
 )
 from pcnn.metrics.registration.pair_table import shown, write_pair_table
+from pcnn.metrics.registration.summary import ERRORS
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
-from pcnn.registration.evaluation import Batches, Evaluation, Track, evaluate_pairs
+from pcnn.registration.evaluation import Batches, Evaluation, evaluate_pairs
 from pcnn.registration.settings import EstimateSettings
+from pcnn.visualize.pair import DrawnMatches, ShownPair
+from pcnn.visualize.registration import overlay_picture, recall_picture
 
 
 def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
@@ -90,6 +93,7 @@ FLAT = (
     *("rr", "rr_scenes", "rr_pairs", "fmr", "ir"),
     *("rre", "rte", "rre_median", "rte_median", "rre_std", "rte_std"),
 )
+SHOWN = 2  # best and worst pairs sent to W&B, so many of each: an overlay is 10 MB and more
 
 
 @dataclass(frozen=True)
@@ -117,41 +121,75 @@ def report_pairs(
     rules = options.rules(data.benchmark)
     settings = options.settings(rules, cfg.seed)
     samples = [number or None for number in options.samples]
-    title = f"{data.name}, {descriptor.name}, solver {solver_name(options.solver)}"
+    solver = solver_name(options.solver)
+    title = f"{data.name}, {descriptor.name}, solver {solver}"
     title += ", refitted" if options.refine and options.solver in ("ransac", "cliques") else ""
     console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
     for note in data.notes():
         console.say(note)
     report.say_simulated(console, cfg)
-    evaluate = partial(
-        evaluate_pairs,
+
+    def tracked(batches: Batches, _: Evaluation) -> Iterator[Sequence[RegistrationPair]]:
+        with Progress(console, "registering", sum(map(len, batches))) as progress:
+            for batch in batches:
+                yield batch
+                progress.advance(len(batch))
+
+    done = evaluate_pairs(
         data,
+        descriptor,
         protocol=rules,
         settings=settings,
         samples=samples,
         device=device,
+        icp_distance=options.icp_distance,
+        track=tracked,
     )
-    done = evaluate(
-        descriptor, icp_distance=options.icp_distance, track=shown_progress(console, rules)
-    )
-    summary = partial(summarize, protocol=rules, draws=options.draws, seed=cfg.seed)
     figures: dict[str, float] = {}
-    groups = {"": done.results, " + ICP": done.refined}
-    summaries: dict[str, dict[int | None, Summary]] = {}
-    for suffix, results in groups.items():
-        if not results:
-            continue
-        summaries[suffix] = {number: summary(pairs) for number, pairs in results.items()}
-        console.print(registration_table(summaries[suffix], title + suffix))
-        first = summaries[suffix][samples[0]]
+    groups = ("test", "", done.results), ("test_icp", " + ICP", done.refined)
+    for prefix, suffix, results in (group for group in groups if group[2]):
+        summaries = {
+            number: summarize(pairs, rules, draws=options.draws, seed=cfg.seed)
+            for number, pairs in results.items()
+        }
+        console.print(registration_table(summaries, title + suffix))
+        first = summaries[samples[0]]
         console.print(scene_table(first, f"scenes, {shown(samples[0])}{suffix}"))
-        figures |= flat(summaries[suffix], "test_icp" if suffix else "test")
+        figures |= flat(summaries, prefix)
     report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done.results, done.refined, rules)
-    draw_curves(folder / CURVES, done, rules, title)
-    once_more = partial(matches_of, data, descriptor, settings, samples[0], device)
-    draw_pairs(folder / "pictures", data, done, rules, samples[0], options.pictures, once_more)
-    send_evaluation(loggers, data, done, rules, samples[0], figures)
+    lines = {shown(number): results for number, results in done.results.items()}
+    curves = recall_curves(lines, rules)
+    if curves:
+        limits = {ERRORS[error][0]: limit for error, limit in rules.success.thresholds.items()}
+        recall_picture(curves, limits, folder / CURVES, title)
+    judged = done.results[samples[0]]
+
+    def pair_of(place: int) -> ShownPair:
+        pair = data.pairs[place]
+        return ShownPair.of(
+            f"{pair.scene}, {pair.source} onto {pair.target}",
+            data.cloud(pair.scene, pair.source),
+            data.cloud(pair.scene, pair.target),
+            done.transforms[samples[0]][place],
+            facts=judged[place].facts,
+            simulated=data.source_kind == "simulated",
+        )
+
+    for name, place in chosen_pairs(judged, options.pictures).items():
+        one = matches_of(data, descriptor, settings, samples[0], device, data.pairs[place])
+        truth = data.pairs[place].transform
+        drawn = DrawnMatches.of(one.source, one.target, truth, rules.inlier_distance)
+        overlay_picture(replace(pair_of(place), matches=drawn), folder / "pictures" / f"{name}.png")
+
+    def media() -> dict[str, Any]:
+        from pcnn.callbacks.wandb_media import of_pairs
+
+        chosen = chosen_pairs(judged, min(SHOWN, len(data.pairs)))
+        pairs = {name: pair_of(place) for name, place in chosen.items()}
+        return {**figures, **of_pairs("test", lines, rules, pairs)}
+
+    send_media(loggers, media)
     facts = {
         "protocol": rules.name,
         "success": str(rules.success),
@@ -160,12 +198,24 @@ def report_pairs(
         "notes": data.notes(),
         "descriptor": descriptor.name,
         "turn_clouds": options.turn_clouds,
-        "solver": solver_name(options.solver),
+        "solver": solver,
         "refine": options.refine,
         "matching": rules.matching,
         "sampling": rules.sampling,
     }
     return PairReport(figures, facts, figures[f"test/rr@{shown(samples[0])}"])
+
+
+def chosen_pairs(results: Sequence[PairResult], number: int) -> dict[str, int]:
+    """Places of the pairs with the smallest and the largest errors: RMSE, or RTE without one."""
+
+    def badness(place: int) -> float:
+        error = results[place].rte if isnan(results[place].rmse) else results[place].rmse
+        return inf if isnan(error) else error  # without an estimate last
+
+    order = sorted(range(len(results)), key=badness)
+    kinds = {"best": order[:number], "worst": order[::-1][:number]}
+    return {f"{kind}_{n}": at for kind, places in kinds.items() for n, at in enumerate(places, 1)}
 
 
 def matches_of(
@@ -182,24 +232,6 @@ def matches_of(
     return estimate
 
 
-def shown_progress(console: Console, rules: Protocol, of: str = "") -> Track:
-    """A function that shows how far a pass over batches of pairs is, with the recall so far."""
-
-    def tracked(batches: Batches, so_far: Evaluation) -> Iterator[Sequence[RegistrationPair]]:
-        def recall() -> str:
-            done = JudgedPairs(list(next(iter(so_far.results.values()), [])), rules)
-            registered = done.registered[done.counted]
-            return f"recall {100 * registered.mean():.1f} %" if len(registered) else ""
-
-        total = sum(map(len, batches))
-        with Progress(console, f"registering {of}".strip(), total, recall) as progress:
-            for batch in batches:
-                yield batch
-                progress.advance(len(batch))
-
-    return tracked
-
-
 def solver_name(solver: str) -> str:
     """The solver with the version of what computes it."""
     if solver != "open3d":
@@ -213,14 +245,11 @@ def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, floa
     """Every figure with its interval, by name."""
     figures: dict[str, float] = {}
     for samples, summary in summaries.items():
+        at = f"@{shown(samples)}"
         for name in FLAT:
-            figures |= with_ends(f"{prefix}/{name}", samples, getattr(summary, name))
+            figure: Figure = getattr(summary, name)
+            ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
+            figures |= {f"{prefix}/{name}{end}{at}": value for end, value in ends.items()}
         for name in ("counted", "no_estimate", "unjudged"):
-            figures[f"{prefix}/{name}@{shown(samples)}"] = getattr(summary, name)
+            figures[f"{prefix}/{name}{at}"] = getattr(summary, name)
     return figures
-
-
-def with_ends(name: str, samples: int | None, figure: Figure) -> dict[str, float]:
-    """A figure and the ends of its interval, by name."""
-    ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
-    return {f"{name}{end}@{shown(samples)}": value for end, value in ends.items()}

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,8 +25,6 @@ Square = tuple[int, int]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_END = object()
-
 
 def square_size(
     cloud: Iterable[Part], margin: float, most: int, least: float, largest: float
@@ -35,25 +34,22 @@ def square_size(
     The edge [m] is the largest one or a half, a quarter, ... of it, down to the least.
     """
     halvings = max(0, math.ceil(math.log2(largest / least)))
-    fine = largest / 2**halvings
-    counts: Counter[Square] = Counter()
+    counts: Counter[Square] = Counter()  # of squares of the least edge
 
-    def counted(part: Part) -> list[tuple[Square, int]]:
-        _, found = _grouped(np.floor(part.places[:, :2] / fine).astype(np.int64))
-        return [(square, last - first) for square, (first, last) in found.items()]
+    def counted(part: Part) -> dict[Square, int]:
+        _, found = _grouped(np.floor(part.places[:, :2] / largest * 2**halvings).astype(np.int64))
+        return {square: last - first for square, (first, last) in found.items()}
 
-    for some in in_order(counted, ahead(cloud), _THREADS):
-        for square, number in some:
-            counts[square] += number
+    for some in in_order(counted, cloud, _THREADS):
+        counts.update(some)
     for halving in range(halvings + 1):
         size, fold = largest / 2**halving, 2 ** (halvings - halving)
         squares: Counter[Square] = Counter()
         for (i, j), number in counts.items():
             squares[i // fold, j // fold] += number
-        seen = ((size + 2 * margin) / size) ** 2
-        if max(squares.values(), default=0) * seen <= most:
-            return size
-    return fine
+        if max(squares.values(), default=0) * (1 + 2 * margin / size) ** 2 <= most:
+            break
+    return size
 
 
 @dataclass(eq=False)
@@ -72,17 +68,17 @@ class Squares:
     points: int = 0  # in all squares
 
     def __post_init__(self) -> None:
-        if not 0 < self.size < float("inf"):
-            raise ValueError(f"tiles need a positive edge [m], got {self.size}")
-        if not 0 <= self.margin <= self.size:
-            raise ValueError(f"margin must lie in [0, {self.size}] m, got {self.margin}")
+        if not 0 < self.size < math.inf or not 0 <= self.margin <= self.size:
+            raise ValueError(
+                f"tile={self.size}, margin={self.margin}: 0 <= margin <= tile, 0 < tile"
+            )
         channels = ("channels", "f4", (self.channels,))
         self._record = np.dtype([("row", "i8"), ("slot", "i8"), ("place", "f8", (3,)), channels])
         self._slots = 0
 
     def fill(self, cloud: Iterable[Part]) -> list[Square]:
         """Write the files; returns the squares that own points, rising."""
-        for part, owners, records, ranges in in_order(self._cut, ahead(cloud), _THREADS):
+        for part, owners, records, ranges in in_order(self._cut, cloud, _THREADS):
             self.owners |= owners
             self.points += part
             shared = records["slot"] >= 0
@@ -92,8 +88,8 @@ class Squares:
                 with self._path(square).open("ab") as file:
                     file.write(records[first:last].data)
         for path in self.folder.glob("*.tile"):  # margins of squares that own nothing
-            i, j = path.stem.split("_")
-            if (int(i), int(j)) not in self.owners:
+            i, j = map(int, path.stem.split("_"))
+            if (i, j) not in self.owners:
                 path.unlink()
         self._votes = self._mapped("votes", np.float32, (self._slots, self.classes + 1))
         self._rows = self._mapped("rows", np.int64, (self._slots,))
@@ -164,7 +160,7 @@ class Squares:
             near = np.flatnonzero((low | high).any(axis=1))
             records["slot"][near] = np.arange(len(near))
             sees = {-1: low[near], 0: np.ones((len(near), 2), bool), 1: high[near]}
-            for step in [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b]:
+            for step in set(product((-1, 0, 1), repeat=2)) - {(0, 0)}:
                 rows.append(near[sees[step[0]][:, 0] & sees[step[1]][:, 1]])
                 seen.append(cells[rows[-1]] + step)
         order, ranges = _grouped(np.concatenate(seen))
@@ -176,8 +172,7 @@ def _grouped(cells: np.ndarray) -> tuple[np.ndarray, dict[Square, tuple[int, int
     """Positions of cells [M, 2] sorted by cell, and where those of each begin and end."""
     if not len(cells):
         return np.empty(0, np.int64), {}
-    corner = cells.min(axis=0)
-    width = int(np.ptp(cells[:, 1])) + 1
+    corner, width = cells.min(axis=0), int(np.ptp(cells[:, 1])) + 1
     numbers = (cells[:, 0] - corner[0]) * width + (cells[:, 1] - corner[1])
     few = numbers.max() < 1 << 16  # then numpy counts in place of comparing
     order = np.argsort(numbers.astype(np.uint16) if few else numbers, kind="stable")
@@ -185,19 +180,6 @@ def _grouped(cells: np.ndarray) -> tuple[np.ndarray, dict[Square, tuple[int, int
     ends = [*begins[1:].tolist(), len(numbers)]
     squares = map(tuple, cells[order[begins]].tolist())
     return order, dict(zip(squares, zip(begins.tolist(), ends, strict=True), strict=True))
-
-
-def ahead(items: Iterable[T], depth: int = 2) -> Iterator[T]:
-    """Yield items in order while a thread makes the next ones."""
-    source = iter(items)
-    with ThreadPoolExecutor(1) as pool:
-        pending = deque(pool.submit(next, source, _END) for _ in range(depth))
-        while True:
-            found = pending.popleft().result()
-            if found is _END:
-                return
-            pending.append(pool.submit(next, source, _END))
-            yield found  # type: ignore[misc]  # an item: it is not the end
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:

@@ -18,8 +18,8 @@ def available() -> Mapping[str, Any]:
     """Trained weights by name.
 
     Returns:
-        Entries of the catalogue (`pcnn.experiment.catalogue.Weights`): version, task, SHA-256,
-        licence, source, classes and size.
+        Entries of the catalogue (`pcnn.experiment.catalogue.Weights`): version, task, licence,
+        source and classes.
     """
     found: Mapping[str, Any] = _room("catalogue").catalogue()
     return found
@@ -39,9 +39,8 @@ def load(
         allow_targets: packages of the user's own whose classes a checkpoint may name.
 
     Raises:
-        FileNotFoundError: no such file or name, or one that is not on this machine; the message
-            says which command fetches or trains it.
-        FileError: a torn file, or another one than the catalogue says.
+        FileNotFoundError: no such file or name.
+        FileError: a damaged file.
     """
     net: nn.Module = _room("networks").load(model, device, allow_targets)
     return net

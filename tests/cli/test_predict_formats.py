@@ -15,9 +15,8 @@ from pcnn.cli.labelling import prediction_view
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Reading, open_parts
 from pcnn.experiment import answer as answers
-from pcnn.experiment import segmenters
+from pcnn.experiment import catalogue
 from pcnn.experiment.answer import answer, answer_in_squares
-from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.squares import Squares, square_size
 from tests.cli.invoking import invoke
@@ -127,12 +126,12 @@ def test_broken_texts_and_archives_are_named(kitti: Path, tmp_path: Path) -> Non
 
 @pytest.fixture
 def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No weights come with the package, and none were fetched."""
-    monkeypatch.setattr(segmenters, "weights_file", lambda name, _: weights_file(name, tmp_path))
+    """No weights come with the package."""
+    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path)
 
 
 @pytest.mark.usefixtures("nothing_ships")
-def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_checkpoint(kitti: Path, tmp_path: Path) -> None:
     points = cloud(300)
     points.tofile(tmp_path / "room.bin")
     (points * [6, 6, 1, 1]).astype(np.float32).tofile(tmp_path / "street.bin")
@@ -144,11 +143,7 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path, monkeypatch: pytest.M
     content = torch.load(kitti, weights_only=True)
     for name in ("seg_rooms", "seg_streets"):
         write_exported(tmp_path / f"{name}.safetensors", {**content, "global_step": 1})
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            segmenters, "weights_file", lambda name, folder: tmp_path / f"{name}.safetensors"
-        )
-        text = run(*words)
+    text = run(*words)
     assert "room.bin: seg_rooms: the cloud spans 1" in text
     assert "street.bin: seg_streets: the cloud spans 8" in text
     assert ".png" not in text  # of one cloud the files are named
@@ -179,7 +174,7 @@ def test_points_in_memory(kitti: Path) -> None:
             pcnn.predict(points[:, :3], kitti, channels=given)
     with pytest.raises(ValueError, match="by name"):
         pcnn.predict(points, kitti)
-    with pytest.raises(FileNotFoundError, match="rooms: the cloud spans"):
+    with pytest.raises(FileNotFoundError, match="seg_rooms"):
         pcnn.predict(points[:, :3])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.experiment import descriptors
+from pcnn.experiment import catalogue, descriptors
 from pcnn.experiment.descriptors import Choice
 from pcnn.registration.descriptor import Described
 from pcnn.registration.register import NoOverlapError, NotRigidError, Registration
@@ -60,18 +60,17 @@ def asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[list[str], Registration | Exception]]:
     """Registers two clouds with stand-ins by the name of their weights; tells who was asked."""
-    monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
+    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path)
 
     def register(
         extent: float, stand_ins: dict[str, Callable[[], Numbered]]
     ) -> tuple[list[str], Registration | Exception]:
         names: list[str] = []
-        for name in stand_ins:
-            if name != "FPFH":
-                (tmp_path / f"{name}.safetensors").touch()
+        for name in (INTERIORS, TURNED, STREETS):
+            (tmp_path / f"{name}.safetensors").touch()
 
         def made(_: object, choice: Choice) -> Numbered:
-            names.append(choice.weights.stem if choice.weights else "FPFH")
+            names.append(choice.name)
             found = stand_ins[names[-1]]()
             found.voxel_size = extent / 80
             return found
@@ -133,8 +132,8 @@ def test_a_scale_that_a_network_sees_is_asked_of_the_other_network_alone(
 
 
 def test_without_open3d_the_networks_say_what_they_found(asked: Callable[..., tuple]) -> None:
-    names, error = asked(ROOM, {INTERIORS: Blind, "FPFH": absent})
-    assert names == [INTERIORS, "FPFH"]
+    names, error = asked(STREET, {STREETS: Blind, "FPFH": absent})
+    assert names == [STREETS, "FPFH"]
     assert str(error).startswith("no transform found: ")
     names, error = asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": absent})
     assert names == [INTERIORS, TURNED, "FPFH"]
@@ -157,4 +156,4 @@ def test_a_descriptor_that_was_named_is_asked_alone(
     for name in ("reg_rooms", "reg_turned"):
         with pytest.raises(NoOverlapError, match=r"^no transform found: "):
             pcnn.register(cloud, cloud, name, cell="trained")
-    assert descriptors.weights_of("reg_turned") == tmp_path / f"{TURNED}.safetensors"
+    assert catalogue.weights_file("reg_turned") == tmp_path / f"{TURNED}.safetensors"

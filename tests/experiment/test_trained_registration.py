@@ -15,7 +15,7 @@ import pcnn
 from pcnn.checkpoints.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
-from pcnn.experiment import descriptors
+from pcnn.experiment import catalogue, descriptors
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.experiment.export import export
 from pcnn.registration.cloud_measures import extent, measured
@@ -78,7 +78,7 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     assert (content["protocol"], content["pairs"]) == ("predator, changed", 3)
     names = {path.relative_to(folder / "one").as_posix() for path in (folder / "one").rglob("*")}
     assert {BEST[4:], "predictions.png", "pairs.csv", "recall.png", "pictures/best_1.png"} <= names
-    assert {"pictures/best_1.html", "pictures/worst_1.html"} <= names
+    assert "pictures/worst_1.png" in names
     media = [name for name in names if "/media/" in name]
     for part in ("val/pair_0/before", "val/pairs", "val/scenes", "recall_by_rre", "test/best_1"):
         assert any(part in name for name in media), part
@@ -141,28 +141,22 @@ def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
 def test_shipped_weights_go_by_the_extent(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors, "FOLDER", tmp_path)
+    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path)
     room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
-    # none is there yet: FPFH, at the voxel of the place
-    for cloud, size, place in ((room, 0.05, "reg_rooms"), (street, 0.3, "reg_streets")):
-        choice = descriptors.chosen(None, measured([cloud]), None)
-        assert (choice.weights, choice.voxel_size) == (None, size)
-        assert f"no weights for {place} come with this version" in choice.reason
-    with pytest.raises(FileNotFoundError, match="no weights for reg_streets"):
+    with pytest.raises(FileNotFoundError, match="reg_streets"):
         descriptors.chosen("reg_streets", measured([room]), None)
-    export(folder / BEST, tmp_path / "reg_rooms.safetensors")
-    assert (
-        descriptors.chosen(None, measured([room]), None).weights
-        == tmp_path / "reg_rooms.safetensors"
-    )
-    assert descriptors.chosen("reg_rooms", measured([street]), None).weights is not None
-    assert descriptors.chosen("reg_rooms", measured([street]), None).weights is not None
-    assert descriptors.chosen(None, measured([room, street]), None).weights is None
+    for name in ("reg_rooms", "reg_turned", "reg_streets"):
+        export(folder / BEST, tmp_path / f"{name}.safetensors")
+    for cloud, name in ((room, "reg_rooms"), (street, "reg_streets")):
+        choice = descriptors.chosen(None, measured([cloud]), None)
+        assert choice.weights == tmp_path / f"{name}.safetensors"
+    assert descriptors.chosen("reg_rooms", measured([street]), None).name == "reg_rooms"
+    assert descriptors.chosen(None, measured([room, street]), None).name == "reg_streets"
     assert descriptors.chosen("fpfh", measured([room]), None).voxel_size == 0.05
     assert descriptors.chosen(None, measured([room]), 0.1).voxel_size == 0.1
     with pytest.raises(ValueError, match="its own voxel size"):
         descriptors.chosen("reg_rooms", measured([room]), 0.1)
-    with pytest.raises(FileNotFoundError, match=r"shipped weights \(reg_rooms"):
+    with pytest.raises(FileNotFoundError, match="resunet_interior"):
         descriptors.chosen("resunet_interior", measured([room]), None)
     # a stray point does not make a street of a room
     stray = torch.cat([room, torch.tensor([[500.0, 0.0, 0.0]])])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.visualize.pair import ShownPair
 from pcnn.visualize.registration import SOURCE, TARGET
 from pcnn.visualize.view.cloud import ViewedCloud
 from pcnn.visualize.view.page import POINTS, View
@@ -27,16 +26,3 @@ def pair_view(
         ViewedCloud(names[1], target, color=TARGET, simulated=simulated[1]),
     ]
     return View(clouds, title=name, note=facts, points=points, first="clouds")
-
-
-def shown_pair_view(pair: ShownPair, points: int) -> View:
-    """The page of a pair of which there is a picture."""
-    return pair_view(
-        pair.name,
-        pair.source,
-        pair.target,
-        pair.transform,
-        facts=pair.facts,
-        points=points,
-        simulated=(pair.simulated, pair.simulated),
-    )
