@@ -28,8 +28,8 @@ from pcnn.geometry import (
     quantize,
 )
 from pcnn.maps import BruteForce, SortedSearch
+from pcnn.maps.point_cells import checked_reach
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.radius_pairs import checked_reach, radius_pairs
 from pcnn.maps.tiling import cell_parents
 from pcnn.models import MinkUNet42
 from pcnn.models.blocks import checkpoint_activations
@@ -101,10 +101,6 @@ def product(
 def listed(inputs: list[int], outputs: list[int], offsets: list[int], n_in: int) -> None:
     pairs = (torch.tensor(rows, dtype=torch.int32) for rows in (inputs, outputs))
     KernelMap.from_pairs(*pairs, torch.tensor(offsets), n_in, 2).validate()
-
-
-def near(source: Tensor, query: Tensor, batch: Tensor | None = None) -> object:
-    return radius_pairs(source, batch, query, None, 1.0)
 
 
 def scattered(n: int = 10) -> Tensor:
@@ -189,10 +185,6 @@ MAPS: list[Row] = [
         (lambda reach=reach: checked_reach(reach), V, "reach must be")
         for reach in (0.0, -1.0, float("nan"), float("inf"), (1.0, 2.0), (1.0, 0.0, 1.0))
     ),
-    (lambda: near(scattered(), scattered().double()), V, "query: points must be float32"),
-    (lambda: near(scattered() / 0, scattered()), V, "source: .* of 10 points"),
-    (lambda: near(scattered(), scattered(), torch.arange(10) * 511 // 9), V, "source: batch"),
-    (lambda: near(scattered(), scattered()[:, :2]), V, "query: points must be"),
     *(
         (lambda kernel=kernel: by_parents(kernel), V, "only a kernel that tiles space")
         for kernel in (Kernel.of(3, 2), Kernel.of(2, 2, padding=1), Kernel.of(4, 2))

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.neighbourhood import check_outside
 
 #: Cell edges along x, y and z [m].
 Edges = tuple[float, float, float]
@@ -33,7 +32,25 @@ def box_reach(grid: Edges, size: Triple, volume: float = 1.0) -> Edges:
     return x, y, z
 
 
-def cells_of(offsets: Tensor, grid: Edges) -> Tensor:
+def slots_of(offsets: Tensor, grid: Edges, size: Triple, outside: str = "clamp") -> Tensor:
+    """Kernel slot of every neighbour of an odd kernel, the centre in its middle cell."""
+    cells = _cells_of(offsets, grid)
+    limit = torch.tensor([width // 2 for width in size], dtype=cells.dtype, device=cells.device)
+    slot = _slot((cells.clamp(-limit, limit) + limit).to(torch.int64), size)
+    return slot if outside == "clamp" else torch.where((cells.abs() <= limit).all(1), slot, -1)
+
+
+def cell_slots(offsets: Tensor, dilation: Triple, size: Triple) -> Tensor:
+    """Slots of voxels, -1 where none lies: ``in - stride * out = dilation * slot - padding``."""
+    spans = zip(dilation, size, strict=True)
+    # from the first slot on, in cells: whole numbers, halves cancel for even sizes
+    start = offsets.new_tensor([step * (width - 1) / 2 for step, width in spans])
+    place, step = (offsets + start).to(torch.int64), torch.tensor(dilation, device=offsets.device)
+    slot = _slot(torch.div(place, step, rounding_mode="floor"), size)
+    return torch.where((place % step == 0).all(1), slot, -1)
+
+
+def _cells_of(offsets: Tensor, grid: Edges) -> Tensor:
     """Kernel cell of every offset: ``offset / grid``, rounded half away from zero.
 
     So the opposite offset has the opposite cell. The quotient is one float32 division.
@@ -44,30 +61,6 @@ def cells_of(offsets: Tensor, grid: Edges) -> Tensor:
     return whole + (2 * (quotient - whole)).trunc()
 
 
-def slots_of(offsets: Tensor, grid: Edges, size: Triple, outside: str = "clamp") -> Tensor:
-    """Kernel slot of every neighbour of an odd kernel, the centre in its middle cell."""
-    check_outside(outside)
-    if not all(cells % 2 for cells in size):
-        raise ValueError(f"rounding around a centre needs an odd kernel size, got {size}")
-    cells = cells_of(offsets, grid)
-    limit = _limit(size, cells)
-    x, y, z = (cells.clamp(-limit, limit) + limit).to(torch.int64).unbind(1)
-    slot = (x * size[1] + y) * size[2] + z
-    return slot if outside == "clamp" else torch.where((cells.abs() <= limit).all(1), slot, -1)
-
-
-def outside_share(offsets: Tensor, grid: Edges, size: Triple) -> float:
-    """Share of neighbours whose offset leaves the kernel's box; arguments as in `slots_of`.
-
-    For scans and a kernel of 3 at the official radius it is 0.10 to 0.13, every point among its own
-    neighbours; 0.11 to 0.17 without.
-    """
-    if not len(offsets):
-        return 0.0
-    cells = cells_of(offsets, grid)
-    return float((cells.abs() > _limit(size, cells)).any(1).double().mean())
-
-
-def _limit(size: Triple, like: Tensor) -> Tensor:
-    """Cells between the central one and the border of the box, per axis."""
-    return torch.tensor([cells // 2 for cells in size], dtype=like.dtype, device=like.device)
+def _slot(place: Tensor, size: Triple) -> Tensor:
+    x, y, z = place.unbind(1)
+    return (x * size[1] + y) * size[2] + z

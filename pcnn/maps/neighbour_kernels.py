@@ -1,15 +1,12 @@
 """Radius search and local voxelisation on a device, by the kernels of ``csrc/radius_search.cu``.
 
-The same triplets in the same order as `pcnn.maps.radius_pairs` and `pcnn.maps.local_voxels` yield:
+The same triplets in the same order as `pcnn.maps.point_cells` and `pcnn.maps.local_voxels` yield:
 whether a pair is within reach, and its slot, are the same float32 expressions. Count, scan, fill:
 the host waits between, for the number of triplets; several searches share that wait.
 """
 
 from __future__ import annotations
 
-import itertools
-import struct
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,17 +14,15 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.layouts import Layout, check_table_size
-from pcnn.geometry.row_lists import lists_of, pairs_of_lists
+from pcnn.geometry.layouts import Layout
 from pcnn.kernels import cuda
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.local_voxels import Edges
-from pcnn.maps.point_memory import PART
-from pcnn.maps.radius_pairs import BOX_MARGIN, CELL_MARGIN, Reach
+from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Reach
 from pcnn.maps.radix_sort import RadixSort, passes_of
 from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
+
+SOURCE = "radius_search.cu"
 
 #: Bits of a sort key: the cloud, and the number of a cell along every axis.
 KEY_BITS = 32
@@ -38,16 +33,12 @@ ROWS = 256
 # as in csrc/levels.cu: blocks of a kernel that adds its histogram to the others'
 _KEY_BLOCKS = 264
 
-_CELLS = "3d3d3i"
-_KEYS = struct.Struct(f"7Pq{_CELLS}0qi0q")
-_PLACES = struct.Struct("3Pq0q")
-_SEARCH = struct.Struct(f"4P2q{_CELLS}0q3f3f3i3i0q")
-_COUNT = struct.Struct("2PqPq0q")
-_FILL = struct.Struct("8Pq0q")
-
 #: ``in_index [T]``, ``slot [T]`` int32 by output row, then slot, then input row; ``row_offsets
 #: [N_out + 1]`` int64.
 RowsCsr = tuple[Tensor, Tensor, Tensor]
+
+#: Fields of a struct of the source.
+Fields = dict[str, Any]
 
 
 class Window(NamedTuple):
@@ -70,22 +61,22 @@ class SortedPoints:
 
     places: Tensor  # [N, 4] int32, three floats and the row
     keys: Tensor  # [2, N] int64; the first row is sorted
-    cells: tuple[float | int, ...]  # as kernels take them
+    cells: Fields  # as kernels take them
     crowd: Tensor  # [] int64, squares of the numbers of points in these cells, summed
 
     @classmethod
     def of(cls, points: Tensor, batch: Tensor, batch_size: int, reach: Reach) -> SortedPoints:
         """Sort points."""
         device, n, points = points.device, points.shape[0], points.contiguous()
-        kernels, cells = cuda.module("radius_search.cu", device), _cells(reach, batch_size)
+        kernels, cells = cuda.module(SOURCE, device), _cells(reach, batch_size)
         sort, passes = RadixSort.of(n, device), passes_of(KEY_BITS)
-        pointers = (points.data_ptr(), batch.data_ptr(), *sort.pointers)
+        given: Fields = {"points": points, "batch": batch, "sort": sort.buffers, "n": n}
         blocks = max(1, min(_KEY_BLOCKS, -(-n // ROWS)))
-        kernels.launch("cell_keys", blocks, _KEYS.pack(*pointers, n, *cells, passes), device)
+        kernels.launch("cell_keys", blocks, **given, cells=cells, passes=passes)
         sort.run(passes)
         places = torch.empty(n, 4, dtype=torch.int32, device=device)
-        arguments = (points.data_ptr(), sort.values.data_ptr(), places.data_ptr(), n)
-        kernels.launch("place_points", -(-n // ROWS), _PLACES.pack(*arguments), device)
+        given = {"points": points, "order": sort.values, "places": places, "n": n}
+        kernels.launch("place_points", -(-n // ROWS), **given)
         keys = sort.keys[0]
         own = torch.searchsorted(keys, keys, right=True) - torch.searchsorted(keys, keys)
         return cls(places, sort.keys, cells, own.sum())
@@ -105,11 +96,10 @@ class CountedNeighbours:
     """A search that knows how many triplets there are, on the device."""
 
     ends: Tensor  # [K + 1] int64, where every slot begins
-    counts: Tensor
+    counts: Tensor  # [2, K, chunks] int32, triplets, and their first position inside the slot
     row_offsets: Tensor  # [N_out + 1] int64
-    search: bytes  # arguments of the kernels
+    search: Fields  # of the kernels
     crowd: Tensor  # [2] int64: the triplets, and SortedPoints.crowd
-    kept: tuple[Tensor, ...]  # tensors that the arguments point to
 
     @classmethod
     def of(
@@ -118,104 +108,89 @@ class CountedNeighbours:
         centres: Tensor,  # [M, 3] float32, where the kernel lies for every output row; at least one
         batch: Tensor,  # [M] int64
         window: Window,
-        most: int | None = None,
+        most: int = (1 << 63) - 1,
     ) -> CountedNeighbours:
         """Count the triplets of an odd kernel around every centre; nothing waits."""
-        device, m, volume = centres.device, centres.shape[0], window.volume
-        chunks, centres = -(-m // ROWS), centres.contiguous()
+        device, volume = centres.device, window.volume
         search = _search(source, centres, batch, window, flipped=False)
+        chunks = -(-centres.shape[0] // ROWS)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-        guard = None if most is None else (source.crowd, most)
-        row_offsets = _count(search, m, counts, volume, device, guard)
+        row_offsets = _count(search, counts[0], source.crowd, most)
         ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
-        kept = source.places, source.keys, centres, batch
-        crowd = torch.stack((row_offsets[-1], source.crowd))
-        return cls(ends, counts, row_offsets, search, crowd, kept)
+        return cls(ends, counts, row_offsets, search, torch.stack((row_offsets[-1], source.crowd)))
 
     def fill(self, triplets: int) -> Neighbours:
         """Write the triplets, of which there are so many."""
-        device = self.ends.device
-        by_slot, by_row = empty_pairs(triplets, device), _apart(triplets, device)
-        _fill(self.search, self.counts, self.ends, self.row_offsets, by_slot, by_row)
-        return Neighbours(*by_slot, (*by_row, self.row_offsets))
+        in_index, out_index = empty_pairs(triplets, self.ends.device)
+        by_slot: Fields = {"counts": self.counts[0], "starts": self.counts[1], "offsets": self.ends}
+        by_slot |= {"in_index": in_index, "out_index": out_index}
+        by_row = _fill(self.search, self.row_offsets, triplets, by_slot)
+        return Neighbours(in_index, out_index, by_row)
 
 
 def _search(
     places: SortedPoints, centres: Tensor, batch: Tensor, window: Window, flipped: bool
-) -> bytes:
+) -> Fields:
     reach = window.reach
-    limits = reach if isinstance(reach, tuple) else (reach * reach, 0.0, 0.0)
-    return _SEARCH.pack(
-        *(tensor.data_ptr() for tensor in (places.places, places.keys, centres, batch)),
-        *(places.places.shape[0], centres.shape[0]),
-        *places.cells,
-        *limits,
-        *window.edges,
-        *window.size,
-        not isinstance(reach, tuple),
-        window.outside == "drop",
-        flipped,
-    )
+    ball = not isinstance(reach, tuple)
+    return {
+        "places": places.places,
+        "keys": places.keys,
+        "centres": centres.contiguous(),
+        "batch": batch,
+        "n": places.places.shape[0],
+        "m": centres.shape[0],
+        "cells": places.cells,
+        "limit": reach if isinstance(reach, tuple) else (reach * reach,),
+        "edges": window.edges,
+        "size": window.size,
+        "ball": int(ball),
+        "drop": int(window.outside == "drop"),
+        "flipped": int(flipped),
+    }
 
 
-def _count(
-    search: bytes,
-    rows: int,
-    counts: Tensor | None,
-    volume: int,
-    device: torch.device,
-    guard: tuple[Tensor, int] | None = None,
-) -> Tensor:
+def _count(search: Fields, counts: Tensor | None, crowd: Tensor | None, most: int = 0) -> Tensor:
     """Launch the counting; returns where the triplets of every row begin."""
-    # guard: a number on the device, beyond which nothing is counted
-    sizes = torch.empty(rows, dtype=torch.int32, device=device)
+    rows, (x, y, z) = search["m"], search["size"]
+    sizes = torch.empty(rows, dtype=torch.int32, device=search["centres"].device)
     chunks = -(-rows // ROWS)
-    crowd, most = (0, 0) if guard is None else (guard[0].data_ptr(), guard[1])
-    by_slot = 0 if counts is None else counts.data_ptr()
-    count = _COUNT.pack(by_slot, sizes.data_ptr(), chunks, crowd, most)
-    kernels = cuda.module("radius_search.cu", device)
-    kernels.launch("count_neighbours", chunks, search + count, device, shared_bytes=4 * volume)
-    offsets = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+    given: Fields = {"search": search, "counts": counts, "sizes": sizes, "chunks": chunks}
+    kernels, shared = cuda.module(SOURCE, sizes.device), 4 * x * y * z
+    launch = {**given, "crowd": crowd, "most": most}
+    kernels.launch("count_neighbours", chunks, shared_bytes=shared, **launch)
+    offsets = torch.zeros(rows + 1, dtype=torch.int64, device=sizes.device)
     torch.cumsum(sizes, 0, out=offsets[1:])
     return offsets
 
 
 def _fill(
-    search: bytes,
-    counts: Tensor | None,
-    ends: Tensor | None,
-    row_offsets: Tensor,
-    by_slot: Sequence[Tensor] | None,
-    by_row: Sequence[Tensor],
-) -> None:
-    device, chunks = row_offsets.device, -(-(row_offsets.shape[0] - 1) // ROWS)
-    slots = (0, 0, 0) if counts is None or ends is None else (*_pointers(counts), ends.data_ptr())
-    listed = (0, 0) if by_slot is None else _pointers(by_slot)
-    fill = _FILL.pack(*slots, row_offsets.data_ptr(), *listed, *_pointers(by_row), chunks)
-    kernels = cuda.module("radius_search.cu", device)
-    kernels.launch("fill_neighbours", chunks, search + fill, device)
+    search: Fields, row_offsets: Tensor, triplets: int, by_slot: Fields | None = None
+) -> RowsCsr:
+    """Launch the listing by row, and by slot where fields of that are given."""
+    if by_slot is None:
+        names = "counts", "starts", "offsets", "in_index", "out_index"
+        by_slot = dict.fromkeys(names)
+    device, chunks = row_offsets.device, -(-search["m"] // ROWS)
+    # apart, so that each is freed without the other: steps keep the inputs
+    inputs = torch.empty(triplets, dtype=torch.int32, device=device)
+    slots = torch.empty(triplets, dtype=torch.int32, device=device)
+    given: Fields = {"search": search, "row_offsets": row_offsets, "chunks": chunks, **by_slot}
+    kernels = cuda.module(SOURCE, device)
+    kernels.launch("fill_neighbours", chunks, **given, row_in_index=inputs, row_slots=slots)
+    return inputs, slots, row_offsets
 
 
-def _apart(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Room for inputs and slots by row, each freed without the other: tiles keep the inputs."""
-    inputs, slots = (torch.empty(triplets, dtype=torch.int32, device=device) for _ in range(2))
-    return inputs, slots
-
-
-def _pointers(tensors: Sequence[Tensor] | Tensor) -> tuple[int, ...]:
-    return tuple(tensor.data_ptr() for tensor in tensors)
-
-
-def _cells(reach: Reach, batch_size: int) -> tuple[float | int, ...]:
-    """Cells of the search as its kernels take them; sides as in `pcnn.maps.radius_pairs`."""
+def _cells(reach: Reach, batch_size: int) -> Fields:
+    """Cells of the search as its kernels take them."""
     widths = reach if isinstance(reach, tuple) else (reach,) * 3
     rest = KEY_BITS - (batch_size - 1).bit_length()
-    return (
-        *(1 / (2 * width * CELL_MARGIN) for width in widths),
-        *(width * BOX_MARGIN for width in widths),
-        *((rest + 2) // 3, (rest + 1) // 3, rest // 3),
-    )
+    return {
+        "inverse": [1 / (2 * width * CELL_MARGIN) for width in widths],
+        "reach": [width * BOX_MARGIN for width in widths],
+        "bits": ((rest + 2) // 3, (rest + 1) // 3, rest // 3),
+    }
 
 
 #: Sorted points by the identity of their set and the reach that their cells are made for.
@@ -248,74 +223,12 @@ class SearchedPoints:
         That takes no memory besides the result, where sorting the pairs would take 24 bytes a
         triplet.
         """
-        places, centres, batch = self._from(kernel_map.flipped)
-        search = _search(places, centres, batch, self.window, kernel_map.flipped)
-        offsets = _count(search, len(centres), None, kernel_map.volume, centres.device)
-        by_row = _apart(kernel_map.triplets, centres.device)
-        _fill(search, None, None, offsets, None, by_row)
-        return *by_row, offsets
-
-    def lists(self, kernel_map: KernelMap) -> Layout:
-        """Layout ``row_lists`` of either side of the map, searched a part of the rows at a time.
-
-        It takes 4 bytes a triplet, and some 32 for each of `PART`, or of one row with more. The
-        host waits once.
-        """
-        volume, flipped, triplets = kernel_map.volume, kernel_map.flipped, kernel_map.triplets
-        check_table_size(kernel_map.n_out, volume + 1)
-        places, centres, batch = self._from(flipped)
-        device, m = centres.device, centres.shape[0]
-        search = _search(places, centres, batch, self.window, flipped)
-        offsets = _count(search, m, None, volume, device)
-        begins = torch.arange(PART, triplets, PART, device=device)
-        rows = torch.searchsorted(offsets, begins, right=True) - 1
-        first, ends = torch.stack((rows, offsets[rows])).tolist()
-        cuts = [(0, 0), *zip(first, ends, strict=True), (m, triplets)]
-        in_index = torch.empty(triplets, dtype=torch.int32, device=device)
-        fan_in = torch.zeros(m * volume, dtype=torch.int32, device=device)
-        for (row, begin), (last, end) in itertools.pairwise(cuts):
-            if begin == end:
-                continue
-            own = _search(places, centres[row:last], batch[row:last], self.window, flipped)
-            slots = torch.empty(end - begin, dtype=torch.int32, device=device)
-            chunks = -(-(last - row) // ROWS)
-            # rows begin at their place among all triplets, and the slots hold the part's alone
-            listed = in_index.data_ptr(), slots.data_ptr() - 4 * begin
-            fill = _FILL.pack(0, 0, 0, offsets[row:].data_ptr(), 0, 0, *listed, chunks)
-            kernels = cuda.module("radius_search.cu", device)
-            kernels.launch("fill_neighbours", chunks, own + fill, device)
-            numbers = torch.arange(row, last, device=device) * volume
-            sizes = offsets[row : last + 1].diff()
-            code = torch.repeat_interleave(numbers, sizes, output_size=end - begin).add_(slots)
-            fan_in.index_add_(0, code, torch.ones_like(slots))
-        return lists_of(fan_in.view(m, volume), in_index)
-
-    def crowded(self, offsets: Tensor, counts: Tensor, claims: Mapping[str, Any]) -> KernelMap:
-        """The map of so many triplets that none is listed before a layout is asked for."""
-        rows = claims["n_in"], claims["n_out"]
-        unique = claims["one_per_slot"], claims["one_per_slot_transposed"]
-        own = {"rows_csr": self.by_row, "row_lists": self.lists, "pairs": _pairs_of_lists}
-        edges = EdgeSet(
-            rows, len(counts), unique, claims["symmetric"], {**DEVICE_LAYOUTS, **own}, True
-        )
-        for flipped in (False, True):
-            edges.layouts["offsets", flipped] = (offsets,)
-            edges.layouts["counts", flipped] = (counts,)
-        return KernelMap(edges)
-
-    def _from(self, flipped: bool) -> tuple[SortedPoints, Tensor, Tensor]:
-        """Sorted points, centres and their clouds, of a search from either side."""
         inputs, outputs = (self.points, self.keys), (self.centres, self.centre_keys)
-        (near, own), (centres, keys) = (outputs, inputs) if flipped else (inputs, outputs)
-        return self._sorted(near, own), centres.contiguous(), keys >> self.batch_shift
+        near, (centres, keys) = (outputs, inputs) if kernel_map.flipped else (inputs, outputs)
+        batch = keys >> self.batch_shift
+        search = _search(self._sorted(*near), centres, batch, self.window, kernel_map.flipped)
+        return _fill(search, _count(search, None, None), kernel_map.triplets)
 
     def _sorted(self, points: Tensor, keys: Tensor) -> SortedPoints:
         batch = keys >> self.batch_shift
         return SortedPoints.of(points, batch, self.batch_size, self.window.reach)
-
-
-def _pairs_of_lists(kernel_map: KernelMap) -> Layout:
-    if not kernel_map.flipped:
-        return pairs_of_lists(kernel_map)
-    out_index, in_index, offsets = kernel_map.transpose().layout("pairs")
-    return in_index, out_index, offsets

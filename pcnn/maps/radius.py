@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.neighbourhood import USUAL
-from pcnn.maps.cell_runs import CellRuns, Places
+from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
-from pcnn.maps.host_search import HostSearch, Slots, cell_slots, local_slots
-from pcnn.maps.local_voxels import (
-    Edges,
-    box_reach,
-    official_radius,
-    outside_share,
-)
+from pcnn.maps.local_voxels import Edges, box_reach, cell_slots, official_radius, slots_of
 from pcnn.maps.neighbour_kernels import SearchedPoints, Sorts, Window
+from pcnn.maps.point_cells import PointCells, Reach
 from pcnn.maps.point_memory import (
     PendingMap,
-    counted_searches,
-    is_crowded,
+    map_bytes,
     most_bytes,
     most_compared,
+    refuse,
+    refuse_uncounted,
 )
-from pcnn.maps.radius_pairs import Reach, radius_pairs
 from pcnn.maps.tiling import cell_parents
 
 #: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
@@ -99,43 +91,41 @@ class RadiusSearch:
         on_device = self.counted(source, target, kernel)
         if on_device is not None:
             return PendingMap.finish_all([on_device], source, self.rule(source).memory)[0]
-        search = self.search(source, target, kernel)
-        (counts,) = counted_searches(source, [search], self.rule(source).memory)
-        return self.listed(search, source, target, kernel, counts)
+        return self._listed(source, target, kernel)
 
-    def search(self, source: PointSet, target: PointSet, kernel: Kernel) -> HostSearch:
-        """Find on the host what the search of a map has to compare; errors as of `build`."""
+    def compared(self, source: PointSet, target: PointSet, kernel: Kernel) -> int:
+        """Pairs that a search compares: no fewer than there are triplets."""
         field = self._seen(source, target, kernel)
-        degraded = source.downsampling == "cell_origin"
-        places = _places(source, field, degraded)
-        centres = field.centres.cpu().numpy()
-        runs = CellRuns.of(places, centres, target.keys.cpu().numpy(), field.reach)
-        outside = "drop" if degraded else self.rule(source).outside
-        slots: Slots = (
-            partial(cell_slots, dilation=kernel.dilation, size=kernel.size)
-            if degraded
-            else partial(local_slots, edges=field.edges, size=kernel.size, drop=outside == "drop")
-        )
-        rules = outside == "clamp", bool(_claims(source, target, kernel)["symmetric"])
-        return HostSearch(places.points, centres, runs, field.reach, slots, kernel.size, *rules)
+        cells = PointCells(field.points, source.batch_index, field.reach)
+        runs = cells.runs(field.centres, target.batch_index, field.reach)
+        return int(runs.counts.sum())
 
-    def listed(
-        self,
-        search: HostSearch,
-        source: PointSet,
-        target: PointSet,
-        kernel: Kernel,
-        counts: Sequence[int] | None = None,
-    ) -> KernelMap:
-        """The map of a search on the host."""
-        claims = _claims(source, target, kernel)
-        built = KernelMap.from_bags(search.bags(counts), **claims)
-        if source.device.type == "cpu" and not claims["one_per_slot"]:
-            return built
-        in_index, out_index, offsets = built.layout("pairs")
-        sides = in_index.to(source.device), out_index.to(source.device)
+    def _listed(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+        """The map by torch; a cloud that is too dense is refused before much of it is listed."""
+        field, claims = self._seen(source, target, kernel), _claims(source, target, kernel)
+        most, rows = most_bytes(source, self.rule(source).memory), (source.rows, target.rows)
+        cells = PointCells(field.points, source.batch_index, field.reach)
+        runs = cells.runs(field.centres, target.batch_index, field.reach)
+        compared, found = int(runs.counts.sum()), 0
+        if compared > most_compared(most):
+            refuse_uncounted(source, compared, most)
+        parts = [[torch.zeros(0, dtype=torch.int64, device=source.device)] * 3]
+        for out_index, in_index in cells.near(field.centres, runs, field.reach):
+            offsets = field.points[in_index] - field.centres[out_index]
+            if source.downsampling == "cell_origin":
+                slot = cell_slots(offsets, kernel.dilation, kernel.size)
+            else:
+                slot = slots_of(offsets, field.edges, kernel.size, self.rule(source).outside)
+            kept = slot >= 0
+            parts.append([slot[kept], in_index[kept], out_index[kept]])
+            found += len(parts[-1][0])
+            taken = map_bytes(found, rows, kernel.volume, "cpu")
+            if taken > most:
+                refuse(source, found, taken, most)
+        slot, in_index, out_index = map(torch.cat, zip(*parts, strict=True))
+        pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
         derive = DEVICE_LAYOUTS if has_kernels(source.device) else None
-        return KernelMap.from_pairs(*sides, offsets, **claims, derive=derive)
+        return KernelMap.from_pairs(*pairs, **claims, derive=derive)
 
     def counted(
         self,
@@ -162,8 +152,6 @@ class RadiusSearch:
         rows, symmetric = (source.rows, target.rows), bool(claims["symmetric"])
 
         def fill(offsets: Tensor) -> KernelMap:
-            if is_crowded(int(offsets[-1]), rows[1]):
-                return search.crowded(offsets, counted.ends.diff(), claims)
             found = counted.fill(int(offsets[-1]))
             pairs = found.in_index, found.out_index, offsets
             derive = {**DEVICE_LAYOUTS, "rows_csr": search.by_row}
@@ -215,14 +203,6 @@ class RadiusSearch:
                 "would have no neighbour. Use a larger kernel or volume, or go back over the map "
                 "that made the coarse points (ConvTranspose3d)"
             )
-
-    def outside_share(self, source: PointSet, target: PointSet, kernel: Kernel) -> float:
-        """Share of neighbours within reach that lie outside the kernel's box."""
-        if kernel.is_disjoint or source.downsampling == "cell_origin":
-            return 0.0
-        field = self._field(source, target, kernel)
-        offsets, _, _ = _within(source, target, field)
-        return outside_share(offsets, field.edges, kernel.size)
 
     def reach(self, source: PointSet, kernel: Kernel) -> Reach:
         """How far the kernel sees around its centre: ball radius, or half widths of a box [m]."""
@@ -311,21 +291,3 @@ def _cell_field(source: PointSet, target: PointSet, kernel: Kernel) -> Field:
     spans = zip(kernel.dilation, kernel.size, strict=True)
     x, y, z = (dilation * (size - 1) / 2 + 0.25 for dilation, size in spans)
     return Field(points, centres, (x, y, z), (1.0, 1.0, 1.0))
-
-
-def _within(source: PointSet, target: PointSet, field: Field) -> tuple[Tensor, Tensor, Tensor]:
-    """Offsets ``[T, 3]`` from the centre, input rows and output rows of all pairs within reach."""
-    batches = source.batch_index, target.batch_index
-    out_index, in_index = radius_pairs(
-        field.points, batches[0], field.centres, batches[1], field.reach
-    )
-    return field.points[in_index] - field.centres[out_index], in_index, out_index
-
-
-def _places(source: PointSet, field: Field, degraded: bool) -> Places:
-    """The inputs by their cells, on the host."""
-    points, keys = field.points.cpu().numpy(), source.keys.cpu().numpy()
-    start, size = source.corners - source.origins, source.voxel_size
-    if degraded:  # the field's unit is a cell, and cells are counted from their own corner
-        start, size = torch.zeros_like(start), (1.0, 1.0, 1.0)
-    return Places(points, keys, source.key_format, start.cpu().numpy(), np.array(size))

@@ -9,10 +9,9 @@ from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.slot_tiles import TILES
 from pcnn.maps.device_layouts import has_kernels
-from pcnn.maps.host_search import HostSearch
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_levels import Step, point_levels
-from pcnn.maps.point_memory import PendingMap, counted_searches, map_bytes
+from pcnn.maps.point_memory import PendingMap, map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.row_lists import list_rows
@@ -40,8 +39,6 @@ class PointPlan(NetworkPlan):
     def missing(self, built: KernelMap, wanted: Wanted) -> Sequence[Key]:
         """Layouts to build of a map."""
         missing = super().missing(built, wanted)
-        if built.edges.crowded and self.layouts is None:
-            return [key for key in missing if key[0] != "pairs"]
         if self.layouts is not None or not missing or not is_huge(built):
             return missing
         # the dry run met no such map: the layers choose again, or say that nothing serves it
@@ -56,9 +53,7 @@ class PointPlan(NetworkPlan):
             views += [(sides[flipped], name) for name, flipped in self.missing(built, wanted)]
         if has_kernels(root.device):
             tile_views((view, name) for view, name in views if name in TILES)
-            listed = [
-                view for view, name in views if name == "row_lists" and not view.edges.crowded
-            ]
+            listed = [view for view, name in views if name == "row_lists"]
             for view, layout in zip(listed, list_rows(listed), strict=True):
                 view.edges.layouts["row_lists", view.flipped] = layout
         for view, name in views:
@@ -77,8 +72,8 @@ class PointPlan(NetworkPlan):
             rows, kernel, symmetric = (source.rows, target.rows), planned.kernel, False
             builder, triplets = planned.builder, source.rows
             if isinstance(builder, RadiusSearch):
-                search = builder.search(source, target, kernel)
-                triplets, symmetric = search.compared, search.symmetric
+                triplets = builder.compared(source, target, kernel)
+                symmetric = kernel.is_symmetric and source is target
             elif not isinstance(builder, CellParents):
                 triplets = source.rows * kernel.volume
             total += map_bytes(triplets, rows, kernel.volume, root.device.type, symmetric)
@@ -104,7 +99,6 @@ class PointPlan(NetworkPlan):
         maps: list[KernelMap | None] = [planned.found(sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
         counted: dict[int, PendingMap] = {}
-        searched: dict[int, tuple[RadiusSearch, HostSearch]] = {}
         root, memory = sets[0], sets[0].neighbourhood.memory
         for number, planned in enumerate(self.recipe.maps):
             if maps[number] is not None:
@@ -116,25 +110,12 @@ class PointPlan(NetworkPlan):
                 if found is not None:
                     counted[number] = found
                     continue
-            if isinstance(builder, RadiusSearch):
-                searched[number] = builder, builder.search(source, target, planned.kernel)
-                continue
             assert builder is not None
             maps[number] = source.map_to(target, planned.kernel, builder)
-        searches = [search for _, search in searched.values()]
-        counts = dict(zip(searched, counted_searches(root, searches, memory), strict=True))
-        found_maps = dict(
-            zip(counted, PendingMap.finish_all(list(counted.values()), root, memory), strict=True)
-        )
-        for number in (*counted, *tuple(searched)):
+        finished = PendingMap.finish_all(list(counted.values()), root, memory)
+        for number, built in zip(counted, finished, strict=True):
             planned = self.recipe.maps[number]
             source, target = sets[planned.source], sets[planned.target]
-            if number in searched:
-                builder, search = searched.pop(number)
-                given = search, source, target, planned.kernel, counts[number]
-                built = builder.listed(*given)
-            else:
-                built = found_maps[number]
             maps[number] = source.add_map(target, planned.kernel, built, planned.builder)
         return [built for built in maps if built is not None]
 

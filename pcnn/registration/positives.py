@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Window
-from pcnn.maps.radius_pairs import MOST_COMPARED, check_pairs, checked_reach, radius_pairs
+from pcnn.maps.point_cells import MOST_COMPARED, PointCells, check_pairs, checked_reach
 
 
 def positive_pairs(
@@ -49,7 +49,8 @@ def positive_pairs(
         found = counted.fill(number)
         pairs = torch.stack([found.out_index, found.in_index], 1).long()
     else:
-        pairs = torch.stack(radius_pairs(there, target_pair, moved, source_pair, reach), 1)
+        cells = PointCells(there, target_pair, reach)
+        pairs = torch.stack(cells.pairs(moved, source_pair, reach), 1)
     return pairs, torch.searchsorted(pairs[:, 0].contiguous(), source_offsets)
 
 

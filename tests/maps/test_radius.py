@@ -1,20 +1,30 @@
-"""Kernel maps of native points against loops over all pairs, and against voxels."""
+"""Kernel maps of native points against loops over all pairs, on the host and by device kernels."""
 
 import math
+import random
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
-from pcnn.maps.local_voxels import official_radius
+from pcnn.geometry.layouts import rows_csr
+from pcnn.maps import neighbour_kernels, point_cells, radius
+from pcnn.maps.local_voxels import box_reach, official_radius, slots_of
+from pcnn.maps.point_cells import PointCells, Reach
 from pcnn.maps.radius import RadiusSearch
 from tests import oracle
+from tests.clouds import surface
+from tests.maps.guarded import guarded
 from tests.maps.native_points import coarser, scan, single
 
 Triplets = list[tuple[int, int, int]]
+
+K3 = Kernel.of(3)
 
 
 def triplets(built: KernelMap) -> Triplets:
@@ -23,113 +33,288 @@ def triplets(built: KernelMap) -> Triplets:
     return list(zip(slots.tolist(), outs.tolist(), ins.tolist(), strict=True))
 
 
+def within(d: np.ndarray, reach: Reach) -> np.ndarray:
+    """The one comparison, in numpy's float32: ``d [..., 3]``."""
+    assert d.dtype == np.float32
+    if not isinstance(reach, float):
+        return (np.abs(d) <= np.array(reach, dtype=np.float32)).all(-1)
+    dx, dy, dz = np.moveaxis(d, -1, 0)
+    with np.errstate(over="ignore"):
+        return (dx * dx + dy * dy) + dz * dz <= np.float32(reach * reach)
+
+
+def cells_of(offset: np.ndarray, edges: tuple[float, ...]) -> list[int]:
+    """Cells of an offset, rounded half away from zero."""
+    quotients = [float(value / np.float32(edge)) for value, edge in zip(offset, edges, strict=True)]
+    return [int(math.copysign(math.floor(abs(q) + 0.5), q)) for q in quotients]
+
+
 def all_pairs(
     source: PointSet,
     target: PointSet,
     kernel: Kernel,
-    reach: object,
+    reach: Reach,
     edges: tuple[float, ...],
     rule: str,
 ) -> Triplets:
-    """(k, i, j) of every pair, one at a time, with numpy's float32 scalars."""
+    """(k, i, j) of every pair, one at a time."""
+    centres, points = target.points.cpu().numpy(), source.points.cpu().numpy()
+    near = within(centres[:, None] - points[None], reach)
+    near &= target.batch_index.cpu().numpy()[:, None] == source.batch_index.cpu().numpy()[None]
     found = []
-    places = zip(target.points.numpy(), target.batch_index.tolist(), strict=True)
-    for i, (centre, cloud_of) in enumerate(places):
-        for j in (source.batch_index == cloud_of).nonzero()[:, 0].tolist():
-            d = centre - source.points.numpy()[j]
-            if isinstance(reach, float):
-                near = (d[0] * d[0] + d[1] * d[1]) + d[2] * d[2] <= np.float32(reach * reach)
-            else:
-                near = all(abs(v) <= np.float32(h) for v, h in zip(d, reach, strict=True))
-            slot = 0
-            for value, edge, size in zip(-d, edges, kernel.size, strict=True):
-                q = float(value / np.float32(edge))
-                cell = int(math.copysign(math.floor(abs(q) + 0.5), q))
-                inside = max(-(size // 2), min(size // 2, cell))
-                near &= rule == "clamp" or inside == cell
-                slot = slot * size + inside + size // 2
-            if near:
-                found.append((slot, i, j))
+    for i, j in zip(*near.nonzero(), strict=True):
+        slot, kept = 0, True
+        for cell, size in zip(cells_of(points[j] - centres[i], edges), kernel.size, strict=True):
+            inside = max(-(size // 2), min(size // 2, cell))
+            kept &= rule == "clamp" or inside == cell
+            slot = slot * size + inside + size // 2
+        if kept:
+            found.append((slot, int(i), int(j)))
     return sorted(found)
 
 
-@pytest.mark.parametrize("outside", ["clamp", "drop"])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize(("dilation", "size"), [(1, 5), (2, 3)])
-def test_a_cubic_kernel_sees_a_ball(outside: str, stride: int, dilation: int, size: int) -> None:
-    source = scan(150)
-    target = source if stride == 1 else coarser(source, (stride,) * 3)
-    kernel = Kernel.of(size, stride, dilation)
-    built = RadiusSearch(outside).build(source, target, kernel)
-    edge = 0.05 * dilation
-    reach = official_radius(edge, size)
+# ---- pairs
+
+
+def draw_pairs(name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Reach]:
+    """Points, their clouds, queries, their clouds, and a reach."""
+    number = list(PAIRS).index(name)
+    generator = torch.Generator().manual_seed(number)
+
+    def some(n: int, seed: int, clouds: int = 8) -> tuple[Tensor, Tensor]:
+        points = (surface(n, seed) + torch.rand(n, 3, generator=generator)).float() * 0.05
+        return points[:n], torch.randint(0, clouds, (n,), generator=generator)
+
+    return PAIRS[name](some)
+
+
+def hostile(some: Callable[..., tuple[Tensor, Tensor]]) -> tuple[object, ...]:
+    (source, own), (query, other) = some(200, 0), some(100, 1)
+    own[own == 3] = 4  # a cloud without points
+    query[::7] += 1e6
+    query[::11] -= 1e30
+    return source, own, query, other, 0.1
+
+
+def wide(some: Callable[..., tuple[Tensor, Tensor]]) -> tuple[object, ...]:
+    # 2^18 cells of 2R do not span the cloud: cells grow, pairs stay
+    points, batch = some(600, 0, 2)
+    points = points * 1e-3 + torch.arange(600)[:, None] // 300 * 4e3
+    return points, batch, points, batch, 1e-4
+
+
+def small(some: Callable[..., tuple[Tensor, Tensor]], n: int, m: int) -> tuple[object, ...]:
+    return *some(n, 0), *some(m, 1), 0.15
+
+
+def ties(some: Callable[..., tuple[Tensor, Tensor]], radius: float) -> tuple[object, ...]:
+    # whole numbers: squared distances are exact, and many equal the radius
+    points, batch = surface(400, seed=2).float(), torch.zeros(400, dtype=torch.int64)
+    return points, batch, points, batch, radius
+
+
+PAIRS: dict[str, Callable[..., tuple[object, ...]]] = {
+    "ball": lambda some: (*some(700, 0), *some(500, 5), 0.093),
+    "one cloud": lambda some: (*some(700, 0, 1), *some(500, 5, 1), 0.093),
+    "cube": lambda some: (*some(700, 0), *some(500, 5), (0.075, 0.075, 0.075)),
+    "box": lambda some: (*some(700, 0), *some(500, 5), (0.03, 0.2, 0.08)),
+    **{f"{n} {m}": partial(small, n=n, m=m) for n in (0, 1, 33) for m in (0, 1, 33)},
+    "hostile": hostile,
+    "wide": wide,
+    **{f"ties {radius:.3f}": partial(ties, radius=radius) for radius in (2.0, 5.0, 3.0**0.5)},
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize(("chunk", "table"), [(1 << 21, 8), (50, 0), (1000, 1 << 20)])
+def test_pairs_are_all_within_reach(
+    name: str, chunk: int, table: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(point_cells, "CHUNK", chunk)
+    monkeypatch.setattr(point_cells, "TABLE", table)
+    source, own, query, other, reach = draw_pairs(name)
+    near = within(query.numpy()[:, None] - source.numpy()[None], reach)
+    near &= other.numpy()[:, None] == own.numpy()[None]
+    cells = PointCells(source, own, reach)
+    for one, expected in zip(cells.pairs(query, other, reach), near.nonzero(), strict=True):
+        assert one.dtype == torch.int64
+        assert one.tolist() == expected.tolist()
+
+
+# ---- slots
+
+
+def test_halves_round_away_from_zero_and_large_quotients_stay_exact() -> None:
+    values = [0.5, -0.5, 1.5, -1.5, 2.5, 0.49999997, -0.49999997, 1.4999999, 0.0, 4194304.25]
+    wanted = [1, -1, 2, -2, 3, 0, 0, 1, 0, 4194304]
+    for value, cell in zip(values, wanted, strict=True):
+        width = 2 * abs(cell) + 1
+        offset = torch.tensor([[value, 0.0, 0.0]])
+        for rule in ("clamp", "drop"):
+            slot = slots_of(offset, (1.0, 1.0, 1.0), (width, 1, 1), rule)
+            assert slot.tolist() == [cell + abs(cell)]
+
+
+def test_reaches() -> None:
+    assert official_radius(1.0, 3) == pytest.approx(1.8611, abs=1e-4)
+    assert official_radius(0.05, 3, volume=8.0) == pytest.approx(2 * official_radius(0.05, 3))
+    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5)) == pytest.approx((0.05, 0.3, 1.0))
+    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5), volume=8.0) == pytest.approx((0.1, 0.6, 2.0))
+
+
+# ---- maps
+
+
+@cache
+def drawn(number: int) -> tuple[RadiusSearch, PointSet, PointSet, Kernel]:
+    """A search with a rule of its own, points of 8 clouds, and a kernel of odd size."""
+    draw = random.Random(number)
+    grid = draw.choice([(0.05, 0.05, 0.05), (0.05, 0.05, 0.05), (0.05, 0.1, 0.02)])
+    source = scan(draw.choice([1, 33, 150, 257, 257]), clouds=8, grid=grid)
+    odd = draw.choice([(3, 3, 3), (5, 5, 5), (1, 1, 3), (3, 1, 5)])
+    stride = draw.choice([(1, 1, 1), (2, 2, 2), (1, 1, 2)])
+    dilation = draw.choice([1, 1, 2])
+    padding = draw.choice([None, None, 0])
+    kernel = Kernel.of(odd, stride, dilation, padding)
+    settings = {
+        "outside": draw.choice(["clamp", "drop"]),
+        "volume": draw.choice([1.0, 1.0, 8.0]),
+        "cell": draw.choice([1.0, 1.0, 0.6]),
+        "metric": draw.choice(["auto", "box"]),
+    }
+    target = source if max(stride) == 1 and number % 4 else coarser(source, stride)
+    return RadiusSearch(**settings), source, target, kernel
+
+
+def wanted_of(search: RadiusSearch, source: PointSet, target: PointSet, kernel: Kernel) -> Triplets:
+    """The definition, from the sizes of cells, the kernel and the rule."""
+    rule = search.rule(source)
+    edges = [e * rule.cell * d for e, d in zip(source.voxel_size, kernel.dilation, strict=True)]
+    cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
+    reach: Reach = official_radius(edges[0], kernel.size[0], rule.volume)
+    if rule.metric == "box" or not cubic:
+        reach = box_reach(tuple(edges), kernel.size, rule.volume)
+    usual = Kernel.of(kernel.size, kernel.stride, kernel.dilation).padding
+    sides = zip(source.voxel_size, usual, kernel.padding, strict=True)
+    shift = torch.tensor([edge * (own - given) for edge, own, given in sides])
+    moved = replace(target, points=target.points + shift) if shift.any() else target
+    return all_pairs(source, moved, kernel, reach, tuple(edges), str(rule.outside))
+
+
+@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("chunk", [1 << 21, 300])
+def test_maps_equal_loops_over_all_pairs(
+    number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(point_cells, "CHUNK", chunk)
+    search, source, target, kernel = drawn(number)
+    built = search.build(source, target, kernel)
     found = triplets(built)
-    assert found == all_pairs(source, target, kernel, reach, (edge,) * 3, outside)
-    assert built.symmetric == (stride == 1)
+    assert found == wanted_of(search, source, target, kernel)
+    assert built.symmetric == (kernel.is_symmetric and source is target)
     assert not built.one_per_slot
+    assert search.compared(source, target, kernel) >= built.triplets
     if built.symmetric:
-        mirrored = sorted((kernel.volume - 1 - k, j, i) for k, i, j in found)
-        assert mirrored == found
+        assert sorted((kernel.volume - 1 - k, j, i) for k, i, j in found) == found
 
 
-@pytest.mark.parametrize(
-    ("size", "stride", "grid"),
-    [
-        ((1, 1, 3), (1, 1, 2), (0.05, 0.05, 0.05)),
-        ((3, 3, 3), (1, 1, 1), (0.05, 0.05, 0.1)),
-        ((3, 1, 5), (1, 1, 1), (0.05, 0.05, 0.05)),
-    ],
-    ids=str,
-)
-def test_any_other_kernel_sees_its_box(size, stride, grid) -> None:
-    source = scan(250, grid=grid)
-    target = coarser(source, stride) if max(stride) > 1 else source
-    kernel = Kernel.of(size, stride)
-    reach = tuple(edge * cells / 2 for edge, cells in zip(grid, size, strict=True))
-    built = RadiusSearch().build(source, target, kernel)
-    assert triplets(built) == all_pairs(source, target, kernel, reach, grid, "clamp")
+def same(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one.cpu(), other)
 
 
-def test_a_kernel_of_five_in_the_field_of_three() -> None:
-    source = scan(250)
-    search = RadiusSearch(cell=0.6)
-    assert search.reach(source, Kernel.of(5)) == pytest.approx(official_radius(0.05, 3))
-    fine = search.build(source, source, Kernel.of(5))
-    coarse = RadiusSearch().build(source, source, Kernel.of(3))
-    assert sorted(pair[1:] for pair in triplets(fine)) == sorted(
-        pair[1:] for pair in triplets(coarse)
-    )
-    assert fine.volume == 125
-    wide = RadiusSearch(volume=8.0).build(source, source, Kernel.of(3))
-    reach = official_radius(0.05, 3, 8.0)
-    assert triplets(wide) == all_pairs(source, source, Kernel.of(3), reach, (0.05,) * 3, "clamp")
+def agree(
+    monkeypatch: pytest.MonkeyPatch,
+    device: torch.device,
+    search: RadiusSearch,
+    source: PointSet,
+    target: PointSet,
+    kernel: Kernel,
+) -> int:
+    """Number of triplets, after comparing every tensor that kernels write with torch's."""
+    with monkeypatch.context() as plain:
+        plain.setattr(radius, "has_kernels", lambda device: False)
+        wanted = search.build(source, target, kernel)
+    there = source.to(device)
+    with guarded(monkeypatch):
+        below = there if target is source else target.to(device)
+        found = search.build(there, below, kernel)
+    assert found.has("rows_csr")
+    assert found.symmetric == wanted.symmetric
+    same(found.layout("pairs"), wanted.layout("pairs"))
+    same(found.layout("rows_csr"), rows_csr(wanted))
+    # searched from the other side, and once more from this one
+    for flipped in (False, True):
+        found.edges.layouts.pop(("rows_csr", flipped), None)
+        with guarded(monkeypatch):
+            made = KernelMap(found.edges, flipped).layout("rows_csr")
+            same(made, rows_csr(KernelMap(wanted.edges, flipped)))
+    return found.triplets
 
 
-def test_padding_moves_the_field() -> None:
-    source = scan(200)
-    target = coarser(source, (2, 2, 2))
-    shifted = replace(target, points=target.points + 0.05)
-    padded = RadiusSearch().build(source, target, Kernel.of(3, 2, padding=0))
-    centred = RadiusSearch().build(source, shifted, Kernel.of(3, 2))
-    assert triplets(padded) == triplets(centred)
+@pytest.mark.parametrize("number", range(24))
+def test_device_kernels_find_the_same(
+    device: torch.device, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if number % 3 == 0:  # a few bits: distant cells share their number, runs are cut in two
+        monkeypatch.setattr(neighbour_kernels, "KEY_BITS", 5 + number % 4)
+    agree(monkeypatch, device, *drawn(number))
+
+
+def copies(repeats: int) -> PointSet:
+    # many distances equal the reach, many points share a place; with 40 copies the triplets of a
+    # row are too many for insertion
+    return point_set_of(surface(60).float().repeat(repeats, 1), voxel_size=1.0)
+
+
+FURTHER: dict[str, Callable[[], tuple[RadiusSearch, PointSet, PointSet, Kernel]]] = {
+    "large": lambda: (RadiusSearch(), scan(3000, clouds=8), scan(3000, clouds=8), K3),
+    "few copies": lambda: (RadiusSearch(metric="box", volume=8.0 / 27), copies(3), copies(3), K3),
+    "copies": lambda: (RadiusSearch(metric="box", volume=8.0 / 27), copies(40), copies(40), K3),
+    "far": lambda: (RadiusSearch(), scan(100, 1), shifted(scan(100, 1), 1e3), K3),
+    "cells": lambda: (
+        RadiusSearch(),
+        scan(400, downsampling="cell_origin"),
+        scan(400, downsampling="cell_origin"),
+        K3,
+    ),
+}
+
+
+def shifted(points: PointSet, by: float) -> PointSet:
+    return replace(points, points=points.points + by)
+
+
+@pytest.mark.parametrize("name", FURTHER)
+@pytest.mark.usefixtures("reversed_blocks")
+def test_device_kernels_in_any_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = agree(monkeypatch, torch.device("cpu"), *FURTHER[name]())
+    assert (found == 0) == (name == "far")
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
+def test_small_clouds(device: torch.device, n: int, sites: str) -> None:
+    source = scan(n, downsampling=sites).to(device)
+    built = RadiusSearch().build(source, source, K3)
+    built.validate()
+    assert built.triplets >= source.rows == n
+    for kernel in (Kernel.of(2, 2), Kernel.of(3, 2)):
+        built = RadiusSearch().build(source, source.strided(kernel), kernel)
+        built.validate()
+        assert built.triplets == n or not kernel.is_disjoint
 
 
 @pytest.mark.parametrize(
     "kernel",
     [
-        Kernel.of(3),
-        Kernel.of(5),
-        Kernel.of(2),
-        Kernel.of(4, 2),
-        Kernel.of(2, 2),
-        Kernel.of(3, 2),
-        Kernel.of(3, 2, padding=0),
+        *(Kernel.of(3), Kernel.of(5), Kernel.of(2), Kernel.of(4, 2), Kernel.of(2, 2)),
+        *(Kernel.of(3, 2), Kernel.of(3, 2, padding=0), Kernel.of(1, 2), Kernel.of(3, dilation=2)),
         Kernel.of((1, 1, 3), (1, 1, 2), padding=0),
-        Kernel.of(3, dilation=2),
         Kernel.of(3, 3, dilation=3, padding=(0, 1, 2)),
-        Kernel.of(1, 2),
     ],
-    ids=lambda kernel: f"{kernel.size}{kernel.stride}{kernel.dilation}{kernel.padding}",
+    ids=str,
 )
 def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
     crowded = scan(400, downsampling="cell_origin")
@@ -152,29 +337,6 @@ def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
             assert len(found) == len(edges)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2])
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-def test_small_clouds(n: int, sites: str) -> None:
-    source = scan(n, downsampling=sites)
-    same = RadiusSearch().build(source, source, Kernel.of(3))
-    same.validate()
-    assert same.triplets >= source.rows == n
-    for kernel in (Kernel.of(2, 2), Kernel.of(3, 2)):
-        built = RadiusSearch().build(source, source.strided(kernel), kernel)
-        built.validate()
-        assert built.triplets == n or not kernel.is_disjoint
-
-
-def test_the_share_outside() -> None:
-    source = scan(300)
-    kept = RadiusSearch("drop").build(source, source, Kernel.of(3)).triplets
-    every = RadiusSearch().build(source, source, Kernel.of(3)).triplets
-    share = RadiusSearch().outside_share(source, source, Kernel.of(3))
-    assert 0 < share < 1
-    assert share == pytest.approx(1 - kept / every)
-    assert RadiusSearch().outside_share(source, source, Kernel.of(2, 2)) == 0.0
-
-
 @pytest.mark.parametrize("grid", [(0.05, 0.05, 0.05), (0.05, 0.1, 0.03)], ids=str)
 @pytest.mark.parametrize("stride", [2, 3])
 def test_strided_kernels_may_cover_every_point(grid: tuple[float, ...], stride: int) -> None:
@@ -186,33 +348,27 @@ def test_strided_kernels_may_cover_every_point(grid: tuple[float, ...], stride: 
     assert len(covering.in_index.unique()) == source.rows
     assert set(triplets(usual)) < set(triplets(covering))
     # kernels of stride 1 see what they saw
-    kernel = Kernel.of(3)
-    assert RadiusSearch(cover=True).reach(source, kernel) == RadiusSearch().reach(source, kernel)
+    assert RadiusSearch(cover=True).reach(source, K3) == RadiusSearch().reach(source, K3)
 
 
 def test_upsampling_onto_any_points() -> None:
     every = scan(600)
-    thinned = point_set_of(
-        every.points, every.batch_index, every.batch_size, every.voxel_size, thin=0.06
-    )
+    kept = every.points, every.batch_index, every.batch_size, every.voxel_size
+    thinned = point_set_of(*kept, thin=0.06)
     coarse = thinned.strided(Kernel.of(2, 2))
     for target in (thinned, every):
-        built = coarse.map_to(target, Kernel.of(3), RadiusSearch())
-        edge = coarse.voxel_size[0]
-        wanted = all_pairs(
-            coarse, target, Kernel.of(3), official_radius(edge, 3), (edge,) * 3, "clamp"
-        )
-        assert triplets(built) == wanted
+        built = coarse.map_to(target, K3, RadiusSearch())
+        assert triplets(built) == wanted_of(RadiusSearch(), coarse, target, K3)
         assert len(built.out_index.unique()) == target.rows  # no output is left out
     for search, size in ((RadiusSearch(), 1), (RadiusSearch(volume=0.5), 3)):
         with pytest.raises(ValueError, match="some would have no neighbour"):
             coarse.map_to(thinned, Kernel.of(size), search)
     box = RadiusSearch(metric="box", volume=0.2)
     with pytest.raises(ValueError, match="m per axis from the nearest"):
-        coarse.map_to(thinned, Kernel.of(3), box)
+        coarse.map_to(thinned, K3, box)
     origins = scan(300, downsampling="cell_origin")
     with pytest.raises(ValueError, match="use ConvTranspose3d or unpool"):
-        origins.strided(Kernel.of(2, 2)).map_to(origins, Kernel.of(3), RadiusSearch())
+        origins.strided(Kernel.of(2, 2)).map_to(origins, K3, RadiusSearch())
 
 
 @pytest.mark.parametrize("stride", [1, 2])

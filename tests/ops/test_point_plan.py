@@ -263,7 +263,7 @@ def test_maps_too_large_for_row_lists_are_planned_without_them(
     huge = [one for one in built if one.triplets > small]
     assert huge
     for one in huge:
-        assert one.has("pairs") or one.has("bags")  # what their builder wrote
+        assert one.has("pairs")  # what their builder wrote
         assert not one.has("row_lists")
         assert resolve("auto").choose(one, cuda).needs == WeightStationary(half=False).needs
         assert resolve("auto", True).choose(one, cuda).needs == RowStationary().needs

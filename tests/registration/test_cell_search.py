@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pcnn.maps.radius_pairs import radius_pairs
-from pcnn.registration import cell_search
+from pcnn.maps import point_cells
+from pcnn.maps.point_cells import PointCells
 from pcnn.registration.cell_search import SortedCells, nearest_in_cells
 
 
@@ -12,8 +12,8 @@ from pcnn.registration.cell_search import SortedCells, nearest_in_cells
 def test_the_nearest_is_that_of_all_distances(
     candidates: int, table: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cell_search, "TABLE", table)
-    monkeypatch.setattr("pcnn.maps.radius_pairs.CHUNK", candidates)
+    monkeypatch.setattr(point_cells, "TABLE", table)
+    monkeypatch.setattr(point_cells, "CHUNK", candidates)
     generator = torch.Generator().manual_seed(0)
     for queries, number, radius in ((200, 900, 0.1), (1, 5, 0.3), (70, 3, 0.05), (50, 900, 1.0)):
         query = 3 * torch.rand(queries, 3, generator=generator) - 0.2
@@ -26,7 +26,7 @@ def test_the_nearest_is_that_of_all_distances(
         wider = SortedCells(points, 1.3 * radius)
         for one, other in zip(wider.nearest(query, radius), (distance, found), strict=True):
             assert torch.equal(one, other)
-        expected_pairs = radius_pairs(points, None, query, None, radius)
+        expected_pairs = PointCells(points, None, radius).pairs(query, None, radius)
         for one, other in zip(wider.within(query, radius), expected_pairs, strict=True):
             assert torch.equal(one, other)
         assert torch.equal(found, torch.where(inside, index, -1))
