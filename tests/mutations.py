@@ -29,15 +29,6 @@ from queue import Queue
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("geometry", "maps", "dataflows", "kernels", "ops", "metrics", "registration")
-NEAR = {
-    "geometry": ("geometry", "maps", "ops", "nn"),
-    "maps": ("maps", "geometry", "ops", "runtime"),
-    "dataflows": ("dataflows", "ops", "nn", "runtime"),
-    "kernels": ("kernels", "maps", "dataflows"),
-    "ops": ("ops", "nn", "models", "runtime", "dataflows"),
-    "metrics": ("metrics", "tasks", "callbacks", "registration", "experiment"),
-    "registration": ("registration", "metrics", "tasks", "losses", "cli"),
-}
 NOT_COPIED = (".git", ".venv*", "data", "logs", "dist", "build", "*.egg-info", ".*_cache", "shared")
 SECONDS = (400, 900, 3600)  # of the three stages
 LARGEST = 64  # constant that is changed: larger ones are thresholds of speed or of memory
@@ -159,7 +150,7 @@ def faults_of(path: Path) -> Iterator[Fault]:
     yield from walk(ast.parse(source), [])
 
 
-def drawn(seed: int, count: int, executed: dict[str, set[int]] | None) -> list[Fault]:
+def drawn(seed: int, count: int) -> list[Fault]:
     """Faults from all rooms in turn, kinds equally likely in each."""
     rng = random.Random(seed)
     stock: dict[str, dict[str, list[Fault]]] = {}
@@ -167,8 +158,7 @@ def drawn(seed: int, count: int, executed: dict[str, set[int]] | None) -> list[F
         kinds = stock.setdefault(room, {})
         for path in sorted((ROOT / "pcnn" / room).rglob("*.py")):
             for fault in faults_of(path):
-                if executed is None or fault.line in executed.get(fault.path, ()):
-                    kinds.setdefault(fault.kind, []).append(fault)
+                kinds.setdefault(fault.kind, []).append(fault)
     found: list[Fault] = []
     while len(found) < count:
         kinds = stock[ROOMS[len(found) % len(ROOMS)]]
@@ -192,7 +182,7 @@ def stages(fault: Fault) -> list[list[str]]:
         for path in files
         if re.search(rf"test_{re.escape(stem)}(_|\.)", path.name) or dotted in path.read_text()
     ]
-    rooms = [f"tests/{name}" for name in NEAR[room] if (ROOT / "tests" / name).is_dir()]
+    rooms = [f"tests/{name}" for name in (room, "ops", "nn") if (ROOT / "tests" / name).is_dir()]
     return [near, ["tests/test_digests.py", *rooms], ["tests"]]
 
 
@@ -262,21 +252,8 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stages", type=int, choices=(1, 2, 3), default=3)
-    parser.add_argument("--only", type=int, nargs="*", help="numbers of faults to judge")
-    parser.add_argument("--executed", help="report of `coverage json`: draw from executed lines")
-    parser.add_argument("--list", action="store_true", help="print the faults, run nothing")
     options = parser.parse_args()
-    executed = None
-    if options.executed:
-        report = json.loads(Path(options.executed).read_text())["files"]
-        executed = {name: set(one["executed_lines"]) for name, one in report.items()}
-    faults = list(enumerate(drawn(options.seed, options.faults, executed)))
-    if options.only:
-        faults = [faults[number] for number in options.only]
-    if options.list:
-        for number, fault in faults:
-            print(f"{number} {fault.path}:{fault.line} {fault.kind}\n{fault.diff()}")
-        return
+    faults = drawn(options.seed, options.faults)
     counts: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
         copies: Queue[Copy] = Queue()
@@ -290,10 +267,9 @@ def main() -> None:
             finally:
                 copies.put(tree)
 
-        verdicts = pool.map(judge, [fault for _, fault in faults])
-        for (number, fault), (verdict, test) in zip(faults, verdicts, strict=True):
+        for fault, (verdict, test) in zip(faults, pool.map(judge, faults), strict=True):
             counts[verdict] = counts.get(verdict, 0) + 1
-            print(f"{number} {verdict}: {fault.path}:{fault.line} {fault.kind} {test}", flush=True)
+            print(f"{verdict}: {fault.path}:{fault.line} {fault.kind} {test}", flush=True)
             print(fault.diff(), flush=True)
     print(json.dumps({"seed": options.seed, **counts}))
     sys.exit(counts.get("caught", 0) != len(faults))

@@ -1,4 +1,4 @@
-"""The pages about adding a data set, a model and a task are enough: no other file changes."""
+"""The pages about adding a data set, a model, a task, an engine are enough: no file changes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 from typer.testing import CliRunner
 
+import pcnn
 from pcnn.cli.commands import app
+from pcnn.dataflows import Reference
 from pcnn.experiment import build
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import describe_data
 from pcnn.experiment.run_config import checked
+from pcnn.maps.conformance import check_builder
 from pcnn.nn import Conv3d, ConvTranspose3d
+from pcnn.ops import Engine
+from pcnn.ops.conformance import check_dataflow
+from tests import oracle
+from tests.clouds import surface
 from tests.experiment.command import run
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +50,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def write_files_of(page: str, folder: Path) -> None:
     """The code blocks of a page whose first line names a file."""
     text = (ROOT / "docs" / page).read_text()
-    for path, content in re.findall(r"```(?:python|yaml)\n# (\S+/\S+)\n(.*?)```", text, re.DOTALL):
+    block = r"```(?:python|yaml|cuda)\n(?:#|//) (\S+/\S+)\n(.*?)```"
+    for path, content in re.findall(block, text, re.DOTALL):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content)
 
@@ -101,15 +109,14 @@ def write_scans(folder: Path, names: str) -> None:
         np.save(folder / f"{name}_label.npy", np.zeros(300, np.int64))
 
 
-@pytest.mark.parametrize("geometry", ["voxel", "point"])
-def test_a_model(lab: Path, geometry: str) -> None:
+def test_a_model(lab: Path) -> None:
     write_files_of("adding_a_model.md", lab)
     write_scans(lab / "scans", "abcd")
     own = ("hydra.searchpath=[file://my_conf]", "allow_targets=[my_lab]", "trainer=cpu")
     train = (
         "model=shallow_unet model.channels=4 "
         "dataset=folder dataset.root=scans dataset.class_names=[a,b] dataset.voxel_size=0.5 "
-        f"dataset.num_workers=0 geometry={geometry} trainer.max_steps=2 logger=csv "
+        "dataset.num_workers=0 geometry=point trainer.max_steps=2 logger=csv "
         "hydra.run.dir=run"
     )
     run("train.py", *own, *train.split(), cwd=lab)
@@ -127,48 +134,84 @@ def test_a_model(lab: Path, geometry: str) -> None:
     assert done.exit_code == 0, done.output
     assert np.load(lab / "out" / "a_label.npy").shape == (300,)
 
-
-def test_the_convolutions_of_a_model_are_injected(lab: Path) -> None:
-    write_files_of("adding_a_model.md", lab)
     made: Any = importlib.import_module("my_lab.shallow_unet").ShallowUNet
     conv, transposed = Mock(wraps=Conv3d), Mock(wraps=ConvTranspose3d)
     made(4, 2, channels=4, conv=conv, conv_transpose=transposed)
     assert (conv.call_count, transposed.call_count) == (12, 1)
 
 
-def test_a_task(lab: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "owner"),
+    [
+        ("experiment=remission task.power=1.0", ""),
+        ("task/loss=focal task.loss.power=1.0 dataset=folder", "loss"),
+    ],
+)
+def test_a_task_and_a_loss(lab: Path, words: str, owner: str) -> None:
     write_files_of("adding_a_task.md", lab)
     write_scans(lab / "scans", "abcdef")
-    cfg = composed(
-        lab,
-        "experiment=remission",
-        f"dataset.root={lab / 'scans'}",
-        "dataset.class_names=[a,b]",
-        "dataset.voxel_size=0.3",
-        "dataset.num_workers=0",
-        "dataset.batch_size=4",
-        "task.power=1.0",
-    )
-    trainer, _ = trained(cfg, lab)
+    options = f"{words} dataset.root={lab / 'scans'} dataset.class_names=[a,b] "
+    options += "dataset.voxel_size=0.3 dataset.num_workers=0 dataset.batch_size=4"
+    trainer, _ = trained(composed(lab, *options.split()), lab)
     assert trainer.global_step == 2
-    assert trainer.lightning_module.power == 1.0
+    module: Any = trainer.lightning_module
+    assert (getattr(module, owner) if owner else module).power == 1.0
     assert 0 < float(trainer.callback_metrics["val/loss"]) < 100
-
-
-def test_a_loss(lab: Path) -> None:
-    write_files_of("adding_a_task.md", lab)
-    write_scans(lab / "scans", "abcdef")
-    options = f"task/loss=focal task.loss.power=1.5 dataset=folder dataset.root={lab / 'scans'} "
-    options += "dataset.class_names=[a,b] dataset.voxel_size=0.3 dataset.num_workers=0"
-    trainer, _ = trained(composed(lab, *options.split(), "dataset.batch_size=4"), lab)
-    assert trainer.lightning_module.loss.power == 1.5
-    assert math.isfinite(trainer.callback_metrics["val/loss"])
-
-
-def test_the_loss_is_cross_entropy_at_power_zero(lab: Path) -> None:
-    write_files_of("adding_a_task.md", lab)
     focal = importlib.import_module("my_lab.focal").Focal(power=0)
     logits, target = torch.randn(9, 4), torch.tensor([0, 1, 2, 3, 255, 255, 1, 1, 0])
     expected = torch.nn.functional.cross_entropy(logits, target, ignore_index=255)
     torch.testing.assert_close(focal(logits, target), expected)
     assert focal(logits, torch.full((9,), 255)) == 0
+
+
+def close_to_the_oracle(engine: Engine, device: str) -> None:
+    """Layers on voxels, with gradients, against loops in float64 that share no code with pcnn."""
+    cells = torch.unique(surface(150), dim=0)
+    x = pcnn.voxelize(cells.float() + 0.5, torch.randn(len(cells), 4), voxel_size=1.0).to(device)
+    for size, stride, groups in ((3, 1, 2), ((1, 3, 2), 1, 1), (2, 2, 1)):
+        layer = Conv3d(4, 6, size, stride, groups=groups, bias=False, engine=engine).to(device)
+        features = x.features.double().requires_grad_()
+        y = layer.double()(x.replace(features))
+        own = layer.kernel
+        kernel = own.size, own.stride, own.dilation, own.padding
+        edges = oracle.triplets(x.coords.tolist(), y.coords.tolist(), *kernel)
+        weight, source = (one.detach().cpu().numpy() for one in (layer.weight, features))
+        expected = oracle.convolution(source, weight, edges, len(y), groups)
+        torch.testing.assert_close(y.features.detach().cpu(), torch.from_numpy(expected))
+        seen = torch.randn_like(y.features)
+        y.features.backward(seen)
+        # the product is linear in either operand, so its gradients follow from one more product
+        for gradient, operand in ((features.grad, features), (layer.weight.grad, layer.weight)):
+            assert gradient is not None
+            inner = float((seen * y.features.detach()).sum())
+            assert float((gradient * operand.detach()).sum()) == pytest.approx(inner, rel=1e-9)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_an_engine_and_a_kernel(lab: Path, device: str, request: pytest.FixtureRequest) -> None:
+    for page in ("adding_an_engine.md", "adding_a_kernel.md"):
+        write_files_of(page, lab)
+    engine = importlib.import_module("my_lab.engine").ENGINE
+    check_builder(engine.builder, torch.device(device))
+    check_dataflow(engine.dataflow, torch.device(device))
+    close_to_the_oracle(engine, device)
+    points = pcnn.native_points(torch.rand(50, 3), torch.randn(50, 4), voxel_size=0.3).to(device)
+    layers = [Conv3d(4, 5, 3, engine=one).to(device) for one in (engine, "reference")]
+    layers[1].load_state_dict(layers[0].state_dict())
+    mine, theirs = (layer(points).features for layer in layers)
+    torch.testing.assert_close(mine, theirs)
+    if device == "cpu":
+        request.getfixturevalue("emulated")
+    builder = importlib.import_module("my_lab.kernel_search").KernelSearch()
+    check_builder(builder, torch.device(device))
+    close_to_the_oracle(Engine("kernel", builder, Reference()), device)
+
+
+def test_its_kernel_compiles_without_a_device(lab: Path) -> None:
+    pytest.importorskip("cuda.core", reason="no compiler of CUDA kernels")
+    from pcnn.kernels.compiler import compile_source
+
+    write_files_of("adding_a_kernel.md", lab)
+    compiled = compile_source(str(lab / "my_lab" / "kernel_search.cu"), "sm_90a", {})
+    assert not compiled.log
+    assert compiled.cubin[:4] == b"\x7fELF"
