@@ -42,55 +42,40 @@ def check_gradients(layer: torch.nn.Module, x: Tensor, out: Tensor, expected: Te
         torch.testing.assert_close(a, b, atol=DENSE, rtol=DENSE)
 
 
-SETTINGS = [
+CONV = [
     (3, {"kernel_size": 3, "stride": 1, "padding": 1}),
     (3, {"kernel_size": 2, "stride": 2, "padding": 0}),
     (3, {"kernel_size": 3, "stride": 2, "padding": 1}),
     (3, {"kernel_size": 3, "stride": 3, "padding": 2}),
     (3, {"kernel_size": 2, "stride": 1, "padding": 2, "dilation": 3}),
     (3, {"kernel_size": (3, 1, 2), "stride": (2, 1, 3), "padding": (0, 0, 1)}),
-    (3, {"kernel_size": 1, "stride": 2, "padding": 0}),
+    (3, {"kernel_size": 1, "stride": 2, "padding": 0, "bias": False}),
     (2, {"kernel_size": 3, "stride": 2, "padding": 1}),
-    (2, {"kernel_size": (4, 3), "stride": 1, "padding": (2, 0)}),
+    (2, {"kernel_size": (4, 3), "stride": 1, "padding": (2, 0), "bias": False}),
     (1, {"kernel_size": 5, "stride": 2, "padding": 1, "dilation": 2}),
+]
+TRANSPOSED = [
+    (3, {"kernel_size": 3, "stride": 2, "padding": 1}),
+    (3, {"kernel_size": 2, "stride": 3, "padding": 0}),
+    (3, {"kernel_size": 3, "stride": 1, "padding": 2, "bias": False}),
+    (2, {"kernel_size": (3, 2), "stride": (3, 2), "padding": (2, 0)}),
+    (1, {"kernel_size": 4, "stride": 2, "padding": 1}),
 ]
 
 
-@pytest.mark.parametrize(("axes", "setting"), SETTINGS, ids=str)
-@pytest.mark.parametrize("bias", [True, False])
-def test_convolution_is_that_of_torch(axes: int, setting: dict[str, Any], bias: bool) -> None:
-    layer = getattr(spconv, f"SparseConv{axes}d")(3, 4, **setting, bias=bias).double()
-    x = tensor(axes, 3)
-    out = layer(x)
-    given = {name: value for name, value in setting.items() if name != "kernel_size"}
-    expected, sites = convolved(
-        x.features, x.indices, SHAPES[axes], 2, layer.weight, layer.bias, **given
-    )
-    assert out.spatial_shape == list(expected.shape[2:])
-    assert torch.equal(out.indices.long(), sites)
-    torch.testing.assert_close(out.dense(), expected, atol=DENSE, rtol=DENSE)
-    check_gradients(layer, x.features, out.dense(), expected)
-
-
 @pytest.mark.parametrize(
-    ("axes", "setting"),
-    [
-        (3, {"kernel_size": 3, "stride": 2, "padding": 1}),
-        (3, {"kernel_size": 2, "stride": 3, "padding": 0}),
-        (3, {"kernel_size": 3, "stride": 1, "padding": 2}),
-        (2, {"kernel_size": (3, 2), "stride": (3, 2), "padding": (2, 0)}),
-        (1, {"kernel_size": 4, "stride": 2, "padding": 1}),
-    ],
+    ("transposed", "axes", "setting"),
+    [*((False, *case) for case in CONV), *((True, *case) for case in TRANSPOSED)],
     ids=str,
 )
-def test_transposed_convolution_is_that_of_torch(axes: int, setting: dict[str, Any]) -> None:
-    layer = getattr(spconv, f"SparseConvTranspose{axes}d")(3, 4, **setting).double()
-    x = tensor(axes, 3, many=20)
+def test_convolution_is_that_of_torch(transposed: bool, axes: int, setting: dict[str, Any]) -> None:
+    name = "SparseConvTranspose" if transposed else "SparseConv"
+    layer = getattr(spconv, f"{name}{axes}d")(3, 4, **setting).double()
+    x = tensor(axes, 3, many=20 if transposed else 40)
     out = layer(x)
-    given = {name: value for name, value in setting.items() if name != "kernel_size"}
-    expected, sites = convolved(
-        x.features, x.indices, SHAPES[axes], 2, layer.weight, layer.bias, True, **given
-    )
+    given = {n: value for n, value in setting.items() if n not in ("kernel_size", "bias")}
+    operands = x.features, x.indices, SHAPES[axes], 2, layer.weight, layer.bias
+    expected, sites = convolved(*operands, transposed, **given)
     assert out.spatial_shape == list(expected.shape[2:])
     assert torch.equal(out.indices.long(), sites)
     torch.testing.assert_close(out.dense(), expected, atol=DENSE, rtol=DENSE)
@@ -198,11 +183,15 @@ def test_layers_on_maps_of_either_builder() -> None:
         torch.testing.assert_close(*total, atol=DENSE, rtol=DENSE)
 
 
-def test_compiled_code_goes_around_the_layers() -> None:
+def test_compiled_code_and_autocast_go_around_the_layers() -> None:
     net = spconv.SparseSequential(spconv.SubMConv2d(3, 3, 3), torch.nn.ReLU()).double()
     x = tensor(2, 3)
     compiled = torch.compile(net, backend="eager")
     torch.testing.assert_close(compiled(x).features, net(x).features)
+    x = x.replace_feature(x.features.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert net.float()(x).features.dtype == torch.bfloat16
+    assert net(x).features.dtype == torch.float32
 
 
 def test_global_pooling() -> None:
@@ -229,14 +218,6 @@ def test_a_network_may_be_trained_twice_differentiably() -> None:
 
     assert torch.autograd.gradcheck(forward, x.features)
     assert torch.autograd.gradgradcheck(forward, x.features)
-
-
-def test_half_precision_under_autocast() -> None:
-    layer, x = spconv.SubMConv2d(4, 4, 3), tensor(2, 4)
-    x = x.replace_feature(x.features.float())
-    with torch.autocast("cpu", torch.bfloat16):
-        assert layer(x).features.dtype == torch.bfloat16
-    assert layer(x).features.dtype == torch.float32
 
 
 def test_classes_of_a_number_of_axes_take_arguments_in_spconvs_order() -> None:

@@ -26,29 +26,24 @@ def test_both_ways_to_import_it() -> None:
         package.SubMConv5d  # noqa: B018
 
 
-def test_a_tensor_is_what_it_was_given() -> None:
-    x = tensor(3, 4)
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_a_tensor_is_what_it_was_given_and_its_volume(axes: int) -> None:
+    x = tensor(axes, 3)
     features, kept = torch.zeros(len(x.features), 2), x.indice_dict
     y = x.replace_feature(features)
     assert (y.features is features, y.indices is x.indices, y.indice_dict is kept) == (True,) * 3
-    assert x.features.shape[1] == 4
-    assert torch.equal((x + x).features, 2 * x.features)
-    assert torch.equal((x + x.features).features, 2 * x.features)
+    assert x.features.shape[1] == 3
+    for added in (x, x.features):
+        assert torch.equal((x + added).features, 2 * x.features)
     assert x.find_indice_pair(None) is None
     assert len(x.select_by_index(torch.tensor([3, 1])).indices) == 2
     with pytest.raises(ValueError, match="replace_feature"):
         x.features = features
-
-
-@pytest.mark.parametrize("axes", [1, 2, 3])
-def test_dense_and_back(axes: int) -> None:
-    x = tensor(axes, 3)
     volume = x.dense()
     assert volume.shape == (2, 3, *SHAPES[axes])
     assert torch.equal(x.dense(channels_first=False), volume.movedim(1, -1))
     again = spconv.SparseConvTensor.from_dense(volume.detach().movedim(1, -1))
-    assert again.spatial_shape == x.spatial_shape
-    assert again.batch_size == 2
+    assert (again.spatial_shape, again.batch_size) == (x.spatial_shape, 2)
     assert torch.equal(again.dense(), volume)
     gathered = volume.movedim(1, -1)[tuple(x.indices.long().unbind(1))]
     assert torch.equal(gathered, x.features)
@@ -121,14 +116,6 @@ def test_indices_that_change_are_looked_at_again() -> None:
     assert layer(x).features.flatten().tolist() == [1, 1]
     x.indices = torch.tensor([[0, 7], [0, 8]]).int()
     assert layer(x).features.flatten().tolist() == [2, 2]
-
-
-def test_tensors_without_sites() -> None:
-    x = spconv.SparseConvTensor(torch.ones(0, 3), torch.zeros(0, 4).int(), [5, 6, 7], 2)
-    net = spconv.SparseSequential(
-        spconv.SubMConv3d(3, 4, 3), torch.nn.BatchNorm1d(4), spconv.SparseConv3d(4, 2, 3, 2, 1)
-    )
-    assert net(x).dense().shape == (2, 2, 3, 3, 4)
 
 
 def test_sums_over_different_sites() -> None:
@@ -240,9 +227,14 @@ def test_they_can_be_sent() -> None:
     assert torch.equal(again(y).features, layer(x).features)
 
 
-def test_inference_mode_comes_first() -> None:
+def test_inference_mode_and_tensors_without_sites_come_first() -> None:
     layer, x = spconv.SubMConv2d(3, 3, 3).double(), tensor(2, 3)
     with torch.inference_mode():
         first = layer(x).features
     layer(x).features.sum().backward()
     assert torch.equal(first, layer(x).features)
+    x = spconv.SparseConvTensor(torch.ones(0, 3), torch.zeros(0, 4).int(), [5, 6, 7], 2)
+    net = spconv.SparseSequential(
+        spconv.SubMConv3d(3, 4, 3), torch.nn.BatchNorm1d(4), spconv.SparseConv3d(4, 2, 3, 2, 1)
+    )
+    assert net(x).dense().shape == (2, 2, 3, 3, 4)
