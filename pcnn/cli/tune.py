@@ -114,9 +114,8 @@ def write_settings(layers: Sequence[TunedLayer], out: Path) -> None:
     from omegaconf import OmegaConf
 
     from pcnn.experiment.run_folder import write_whole
-    from pcnn.ops.engine_settings import changed_settings
 
-    kept = {one.name: changed_settings(one.settings, one.before) for one in layers}
+    kept = {one.name: one.settings.changed(one.before) for one in layers}
     write_whole(out, OmegaConf.to_yaml(OmegaConf.create(kept)))
     say(f"{counted(len(kept), 'layer')} with settings of its own, for engine.layers={out}")
 

@@ -47,7 +47,6 @@ class Blocked:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         *inputs, _, by_row, row_offsets, segments, shape = layouts
         block_rows, groups = int(shape[1]), spec.groups
         rows, matrices = rows_of(x, spec), matrices_of(w, spec)
@@ -78,7 +77,6 @@ class Blocked:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.weight_grad`."""
         *inputs, out_index, _, _, segments, shape = layouts
         left, right, groups = rounded(x, spec), rounded(g, spec), spec.groups
         c_in, c_out = x.shape[1] // groups, g.shape[1] // groups

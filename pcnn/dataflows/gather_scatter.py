@@ -71,13 +71,11 @@ class GatherScatter:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
         order = ("by_in", "by_out") if self.locality else ("counts",)
         return "pairs", "identity_slot", *order
 
     @property
     def needs_weight_grad(self) -> tuple[str, ...]:
-        """See `Dataflow.needs_weight_grad`."""
         return self.needs
 
     @property
@@ -88,7 +86,6 @@ class GatherScatter:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`: one gather, the products of all groups, one scatter."""
         x = join(x, spec.skip)
         move, placed = self._movement(x, layouts, spec)
         place, rows = placed.place, move.prepare(x)
@@ -113,7 +110,6 @@ class GatherScatter:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.weight_grad`."""
         (move, _), groups = self._movement(x, layouts, spec), spec.groups
         place, wide = move.place, accumulator(spec.compute_dtype)
         # sums over rows leave float16's range: the results are wide, or else the operands too

@@ -60,7 +60,6 @@ class Separate:
     name = "separate"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `Grouping.groups`."""
         return tuple(Group((k,), size) for k, size in enumerate(sizes) if size and k != skip)
 
 
@@ -71,7 +70,6 @@ class Symmetric:
     name = "symmetric"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `Grouping.groups`."""
         return tuple(_group(unit, sizes) for unit in _units(sizes, skip))
 
 
@@ -88,7 +86,6 @@ class Fixed:
     name = "fixed"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `Grouping.groups`."""
         volume = len(sizes)
         if not _mirrored(sizes):
             parts = [list(range(volume))]

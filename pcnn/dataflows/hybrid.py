@@ -52,7 +52,6 @@ class Hybrid(OuterProducts):
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
         return self._sparse.needs if self.threshold == 0 else (self.product,)
 
     @property
@@ -73,7 +72,6 @@ class Hybrid(OuterProducts):
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         if self.threshold == 0:
             return self._sparse.forward(x, w, layouts, n_out, spec)
         if kernels_serve(x, spec.compute_dtype):

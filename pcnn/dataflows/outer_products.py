@@ -19,7 +19,6 @@ class OuterProducts:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.weight_grad`."""
         if not kernels_serve(x, spec.compute_dtype):
             return Reference().weight_grad(x, g, layouts[:3], spec)
         from pcnn.kernels.outer_products import outer_products

@@ -42,20 +42,17 @@ class OutputStationary(OuterProducts):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
         if self.sections is None:
             return ("fitting_tiles",)
         return ("section_tiles",) if self.sections else ("tiles",)
 
     @property
     def deterministic(self) -> bool:
-        """See `Dataflow.deterministic`."""
         return self.sections is False
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         if kernels_serve(x, spec.compute_dtype):
             return _launch()(x, w, layouts, n_out, spec, self.blocks)
         return finish(_in_torch(x, w, layouts, n_out, spec), spec)

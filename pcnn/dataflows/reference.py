@@ -43,7 +43,6 @@ class Reference:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         in_index, out_index, offsets = layouts
         rows, matrices = rows_of(x, spec), matrices_of(w, spec)
         sums = rows.new_zeros(n_out, spec.groups * matrices.shape[3])
@@ -56,7 +55,6 @@ class Reference:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.weight_grad`."""
         in_index, out_index, offsets = layouts
         left, right, groups = rounded(x, spec), rounded(g, spec), spec.groups
         c_in, c_out = x.shape[1] // groups, g.shape[1] // groups

@@ -49,7 +49,6 @@ class RowStationary(OuterProducts):
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         if kernels_serve(x, spec.compute_dtype):
             return self.by_kernels(x, w, layouts, n_out, spec)
         return finish(_in_torch(TorchSums.of(x, w, n_out, spec), layouts), spec)

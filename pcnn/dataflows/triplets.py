@@ -66,18 +66,15 @@ class Triplets:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
         return LAYOUTS_OF[self.sort]
 
     @property
     def needs_weight_grad(self) -> tuple[str, ...]:
-        """See `Dataflow.needs_weight_grad`."""
         return self.needs if self.sort == "k" else (*self.needs, "counts")
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         if spec.skip is not None or spec.epilogue is not None:
             raise ValueError("triplets fuses neither a skip connection nor an epilogue")
         if kernels_serve(x, spec.compute_dtype):
@@ -100,7 +97,6 @@ class Triplets:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.weight_grad`."""
         if kernels_serve(x, spec.compute_dtype):
             return self.weight_grad_by_kernels(x, g, layouts, spec)
         in_index, out_index, counts = self._by_slot(layouts, layouts[-1].shape[0])

@@ -45,13 +45,11 @@ class WeightStationary(OuterProducts):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """See `Dataflow.needs`."""
         return ("half_pairs",) if self.half else ("pairs", "counts")
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """See `Dataflow.forward`."""
         if kernels_serve(x, spec.compute_dtype):
             return self.by_kernels(x, w, layouts, n_out, spec)
         in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]

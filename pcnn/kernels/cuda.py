@@ -3,70 +3,11 @@
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
-from pcnn.kernels.sources import threads_of
-from pcnn.kernels.structs import Struct, arguments_of
-
-
-class Module(ABC):
-    """Kernels of one source under one set of macros, for one device."""
-
-    def __init__(self, source: str, device: torch.device, defines: Mapping[str, int]) -> None:
-        self.source, self.device, self.defines = source, device, defines
-        self.index = -1 if device.index is None else device.index  # as `Tensor.get_device` says it
-        self._structs: dict[str, Struct] = {}
-
-    def launch(
-        self,
-        kernel: str,
-        grid: int,
-        arguments: bytes | None = None,
-        device: torch.device | None = None,
-        /,
-        *,
-        shared_bytes: int = 0,
-        **fields: Any,
-    ) -> None:
-        """Run a kernel on torch's current stream of the device, without waiting for it.
-
-        Args:
-            kernel: name in the source; its declaration holds the number of threads of a block.
-            grid: number of blocks; none is no launch.
-            arguments: the whole struct as bytes, in place of fields.
-            device: not read.
-            shared_bytes: dynamic shared memory of a block [bytes].
-            fields: values of the kernel's struct by name; see `pcnn.kernels.structs.Struct`.
-
-        Raises:
-            LookupError: the source has no such kernel.
-            ValueError: a field is missing, unknown, of another dtype or on another device.
-            RuntimeError: the driver refuses; the message holds its reason.
-        """
-        if grid:
-            struct = self._structs.get(kernel) or self.struct(kernel)
-            if arguments is None:
-                arguments = struct.pack(fields, self.index)
-            elif len(arguments) != struct.size:
-                arguments = struct.filled(arguments)
-            self.start(kernel, grid, arguments, shared_bytes)
-
-    @abstractmethod
-    def start(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int) -> None:
-        """Run a kernel with the bytes of its struct."""
-
-    def threads(self, kernel: str) -> int:
-        """Threads of a block, as the kernel's declaration says."""
-        return threads_of(self.source, kernel, self.defines)
-
-    def struct(self, kernel: str) -> Struct:
-        """Struct of a kernel's arguments."""
-        found = arguments_of(self.source, kernel, self.defines)
-        return self._structs.setdefault(kernel, found)
+from pcnn.kernels.structs import Module
 
 
 class Loader(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from cuda.bindings import driver
 
-from pcnn.kernels.cuda import Module
+from pcnn.kernels.structs import Module
 
 
 class CudaModule(Module):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -56,19 +57,21 @@ class Engine:
     points: RadiusSearch | None = None
     reproducible: bool = False
     settings: EngineSettings | None = None
-    #: the builders that serve voxels and native points, if one does
-    on_voxels: MapBuilder | None = field(init=False, repr=False, compare=False)
-    on_points: RadiusSearch | None = field(init=False, repr=False, compare=False)
-    #: how the usual implicit GEMM is cut, where the settings say so
-    blocks: GemmBlocks | None = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        one = isinstance(self.builder, RadiusSearch)
-        object.__setattr__(self, "on_voxels", None if one else self.builder)
-        object.__setattr__(self, "on_points", self.builder if one else self.points)
-        settings = self.settings
-        blocks = settings.blocks if isinstance(settings, AutoSettings) else None
-        object.__setattr__(self, "blocks", blocks)
+    @cached_property
+    def on_voxels(self) -> MapBuilder | None:
+        """The builder that serves voxels, if one does."""
+        return None if isinstance(self.builder, RadiusSearch) else self.builder
+
+    @cached_property
+    def on_points(self) -> RadiusSearch | None:
+        """The builder that serves native points, if one does."""
+        return self.builder if isinstance(self.builder, RadiusSearch) else self.points
+
+    @cached_property
+    def blocks(self) -> GemmBlocks | None:
+        """How the usual implicit GEMM is cut, where the settings say so."""
+        return self.settings.blocks if isinstance(self.settings, AutoSettings) else None
 
     @classmethod
     def of_settings(
@@ -78,14 +81,10 @@ class Engine:
         return cls(name, settings.builder, settings.dataflow, points, settings=settings)
 
     def having(self, **values: Any) -> Engine:
-        """The same engine with other settings of its paper.
-
-        Args:
-            values: by the name of the setting, as in the class of ``settings``.
+        """The same engine with other settings of its paper, by their names in ``settings``.
 
         Raises:
-            ValueError: no such setting, or a value that it does not take; the message names the
-                settings there are.
+            ValueError: no such setting, or a value that it does not take.
         """
         if not values:
             return self
@@ -97,9 +96,6 @@ class Engine:
         """This engine for one layer of a network, with other settings of its dataflow.
 
         The builder stays: a network has one, as its layers share their maps.
-
-        Raises:
-            ValueError: as of `having`.
         """
         other = self.having(**values)
         return replace(self, dataflow=other.dataflow, settings=other.settings)
@@ -108,10 +104,6 @@ class Engine:
         """The builder that finds triplets; ``None`` where it does not serve the geometry.
 
         On native points a kernel that tiles space needs no search, so every engine serves it.
-
-        Args:
-            geometry: ``voxel`` or ``point``.
-            kernel: the relation.
         """
         if geometry == "voxel":
             return self.on_voxels
@@ -142,12 +134,7 @@ class Engine:
         return self.builder
 
     def choose(self, kernel_map: KernelMap, device: torch.device) -> Dataflow:
-        """The dataflow that computes the products of a layer, on a device.
-
-        Args:
-            kernel_map: the map, from the side on which the layer reads it.
-            device: where they are computed.
-        """
+        """The dataflow that computes the products of a layer over a map, from the side it reads."""
         if self.dataflow is not None:
             return self.dataflow
         usual = usual_dataflow(kernel_map, device, self.reproducible)

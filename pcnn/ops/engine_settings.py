@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import torch
 from annotated_types import Ge, Interval
@@ -39,6 +38,9 @@ from pcnn.maps import Automatic, DoubleTraversed, HashTable, MapBuilder, ZDelta
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ranges import Count, Natural, Share
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 #: Bytes of a grid that sites are kept in.
 GridBytes = Annotated[int, Interval(ge=0, le=1 << 40)]
 
@@ -53,26 +55,40 @@ class LayerSizes(NamedTuple):
     device: torch.device  # where it is computed
 
 
-class EngineSettings(Protocol):
-    """Choices that the paper of an engine leaves open; implementations are frozen dataclasses."""
+@dataclass(frozen=True)
+class EngineSettings:
+    """Choices that the paper of an engine leaves open; subclasses name the paper's own."""
 
-    def __hash__(self) -> int:
-        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def builder(self) -> MapBuilder | RadiusSearch:
         """The map builder of these settings."""
+        raise NotImplementedError
 
     @property
     def dataflow(self) -> Dataflow | None:
         """The dataflow of these settings; ``None``: the usual one of every device and map."""
+        return None
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Settings that are searched for one layer, these first; the builder stays."""
+        yield self
+
+    def changed(self, usual: EngineSettings) -> dict[str, Any]:
+        """Those that are not the usual ones, by name."""
+        own, others = asdict(self), asdict(usual)
+        return {name: value for name, value in own.items() if value != others[name]}
+
+    def others(self, name: str, values: Iterable[Any]) -> Iterator[Self]:
+        """These with other values of one of them."""
+        own = getattr(self, name)
+        yield from (replace(self, **{name: value}) for value in values if value != own)
 
 
 @dataclass(frozen=True)
-class AutoSettings:
+class AutoSettings(EngineSettings):
     """The usual choice of every device and map."""
 
     blocks: GemmBlocks | None = None  # how the implicit GEMM of voxels is cut into programs
@@ -85,15 +101,9 @@ class AutoSettings:
 
     @property
     def builder(self) -> Automatic:
-        """See `EngineSettings.builder`."""
         return Automatic()
 
-    @property
-    def dataflow(self) -> None:
-        """See `EngineSettings.dataflow`."""
-        return None
-
-    def candidates(self, layer: LayerSizes) -> Iterator[AutoSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """On a GPU the usual blocks, and those that differ from them in one number."""
         yield self
         one_input = all(layer.kernel_map.edges.one_per_slot)
@@ -101,13 +111,11 @@ class AutoSettings:
             return
         volume, tiles = layer.kernel_map.volume, -(-layer.kernel_map.n_out // TILE_ROWS)
         sizes = layer.c_in, layer.c_out, tiles, volume, layer.dtype
-        usual = default_blocks(*sizes, not tf32_allowed())
-        others = (one for one in usual.neighbours() if one != self.blocks)
-        yield from (AutoSettings(one) for one in others)
+        yield from self.others("blocks", default_blocks(*sizes, not tf32_allowed()).neighbours())
 
 
 @dataclass(frozen=True)
-class TorchSparseSettings:
+class TorchSparseSettings(EngineSettings):
     """TorchSparse (MLSys 2022)."""
 
     epsilon: Share = 0.25  # tolerance of redundant computation in a group, section 4.2.3
@@ -119,12 +127,8 @@ class TorchSparseSettings:
     simplified: bool = True  # loops of known length in the search
     symmetry: bool = True  # half of the slots of a submanifold map is searched
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
     def builder(self) -> HashTable:
-        """See `EngineSettings.builder`."""
         return HashTable(
             search=self.search,
             grid_bytes=self.grid_bytes,
@@ -134,28 +138,27 @@ class TorchSparseSettings:
 
     @property
     def dataflow(self) -> GatherScatter:
-        """See `EngineSettings.dataflow`."""
-        simple: dict[str, Grouping] = {
+        groupings: dict[str, Grouping] = {
+            "adaptive": Adaptive(self.epsilon, _rows(self.threshold)),
             "fixed": Fixed(),
             "symmetric": Symmetric(),
             "separate": Separate(),
         }
-        adaptive = Adaptive(self.epsilon, _rows(self.threshold))
-        grouping = simple.get(self.grouping, adaptive)
-        return GatherScatter(grouping, self.locality)
+        return GatherScatter(groupings[self.grouping], self.locality)
 
-    def candidates(self, layer: LayerSizes) -> Iterator[TorchSparseSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Tolerances and thresholds of Algorithm 5, of those with equal groups one."""
+        rows = (None if threshold == math.inf else int(threshold) for threshold in THRESHOLDS[::-1])
         searched = (
-            replace(self, grouping="adaptive", epsilon=epsilon, threshold=_named(threshold))
-            for threshold in THRESHOLDS[::-1]
+            replace(self, grouping="adaptive", epsilon=epsilon, threshold=threshold)
+            for threshold in rows
             for epsilon in EPSILONS
         )
         yield from _of_unlike_groups((self, *searched), layer.kernel_map)
 
 
 @dataclass(frozen=True)
-class MinuetSettings:
+class MinuetSettings(EngineSettings):
     """Minuet (EuroSys 2024)."""
 
     padding: Annotated[float, Ge(-1)] = 0.15  # largest padding overhead of a group of sorted slots
@@ -166,17 +169,12 @@ class MinuetSettings:
     source_block: Count = 256  # B, input keys of a block of the search, section 5.1
     query_block: Count = 512  # C, largest number of queries of a block
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
     def builder(self) -> DoubleTraversed:
-        """See `EngineSettings.builder`."""
         return DoubleTraversed(source_block=self.source_block, query_block=self.query_block)
 
     @property
     def dataflow(self) -> GatherScatter:
-        """See `EngineSettings.dataflow`."""
         return GatherScatter(
             Sorted(self.padding, _rows(self.threshold)),
             gather_tile=self.gather_tile,
@@ -184,41 +182,35 @@ class MinuetSettings:
             streams=self.streams,
         )
 
-    def candidates(self, layer: LayerSizes) -> Iterator[MinuetSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Padding overheads, then tiles of the channels, each with the other settings as they are.
 
         The paper searches gather, scatter and groups apart from each other too.
         """
         overheads = (-1.0, *(step / 10 for step in range(21)))
-        groups = (replace(self, padding=padding) for padding in overheads)
+        groups = self.others("padding", overheads)
         yield from _of_unlike_groups((self, *groups), layer.kernel_map)
-        yield from (replace(self, gather_tile=tile) for tile in tiles_of(layer.c_in)[:-1])
-        yield from (replace(self, scatter_tile=tile) for tile in tiles_of(layer.c_out)[:-1])
-        if self.streams > 1:
-            yield replace(self, streams=1)
+        yield from self.others("gather_tile", tiles_of(layer.c_in)[:-1])
+        yield from self.others("scatter_tile", tiles_of(layer.c_out)[:-1])
+        yield from self.others("streams", [1])
 
 
 @dataclass(frozen=True)
-class SpiraSettings:
+class SpiraSettings(EngineSettings):
     """Spira (MLSys 2026)."""
 
     t: Natural | None = None  # slots of a smaller L1 norm are served by output row, section 5.4
     key_bits: Literal["auto", 32, 64] = "auto"  # of the packed keys of the search
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
     def builder(self) -> ZDelta:
-        """See `EngineSettings.builder`."""
         return ZDelta(key_bits=self.key_bits)
 
     @property
     def dataflow(self) -> Hybrid:
-        """See `EngineSettings.dataflow`."""
         return Hybrid(self.t)
 
-    def candidates(self, layer: LayerSizes) -> Iterator[SpiraSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Every t, from all slots by pairs to all of them by output row."""
         largest = int(layer.kernel_map.layout("slot_norms")[0].max()) + 1
         own = None if self.t is None else min(self.t, largest)
@@ -228,7 +220,7 @@ class SpiraSettings:
 
 
 @dataclass(frozen=True)
-class PointCnnppSettings:
+class PointCnnppSettings(EngineSettings):
     """PointCNN++ (CVPR 2026), on native points."""
 
     sort: Sort = "k"  # what triplets are sorted by, k, i or j
@@ -236,41 +228,26 @@ class PointCnnppSettings:
     block_in: Count = 32  # input channels of a block, a power of two
     block_out: Count = 32  # output channels of a block, a power of two
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
     def builder(self) -> RadiusSearch:
-        """See `EngineSettings.builder`."""
         return RadiusSearch()
 
     @property
     def dataflow(self) -> Triplets:
-        """See `EngineSettings.dataflow`."""
         return Triplets(self.sort, self.length, self.block_out, self.block_in)
 
-    def candidates(self, layer: LayerSizes) -> Iterator[PointCnnppSettings]:
+    def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Lengths L, and blocks of the channels, each with the other settings as they are."""
         yield self
-        lengths = (one for one in (32, 64, 128, 256) if one != self.length)
-        yield from (replace(self, length=length) for length in lengths)
-        blocks = (one for one in (16, 32, 64) if one != self.block_in)
-        yield from (replace(self, block_in=block, block_out=block) for block in blocks)
+        yield from self.others("length", (32, 64, 128, 256))
+        for block in (16, 32, 64):
+            if block != self.block_in:
+                yield replace(self, block_in=block, block_out=block)
 
 
 def setting_names(settings: EngineSettings | None) -> tuple[str, ...]:
     """Names of the settings of an engine, none of one without."""
-    return () if settings is None else tuple(field.name for field in fields(_checked(settings)))
-
-
-def changed_settings(settings: EngineSettings, usual: EngineSettings) -> dict[str, Any]:
-    """Settings of an engine that are not the usual ones, by name."""
-    names = setting_names(settings)
-    pairs = ((name, getattr(settings, name), getattr(usual, name)) for name in names)
-    changed = {name: value for name, value, other in pairs if value != other}
-    return {
-        name: asdict(one) if isinstance(one, GemmBlocks) else one for name, one in changed.items()
-    }
+    return () if settings is None else tuple(field.name for field in fields(settings))
 
 
 def with_settings(
@@ -282,33 +259,22 @@ def with_settings(
     if settings is None or unknown:
         there = f"it has {', '.join(known)}" if known else "it has none"
         raise ValueError(f"engine {engine!r} has no setting {', '.join(unknown)}; {there}")
-    changed: EngineSettings = replace(_checked(settings), **values)
-    return changed
-
-
-_One = TypeVar("_One", TorchSparseSettings, MinuetSettings)
-
-
-def _checked(settings: EngineSettings) -> Any:
-    """The settings as the dataclass that they are."""
-    return settings
+    return replace(settings, **values)
 
 
 def _rows(threshold: int | None) -> float:
     return math.inf if threshold is None else threshold
 
 
-def _named(threshold: float) -> int | None:
-    return None if math.isinf(threshold) else int(threshold)
-
-
-def _of_unlike_groups(searched: Iterable[_One], kernel_map: KernelMap) -> Iterator[_One]:
+def _of_unlike_groups(
+    searched: Iterable[EngineSettings], kernel_map: KernelMap
+) -> Iterator[EngineSettings]:
     """Of settings that multiply the slots of a map in the same groups the first ones."""
-    offsets = kernel_map.offsets.tolist()
-    sizes = [end - start for start, end in pairwise(offsets)]
+    sizes = kernel_map.offsets.diff().tolist()
     skip = int(kernel_map.layout("identity_slot")[0])
     seen = set()
     for one in searched:
+        assert isinstance(one.dataflow, GatherScatter)
         groups = frozenset(one.dataflow.grouping.groups(sizes, skip))
         if groups not in seen:
             seen.add(groups)

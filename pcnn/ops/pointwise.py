@@ -34,7 +34,6 @@ class PointwiseProducts(NamedTuple):
     def mvmr(
         self, x: Tensor, weight: Tensor, transposed: bool = False, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """See `Products.mvmr`."""
         x, matrix = x.to(self.compute_dtype), weight.to(self.compute_dtype).flatten(0, -2)
         if self.groups == 1:
             out = torch.mm(x, matrix.t() if transposed else matrix)
@@ -45,7 +44,6 @@ class PointwiseProducts(NamedTuple):
         return out if dtype is None else out.to(dtype)
 
     def vvor(self, x: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
-        """See `Products.vvor`; ``[C_in / groups, C_out]``."""
         sums = torch.promote_types(self.compute_dtype, accumulator(dtype))
         left, right = (_by_group(t.to(self.compute_dtype), self.groups) for t in (x, grad))
         if sums == torch.float64:  # which torch has no product of half operands for
@@ -53,7 +51,6 @@ class PointwiseProducts(NamedTuple):
         return _joined(reduced_product(left, right, sums)).to(dtype)
 
     def turned(self) -> PointwiseProducts:
-        """See `Products.turned`."""
         return self
 
 

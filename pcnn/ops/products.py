@@ -60,18 +60,15 @@ class MapProducts(NamedTuple):
     def mvmr(
         self, x: Tensor, weight: Tensor, transposed: bool = False, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """See `Products.mvmr`."""
         own = self.compute_dtype
         spec = spec_of(self.groups, transposed, self.mirrored, own, dtype or own)
         return self.flow.forward(x, weight, self.layouts, self.n_out, spec)
 
     def vvor(self, x: Tensor, grad: Tensor, dtype: torch.dtype) -> Tensor:
-        """See `Products.vvor`."""
         spec = spec_of(self.groups, False, self.mirrored, self.compute_dtype, dtype)
         return self.flow.weight_grad(x, grad, self.layouts_vvor, spec)
 
     def turned(self) -> MapProducts:
-        """See `Products.turned`; a RuntimeError where its layouts were not built."""
         # in every layer's backward: made at once
         flow, groups, dtype, own, other, outer, symmetric, mirrored, n_out, n_in = self
         if symmetric:

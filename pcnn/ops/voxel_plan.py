@@ -66,7 +66,6 @@ class VoxelPlan(NetworkPlan):
     def on_cells(
         self, cells: Tensor, batch_size: int | None, downsampling: str, backward: bool
     ) -> VoxelGrid:
-        """See `pcnn.ops.Planner.voxelize`."""
         check_cells(cells)
         grids: list[VoxelGrid | None]
         maps: Maps = []
@@ -106,7 +105,6 @@ class VoxelPlan(NetworkPlan):
         return geometry, report
 
     def seen(self, numbers: Sequence[int], batch_size: int, downsampling: str) -> Room:
-        """See `DevicePlan.seen`."""
         ready = self._room_plan(downsampling)
         found = ready.seen(numbers, batch_size)
         return replace(found, pairs=tuple(numbers[ready.words :])) if self._groups_slots else found

@@ -20,7 +20,7 @@ from pcnn.console import Console
 from pcnn.graphs.outputs import features_of
 from pcnn.nn.conv import Convolution
 from pcnn.ops.engine import Engine
-from pcnn.ops.engine_settings import EngineSettings, LayerSizes, changed_settings
+from pcnn.ops.engine_settings import EngineSettings, LayerSizes
 from pcnn.runtime.layer_calls import (
     ObservedCall,
     convolutions,
@@ -52,7 +52,7 @@ class TunedLayer:
 
     def __str__(self) -> str:
         """One line."""
-        changed = changed_settings(self.settings, self.before)
+        changed = self.settings.changed(self.before)
         words = ", ".join(f"{name}={value}" for name, value in changed.items())
         return f"{self.name}: {words} (the network {100 * self.gain:.1f} % quicker)"
 

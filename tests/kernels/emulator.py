@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from pcnn.kernels.cuda import Module
+from pcnn.kernels.structs import Module
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 HEADER = Path(__file__).with_name("emulator.h")

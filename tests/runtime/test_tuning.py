@@ -15,7 +15,7 @@ from pcnn.dataflows import Dataflow, Reference
 from pcnn.maps import SortedSearch
 from pcnn.ops import Engine
 from pcnn.ops.engine import ENGINES
-from pcnn.ops.engine_settings import AutoSettings, LayerSizes
+from pcnn.ops.engine_settings import AutoSettings, EngineSettings, LayerSizes
 from pcnn.runtime import timing
 from pcnn.runtime.layer_calls import convolutions, sparse_of
 from tests.clouds import surface_grid
@@ -24,7 +24,7 @@ from tests.runtime.flawed import Slow, Wrong
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(EngineSettings):
     """Settings of a made-up engine: ways to compute a layer."""
 
     way: str = "slow"
