@@ -1,14 +1,20 @@
+"""Every network: its size, clouds of any size, both geometries, fused inference."""
+
+from __future__ import annotations
+
+import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import pcnn
+from pcnn.geometry import grid_of_cells, quantize
 from pcnn.models import (
     SPVCNN,
     LitePTS,
@@ -20,12 +26,15 @@ from pcnn.models import (
     SparseResNetLarge,
     SparseResNetSegmentation,
     SpUNet,
+    blocks,
     sparse_resnet_for,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
 from pcnn.nn.features import JoinedTensor
-from tests.clouds import surface_grid
+from tests.clouds import surface, surface_grid
+from tests.nn.fusing import shaken
 
+Make = Callable[..., nn.Module]
 PUBLISHED = {
     # convolution weights, convolutions with K > 1
     "minkunet42": (MinkUNet42, 21_709_184, 42),
@@ -36,104 +45,112 @@ PUBLISHED = {
 }
 
 
+def around(head: Make, backbone: Make, **options: Any) -> Make:
+    def make(out_channels: int, engine: Any = None) -> nn.Module:
+        return head(backbone(width=0.25, engine=engine), out_channels, **options)
+
+    return make
+
+
+SEGMENTERS: dict[str, Make] = {
+    "minkunet": partial(MinkUNet42, width=0.125),
+    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.25, normalize_features=False),
+    "sparse_resnet": around(SparseResNetSegmentation, SparseResNet21, hidden=16),
+    "sparse_resnet_large": around(SparseResNetSegmentation, SparseResNetLarge, hidden=16),
+    "spunet": partial(SpUNet, in_channels=4, width=0.125),
+    "spvcnn": partial(SPVCNN, width=0.125),
+    "litept": partial(LitePTS, width=0.125, window=16),
+}
+CLASSIFIERS: dict[str, Make] = {
+    "resnet18": partial(ResNet18, width=0.125),
+    "sparse_resnet": around(SparseResNetClassification, SparseResNet21),
+}
+#: Those that serve native points, without chance.
+ON_POINTS: dict[str, Make] = {
+    **{name: SEGMENTERS[name] for name in ("minkunet", "resunet", "sparse_resnet")},
+    "sparse_resnet_large": SEGMENTERS["sparse_resnet_large"],
+    "litept": partial(LitePTS, width=0.25, drop_path=0.0, shuffle_orders=False),
+    "resnet18": CLASSIFIERS["resnet18"],
+}
+segmenters = pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
+classifiers = pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())
+
+
+def on(grid: pcnn.VoxelGrid, dtype: torch.dtype = torch.float32) -> pcnn.SparseTensor:
+    return pcnn.SparseTensor(torch.randn(grid.rows, 4, dtype=dtype), grid)
+
+
+def rows(y: Any) -> Tensor:
+    return y if isinstance(y, Tensor) else y.features
+
+
 def convolutions(model: nn.Module) -> list[Conv3d | ConvTranspose3d]:
     return [m for m in model.modules() if isinstance(m, Conv3d | ConvTranspose3d)]
 
 
 @pytest.mark.parametrize(("make", "weights", "count"), PUBLISHED.values(), ids=PUBLISHED.keys())
-def test_published_sizes(make: Callable[[], nn.Module], weights: int, count: int) -> None:
+def test_published_sizes(make: Make, weights: int, count: int) -> None:
     layers = convolutions(make())
     assert sum(layer.weight.numel() for layer in layers) == weights
     assert sum(layer.kernel.volume > 1 for layer in layers) == count
 
 
-@pytest.mark.parametrize(
-    ("make", "width", "millions"),
-    [
+def test_published_numbers_of_parameters_and_those_of_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for draw in ("uniform_", "normal_"):  # millions of numbers that are only counted
+        monkeypatch.setattr(Tensor, draw, lambda self, *_, **__: self)
+
+    def count(network: nn.Module) -> int:
+        return sum(p.numel() for p in network.parameters())
+
+    for make, width, millions in (
         *((MinkUNet42, *size) for size in ((0.5, 5.4), (0.64, 8.8))),
         *((SPVCNN, *size) for size in ((0.5, 5.5), (0.64, 8.8))),
-    ],
-)
-def test_published_numbers_of_parameters(
-    make: Callable[..., nn.Module], width: float, millions: float
-) -> None:
-    parameters = sum(p.numel() for p in make(width=width).parameters())
-    assert parameters / 1e6 == pytest.approx(millions, abs=0.1)
-
-
-def test_the_page_of_networks_counts_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    for draw in ("uniform_", "normal_"):  # millions of numbers that are only counted
-        monkeypatch.setattr(torch.Tensor, draw, lambda self, *_, **__: self)
+    ):
+        assert count(make(width=width)) / 1e6 == pytest.approx(millions, abs=0.1)
     page = Path(__file__).resolve().parents[2] / "docs/models.md"
-    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d,]+) \|", page.read_text(), re.MULTILINE)
-    assert len(rows) == 10
-    for name, told in rows:
+    told = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d,]+) \|", page.read_text(), re.MULTILINE)
+    assert len(told) == 10
+    for name, number in told:
         headless = name.startswith(("SparseResNet", "Voxel", "ResUNet"))
         network = getattr(pcnn.models, name)(4, **({} if headless else {"out_channels": 19}))
-        assert sum(p.numel() for p in network.parameters()) == int(told.replace(",", "")), name
+        assert count(network) == int(number.replace(",", "")), name
 
 
-SEGMENTERS = {
-    "minkunet": partial(MinkUNet42, width=0.125),
-    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.25, normalize_features=False),
-    "sparse_resnet": lambda out_channels: SparseResNetSegmentation(
-        SparseResNet21(width=0.25), out_channels, hidden=16
-    ),
-    "sparse_resnet_large": lambda out_channels: SparseResNetSegmentation(
-        SparseResNetLarge(width=0.25), out_channels, hidden=16
-    ),
-    "spunet": partial(SpUNet, in_channels=4, width=0.125),
-    "spvcnn": partial(SPVCNN, width=0.125),
-    "litept": partial(LitePTS, width=0.125, window=16),
-}
-
-
-@pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
+@segmenters
 @pytest.mark.parametrize("n", [0, 1, 200])
-def test_segmenters_train_on_clouds_of_any_size(make: Callable[..., nn.Module], n: int) -> None:
-    model = make(out_channels=5)
-    grid = surface_grid(n, batch_size=2)
-    y = model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
-    assert y.geometry is grid
-    assert y.features.shape == (grid.rows, 5)
+def test_segmenters_train_on_clouds_of_any_size(make: Make, n: int) -> None:
+    model, x = make(out_channels=5), on(surface_grid(n, batch_size=2))
+    y = model(x)
+    assert y.geometry is x.geometry
+    assert y.features.shape == (len(x), 5)
     y.features.square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
-def test_clouds_of_a_batch_do_not_touch(make: Callable[..., nn.Module]) -> None:
+@segmenters
+def test_clouds_neither_touch_nor_know_where_they_stand(make: Make) -> None:
     model = make(out_channels=3).eval()
-    grids = [surface_grid(n, seed=n) for n in (60, 150)]
-    rows = [torch.randn(grid.rows, 4) for grid in grids]
-    joined = pcnn.SparseTensor(torch.cat(rows), pcnn.VoxelGrid.collate(grids))
-    alone = [model(pcnn.SparseTensor(x, g)).features for x, g in zip(rows, grids, strict=True)]
-    torch.testing.assert_close(model(joined).features, torch.cat(alone), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
-def test_moving_a_cloud_by_the_coarsest_stride_moves_the_answer(
-    make: Callable[..., nn.Module],
-) -> None:
-    model = make(out_channels=3).eval()
-    grid = surface_grid(200)
-    x = torch.randn(grid.rows, 4)
-    shift = torch.tensor([32, -64, 16])
-    moved = pcnn.geometry.grid_of_cells(grid.coords[:, 1:].long() + shift)
-    expected = model(pcnn.SparseTensor(x, grid)).features
-    torch.testing.assert_close(model(pcnn.SparseTensor(x, moved)).features, expected)
+    clouds = [on(surface_grid(n, seed=n)) for n in (60, 150)]
+    joined = pcnn.SparseTensor.collate(clouds)
+    alone = torch.cat([model(x).features for x in clouds])
+    torch.testing.assert_close(model(joined).features, alone, rtol=1e-4, atol=1e-5)
+    x = clouds[1]
+    moved = grid_of_cells(x.coords[:, 1:].long() + torch.tensor([32, -64, 16]))
+    y = model(pcnn.SparseTensor(x.features, moved)).features
+    torch.testing.assert_close(y, model(x).features)
 
 
 @pytest.mark.parametrize("name", ["litept", "spunet", "spvcnn"])
 @pytest.mark.parametrize("downsampling", ["floor", "reached"])
 def test_neither_plans_nor_the_order_of_rows_matter(name: str, downsampling: str) -> None:
     model = SEGMENTERS[name](out_channels=3).eval()
-    cells, order = surface_grid(150, batch_size=2).coords, torch.randperm(150)
-    order = order[order < len(cells)]
-    features = torch.randn(len(cells), 4)
-    results = []
-    for rows, planned in ((slice(None), True), (order, True), (slice(None), False)):
+    cells = surface_grid(150, batch_size=2).coords
+    order, features, results = torch.randperm(len(cells)), torch.randn(len(cells), 4), []
+    for picked, planned in ((slice(None), True), (order, True), (slice(None), False)):
         x = pcnn.from_coordinates(
-            cells[rows], features[rows], batch_size=2, downsampling=downsampling
+            cells[picked], features[picked], batch_size=2, downsampling=downsampling
         )
         model.plans_input = planned
         results.append(model(x).at_points())
@@ -142,110 +159,100 @@ def test_neither_plans_nor_the_order_of_rows_matter(name: str, downsampling: str
     torch.testing.assert_close(unplanned, straight, rtol=0, atol=0)
 
 
-def test_descriptors_have_unit_length() -> None:
-    grid = surface_grid(100)
-    y = ResUNetBN2C(width=0.25)(pcnn.SparseTensor(torch.ones(grid.rows, 1), grid))
-    assert y.channels == 32
-    torch.testing.assert_close(y.features.norm(dim=1), torch.ones(grid.rows))
-
-
-CLASSIFIERS = {
-    "resnet18": partial(ResNet18, width=0.125),
-    "sparse_resnet": lambda out_channels: SparseResNetClassification(
-        SparseResNet21(width=0.25), out_channels
-    ),
-}
-
-
-@pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())
+@classifiers
 @pytest.mark.parametrize("n", [0, 1, 200])
-def test_classifier_gives_one_row_a_cloud(make: Callable[..., nn.Module], n: int) -> None:
-    model = make(out_channels=7)
-    grid = surface_grid(n, batch_size=3)
-    y = model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+def test_classifiers_give_one_row_a_cloud(make: Make, n: int) -> None:
+    y = make(out_channels=7)(on(surface_grid(n, batch_size=3)))
     assert y.shape == (3, 7)
     y.sum().backward()
     assert y.isfinite().all()
 
 
-@pytest.mark.parametrize("make", CLASSIFIERS.values(), ids=CLASSIFIERS.keys())
-def test_an_empty_cloud_of_a_batch_leaves_the_others_alone(make: Callable[..., nn.Module]) -> None:
+@classifiers
+def test_an_empty_cloud_of_a_batch_leaves_the_others_alone(make: Make) -> None:
     model = make(out_channels=3).eval()
-    grids = [surface_grid(60, seed=1), surface_grid(0), surface_grid(150, seed=2)]
-    rows = [torch.randn(grid.rows, 4) for grid in grids]
-    joined = model(pcnn.SparseTensor(torch.cat(rows), pcnn.VoxelGrid.collate(grids)))
+    clouds = [on(surface_grid(n, seed=n)) for n in (60, 0, 150)]
+    joined = model(pcnn.SparseTensor.collate(clouds))
     torch.testing.assert_close(joined[1], model.head.bias)
     for cloud in (0, 2):
-        alone = model(pcnn.SparseTensor(rows[cloud], grids[cloud]))
-        torch.testing.assert_close(joined[cloud], alone[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(joined[cloud], model(clouds[cloud])[0], rtol=1e-4, atol=1e-5)
 
 
-def test_the_head_of_a_backbone_goes_by_the_task() -> None:
+def test_heads_stages_descriptors_and_injected_parts() -> None:
     made = sparse_resnet_for("classification", SparseResNet21(width=0.25), 11)
     assert isinstance(made, SparseResNetClassification)
-    assert isinstance(
-        sparse_resnet_for("segmentation", SparseResNetLarge(width=0.25), 3),
-        SparseResNetSegmentation,
-    )
+    large = SparseResNetLarge(width=0.25)
+    assert isinstance(sparse_resnet_for("segmentation", large, 3), SparseResNetSegmentation)
     with pytest.raises(ValueError, match="'registration'"):
         sparse_resnet_for("registration", SparseResNet21(width=0.25), 3)
-
-
-def test_stages_of_the_backbones() -> None:
-    grid = surface_grid(200)
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4), grid)
-    outputs = SparseResNet21(width=0.25)(x)
-    strides = [y.geometry.tensor_stride for y in outputs]
+    x = on(surface_grid(200))
+    strides = [y.tensor_stride for y in SparseResNet21(width=0.25)(x)]
     assert strides == [(1, 1, 1), (2, 2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 16)]
-    assert len(SparseResNetLarge(width=0.25)(x)) == 4
-
-
-def test_engines_and_parts_are_injected() -> None:
+    assert [y.channels for y in large(x)] == [4, 8, 16, 32]
+    y = ResUNetBN2C(width=0.25)(x.replace(torch.ones(len(x), 1)))
+    assert y.channels == 32
+    torch.testing.assert_close(y.features.norm(dim=1), torch.ones(len(x)))
     model = MinkUNet42(width=0.125, engine="reference", norm=nn.Identity().__class__)
     assert {layer.engine.name for layer in convolutions(model)} == {"reference"}
     assert not any(isinstance(m, nn.BatchNorm1d) for m in model.modules())
 
 
-NETWORKS = {
-    **{name: partial(make, out_channels=5) for name, make in SEGMENTERS.items()},
-    "resnet18": partial(ResNet18, out_channels=5, width=0.125),
-}
+@pytest.mark.parametrize("name", ON_POINTS)
+def test_points_on_cells_give_what_voxels_give(name: str) -> None:
+    """Outputs and gradients, with the same weights."""
+    size = (0.1, 0.1, 0.2) if name.startswith("sparse") else (0.05,) * 3
+    cells = surface(600)
+    places = (cells + torch.rand(cells.shape)).double() * torch.tensor(size).double()
+    batch, features = torch.arange(len(places)) % 2, torch.randn(len(places), 4).double()
+    native = pcnn.native_points(
+        places, features, batch, size, downsampling="cell_origin", thin=size
+    )
+    grid, results = quantize(places, batch, voxel_size=size), []
+    net = ON_POINTS[name](out_channels=5, engine="reference").double()
+    for x in (pcnn.SparseTensor(native.features, grid), native):
+        net.zero_grad()
+        out = rows(net(x))
+        out.square().sum().backward()
+        grads = [p.grad.clone() for p in net.parameters() if p.grad is not None]
+        results.append([out.detach(), *grads])
+    assert len(results[0]) == len(results[1]) > 20
+    # attention reads where native points stand, and that is float32
+    bound = 1e-6 if name == "litept" else 1e-9
+    for expected, got in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=bound, atol=bound)
 
 
-def shaken(model: nn.Module) -> nn.Module:
-    """Norms with statistics and weights of no special value, in evaluation mode."""
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
-                tensor.data.uniform_(0.5, 1.5)
-    return model.eval()
+@pytest.mark.parametrize("name", ON_POINTS)
+def test_a_network_runs_on_scattered_points(name: str) -> None:
+    """Several points in a cell, and cells that are no cubes: no site is a voxel's."""
+    places = torch.rand(600, 4) * torch.tensor([12.0, 12.0, 4.0, 1.0])
+    batch = torch.arange(600) % 2
+    x = pcnn.native_points(places[:, :3], places, batch, (0.5, 0.5, 0.7))
+    assert not x.geometry.one_per_cell
+    out = rows(ON_POINTS[name](out_channels=5, engine="auto")(x))
+    assert out.isfinite().all()
+    assert out.shape == (2 if name == "resnet18" else 600, 5)
 
 
-@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS.keys())
-def test_inference_fuses_and_gives_the_same(make: Callable[..., nn.Module]) -> None:
-    model, grid = shaken(make().double()), surface_grid(200, batch_size=2)
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, dtype=torch.float64), grid)
-    expected = model(x)
+@pytest.mark.parametrize("name", [*SEGMENTERS, "resnet18"])
+def test_inference_fuses_and_gives_the_same(name: str) -> None:
+    model = shaken((SEGMENTERS | CLASSIFIERS)[name](out_channels=5).double())
+    x = on(surface_grid(200, batch_size=2), torch.float64)
+    expected = rows(model(x)).detach()
     folded = [m._folded for m in model.eval().modules() if hasattr(m, "_folded")]
     assert not any(f._kept for f in folded)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with torch.no_grad():
-        y = model(x)
+        y = rows(model(x))
     assert folded
     assert all(f._kept for f in folded)
-    after = model.state_dict()
-    assert list(before) == list(after)
-    assert all(torch.equal(before[key], after[key]) for key in before)
-    if isinstance(y, pcnn.SparseTensor):
-        y, expected = y.features, expected.features
-    torch.testing.assert_close(y, expected.detach())
+    assert list(before) == list(model.state_dict())
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    torch.testing.assert_close(y, expected)
 
 
 @pytest.mark.parametrize("make", [MinkUNet42, ResUNetBN2C])
-def test_inference_copies_no_skips(
-    make: Callable[..., nn.Module], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, grid = shaken(make(in_channels=4, width=0.125)), surface_grid(200)
+def test_inference_copies_no_skips(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[JoinedTensor] = []
     start = JoinedTensor.__init__
 
@@ -255,6 +262,32 @@ def test_inference_copies_no_skips(
 
     monkeypatch.setattr(JoinedTensor, "__init__", remembered)
     with torch.no_grad():
-        model(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
+        shaken(make(in_channels=4, width=0.125))(on(surface_grid(200)))
     assert joined
     assert all(x.is_apart for x in joined)
+
+
+@pytest.mark.parametrize("levels", [(0,), (1, 3), (0, 1, 2, 3, 4)])
+def test_activations_computed_again_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, levels: Collection[int]
+) -> None:
+    net, x = MinkUNet42(4, 3, width=0.125).double(), on(surface_grid(300, 2), torch.float64)
+    other = copy.deepcopy(net)
+    assert blocks.checkpoint_activations(other, levels) == 16
+    again: list[int] = []
+    unmoved = blocks.unmoved_statistics
+    monkeypatch.setattr(
+        blocks, "unmoved_statistics", lambda module: again.append(1) or unmoved(module)
+    )
+    for one in (net, other):
+        one(x).features.square().mean().backward()
+    # encoder blocks lie on levels 1 to 4, those of the decoder on 3 to 0
+    assert len(again) == sum({0: 2, 4: 2}.get(level, 4) for level in levels)
+    for mine, theirs in zip(net.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine.grad, theirs.grad)  # type: ignore[arg-type]
+    assert net.state_dict().keys() == other.state_dict().keys()
+    for name, value in net.state_dict().items():  # running statistics
+        assert torch.equal(value, other.state_dict()[name]), name
+    for block in copy.deepcopy(other).modules():  # a copy runs its own blocks
+        if isinstance(block, blocks.ResidualBlock):
+            assert block.__dict__["forward"].block is block
