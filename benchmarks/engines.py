@@ -15,8 +15,8 @@ from benchmarks import peers
 from benchmarks.run import Options
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import ADAPTIVE, MINUET, TORCHSPARSE, GatherScatter
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
-from pcnn.dataflows.output_stationary import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.ops.engine import ENGINES, Engine, resolve

@@ -62,7 +62,7 @@ def builders(options: Options) -> list[MapBuilder]:
 def build(grid: VoxelGrid, builder: Any, kernel: Kernel, product: str) -> KernelMap:
     built: KernelMap = builder.build(grid, output_sites(grid, kernel), kernel)
     # told to every map that a geometry keeps; tiles are cut along it
-    built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
+    built.edges.kernel = kernel
     deliver(built, product)
     return built
 

@@ -10,9 +10,6 @@
 #define KEPT 0    // what is spare stays as it is
 #define FILLED 1  // one value
 #define PLACES 2  // tiles of rows: spare places, which are negative, and spare tiles hold spare rows
-#define STEPS 3   // first steps of tiles: those beyond what is stored become the largest number, and
-                  // what is spare repeats the last
-#define BEYOND 0x7fffffff
 
 struct PlacePart {
     const u32* source;  // [words] of 32 bits
@@ -21,7 +18,7 @@ struct PlacePart {
     i64 room;           // that are written
     u32 spare[2];       // the value, of 64 bits or twice the same
     int kind;
-    u32 first;          // row of the first place of the tile with spare ones; steps that are stored
+    u32 first;          // row of the first place of the tile with spare ones
     i64 first_block;
 };
 
@@ -55,10 +52,7 @@ KERNEL(place, PlaceArguments, THREADS) {
     const i64 end = begin + WORDS < part.room ? begin + WORDS : part.room;
     for (i64 i = begin + threadIdx.x; i < end; i += THREADS) {
         u32 value;
-        if (part.kind == STEPS) {
-            value = part.source[i < part.words ? i : part.words - 1];
-            if (value > part.first) value = BEYOND;
-        } else if (i < part.words) {
+        if (i < part.words) {
             value = part.source[i];
             if (part.kind == PLACES && (int)value < 0) value = part.first + (u32)(i % TILE_ROWS);
         } else {

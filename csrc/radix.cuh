@@ -84,13 +84,13 @@ struct SortBuffers {
 
 // Write keys and values, and count the digits of the keys: `key_of(item, &value)` says what they are.
 // For any number of blocks of 256 threads.
-template <typename KeyOf>
-__device__ __forceinline__ void write_sort_keys(const SortBuffers& sort, i64 items, int passes, KeyOf key_of) {
+template <typename Buffers, typename KeyOf>
+__device__ __forceinline__ void write_sort_keys(const Buffers& sort, i64 items, int passes, KeyOf key_of) {
     __shared__ u32 histogram[MAX_PASSES][RADIX];
     for (int pass = 0; pass < MAX_PASSES; ++pass) histogram[pass][threadIdx.x] = 0;
     __syncthreads();
     const bool second = in_second_buffer(passes, 0);
-    u64* keys = second ? sort.keys_b : sort.keys_a;
+    auto* keys = second ? sort.keys_b : sort.keys_a;
     u32* values = second ? sort.values_b : sort.values_a;
     const i64 step = (i64)gridDim.x * blockDim.x;
     for (i64 base = (i64)blockIdx.x * blockDim.x; base < items; base += step) {

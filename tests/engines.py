@@ -12,10 +12,9 @@ from pcnn.dataflows import (
 from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Sorted
 from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.kernels.product_tiles import RowTiles
+from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import (
     BruteForce,
     DoubleTraversed,
@@ -47,7 +46,7 @@ DATAFLOWS: list[Dataflow] = [
     WeightStationary(),
     Hybrid(2),
     Triplets(),
-    RowStationary(),
+    OutputStationary(),
 ]
 #: Those that serve maps whose slots hold several inputs.
 SEVERAL_PER_SLOT: list[Dataflow] = [
@@ -59,13 +58,12 @@ SEVERAL_PER_SLOT: list[Dataflow] = [
 #: Dataflows of device kernels, for tests on a GPU.
 CUDA_DATAFLOWS: list[Dataflow] = [
     OutputStationary(),
-    OutputStationary(sections=None),
+    OutputStationary(sections=True),
     WeightStationary(),
     WeightStationary(half=False),
     Hybrid(2),
     TORCHSPARSE,
     Triplets(),
-    RowStationary(),
 ]
 #: Those that serve maps whose slots hold several inputs.
 CUDA_SEVERAL_PER_SLOT: list[Dataflow] = [
@@ -75,6 +73,6 @@ CUDA_SEVERAL_PER_SLOT: list[Dataflow] = [
     Triplets("k"),
     Triplets("i", 64, 16, 64),
     Triplets("j"),
-    RowStationary(),
-    RowStationary(RowTiles(128, 32, 32, 8)),
+    OutputStationary(),
+    OutputStationary(GemmBlocks(128, 32, 32, 1, 8, 3)),
 ]

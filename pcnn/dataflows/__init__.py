@@ -3,7 +3,7 @@
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked, SummedBlocks
 from pcnn.dataflows.gather_scatter import GatherScatter
-from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.reference import Reference
 from pcnn.kernels.conv_spec import ConvSpec, Epilogue
 

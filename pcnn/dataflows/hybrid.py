@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.outer_products import OuterProducts
+from pcnn.dataflows.gemm import OuterProducts
 from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
 from pcnn.dataflows.weight_stationary import WeightStationary, operands
 from pcnn.geometry.slot_subsets import USUAL

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.outer_products import OuterProducts
+from pcnn.dataflows.gemm import OuterProducts
 from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles

@@ -322,9 +322,7 @@ class Geometry:
                 f"{kernel.volume} slots from {wanted[0]} to {wanted[1]} rows; build it for these "
                 "sites and this kernel"
             )
-        # a map knows what its slots are: the kernel's size, and the L1 norms of their offsets
-        built.edges.layouts.setdefault(("kernel_size", False), kernel.size_layout)
-        built.edges.layouts.setdefault(("slot_norms", False), kernel.norm_layout)
+        built.edges.kernel = built.edges.kernel or kernel
         place = self._place(out)
         if place is None:
             maps = self._maps_to_others.setdefault(out, {})

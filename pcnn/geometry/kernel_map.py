@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry.block_layouts import Layout, counts_of_bags, pairs_of_bags
-from pcnn.geometry.layouts import LAYOUTS, derived
-from pcnn.geometry.slot_tiles import has_tiles
+from pcnn.geometry.layouts import LAYOUTS, derived, has_steps
+
+if TYPE_CHECKING:
+    from pcnn.geometry.kernel_slots import Kernel
 
 
 def outside_inference_mode() -> AbstractContextManager[object]:
@@ -51,7 +53,7 @@ class LayoutUse(NamedTuple):
     transposed: tuple[str, ...] = ()  # layouts of the other side that its backward reads
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class EdgeSet:
     """The edge set that both views of a kernel map share."""
 
@@ -66,6 +68,7 @@ class EdgeSet:
     #: ``[1]`` int32 on the device, rows of the (input, output) geometry that hold a site; ``None``:
     #: all rows do. Spare rows have no triplets.
     counts: tuple[Tensor | None, Tensor | None] = (None, None)
+    kernel: Kernel | None = None  # whose slots they are; a geometry says it of the maps it keeps
     #: what is there already, by (name, whether of the transposed map)
     layouts: dict[tuple[str, bool], Layout] = field(default_factory=dict, repr=False)
     lists: dict[tuple[object, ...], list[Tensor]] = field(
@@ -75,7 +78,7 @@ class EdgeSet:
 
     def __post_init__(self) -> None:
         # what a copy with other claims derives is no business of the one it was copied from
-        object.__setattr__(self, "layouts", dict(self.layouts))
+        self.layouts = dict(self.layouts)
 
 
 @dataclass(frozen=True)
@@ -296,14 +299,14 @@ class KernelMap:
         return self.edges.layouts[key]
 
     def drop_tables(self) -> None:
-        """Give up neighbour tables and slot masks of both sides, if one has tiles.
+        """Give up neighbour tables and slot masks of both sides, if one has steps.
 
-        Tiles hold the same triplets in as many bytes, and a table that is asked for later is made
+        Steps hold the same triplets in as many bytes, and a table that is asked for later is made
         from them. Tensors in use elsewhere stay as they are.
         """
-        if has_tiles(self) or has_tiles(self.transpose()):
+        if has_steps(self) or has_steps(self.transpose()):
             for kind in LAYOUTS.values():
-                for flipped in (False, True) if kind.replaced_by_tiles else ():
+                for flipped in (False, True) if kind.replaced_by_steps else ():
                     self.edges.layouts.pop((kind.name, flipped), None)
 
     def layouts(self, names: tuple[str, ...]) -> list[Tensor]:

@@ -140,16 +140,6 @@ class Kernel:
         return tuple(sum(abs(value) for value in offset) for offset in self.offsets)
 
     @cached_property
-    def norm_layout(self) -> tuple[Tensor]:
-        """The norms as a layout of kernel maps: ``[K]`` int64 on the host."""
-        return (torch.tensor(self.norms),)
-
-    @cached_property
-    def size_layout(self) -> tuple[Tensor]:
-        """The size as a layout of kernel maps: ``[3]`` int64 on the host."""
-        return (torch.tensor(self.size),)
-
-    @cached_property
     def reach(self) -> int:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)

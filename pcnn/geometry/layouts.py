@@ -11,42 +11,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from pcnn.geometry.block_layouts import Layout as Layout
 from pcnn.geometry.block_layouts import bags, blocks, row_starts
-from pcnn.geometry.gray_order import bits
-from pcnn.geometry.padding import (
-    BY_SLOT,
-    CONSTANT,
-    MASKS,
-    PAIRS,
-    ROW_LISTS,
-    ROWS_CSR,
-    TABLE,
-    TILES,
-    Padding,
-)
-from pcnn.geometry.row_lists import row_lists as lists_of_rows
-from pcnn.geometry.slot_subsets import half_pairs, hybrid, is_threshold, slot_norms
-from pcnn.geometry.slot_tiles import (
-    check_source,
-    fitting_tiles,
-    has_table,
-    has_tiles,
-    kernel_size,
-    section_tiles,
-    table_of_tiles,
-    tiles,
-)
+from pcnn.geometry.padding import BY_SLOT, MASKS, PAIRS, ROWS_CSR, STEPS, TABLE, Padding
+from pcnn.geometry.slot_subsets import half_pairs, hybrid, is_threshold
+from pcnn.geometry.steps import STEPS as NAMES
+from pcnn.geometry.steps import check_table_size, fitting_steps, steps, table_of_steps
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_map import KernelMap
 
-#: Largest neighbour table that is built, in bytes; beyond it only the other layouts serve.
-TABLE_BUDGET_BYTES = 16 << 30
-
 #: Bits of a mask word: one less than an int32 has, so that no mask is negative.
 MASK_BITS = 31
+
+
+def has_steps(kernel_map: KernelMap) -> bool:
+    """True if a side has steps that its table follows from."""
+    return kernel_map.one_per_slot and any(kernel_map.has(name) for name in NAMES)
+
+
+def has_table(kernel_map: KernelMap) -> bool:
+    """True if a side's table is there, or follows from its steps."""
+    return kernel_map.has("table") or has_steps(kernel_map)
+
+
+def check_source(kernel_map: KernelMap, name: str) -> None:
+    """Refuse a side of which nothing can be derived: its layouts would wait for each other."""
+    if not (kernel_map.has("pairs") or has_table(kernel_map)):
+        raise ValueError(
+            f"the layout {name!r} cannot be derived, as the map holds neither pairs nor a table "
+            "nor steps; take a map of a builder, of KernelMap.from_pairs or KernelMap.from_table"
+        )
+
+
+def bits(occupied: Tensor) -> Tensor:
+    """Bitmask ``[N]`` int64 of boolean columns, column 0 in the lowest bit."""
+    weights = 2 ** torch.arange(occupied.shape[1], device=occupied.device)
+    return (occupied.to(torch.int64) * weights).sum(1)
 
 
 def pairs(kernel_map: KernelMap) -> Layout:
@@ -93,21 +96,13 @@ def check_table(kernel_map: KernelMap) -> None:
     check_table_size(kernel_map.n_out, kernel_map.volume)
 
 
-def check_table_size(rows: int, volume: int) -> None:
-    """Refuse a neighbour table that takes too much memory."""
-    size = 4 * rows * volume
-    if size > TABLE_BUDGET_BYTES:
-        raise ValueError(
-            f"a neighbour table of {rows} rows x {volume} slots takes {size} bytes, over the "
-            f"budget of {TABLE_BUDGET_BYTES}; use the layout pairs"
-        )
-
-
 def table(kernel_map: KernelMap) -> Layout:
     """Neighbour table ``[N_out, K]`` int32: input row of every slot, -1 where it is empty."""
     check_table(kernel_map)
-    if has_tiles(kernel_map):
-        return (table_of_tiles(kernel_map),)
+    for name in NAMES:
+        if kernel_map.has(name):
+            found = kernel_map.layout(name)
+            return (table_of_steps(found, kernel_map.n_out, kernel_map.volume),)
     rows, volume = kernel_map.n_out, kernel_map.volume
     other = kernel_map.transpose()
     if kernel_map.symmetric and has_table(other):
@@ -150,12 +145,6 @@ def columns_csr(kernel_map: KernelMap) -> Layout:
     return kernel_map.transpose().layout("rows_csr")
 
 
-def row_lists(kernel_map: KernelMap) -> Layout:
-    """See `pcnn.geometry.row_lists.row_lists`."""
-    check_table_size(kernel_map.n_out, kernel_map.volume + 1)
-    return lists_of_rows(kernel_map)
-
-
 def by_out(kernel_map: KernelMap) -> Layout:
     """Where in ``pairs`` the triplets of every output row are, in the order of their slots."""
     in_index, out_index, _ = kernel_map.layout("pairs")
@@ -193,7 +182,7 @@ class LayoutKind:
     derive: Callable[..., Layout]  # makes the tensors from whatever layout a map holds
     lists_triplets: bool = False  # making it needs the number of triplets on the host
     triplet_bytes: int = 4  # most bytes that it takes for a triplet
-    replaced_by_tiles: bool = False  # what builders write and a map may drop once it holds tiles
+    replaced_by_steps: bool = False  # what builders write and a map may drop once it holds steps
     has_threshold: bool = False  # whether derive takes the threshold, as the name holds it
     padding: Padding | None = None  # how it lies in tensors of fixed size; None: not at all
 
@@ -205,22 +194,18 @@ LAYOUTS: Mapping[str, LayoutKind] = {
         LayoutKind("pairs", pairs, True, 8, padding=PAIRS),
         LayoutKind("counts", counts, padding=BY_SLOT),
         LayoutKind("offsets", offsets, True, padding=BY_SLOT),
-        LayoutKind("table", table, replaced_by_tiles=True, padding=TABLE),
-        LayoutKind("masks", masks, replaced_by_tiles=True, padding=MASKS),
+        LayoutKind("table", table, replaced_by_steps=True, padding=TABLE),
+        LayoutKind("masks", masks, replaced_by_steps=True, padding=MASKS),
         LayoutKind("rows_csr", rows_csr, True, 8, padding=ROWS_CSR),
         LayoutKind("columns_csr", columns_csr, True, 8),
-        LayoutKind("row_lists", row_lists, True, 20, padding=ROW_LISTS),
         LayoutKind("by_out", by_out, True, 6),
         LayoutKind("by_in", by_in, True, 6),
         LayoutKind("identity_slot", identity_slot, True),
         LayoutKind("blocks", blocks, True, 12),
         LayoutKind("bags", bags, True, 20),
-        LayoutKind("tiles", tiles, padding=TILES),
-        LayoutKind("section_tiles", section_tiles, padding=TILES),
-        LayoutKind("fitting_tiles", fitting_tiles, padding=TILES),
-        LayoutKind("kernel_size", kernel_size, padding=CONSTANT),
+        LayoutKind("steps", steps, padding=STEPS),
+        LayoutKind("fitting_steps", fitting_steps, padding=STEPS),
         LayoutKind("half_pairs", half_pairs, True),
-        LayoutKind("slot_norms", slot_norms, padding=CONSTANT),
         LayoutKind("hybrid", hybrid, True, has_threshold=True),
     )
 }

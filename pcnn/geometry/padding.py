@@ -13,11 +13,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.block_layouts import Layout
-from pcnn.geometry.row_lists import stored_steps
-from pcnn.geometry.slot_tiles import TILE_ROWS
-
-#: Beyond the steps that any memory holds.
-BEYOND = (1 << 31) - 1
+from pcnn.geometry.steps import BEYOND, TILE_ROWS, stored_steps
 
 
 class Part(NamedTuple):
@@ -27,7 +23,6 @@ class Part(NamedTuple):
     source: Tensor  # what is copied to its beginning, of the same dtype
     spare: float | None = None  # what is written behind that; None: nothing
     first: int | None = None  # of the output rows of tiles
-    listed: int | None = None  # of the first steps of tiles, [tiles + 1]: steps that are stored
 
 
 class MapRoom(NamedTuple):
@@ -47,14 +42,11 @@ class Padding(NamedTuple):
 
 def place_in_torch(parts: Iterable[Part]) -> None:
     """Copy and write all parts; those without memory (on the meta device) are left out."""
-    for own, source, spare, first, listed in parts:
+    for own, source, spare, first in parts:
         if own.device.type == "meta":
             continue
         flat, values = own.view(-1), source.reshape(-1)
-        if listed is not None:
-            values = torch.where(values > listed, BEYOND, values)
-            flat[len(values) :].copy_(values[-1:].expand(len(flat) - len(values)))
-        elif first is not None:
+        if first is not None:
             places = torch.arange(len(flat), dtype=own.dtype, device=own.device)
             there = first + places[: len(values)] % TILE_ROWS
             flat[len(values) :].copy_(places[len(values) :])
@@ -62,14 +54,6 @@ def place_in_torch(parts: Iterable[Part]) -> None:
         elif spare is not None:
             flat[len(values) :].fill_(spare)
         flat[: len(values)].copy_(values)
-
-
-def _same(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    return layout
-
-
-def _nothing(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-    return []
 
 
 def _cloned(layout: Layout, room: MapRoom, n_out: int) -> Layout:
@@ -103,21 +87,31 @@ def _parts_of_pairs(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> l
     return list(map(Part, own, layout, spare))
 
 
-def _tiles(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    sections = layout[0].shape[0] // _tiles_of(n_out)
+def _steps(layout: Layout, room: MapRoom, n_out: int) -> Layout:
+    sections = layout[0].shape[0] // max(1, _tiles_of(n_out))
     tiles = sections * _tiles_of(room.n_out)
-    return tuple(tensor.new_zeros(tiles, *tensor.shape[1:]) for tensor in layout)
+    if len(layout) > 5:
+        steps = stored_steps(room.triplets, tiles, layout[5].shape[1] - 1)
+    else:
+        steps = tiles * -(-layout[3].shape[0] // max(1, layout[0].shape[0]))
+    lengths = tiles, tiles, tiles, steps, steps, tiles, room.triplets
+    return tuple(
+        tensor.new_zeros(length, *tensor.shape[1:])
+        for tensor, length in zip(layout, lengths, strict=False)
+    )
 
 
-def _parts_of_tiles(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-    """Spare tiles fill no slot. Of a map in one section they hold the spare rows."""
-    out, slots, counts, rows = map(Part, own, layout)
+def _parts_of_steps(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
+    """Spare tiles take no step. Of a map in one section they hold the spare rows."""
+    out, begin, end, slot, rows, *ranges = map(Part, own, layout)
+    if ranges:
+        ranges[0] = ranges[0]._replace(spare=0)
     tiles = layout[0].shape[0]
     if tiles == _tiles_of(n_out):
-        out = out._replace(first=(tiles - 1) * TILE_ROWS)
+        out = out._replace(first=max(0, tiles - 1) * TILE_ROWS)
     else:
         out = out._replace(spare=-1)
-    return [out, slots, counts._replace(spare=0), rows]
+    return [out, begin._replace(spare=BEYOND), end._replace(spare=BEYOND), slot, rows, *ranges]
 
 
 def _rows_csr(layout: Layout, room: MapRoom, n_out: int) -> Layout:
@@ -132,29 +126,6 @@ def _parts_of_rows_csr(own: Layout, layout: Layout, room: MapRoom, n_out: int) -
     return list(map(Part, own, layout, spare))
 
 
-def _row_lists(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    out, starts, first_steps, slots, rows, in_index = layout
-    tiles = _tiles_of(room.n_out)
-    steps = stored_steps(room.triplets, tiles, starts.shape[1] - 1)
-    return (
-        *(tensor.new_empty(tiles, *tensor.shape[1:]) for tensor in (out, starts)),
-        first_steps.new_empty(tiles + 1),
-        *(tensor.new_empty(steps, *tensor.shape[1:]) for tensor in (slots, rows)),
-        in_index.new_empty(room.triplets),
-    )
-
-
-def _parts_of_row_lists(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-    """Spare tiles hold the spare rows and take no steps."""
-    out, starts, first_steps, slots, rows, in_index = map(Part, own, layout)
-    return [
-        out._replace(first=max(0, layout[0].shape[0] - 1) * TILE_ROWS),
-        starts._replace(spare=0),
-        first_steps._replace(listed=layout[3].shape[0]),
-        *(slots, rows, in_index),
-    ]
-
-
 def _tiles_of(rows: int) -> int:
     return -(-rows // TILE_ROWS)
 
@@ -164,13 +135,10 @@ def rounded_to_sixteen_bytes(integers: int) -> int:
     return -(-integers // 4) * 4
 
 
-#: A layout that belongs to the kernel and not to the map.
-CONSTANT = Padding(_same, _nothing)
 #: A layout with as many numbers as the kernel has slots.
 BY_SLOT = Padding(_cloned, _copied)
 #: Layouts by output row, with what stands in a row without triplets.
 TABLE, MASKS = Padding(_rows, _filled_with(-1)), Padding(_rows, _filled_with(0))
 PAIRS = Padding(_pairs, _parts_of_pairs)
 ROWS_CSR = Padding(_rows_csr, _parts_of_rows_csr)
-ROW_LISTS = Padding(_row_lists, _parts_of_row_lists)
-TILES = Padding(_tiles, _parts_of_tiles)
+STEPS = Padding(_steps, _parts_of_steps)

@@ -40,15 +40,14 @@ def half_pairs(kernel_map: KernelMap) -> tuple[Tensor, ...]:
     return in_index[:end], out_index[:end], counts[:slots]
 
 
-def slot_norms(kernel_map: KernelMap) -> tuple[Tensor, ...]:
-    """``[K]`` int64 on the host: L1 norm of every slot's offset, in units of the input's voxels."""
-    other = kernel_map.transpose()
-    if other.has("slot_norms"):
-        return other.layout("slot_norms")
-    raise ValueError(
-        "this kernel map does not know the offsets of its slots, so they cannot be told apart by "
-        "norm; build it through VoxelGrid.map_to, or use a dataflow without a threshold"
-    )
+def slot_norms(kernel_map: KernelMap) -> tuple[int, ...]:
+    """L1 norm of every slot's offset, in units of the input's voxels."""
+    if kernel_map.edges.kernel is None:
+        raise ValueError(
+            "this kernel map does not know the offsets of its slots, so they cannot be told apart "
+            "by norm; build it through VoxelGrid.map_to, or use a dataflow without a threshold"
+        )
+    return kernel_map.edges.kernel.norms
 
 
 def split_slots(norms: Sequence[int], threshold: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -86,9 +85,8 @@ def hybrid(kernel_map: KernelMap, setting: str) -> tuple[Tensor, ...]:
     Near slots are filled often and serve an output-stationary product; far ones are mostly empty
     and serve a weight-stationary one.
     """
-    (norms,) = kernel_map.layout("slot_norms")
-    known = norms.tolist()
-    dense, sparse = split_slots(known, threshold_of(setting, known))
+    norms = slot_norms(kernel_map)
+    dense, sparse = split_slots(norms, threshold_of(setting, norms))
     (table,) = kernel_map.layout("table")
     near = slots_on(dense, table.device)
     columns = table.index_select(1, near) if len(dense) < kernel_map.volume else table

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from pcnn.geometry import Geometry, KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout, layout_kind
-from pcnn.geometry.padding import CONSTANT, Padding
-from pcnn.geometry.slot_tiles import TILE_ROWS, TILES
+from pcnn.geometry.padding import Padding
+from pcnn.geometry.steps import STEPS, TILE_ROWS
 from pcnn.graphs.buckets import Edges
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor
@@ -18,8 +18,8 @@ from pcnn.tensor import SparseTensor
 #: proportion to its rows: scans of one sensor differ by less.
 MARGIN = 1.15
 
-#: The tensor of a layout that has an entry for every triplet.
-LISTS = {"pairs": 0, "rows_csr": 0, "row_lists": -1}
+#: Layouts whose first tensor has an entry for every triplet.
+LISTS = ("pairs", "rows_csr")
 
 
 class NoFixedSize(ValueError):
@@ -50,11 +50,13 @@ class Sizes:
             for (name, flipped), layout in held_layouts(planned, built, backward).items():
                 padding_of(name)
                 if name in LISTS:
-                    listed = layout[LISTS[name]].shape[0]
+                    listed = layout[0].shape[0]
+                elif name in STEPS and len(layout) > 5:
+                    listed = layout[-1].shape[0]
                 # tiles of a map that is walked in sections are several times as many
                 n_out = built.edges.rows[int(not flipped)]
-                parts = layout[0].shape[0] // max(1, -(-n_out // TILE_ROWS)) if name in TILES else 0
-                form.append((name, flipped, parts))
+                parts = layout[0].shape[0] // max(1, -(-n_out // TILE_ROWS)) if name in STEPS else 0
+                form.append((name, flipped, parts, len(layout)))
             triplets.append(listed)
         return cls(tuple(level.rows for level in levels), tuple(triplets), tuple(form))
 
@@ -110,8 +112,7 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     wanted = planned.layouts(backward)
     if built.edges.crowded:
         raise CrowdedMap(f"{built} has too many triplets for memory of fixed size; thin the points")
-    constant = (key for key in there if layout_kind(key[0]).padding is CONSTANT)
-    held = {*wanted, *constant} if there.keys() >= set(wanted) else there
+    held = set(wanted) if there.keys() >= set(wanted) else set(there)
     return {key: layout for key, layout in there.items() if key in held}
 
 

@@ -197,35 +197,22 @@ def add_product(  # type: ignore[no-untyped-def]
     GROUPS: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     MIRRORED: tl.constexpr,
-    SIDE: tl.constexpr,
     PACK: tl.constexpr,
     WHOLE: tl.constexpr,  # every weight exists
     PRECISION: tl.constexpr,
 ):
-    """``sums + a @ w``: w the weights of the channels that `row_addresses` found, and ``columns``.
-
-    Weights off the diagonal of groups do not exist.
-    """
+    """``sums + a @ w``: w the weights of channels that `row_addresses` found, and ``columns``."""
     if MIRRORED:
         slot = VOLUME - 1 - slot
-    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS // SIDE)
+    weights = weight_ptr + slot.to(tl.int64) * ((CHANNELS + SECOND) * GROUPS * OUTPUTS)
     there = inside[:, None] & (columns < OUTPUTS)[None, :]
-    column = columns
-    if SIDE > 1:  # SECOND is 0
-        there &= (weight_row // (CHANNELS // SIDE))[:, None] == (columns // (OUTPUTS // SIDE))[
-            None, :
-        ]
-        if TRANSPOSED:
-            column = columns % (OUTPUTS // SIDE)
-        else:
-            weight_row = weight_row % (CHANNELS // SIDE)
     if PACK > 1:
         weights = weights[:, None]
     if TRANSPOSED:
         weights += (group * CHANNELS + weight_row)[:, None]
-        weights += column[None, :] * (GROUPS * CHANNELS)
+        weights += columns[None, :] * (GROUPS * CHANNELS)
     else:
         weights += weight_row[:, None] * (GROUPS * OUTPUTS)
-        weights += group * OUTPUTS + column[None, :]
+        weights += group * OUTPUTS + columns[None, :]
     b = tl.load(weights) if WHOLE else tl.load(weights, mask=there, other=0.0)
     return tl.dot(a, b, sums, input_precision=PRECISION)

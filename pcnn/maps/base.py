@@ -11,7 +11,8 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.layouts import check_table_size, mask_words
+from pcnn.geometry.layouts import mask_words
+from pcnn.geometry.steps import check_table_size
 
 
 class MapBuilder(Protocol):

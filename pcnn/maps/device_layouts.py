@@ -12,11 +12,10 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.block_layouts import Layout
 from pcnn.geometry.layouts import derived
-from pcnn.geometry.slot_tiles import TILES
+from pcnn.geometry.steps import STEPS
 from pcnn.kernels import cuda
-from pcnn.maps.row_lists import row_lists
+from pcnn.maps.steps import row_masks, step_views
 from pcnn.maps.table_to_pairs import pairs_layout, table_layout
-from pcnn.maps.tiles import row_masks, tile_views
 from pcnn.maps.triplets_by_row import by_row_layout, places_layout, rows_from_pairs
 
 
@@ -29,8 +28,8 @@ def _masks(kernel_map: KernelMap) -> Layout:
     return (row_masks(kernel_map.layout("table")[0]),)
 
 
-def _tiled(kernel_map: KernelMap, name: str) -> Layout:
-    tile_views([(kernel_map, name)])
+def _steps(kernel_map: KernelMap, name: str) -> Layout:
+    step_views([(kernel_map, name)])
     key = name, kernel_map.flipped
     if key in kernel_map.edges.layouts:
         return kernel_map.edges.layouts[key]
@@ -47,8 +46,7 @@ DEVICE_LAYOUTS: Mapping[str, Callable[[KernelMap], Layout]] = MappingProxyType(
         "rows_csr": rows_from_pairs,
         "places": places_layout,
         "by_out": by_row_layout,
-        "row_lists": row_lists,
-        **{name: partial(_tiled, name=name) for name in TILES},
+        **{name: partial(_steps, name=name) for name in STEPS},
     }
 )
 

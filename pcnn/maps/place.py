@@ -13,7 +13,7 @@ from pcnn.kernels import cuda
 
 #: As in ``csrc/place.cu``.
 MAX_PARTS, WORDS = 64, 4096
-KEPT, FILLED, PLACES, STEPS = range(4)
+KEPT, FILLED, PLACES = range(3)
 
 _PART = struct.Struct("PPqqQiIq")
 _NO_PART = b"\0" * _PART.size
@@ -79,7 +79,7 @@ def _in_words(part: Part) -> bool:
     if own.dtype.itemsize in (4, 8):
         return True
     ends = own.data_ptr() | source.data_ptr() | source.nbytes
-    whole = part.spare is None and part.first is None and part.listed is None
+    whole = part.spare is None and part.first is None
     return whole and source.is_contiguous() and ends % 4 == 0
 
 
@@ -92,8 +92,6 @@ def _launch(parts: Sequence[Part], device: torch.device) -> None:
         kind, spare, first = KEPT, 0, 0
         if part.first is not None:
             kind, first = PLACES, part.first
-        elif part.listed is not None:
-            kind, first = STEPS, part.listed
         elif part.spare is not None:
             kind, spare = FILLED, pattern_of(part.spare, source.dtype)
         else:

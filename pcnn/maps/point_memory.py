@@ -17,8 +17,7 @@ from torch import Tensor
 
 from pcnn.errors import DenseCloudError as DenseCloudError
 from pcnn.geometry import KernelMap, PointSet
-from pcnn.geometry.row_lists import stored_steps
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.steps import TILE_ROWS, stored_steps
 from pcnn.kernels import pinned
 
 #: Most bytes that maps take on a CPU, unless they are told otherwise; and of a triplet there, while
@@ -42,7 +41,7 @@ def map_bytes(
     """Bytes that a map of native points and its layouts take at most, backward included."""
     if device_type == "cpu":
         return HOST_TRIPLET * triplets + 16 * rows[1]
-    # lists of rows and of steps, see `pcnn.geometry.row_lists`
+    # ranges of inputs and steps, see `pcnn.geometry.steps`
     sides, size = (rows[1:] if symmetric else rows), 0
     for side in sides:
         tiles = -(-side // TILE_ROWS)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import Layout, check_table, pairs
-from pcnn.geometry.slot_tiles import has_table, has_tiles, table_of_tiles
+from pcnn.geometry.layouts import Layout, check_table, has_steps, has_table, pairs, table
 from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
 
@@ -162,13 +161,10 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
 def table_layout(kernel_map: KernelMap) -> Layout:
     """Layout ``table`` from the other side's table, or from pairs."""
     check_table(kernel_map)
-    if has_tiles(kernel_map):
-        return (table_of_tiles(kernel_map),)
     other = kernel_map.transpose()
+    if has_steps(kernel_map) or (kernel_map.symmetric and has_table(other)):
+        return table(kernel_map)
     if has_table(other):
-        (table,) = other.layout("table")
-        if kernel_map.symmetric:
-            return (table.flip(1),)
-        return (transposed_table(table, kernel_map.n_out),)
+        return (transposed_table(other.layout("table")[0], kernel_map.n_out),)
     in_index, out_index, offsets = kernel_map.layout("pairs")
     return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)

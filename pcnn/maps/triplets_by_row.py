@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.layouts import Layout, by_out, rows_csr
-from pcnn.geometry.slot_tiles import has_table
+from pcnn.geometry.layouts import Layout, by_out, has_table, rows_csr
 from pcnn.kernels.cuda import module
 from pcnn.maps.radix_sort import MAX_ITEMS, RadixSort, passes_of
 from pcnn.maps.table_to_pairs import Places, chunk_rows, empty_pairs, places_in_table

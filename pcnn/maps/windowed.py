@@ -17,7 +17,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
-from pcnn.geometry.slot_tiles import WHOLE_SLOTS
+from pcnn.geometry.steps import WHOLE_SLOTS
 from pcnn.kernels import cuda
 from pcnn.maps.base import MapBuilder, Relation, Sites, Task
 from pcnn.maps.device_layouts import has_kernels, map_of_table

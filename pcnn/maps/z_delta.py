@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.slot_tiles import WHOLE_SLOTS
+from pcnn.geometry.steps import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels import cuda
 from pcnn.maps.base import Relation, Sites, Task

@@ -30,7 +30,8 @@ from pcnn.dataflows.grouping import (
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Sort, Triplets
 from pcnn.geometry import KernelMap
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.slot_subsets import slot_norms
+from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.row_tiles import tiles_of
 from pcnn.kernels.tf32 import tf32_allowed
@@ -212,7 +213,7 @@ class SpiraSettings(EngineSettings):
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """Every t, from all slots by pairs to all of them by output row."""
-        largest = int(layer.kernel_map.layout("slot_norms")[0].max()) + 1
+        largest = max(slot_norms(layer.kernel_map)) + 1
         own = None if self.t is None else min(self.t, largest)
         others = (t for t in range(largest + 1) if t != own)
         yield self

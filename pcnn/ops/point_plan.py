@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.slot_tiles import TILES
+from pcnn.geometry.steps import STEPS
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.point_memory import PendingMap, map_bytes
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.row_lists import list_rows
-from pcnn.maps.tiles import tile_views
+from pcnn.maps.steps import step_views
 from pcnn.maps.tiling import CellParents
 from pcnn.ops.recipe import Key, NetworkPlan, Recipe, Wanted
 
@@ -42,7 +41,7 @@ class PointPlan(NetworkPlan):
         if self.layouts is not None or not missing or not is_huge(built):
             return missing
         # the dry run met no such map: the layers choose again, or say that nothing serves it
-        return [key for key in missing if key[0] != "row_lists"]
+        return [key for key in missing if key[0] not in STEPS]
 
     def __call__(self, root: PointSet, backward: bool) -> None:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
@@ -52,10 +51,7 @@ class PointPlan(NetworkPlan):
             sides = built, built.transpose()
             views += [(sides[flipped], name) for name, flipped in self.missing(built, wanted)]
         if has_kernels(root.device):
-            tile_views((view, name) for view, name in views if name in TILES)
-            listed = [view for view, name in views if name == "row_lists"]
-            for view, layout in zip(listed, list_rows(listed), strict=True):
-                view.edges.layouts["row_lists", view.flipped] = layout
+            step_views((view, name) for view, name in views if name in STEPS)
         for view, name in views:
             view.layout(name)
         for built, wanted in zip(maps, self.wanted[backward], strict=True):
@@ -121,11 +117,12 @@ class PointPlan(NetworkPlan):
 
 
 def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
-    """Free layouts that tiles were made from and no layer reads; a map can derive them again."""
+    """Free layouts that steps were made from and no layer reads; a map can derive them again."""
     layouts = built.edges.layouts
-    if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
+    if not any(layout_kind(name).replaced_by_steps for name, _ in wanted):
         built.drop_tables()
     for flipped in (False, True):
         key = "rows_csr", flipped
-        if key not in wanted and ("row_lists", flipped) in layouts and ("pairs", False) in layouts:
+        stepped = any((name, flipped) in layouts for name in STEPS)
+        if key not in wanted and stepped and ("pairs", False) in layouts:
             layouts.pop(key, None)

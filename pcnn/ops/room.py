@@ -31,5 +31,5 @@ class PlanRoom:
     """Sizes of a plan that does not know its cloud, and what else clouds decide."""
 
     sizes: Room  # of levels and sorts
-    #: maps, by number in the recipe and side, whose ``fitting_tiles`` are in sections
+    #: maps, by number in the recipe and side, whose ``fitting_steps`` are in sections
     cut: frozenset[tuple[int, bool]] = frozenset()

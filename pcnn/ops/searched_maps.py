@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pcnn.geometry import KeyFormat
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.slot_tiles import WHOLE_SLOTS
+from pcnn.geometry.steps import WHOLE_SLOTS
 from pcnn.maps.base import Relation
 from pcnn.maps.split_tables import listed_slots
 from pcnn.ops.recipe import Recipe, Wanted

@@ -14,7 +14,7 @@ from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
-from pcnn.geometry.slot_tiles import TILES
+from pcnn.geometry.steps import STEPS, TILE_ROWS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
@@ -25,7 +25,7 @@ from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS, box_of
 from pcnn.maps.split_tables import SplitTables, is_split
-from pcnn.maps.tiles import tile_views
+from pcnn.maps.steps import step_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
@@ -34,7 +34,7 @@ from pcnn.ops.room_levels import Meanwhile
 from pcnn.ops.sites import dilated_sites, output_sites
 
 #: Layouts that are as long as the rows of their map.
-_FIXED = ("table", "masks", *TILES)
+_FIXED = ("table", "masks", *STEPS)
 
 
 class VoxelPlan(NetworkPlan):
@@ -144,8 +144,10 @@ class VoxelPlan(NetworkPlan):
         for number, planned in enumerate(self.recipe.maps):
             built = planned.found(grids)
             for flipped in (False, True):
-                if built is not None and ("section_tiles", flipped) in built.edges.layouts:
-                    cut.add((number, flipped))
+                if built is not None and ("fitting_steps", flipped) in built.edges.layouts:
+                    tiles = len(built.edges.layouts["fitting_steps", flipped][0])
+                    if tiles > -(-built.edges.rows[not flipped] // TILE_ROWS):
+                        cut.add((number, flipped))
         box = grid.extent, grid.batch_size
         words = fitting_words(bitmap_words(*box, [(1, 1, 1), *ready.wanted]), grid.rows)
         whole = bool(words) and len(ready.wanted) < MAX_LEVELS and not keyed
@@ -300,11 +302,11 @@ class VoxelPlan(NetworkPlan):
                 views.append((built.transpose() if flipped else built, name))
                 if room is not None and sectioned is not None and (number, flipped) in room.cut:
                     sectioned.append(views[-1][0])
-            # tiles may stand for what a builder wrote where nothing reads that itself
-            if not any(layout_kind(name).replaced_by_tiles for name, _ in wanted):
+            # steps may stand for what a builder wrote where nothing reads that itself
+            if not any(layout_kind(name).replaced_by_steps for name, _ in wanted):
                 resting.append(built)
         if has_kernels(root.device):
-            tile_views(((view, name) for view, name in views if name in TILES), sectioned)
+            step_views(((view, name) for view, name in views if name in STEPS), sectioned)
         if has_kernels(root.device):
             read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
         for view, name in views:

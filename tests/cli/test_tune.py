@@ -87,19 +87,18 @@ def test_an_experiment_names_its_kernels_without_data(
     experiment: str, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
-    from pcnn.dataflows import outer_products, output_stationary
+    from pcnn.dataflows import gemm
     from pcnn.ops import engine
 
     monkeypatch.chdir(tmp_path)
-    for module in (outer_products, output_stationary):
-        monkeypatch.setattr(module, "kernels_serve", lambda x, dtype: True)
-    usual = output_stationary.OutputStationary()
+    monkeypatch.setattr(gemm, "kernels_serve", lambda x, dtype: True)
+    usual = gemm.OutputStationary()
     monkeypatch.setattr(engine, "usual_dataflow", lambda *_: usual)
     cfg = composed([experiment, "geometry=voxel", "model.width=0.25"], REPOSITORY / "conf")
     launches = launches_of_training(cfg, torch.device("cpu"), "bf16-mixed", (300, 600))
     assert not any(tmp_path.iterdir())  # nothing is simulated or cached
-    products = [one for one in launches if one.kernel.__name__ == "implicit_gemm"]
+    products = [one for one in launches if one.kernel.__name__ == "gather_gemm"]
     assert {one.arguments[0] for one in products} == {torch.bfloat16}
-    assert inputs in {one.arguments[12] for one in products}  # channels of the first layer
-    assert any(one.arguments[7] is not None for one in products)  # scales of a folded norm
+    assert inputs in {one.arguments[15] for one in products}  # channels of the first layer
+    assert any(one.arguments[10] is not None for one in products)  # scales of a folded norm
     assert any(one.kernel.__name__ == "outer_products_kernel" for one in launches)

@@ -185,7 +185,7 @@ def test_layouts_of_listed_pairs_are_derived_without_a_wait(dataflow: Dataflow) 
         fresh = KernelMap.from_pairs(
             *built.layout("pairs"), built.n_in, built.n_out, symmetric=True
         )
-        fresh.edges.layouts["slot_norms", False] = (torch.tensor(K3.norms),)
+        fresh.edges.kernel = K3
         layouts = fresh.layouts(dataflow.needs)
         return dataflow.forward(x, weight, layouts, fresh.n_out, spec)
 

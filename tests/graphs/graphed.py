@@ -9,8 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from pcnn.dataflows.output_stationary import OutputStationary
-from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.geometry import grid_of_cells
 from pcnn.graphs.capture import Work
 from pcnn.maps import SortedSearch
@@ -20,8 +19,8 @@ from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 
 #: The layouts of a GPU, in torch operations: on voxels, and on native points.
-TILES = Engine("tiles", SortedSearch(), OutputStationary(sections=False))
-ROWS = replace(resolve("auto"), name="rows", dataflow=RowStationary())
+TILES = Engine("tiles", SortedSearch(), OutputStationary())
+ROWS = replace(resolve("auto"), name="rows", dataflow=OutputStationary())
 
 
 def rerun(work: Work) -> Work:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.graphs.automatic import AFTER, MOST, PAUSE, OwnGraphs
 from pcnn.graphs.buckets import Edges
 from pcnn.graphs.capture import Work
@@ -24,7 +24,7 @@ from pcnn.tensor import SparseTensor
 from tests.graphs.graphed import ROWS, TILES, cloud, points, rerun
 
 #: Maps by the kernels of a GPU, which an emulator runs.
-KERNELS = Engine("kernels", Windowed(), OutputStationary(sections=False))
+KERNELS = Engine("kernels", Windowed(), OutputStationary())
 EDGES = Edges(128, 1.3)
 
 

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
 
 

@@ -16,7 +16,7 @@ def test_missing_sources_are_compiled_into_the_cache(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     missing = sources_ahead.missing_sources("sm_90a")
-    assert {"levels.cu", "tiles.cu", "probe.cu"} <= set(missing)
+    assert {"levels.cu", "steps.cu", "probe.cu"} <= set(missing)
     assert "hash_table.cu" not in missing  # made for the macros of a kernel
     started = sources_ahead.compile_sources_ahead
     assert started((0, 0)).wait(timeout=60) != 0  # no such device

@@ -19,9 +19,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from pcnn.geometry import Kernel
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.steps import TILE_ROWS
+from pcnn.kernels.gather_gemm import gather_gemm
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
-from pcnn.kernels.implicit_gemm import implicit_gemm
 from pcnn.nn import Conv3d
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
@@ -50,18 +50,20 @@ def compiled(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
     blocks = default_blocks(channels, channels, rows // TILE_ROWS, volume, torch.float16)
     constants: dict[str, Any] = {
         **{"C_IN": channels, "C_SECOND": 0, "C_OUT": channels, "GROUPS": 1, "VOLUME": volume},
-        **{"WIDTH": volume, "TILE_ROWS": TILE_ROWS, "TRANSPOSED": False, "MIRRORED": False},
+        **{"TILE_ROWS": TILE_ROWS, "SUMMED": 16, "TRANSPOSED": False, "MIRRORED": False},
         **{"ADDS": False, "RELU": True, "PRECISION": "ieee", "BLOCK_ROWS": blocks.rows},
         **dict(zip(("BLOCK_OUT", "BLOCK_REST"), parts_of(blocks.channels_out), strict=True)),
         **{"BLOCK_IN": blocks.channels_in},
         **{"SPLIT": blocks.split, "PACK": 1, "STAGES": blocks.stages},
     }
-    types = dict.fromkeys(("tile_out", "tile_slots", "tile_counts", "tile_rows"), "*i32")
+    lists = "tile_out", "tile_begin", "tile_end", "step_slots", "step_rows"
+    types = dict.fromkeys(lists, "*i32")
+    constants |= {"tile_starts": None, "inputs": None}
     types |= dict.fromkeys(("x", "weight", "out", "residual"), "*fp16")
     types |= {"scale": "*fp32", "shift": "*fp32", "n_out": "i32", "second_offset": "i32"}
-    names = implicit_gemm.arg_names
+    names = gather_gemm.arg_names
     source = ASTSource(
-        implicit_gemm,
+        gather_gemm,
         signature={n: "constexpr" if n in constants else types[n] for n in names},
         constexprs=constants,
         attrs={
@@ -96,7 +98,7 @@ def test_the_variant_that_a_layer_launched_multiplies_by_warpgroups(
 ) -> None:
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("warpgroup products are Hopper's")
-    from pcnn.kernels import implicit_gemm as module
+    from pcnn.kernels import gather_gemm as module
 
     before = {id(one) for one in launched(module)}
     layer = Conv3d(channels, channels, 3, bias=False).cuda().half()

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry.layouts import Layout
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
 from pcnn.maps.table_to_pairs import transposed_table
@@ -54,19 +55,19 @@ def check_rows(grid: VoxelGrid, table: Tensor, masks: Tensor, kernel: Kernel) ->
         assert torch.equal(masks[rows, word].long(), bits)
 
 
-def check_tiles(out: Tensor, slots: Tensor, counts: Tensor, rows: Tensor, table: Tensor) -> None:
-    n = len(table)
+def check_steps(layout: Layout, table: Tensor) -> None:
+    (out, begin, end, slots, rows), n = layout, len(table)
     every = torch.arange(n, dtype=out.dtype, device=out.device)
     assert torch.equal(out.flatten().sort().values[-n:], every)
     assert int((out >= 0).sum()) == n
-    assert (counts.diff() <= 0).all()
-    tiles = len(counts)
+    assert ((end - begin).diff() <= 0).all()
+    tiles = len(begin)
     for tile in {0, 1, tiles // 2, *range(max(0, tiles - 3), tiles)}:
-        count = int(counts[tile])
+        own = slice(int(begin[tile]), int(end[tile]))
         entries = torch.where(out[tile, :, None] >= 0, table[out[tile].clamp(min=0).long()], -1)
         (touched,) = (entries >= 0).any(0).nonzero(as_tuple=True)
-        assert torch.equal(slots[tile, :count].long(), touched)
-        assert torch.equal(rows[tile, :count], entries.t()[touched])
+        assert torch.equal(slots[own].long(), touched)
+        assert torch.equal(rows[own], entries.t()[touched])
 
 
 @pytest.mark.usefixtures("emulated")
@@ -77,7 +78,7 @@ def test_the_checks_of_large_maps_on_small_ones(size: int) -> None:
     built = Windowed().build(grid, grid, kernel)
     (table,), (masks,) = built.layout("table"), built.layout("masks")
     check_rows(grid, table, masks, kernel)
-    check_tiles(*built.layout("tiles"), table)
+    check_steps(built.layout("steps"), table)
     with pytest.raises(AssertionError):
         check_rows(grid, table.roll(1, 0), masks, kernel)
 
@@ -111,7 +112,7 @@ def test_a_table_of_more_than_two_to_the_31_entries(builder: MapBuilder) -> None
         assert torch.equal(table[:, slot], column(grid, kernel.offsets[slot], every))
     assert torch.equal(built.layout("counts")[0], (table >= 0).sum(0))
     if builder == Windowed():
-        check_tiles(*built.layout("tiles"), table)
+        check_steps(built.layout("steps"), table)
 
 
 @pytest.mark.gpu

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.padding import Part, place_in_torch
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.steps import TILE_ROWS
 from pcnn.maps import place as module
 from pcnn.maps.place import MAX_PARTS, WORDS, Intake, pattern_of, place
 
@@ -42,8 +42,6 @@ def parts() -> list[Part]:
         part(ints[:5], (5,), 3),
         part(floats.t()[:3], (3, 301), None),  # no rows of memory
         part(out, (5, TILE_ROWS), None)._replace(first=2 * TILE_ROWS),
-        part(ints.cumsum(0).int(), (3 * WORDS,), None)._replace(listed=9999),
-        part(ints[:3].cumsum(0).int(), (7,), None)._replace(listed=9999),
     ]
     return made + [part(ints[:n], (n + 2,), n) for n in range(MAX_PARTS)]
 
@@ -69,8 +67,7 @@ def test_all_parts_in_two_launches(device: torch.device, monkeypatch: pytest.Mon
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.own.cpu(), other.own)
         flat = other.own.reshape(-1)[: other.source.numel()]
-        changed = one.first is not None or one.listed is not None
-        assert changed or torch.equal(flat, other.source.reshape(-1))
+        assert one.first is not None or torch.equal(flat, other.source.reshape(-1))
         assert one.spare is None or (other.own.reshape(-1)[len(flat) :] == one.spare).all()
 
 
@@ -80,14 +77,6 @@ def test_spare_rows_take_the_spare_places_of_tiles() -> None:
     own = torch.empty(4, TILE_ROWS, dtype=torch.int32)
     place_in_torch([Part(own, tiles.flip(0), first=TILE_ROWS)])
     assert sorted(own.flatten().tolist()) == list(range(4 * TILE_ROWS))
-
-
-def test_steps_beyond_those_stored_are_beyond_all_and_spare_tiles_have_none() -> None:
-    own = torch.empty(6, dtype=torch.int32)
-    place_in_torch([Part(own, torch.tensor([0, 7, 9], dtype=torch.int32), listed=9)])
-    assert own.tolist() == [0, 7, 9, 9, 9, 9]
-    place_in_torch([Part(own, torch.tensor([0, 7, 9], dtype=torch.int32), listed=8)])
-    assert own.tolist() == [0, 7, *[2**31 - 1] * 4]
 
 
 def test_tensors_without_memory_are_left_out() -> None:

@@ -3,9 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pcnn.dataflows import Blocked, Reference
+from pcnn.dataflows import Blocked, OutputStationary, Reference
 from pcnn.dataflows.blocked import SummedBlocks
-from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.maps import BruteForce, MapBuilder
 from pcnn.ops import ENGINES, Engine, resolve
 from pcnn.ops.conformance import random_map
@@ -64,15 +63,13 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     for side in (several, several.transpose()):
         assert auto.choose(side, cpu) == SummedBlocks()
         chosen = auto.choose(side, cuda)
-        assert chosen.needs == RowStationary().needs
+        assert chosen.needs == OutputStationary().needs
         assert chosen.deterministic
     for side in (unique, unique.transpose()):
         assert auto.choose(side, cpu) == Blocked()
         assert auto.choose(side, cuda) == auto.dataflows(cuda)[0]
     huge = replace(several, edges=replace(several.edges, rows=(1 << 30, 9)))
-    assert auto.choose(huge, cuda).needs == (
-        ("row_lists",) if deterministic else ("pairs", "counts")
-    )
+    assert auto.choose(huge, cuda).needs == (("steps",) if deterministic else ("pairs", "counts"))
     own = Engine("own", BruteForce(), Reference())
     assert own.choose(several, cuda) == Reference()
 

@@ -91,7 +91,7 @@ def test_features_of_more_than_two_to_the_31_elements(dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("start", ["cells", "sites"])
 def test_plans_grow_linearly(start: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # memory that is poisoned takes launches of its own
-    planner = Planner(MinkUNet42(width=0.125), ("table", "tiles"))
+    planner = Planner(MinkUNet42(width=0.125), ("table", "steps"))
     costs = []
     for n in SIZES:
         cells = sheet(n, "cuda")[torch.randperm(n, device="cuda")]

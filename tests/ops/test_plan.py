@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, layouts
@@ -92,7 +92,7 @@ class Stub:
         return x.new_zeros(27, x.shape[1], g.shape[1])
 
 
-TILED, LISTED = Stub("tiled", ("table", "tiles")), Stub("listed", ("pairs", "counts"))
+TILED, LISTED = Stub("tiled", ("table", "steps")), Stub("listed", ("pairs", "counts"))
 
 
 class UpAndDown(nn.Module):
@@ -112,7 +112,7 @@ class UpAndDown(nn.Module):
 
 def laid_out(grid: VoxelGrid) -> dict[bool, set[tuple[str, bool]]]:
     """Layouts of the maps from a grid, by whether the map is symmetric; sizes left out."""
-    tensors = {"table", "tiles", "pairs", "counts", "blocks"}
+    tensors = {"table", "steps", "pairs", "counts", "blocks"}
     return {
         built.symmetric: {key for key in built.edges.layouts if key[0] in tensors}
         for built in grid.cached_maps()
@@ -124,7 +124,7 @@ def test_every_map_gets_what_its_layers_read(builder: MapBuilder, emulated: None
     grid = surface_grid(300)
     planner = pcnn.Planner(UpAndDown(builder))
     found = laid_out(planner(grid, backward=False))
-    tiled = {("table", False), ("tiles", False)}
+    tiled = {("table", False), ("steps", False)}
     # triplets are listed only by a builder that lists them itself
     pairs = {("pairs", False), ("pairs", True)} if isinstance(builder, SortedSearch) else set()
     assert found[True] - pairs == tiled
@@ -152,7 +152,7 @@ def held_bytes(grid: VoxelGrid) -> int:
 def test_a_plan_keeps_tiles_and_not_the_tables_they_came_from(
     backward: bool, emulated: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = Stub("alone", ("tiles",))
+    alone = Stub("alone", ("steps",))
     net = UpAndDown(Windowed(), alone, alone)
     grid = pcnn.Planner(net)(surface_grid(700), backward=backward)
     with monkeypatch.context() as patch:
@@ -196,7 +196,7 @@ def test_a_plan_waits_for_levels_and_once_for_the_triplets_of_all_maps(
 
 
 def test_a_table_that_is_read_stays(emulated: None) -> None:
-    planner = pcnn.Planner(UpAndDown(Windowed()), layouts=("table", "tiles"))
+    planner = pcnn.Planner(UpAndDown(Windowed()), layouts=("table", "steps"))
     maps = planner(surface_grid(300), backward=False).cached_maps()
     assert all(built.has("table") for built in maps)
 
@@ -235,7 +235,7 @@ def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.Monk
         WeightStationary(half=False),
         Hybrid(2),
         GatherScatter(),
-        RowStationary(),
+        OutputStationary(),
         Triplets("i"),
         Triplets("j"),
     ],
@@ -276,7 +276,7 @@ def test_copies_and_pickles_plan_for_themselves() -> None:
     assert net.planner.is_planned(grid, backward=False)
 
 
-@pytest.mark.parametrize("names", [("row_lists",), ("columns_csr",), ("rows_csr",), ("tiles",)])
+@pytest.mark.parametrize("names", [("steps",), ("columns_csr",), ("rows_csr",)])
 def test_plans_take_no_more_memory_than_they_say(names: tuple[str, ...], emulated: None) -> None:
     side = torch.arange(9)
     full = grid_of_cells(torch.cartesian_prod(side, side, side))  # most slots are filled

@@ -69,7 +69,7 @@ def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
 def test_equal_those_of_exact_size(
     device: torch.device, model: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner = Planner(MODELS[model](), ("tiles",))
+    planner = Planner(MODELS[model](), ("steps",))
     cells = cells_on(device)
     exact = planner.voxelize(cells, 3)
     plan = planner.on_voxels
@@ -106,15 +106,15 @@ def test_equal_those_of_exact_size(
             table, wanted = one.layout("table")[0], other.layout("table")[0]
             assert torch.equal(table[: len(wanted)], wanted)
             assert (table[len(wanted) :] == -1).all()
-        out, _, counts, _ = fixed.layout("tiles")
+        out, begin, end, *_ = fixed.layout("steps")
         placed = out[out >= 0]  # a spare row has no place
         assert torch.equal(placed.sort().values.long().cpu(), torch.arange(built.n_out))
-        assert (counts[1:] <= counts[:-1]).all()
+        assert ((end - begin).diff() <= 0).all()
 
 
 @pytest.mark.usefixtures("emulated")
 def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner = Planner(MODELS["minkunet42"](), ("tiles",))
+    planner = Planner(MODELS["minkunet42"](), ("steps",))
     cells = cells_on(torch.device("cpu"))
     plan = planner.on_voxels
     exact = plan.room_of(planner.voxelize(cells, 3))
@@ -131,7 +131,7 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
         for entry in planner.recipe.maps:
             levels = levels_of(planner, grid)
             built = levels[entry.source].cached_map(levels[entry.target], entry.kernel)
-            assert (built.layout("tiles")[0] < 0).all()
+            assert (built.layout("steps")[0] < 0).all()
     small = replace(exact, sizes=replace(exact.sizes, words=exact.sizes.words - 4096))
     grid, seen = in_room(planner, cells, small)
     assert seen.words == exact.sizes.words
@@ -145,7 +145,7 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("emulated")
 def test_empty_clouds_and_single_sites_have_a_room() -> None:
-    planner = Planner(MODELS["minkunet42"](), ("tiles",))
+    planner = Planner(MODELS["minkunet42"](), ("steps",))
     room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
     for n in (0, 1):
         grid, seen = in_room(planner, torch.zeros(n, 4, dtype=torch.int32), room)
@@ -155,7 +155,7 @@ def test_empty_clouds_and_single_sites_have_a_room() -> None:
 
 @pytest.mark.usefixtures("emulated")
 def test_rooms_of_more_rows_than_cells_have_a_row_for_every_cell() -> None:
-    planner = Planner(MODELS["sparse_resnet21"](), ("tiles",))
+    planner = Planner(MODELS["sparse_resnet21"](), ("steps",))
     cells = cells_on(torch.device("cpu")).unique(dim=0)
     exact = planner.on_voxels.room_of(planner.voxelize(cells, 3))
     rows = tuple(len(cells) + 128 * number for number in range(1, 6))
@@ -170,7 +170,7 @@ def test_rooms_of_more_rows_than_cells_have_a_row_for_every_cell() -> None:
 
 @pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
-    planner = Planner(MODELS["minkunet42"](), ("tiles",))
+    planner = Planner(MODELS["minkunet42"](), ("steps",))
     room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
     for cell, rule in (
         ([0, 0, 1 << 20, 0], r"y leaves -131072\.\.131071"),
@@ -183,15 +183,15 @@ def test_cells_that_keys_do_not_hold_are_refused() -> None:
 
 @pytest.mark.usefixtures("emulated")
 def test_sections_are_cut_as_in_the_room() -> None:
-    planner = Planner(SparseResNetLarge(width=0.125), ("fitting_tiles",))
+    planner = Planner(SparseResNetLarge(width=0.125), ("fitting_steps",))
     cells = cells_on(torch.device("cpu"))
     exact = planner.voxelize(cells, 3)
     room = planner.on_voxels.room_of(exact)
     for cut in (frozenset(), frozenset({(0, False)})):
         grid, _ = in_room(planner, cells, replace(larger(room), cut=cut))
         built = grid.cached_map(grid, planner.recipe.maps[0].kernel)
-        kind = "section_tiles" if cut else "tiles"
-        assert built.layout("fitting_tiles") is built.layout(kind)
+        whole = built.layout("fitting_steps") is built.layout("steps")
+        assert whole == (not cut)
 
 
 @pytest.mark.usefixtures("emulated")
@@ -199,9 +199,9 @@ def test_plans_that_wait_say_why() -> None:
     cells, room = cells_on(torch.device("cpu")), PlanRoom(Room(1, (1,), (8, 8)))
     for planner, downsampling, why in (
         (Planner(MinkUNet42(width=0.125), ("pairs",)), "floor", "a list whose length is counted"),
-        (Planner(MinkUNet42(width=0.125), ("tiles",)), "reached", "counted one by one"),
+        (Planner(MinkUNet42(width=0.125), ("steps",)), "reached", "counted one by one"),
         (
-            Planner(MinkUNet42(width=0.125, engine=Engine("sorted", SortedSearch())), ("tiles",)),
+            Planner(MinkUNet42(width=0.125, engine=Engine("sorted", SortedSearch())), ("steps",)),
             "floor",
             "for one map after another",
         ),

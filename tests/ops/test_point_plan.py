@@ -11,11 +11,10 @@ from torch import nn
 
 import pcnn
 from pcnn.dataflows import Dataflow, automatic
-from pcnn.dataflows.output_stationary import OutputStationary
-from pcnn.dataflows.row_stationary import RowStationary
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, row_lists
+from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, steps
 from pcnn.kernels import pinned
 from pcnn.maps import neighbour_kernels
 from pcnn.maps.radius import RadiusSearch
@@ -29,7 +28,7 @@ def engine(dataflow: Dataflow) -> Engine:
     return replace(resolve("auto"), name="own", dataflow=dataflow)
 
 
-ROWS = engine(RowStationary())
+ROWS = engine(OutputStationary())
 
 
 class Net(PlannedModule):
@@ -74,7 +73,9 @@ def gradients(net: nn.Module, x: pcnn.SparseTensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "sites"), [(None, "cell_origin"), (ROWS, "nearest")], ids=["auto", "row_stationary"]
+    ("chosen", "sites"),
+    [(None, "cell_origin"), (ROWS, "nearest")],
+    ids=["auto", "steps"],
 )
 def test_a_planned_step_builds_nothing(
     where: str, chosen: Engine | None, sites: str, monkeypatch: pytest.MonkeyPatch
@@ -152,7 +153,7 @@ def test_what_tiles_were_made_from_is_given_up() -> None:
     wanted = layer(features(single(scan(90)))).features
     pcnn.plan(layer, alone)
     (built,) = alone.cached_maps()
-    assert ("tiles", False) in built.edges.layouts
+    assert ("steps", False) in built.edges.layouts
     assert not {("table", False), ("masks", True)} & set(built.edges.layouts)
     torch.testing.assert_close(layer(features(alone)).features, wanted)
     kept = scan(90)
@@ -162,8 +163,7 @@ def test_what_tiles_were_made_from_is_given_up() -> None:
 
 @pytest.mark.parametrize("on_points", [True, False])
 def test_no_transpose_of_what_reads_the_input_alone(on_points: bool) -> None:
-    own = engine(RowStationary() if on_points else OutputStationary())
-    layout = "row_lists" if on_points else "tiles"
+    own, layout = engine(OutputStationary()), "steps"
 
     def net() -> nn.Module:
         torch.manual_seed(0)
@@ -251,24 +251,24 @@ def test_a_planned_batch_is_freed_with_its_points() -> None:
         gc.enable()
 
 
-def test_maps_too_large_for_row_lists_are_planned_without_them(
+def test_maps_too_large_for_steps_are_planned_without_them(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points, net = scan(90), Net(ROWS).double()
     cuda = torch.device("cuda")
     (small,) = points.map_to(points, Kernel.of(1, dilation=2), RadiusSearch()).offsets[1:]
-    for module in (automatic, row_lists):
+    for module in (automatic, steps):
         monkeypatch.setattr(module, "MOST_TRIPLETS", int(small))
     built = net.planner(points, backward=True).cached_maps()
     huge = [one for one in built if one.triplets > small]
     assert huge
     for one in huge:
         assert one.has("pairs")  # what their builder wrote
-        assert not one.has("row_lists")
+        assert not one.has("steps")
         assert resolve("auto").choose(one, cuda).needs == WeightStationary(half=False).needs
-        assert resolve("auto", True).choose(one, cuda).needs == RowStationary().needs
+        assert resolve("auto", True).choose(one, cuda).needs == OutputStationary().needs
     assert net.planner.is_planned(points, backward=True)
     with pytest.raises(ValueError, match="use the layout pairs"):  # of the layer itself
         net(features(points))
     with pytest.raises(ValueError, match="use the layout pairs"):
-        Planner(net, ["row_lists"])(scan(91), backward=False)
+        Planner(net, ["steps"])(scan(91), backward=False)

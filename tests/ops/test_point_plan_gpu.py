@@ -7,12 +7,12 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, PointSet
-from pcnn.geometry import row_lists as plain
 from pcnn.geometry.coarse_points import coarser
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.tiling import cell_parents
 from tests.maps.native_points import scan, single
+from tests.steps import gathered
 from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -53,10 +53,7 @@ def test_tiles_of_both_sides_are_those_of_the_cpu(kernel: Kernel) -> None:
     for _ in range(3):
         built = RadiusSearch().build(there, other, kernel)
         for view, expected in ((built, wanted), (built.transpose(), wanted.transpose())):
-            found, lists = view.layout("row_lists"), plain.row_lists(expected)
-            for one, same in zip(found[:3], lists[:3], strict=True):
-                assert torch.equal(one.cpu(), same)
-            assert torch.equal(found[-1].cpu(), lists[-1])
+            assert torch.equal(gathered(view), gathered(expected))
 
 
 @pytest.mark.parametrize("engine", ["auto", "pointcnnpp"])
@@ -96,16 +93,16 @@ def test_layouts_take_little_besides_themselves() -> None:
     """Kept: 8 bytes a triplet by slot, 4 by row, ranges and steps a tile; no list of triplets."""
     points = scan(400_000, clouds=1).to(DEVICE)
     search, kernel = RadiusSearch(), Kernel.of(3)
-    search.build(points, points, kernel).layout("row_lists")
+    search.build(points, points, kernel).layout("steps")
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     built = search.build(points, points, kernel)
-    built.layout("row_lists")
+    built.layout("steps")
     built.edges.layouts.pop(("rows_csr", False))
     kept = torch.cuda.memory_allocated() - before
     peak = torch.cuda.max_memory_allocated() - before
-    lists = built.layout("row_lists")
+    lists = built.layout("steps")
     size = 12 * built.triplets + sum(4 * tensor.numel() for tensor in lists[:-1])
     assert kept < 1.05 * size
     # while they are made: sorted points and rows, and the slots by row

@@ -6,8 +6,8 @@ from torch import nn
 
 pytest.importorskip("triton")
 
-from pcnn.dataflows import outer_products, output_stationary
-from pcnn.dataflows.output_stationary import OutputStationary
+from pcnn.dataflows import gemm
+from pcnn.dataflows.gemm import OutputStationary
 from pcnn.kernels.recorded import recorded
 from pcnn.maps import SortedSearch
 from pcnn.models import MinkUNet42
@@ -21,8 +21,7 @@ from tests.clouds import surface_grid
 @pytest.fixture
 def net(monkeypatch: pytest.MonkeyPatch) -> PlannedModule:
     """A network whose layers launch kernels, which on a CPU would fail."""
-    for module in (outer_products, output_stationary):
-        monkeypatch.setattr(module, "kernels_serve", lambda x, dtype: True)
+    monkeypatch.setattr(gemm, "kernels_serve", lambda x, dtype: True)
     engine = Engine("kernels", SortedSearch(), OutputStationary())
     torch.manual_seed(0)
     return MinkUNet42(4, 3, width=0.25, engine=engine)
@@ -37,8 +36,8 @@ def test_a_step_is_written_down_and_leaves_no_trace(net: PlannedModule) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         launches = launches_of(net.train(), (x, x), backward=True)
     names = {launch.kernel.__name__ for launch in launches}
-    assert {"implicit_gemm", "outer_products_kernel", "sum_of_chunks_kernel"} <= names
-    transposed = {launch.arguments[19] for launch in launches if "gemm" in launch.kernel.__name__}
+    assert {"gather_gemm", "outer_products_kernel", "sum_of_chunks_kernel"} <= names
+    transposed = {launch.arguments[21] for launch in launches if "gemm" in launch.kernel.__name__}
     assert transposed == {False, True}
     assert {launch.arguments[0] for launch in launches if "gemm" in launch.kernel.__name__} == {
         torch.bfloat16
@@ -57,7 +56,7 @@ def test_a_step_is_written_down_and_leaves_no_trace(net: PlannedModule) -> None:
         assert launches_of(Parts(), (x,), backward=True)[0] == launches[0]
 
     forward = launches_of(net.eval(), (x,), backward=False)
-    assert {launch.kernel.__name__ for launch in forward} == {"implicit_gemm"}
+    assert {launch.kernel.__name__ for launch in forward} == {"gather_gemm"}
     assert not set(forward) & set(launches)  # norms and ReLU are part of these kernels
 
 
@@ -76,4 +75,4 @@ def test_steps_in_graphs_launch_for_memory_of_fixed_size(net: PlannedModule) -> 
     assert held.features.shape[0] > grid.rows
     assert torch.equal(held.features[: grid.rows], x.features)
     names = {launch.kernel.__name__ for launch in launches_of(net.train(), (held,), True)}
-    assert {"implicit_gemm", "outer_products_kernel"} <= names
+    assert {"gather_gemm", "outer_products_kernel"} <= names

@@ -88,22 +88,22 @@ class ByKernels:
 class ImplicitGemm:
     """The kernel behind `OutputStationary`, with blocks for small clouds."""
 
-    blocks: GemmBlocks
-    needs: tuple[str, ...] = ("tiles",)
+    blocks: GemmBlocks | None = None
+    needs: tuple[str, ...] = ("steps",)
     needs_weight_grad: tuple[str, ...] = ("pairs",)
     fuses: bool = True
     deterministic: bool = True
 
     @property
     def name(self) -> str:
-        return f"implicit_gemm_{self.needs[0]}_{self.blocks.name}"
+        return f"gemm_{self.needs[0]}_{self.blocks.name if self.blocks else None}"
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        from pcnn.kernels.implicit_gemm import launch_implicit_gemm
+        from pcnn.kernels.gather_gemm import launch_gather_gemm
 
-        return launch_implicit_gemm(x, w, layouts, n_out, spec, self.blocks)
+        return launch_gather_gemm(x, w, layouts, n_out, spec, self.blocks)
 
     def weight_grad(self, *args: Any) -> Tensor:
         return Reference().weight_grad(*args)

@@ -13,38 +13,38 @@ from pcnn.dataflows import ConvSpec, Dataflow, Reference, gather_scatter
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Fixed
 from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.row_stationary import RowStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
-from pcnn.geometry import Kernel
+from pcnn.geometry import Kernel, steps
 from pcnn.geometry.padding import MapRoom, place_in_torch
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.steps import TILE_ROWS
 from pcnn.graphs.input_sizes import padding_of
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 from pcnn.maps import SortedSearch
+from pcnn.maps import steps as device_steps
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case, FanIn, map_of, moved, random_map
 from tests.clouds import surface_grid
-from tests.dataflows.fan_in import leave_room
 from tests.kernels.triton.rows import DEVICE, ByKernels, ImplicitGemm, given, product
 from tests.specs import EXACT, spec_of
+from tests.steps import leave_room
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 HALF, SINGLE = torch.float16, torch.float32
 K3, FLAT, EVEN = Kernel.of(3), Kernel.of((3, 1, 3)), Kernel.of(2, 2)
 SMALL, ROWS = ChunkTiles(64, 32, 32, 32), RowTiles(32, 32, 32)
 GEMM = GemmBlocks(64, 16, 16, 1, 4, 3)
-ROW_STATIONARY = ByKernels(RowStationary(RowTiles(128, 32, 32)))
+WIDE = ImplicitGemm(GemmBlocks(128, 32, 32, 1, 4, 3))
 FUSING = [
     ImplicitGemm(GEMM),
-    ImplicitGemm(replace(GEMM, split=3), ("section_tiles",)),
+    ImplicitGemm(replace(GEMM, split=3), ("fitting_steps",)),
     ByKernels(WeightStationary(tiles=SMALL, central_tiles=ROWS)),
     ByKernels(Hybrid(2, tiles=SMALL, dense_tiles=ROWS)),
     ByKernels(Hybrid(9, tiles=SMALL, dense_tiles=ROWS)),
-    ROW_STATIONARY,
+    WIDE,
 ]
 WHOLE = ByKernels(WeightStationary(half=False, tiles=SMALL))
 BY_TRIPLETS = [ByKernels(Triplets(sort, 24, 8, 16)) for sort in ("k", "i", "j")]
@@ -90,7 +90,7 @@ def test_products_equal_float64(flow: Dataflow, case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "flow", [ROW_STATIONARY, FUSING[2], WHOLE, *BY_TRIPLETS], ids=lambda flow: flow.name[:40]
+    "flow", [WIDE, FUSING[2], WHOLE, *BY_TRIPLETS], ids=lambda flow: flow.name[:40]
 )
 @pytest.mark.parametrize("case", FAN_IN, ids=str)
 def test_slots_with_several_inputs(flow: Dataflow, case: Case) -> None:
@@ -128,9 +128,8 @@ CUTS = [
     ImplicitGemm(GemmBlocks(32, 32, 32, 1, 1, 5)),
     ImplicitGemm(GemmBlocks(64, 48, 64, 3, 4, 4)),
     ByKernels(Hybrid(1, tiles=SMALL, dense_tiles=ROWS)),
-    ByKernels(RowStationary(RowTiles(16, 16, 32))),
-    ByKernels(RowStationary(RowTiles(128, 32, 16, 8))),
-    ByKernels(RowStationary()),
+    ImplicitGemm(GemmBlocks(16, 16, 32, 1, 4, 3)),
+    ImplicitGemm(),
     ByKernels(Triplets("k", 1, 8, 16)),
     ByKernels(Triplets("i", 500, 8, 16)),
 ]
@@ -138,17 +137,22 @@ CUTS = [
 
 @pytest.mark.parametrize("flow", CUTS, ids=lambda flow: flow.name)
 def test_every_cut_gives_the_same_sums(flow: Dataflow) -> None:
-    for c_in, c_out in ((4, 20), (36, 40)) if flow in CUTS[:3] else ((20, 20),):
+    for c_in, c_out in ((4, 20), (36, 40)) if flow in CUTS[:5] else ((20, 20),):
         conformance.check_products(flow, on_device(FLAT, c_in, c_out, n=8))
 
 
 @pytest.mark.parametrize("size", [(3, 1, 5), 5])
-def test_sections_of_slots_meet_in_the_output(size: int | tuple[int, int, int]) -> None:
+def test_sections_of_slots_meet_in_the_output(
+    size: int | tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (steps, device_steps):
+        monkeypatch.setattr(module, "is_sparse", lambda *_: True)
+    monkeypatch.setattr(steps, "WHOLE_SLOTS", 0)
     conformance.check_products(FUSING[1], on_device(Kernel.of(size), 16, 16, n=40))
 
 
 def test_rows_beyond_a_tile() -> None:
-    for flow in (FUSING[0], ROW_STATIONARY):
+    for flow in (FUSING[0], WIDE):
         for n in (128, 129):
             conformance.check_products(flow, on_device(Kernel.of((1, 1, 3)), 4, 5, n=n))
 
@@ -157,41 +161,40 @@ def test_rows_beyond_a_tile() -> None:
 def test_narrow_groups_are_taken_side_by_side(groups: int, together: int) -> None:
     c_in, c_out = groups * 8, groups * 4
     assert ProductShape.of(torch.empty(8, 8, c_out), ConvSpec(groups)).side_by_side == together
-    for flow in (ROW_STATIONARY, FUSING[0]):
+    for flow in (WIDE, FUSING[0]):
         conformance.check_products(flow, on_device(EVEN, c_in, c_out, groups=groups, n=16))
     case = given(random_map(20, 30, 2, 400), c_in, c_out, groups=groups)
-    conformance.check_products(ByKernels(RowStationary()), case)
+    conformance.check_products(ImplicitGemm(), case)
 
 
 @pytest.mark.parametrize("c_in", [4, 20])
 def test_tiles_of_too_many_steps_are_summed_at_the_gather(c_in: int) -> None:
     built = moved(random_map(30, 40, 3, 900), DEVICE)
-    _, _, tile_steps, slots, *_ = built.layout("row_lists")
-    assert int(tile_steps[-1]) > len(slots)
+    assert (built.layout("steps")[1] < 0).any()
     for dtype in (SINGLE, HALF):
-        conformance.check_products(ROW_STATIONARY, given(built, c_in, 20, dtype))
-    conformance.check_products(ROW_STATIONARY, given(built, c_in, 20, groups=2))
-    conformance.check_fused(ROW_STATIONARY, given(built, c_in, 18), 5, "")
+        conformance.check_products(WIDE, given(built, c_in, 20, dtype))
+    conformance.check_products(WIDE, given(built, c_in, 20, groups=2))
+    conformance.check_fused(WIDE, given(built, c_in, 18), 5, "")
 
 
 def test_some_tiles_are_listed_and_some_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     c_in = 4
     built = moved(random_map(30, 300, 27, 300), DEVICE)
-    ends = built.layout("row_lists")[2].tolist()
-    for room in (ends[1] - 1, ends[1], ends[-1] - 1, ends[-1]):
+    ends = built.layout("steps")[2].tolist()
+    for room in (ends[0] - 1, ends[0], ends[-1] - 1, ends[-1]):
         leave_room(monkeypatch, built, room)
         again = moved(built, DEVICE)
-        assert again.layout("row_lists")[3].shape[0] == room
+        assert again.layout("steps")[3].shape[0] == room
         x, weight = (torch.randn(*shape, device=DEVICE) for shape in ((30, c_in), (27, c_in, 5)))
         wanted = product(Reference(), again, x, weight, EXACT)
-        out = product(ROW_STATIONARY, again, x, weight, spec_of(SINGLE))
+        out = product(WIDE, again, x, weight, spec_of(SINGLE))
         assert relative_rms(out, wanted) < RELATIVE_RMS[SINGLE], room
 
 
 def test_many_inputs_and_rows_without_any() -> None:
     i, k = torch.tensor([3] * 21 + [0]), torch.tensor([1] * 21 + [2])
     j = torch.tensor([*range(10), *range(10), 4, 2])
-    conformance.check_products(ROW_STATIONARY, given(map_of(i, j, k, 10, 130, 3), 4, 5))
+    conformance.check_products(WIDE, given(map_of(i, j, k, 10, 130, 3), 4, 5))
 
 
 def test_lists_in_memory_of_fixed_size() -> None:
@@ -218,7 +221,7 @@ def test_lists_in_memory_of_fixed_size() -> None:
     wanted = product(Reference(), built, x, weight, EXACT)
     wanted_grad = Reference().weight_grad(x, grad, built.layouts(("pairs",)), EXACT)
     x, grad = spare(x, room.n_in), spare(grad, room.n_out)
-    for flow in (ROW_STATIONARY, WHOLE, *BY_TRIPLETS[:2]):
+    for flow in (WIDE, WHOLE, *BY_TRIPLETS[:2]):
         out = flow.forward(x, weight, lists(flow.needs), room.n_out, spec_of(SINGLE))
         assert relative_rms(out[:140], wanted) < RELATIVE_RMS[SINGLE], flow.name
         assert not out[140:].any(), flow.name
@@ -254,7 +257,7 @@ def test_what_cannot_be_served_is_refused() -> None:
     kernel_map = grid.map_to(grid, K3, SortedSearch())
     x = torch.randn(kernel_map.n_in, 4, device=DEVICE).double()
     weight = torch.randn(27, 4, 4, device=DEVICE).double()
-    for flow in (*FUSING[2:], WHOLE, *BY_TRIPLETS):
+    for flow in (*FUSING[2:5], WHOLE, *BY_TRIPLETS):
         with pytest.raises(ValueError, match="use the dataflow 'reference'"):
             product(flow, kernel_map, x, weight, EXACT)
     for flow in BY_TRIPLETS:
@@ -264,7 +267,6 @@ def test_what_cannot_be_served_is_refused() -> None:
         (lambda: ChunkTiles(40, 16, 16, 16), "multiple of rows"),
         (lambda: RowTiles(16, 24, 16), "powers of two"),
         (lambda: Hybrid(-1), "threshold"),
-        (lambda: RowStationary(RowTiles(256, 16, 16)), "at most 128 rows"),
     ):
         with pytest.raises(ValueError, match=message):
             wrong()

@@ -1,9 +1,19 @@
-"""Output-stationary implicit GEMM over the row lists of tiles.
+"""Output-stationary products over the steps of tiles (`pcnn.geometry.steps`).
 
-A program owns the rows of one tile and a block of output channels. It walks the slots that some row
-of the tile fills, and for each of them the input channels block by block: gathers the rows of the
-features, multiplies them by the slot's weights on the tensor cores, and adds in float32 registers.
-Every output is written once, so there are no atomics, and two runs give identical bits.
+A program owns some rows of one tile and a block of output channels. It walks the steps of the tile,
+and for each of them the input channels block by block: gathers the rows of the features, multiplies
+them by the slot's weights on the tensor cores, and adds in float32 registers. Where slots hold
+several inputs,
+
+    sum over j of x[j] @ W[k] = (sum over j of x[j]) @ W[k]
+
+would allow one product a slot. That a slot is multiplied as often as its fullest row asks costs
+less than sums at the gather: those pass through registers, and no copy from global to shared memory
+adds. Tiles whose steps are not listed, as those of dense clouds, which would take many, are summed
+so: in float32 while they are gathered, rounded once and multiplied once.
+
+Every output is written once, so there are no atomics, and two runs give identical bits; sections of
+a kernel are the exception: they meet in the output.
 """
 
 from __future__ import annotations
@@ -17,7 +27,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.geometry.slot_tiles import TILE_ROWS
+from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.conv_spec import NO_EPILOGUE, ConvSpec
 from pcnn.kernels.epilogue import finish, write_sums
 from pcnn.kernels.gathered_product import (
@@ -31,16 +41,23 @@ from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks, parts_of
 from pcnn.kernels.product_tiles import joined_groups, side_by_side
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
+#: Channels that are summed at the gather at once: they lie in registers that other tiles do
+#: without, and few registers leave room for other programs.
+SUMMED = 16
+
 
 @triton.jit(do_not_specialize=["n_out", "second_offset"])  # type: ignore[untyped-decorator]
-def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+def gather_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     x,  # [N_in, GROUPS * C_IN]
     weight,  # [VOLUME, C_IN + C_SECOND, GROUPS * C_OUT]; TRANSPOSED [VOLUME, C_OUT, GROUPS * C_IN]
     out,  # [N_out, GROUPS * C_OUT]; float32 partial sums [SPLIT, N_out, ...] if SPLIT > 1
     tile_out,  # [tiles, TILE_ROWS] int32, output row of every place; -1 where there is none
-    tile_slots,  # [tiles, WIDTH] int32
-    tile_counts,  # [tiles] int32, slots that the tile fills
-    tile_rows,  # [tiles, WIDTH, TILE_ROWS] int32, input rows; -1 where a slot is empty
+    tile_begin,  # [tiles] int32, first step; -1 where the steps of a tile are not listed
+    tile_end,  # [tiles] int32
+    step_slots,  # [steps] int32
+    step_rows,  # [steps, TILE_ROWS] int32, input rows; -1 where a slot is empty
+    tile_starts,  # [tiles, VOLUME + 1, TILE_ROWS] int32; None where all steps are listed
+    inputs,  # [T] int32, that tile_starts counts in
     scale,  # [GROUPS * C_OUT] or None
     shift,  # [GROUPS * C_OUT] or None
     residual,  # [N_out, GROUPS * C_OUT] or None
@@ -51,7 +68,6 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     C_OUT: tl.constexpr,
     GROUPS: tl.constexpr,
     VOLUME: tl.constexpr,
-    WIDTH: tl.constexpr,
     TILE_ROWS: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     MIRRORED: tl.constexpr,
@@ -62,8 +78,9 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     BLOCK_OUT: tl.constexpr,
     BLOCK_REST: tl.constexpr,  # output channels that follow those of BLOCK_OUT; 0 for none
     BLOCK_IN: tl.constexpr,
+    SUMMED: tl.constexpr,
     SPLIT: tl.constexpr,
-    PACK: tl.constexpr,  # slots of a step, side by side; more than one where BLOCK_IN = PACK * C_IN
+    PACK: tl.constexpr,  # steps side by side; more than one where BLOCK_IN = PACK * C_IN
     STAGES: tl.constexpr,
 ):
     """The rows ``part`` of one tile, and one block of output channels."""
@@ -80,42 +97,43 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
     out_block = program % OUT_BLOCKS
     part = program // OUT_BLOCKS % PARTS
     split = program // (OUT_BLOCKS * PARTS) % SPLIT
-    tile = program // (OUT_BLOCKS * PARTS * SPLIT)
+    tile = (program // (OUT_BLOCKS * PARTS * SPLIT)).to(tl.int64)
     group = tl.program_id(1)
 
-    count = tl.load(tile_counts + tile)
-    steps = (count + PACK - 1) // PACK * IN_BLOCKS
+    begin = tl.load(tile_begin + tile)
+    count = tl.load(tile_end + tile) - begin
+    turns = (count + PACK - 1) // PACK * IN_BLOCKS
     if ADDS:  # noqa: SIM102 (what is known when compiling stands alone)
-        if steps == 0:
+        if turns == 0:
             return
-    share = (steps + SPLIT - 1) // SPLIT
+    share = (turns + SPLIT - 1) // SPLIT
     first = split * share
-    last = tl.minimum(first + share, steps)
+    last = tl.minimum(first + share, turns)
 
     columns = out_block * COLUMNS + tl.arange(0, BLOCK_OUT)  # [BLOCK_OUT]
-    across = tl.arange(0, BLOCK_IN) // C_IN  # which of the slots side by side a channel is of
+    across = tl.arange(0, BLOCK_IN) // C_IN  # which of the steps side by side a channel is of
     places = part * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)  # [BLOCK_ROWS]
-    lists = tile.to(tl.int64) * WIDTH
-    list_rows = tile_rows + lists * TILE_ROWS + places
+    slots = step_slots + begin
+    list_rows = step_rows + begin.to(tl.int64) * TILE_ROWS + places
     sums = tl.zeros((BLOCK_ROWS, BLOCK_OUT), dtype=tl.float32)
     if BLOCK_REST > 0:
         others = out_block * COLUMNS + BLOCK_OUT + tl.arange(0, BLOCK_REST)  # [BLOCK_REST]
         other_sums = tl.zeros((BLOCK_ROWS, BLOCK_REST), dtype=tl.float32)
-    for step in tl.range(first, last, num_stages=STAGES):
+    for turn in tl.range(first, last, num_stages=STAGES):
         if PACK == 1:
-            listed = step // IN_BLOCKS
-            rows = tl.load(list_rows + listed * TILE_ROWS)[:, None]  # [BLOCK_ROWS, 1]
-            slot = tl.load(tile_slots + lists + listed)
+            step = turn // IN_BLOCKS
+            rows = tl.load(list_rows + step * TILE_ROWS)[:, None]  # [BLOCK_ROWS, 1]
+            slot = tl.load(slots + step)
         else:
-            listed = step * PACK + across  # [BLOCK_IN]
-            filled = listed < count
+            step = turn * PACK + across  # [BLOCK_IN]
+            filled = step < count
             rows = tl.load(
-                list_rows[:, None] + listed[None, :] * TILE_ROWS, mask=filled[None, :], other=-1
+                list_rows[:, None] + step[None, :] * TILE_ROWS, mask=filled[None, :], other=-1
             )
             # C_IN neighbours read one number: the hint allows one wide access
             rows = tl.max_constancy(rows, [1, C_IN])  # [BLOCK_ROWS, BLOCK_IN]
-            slot = tl.load(tile_slots + lists + listed, mask=filled, other=0)
-        start = step % IN_BLOCKS * BLOCK_IN
+            slot = tl.load(slots + step, mask=filled, other=0)
+        start = turn % IN_BLOCKS * BLOCK_IN
         source, stride, weight_row, inside = row_addresses(
             x, start, group, second_offset, C_IN, C_SECOND, GROUPS, BLOCK_IN, PACK
         )
@@ -129,16 +147,50 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
         sums = add_product(
             *(sums, a, weight, slot, weight_row, inside, group, columns),
             *(VOLUME, C_IN, C_SECOND, C_OUT, GROUPS, TRANSPOSED, MIRRORED),
-            *(1, PACK, WHOLE, PRECISION),
+            *(PACK, WHOLE, PRECISION),
         )
         if BLOCK_REST > 0:
             other_sums = add_product(
                 *(other_sums, a, weight, slot, weight_row, inside, group, others),
                 *(VOLUME, C_IN, C_SECOND, C_OUT, GROUPS, TRANSPOSED, MIRRORED),
-                *(1, PACK, WHOLE, PRECISION),
+                *(PACK, WHOLE, PRECISION),
             )
 
-    out_rows = tl.load(tile_out + tile.to(tl.int64) * TILE_ROWS + places)
+    if tile_starts is not None:
+        SUMMED_BLOCKS: tl.constexpr = (C_IN + SUMMED - 1) // SUMMED + (
+            C_SECOND + SUMMED - 1
+        ) // SUMMED
+        starts = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
+        for number in range(0, tl.where(begin < 0, VOLUME, 0)):
+            slot = tl.full([], number, tl.int32)
+            before = tl.load(starts + slot * TILE_ROWS)
+            fan_in = tl.load(starts + (slot + 1) * TILE_ROWS) - before
+            most = tl.max(fan_in, 0)
+            for turn in range(0, tl.where(most > 0, SUMMED_BLOCKS, 0)):
+                source, stride, weight_row, inside = row_addresses(
+                    x, turn * SUMMED, group, second_offset, C_IN, C_SECOND, GROUPS, SUMMED, 1
+                )
+                summed = tl.zeros([BLOCK_ROWS, SUMMED], tl.float32)
+                for rank in range(0, most):
+                    live = rank < fan_in  # beyond it, positions may exceed int32
+                    rows = tl.load(inputs + (before + rank), mask=live, other=0)[:, None]
+                    live = live[:, None] & inside[None, :]
+                    a = tl.load(source + rows.to(tl.int64) * stride, mask=live, other=0.0)
+                    summed += a.to(tl.float32)
+                a = summed.to(x.dtype.element_ty)
+                sums = add_product(
+                    *(sums, a, weight, slot, weight_row, inside, group, columns),
+                    *(VOLUME, C_IN, C_SECOND, C_OUT, GROUPS, TRANSPOSED, MIRRORED),
+                    *(1, False, PRECISION),
+                )
+                if BLOCK_REST > 0:
+                    other_sums = add_product(
+                        *(other_sums, a, weight, slot, weight_row, inside, group, others),
+                        *(VOLUME, C_IN, C_SECOND, C_OUT, GROUPS, TRANSPOSED, MIRRORED),
+                        *(1, False, PRECISION),
+                    )
+
+    out_rows = tl.load(tile_out + tile * TILE_ROWS + places)
     if SPLIT > 1:
         out += split * n_out.to(tl.int64) * (GROUPS * C_OUT)
     write_sums(
@@ -152,7 +204,7 @@ def implicit_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotat
         )
 
 
-def launch_implicit_gemm(
+def launch_gather_gemm(
     x: Tensor,  # [N_in, C_in]
     weight: Tensor,  # [K, C_in / groups, C_out]
     layouts: Sequence[Tensor],
@@ -160,11 +212,12 @@ def launch_implicit_gemm(
     spec: ConvSpec,
     blocks: GemmBlocks | None = None,
 ) -> Tensor:
-    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over the row lists of tiles."""
+    """``out[i] = sum over (i, j, k) of x[j] @ W[k]`` over the steps of tiles."""
     groups, transposed, mirrored, compute_dtype, out_dtype, epilogue, skip, _ = spec
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
-    tile_out, tile_slots, tile_counts, tile_rows = layouts
-    adds = tile_counts.shape[0] > -(-n_out // TILE_ROWS)  # a row has places in several sections
+    tile_out, begin, end, slots, rows, *ranges = layouts
+    tiles, several = tile_out.shape[0], ranges != []
+    adds = tiles > -(-n_out // TILE_ROWS)  # a row has places in several sections
     x, weight = operand(x, compute_dtype), operand(weight, compute_dtype)
     offset = c_second = 0
     if skip is not None:
@@ -177,8 +230,8 @@ def launch_implicit_gemm(
         together = side_by_side(groups, width)
         if together > 1:
             weight, groups = joined_groups(weight, groups, together), groups // together
-    sizes = x.shape[1], c_second, weight.shape, tile_slots.shape, groups
-    kind = transposed, mirrored, adds, relu, compute_dtype, precision
+    sizes = x.shape[1], c_second, weight.shape, tiles, groups
+    kind = transposed, mirrored, adds, several, relu, compute_dtype, precision
     variant, programs, channels, split = _cut(blocks, *sizes, *kind)
     if adds:
         out = torch.zeros(n_out, channels, dtype=torch.float32, device=x.device)
@@ -191,11 +244,8 @@ def launch_implicit_gemm(
     # what follows the sums waits until they are complete
     later = adds or split > 1
     now = (None, None, None) if later else (scale, shift, residual)
-    variant(
-        (programs, groups),
-        (x, weight, out, tile_out, tile_slots, tile_counts, tile_rows, *now),
-        (n_out, offset),
-    )
+    steps = tile_out, begin, end, slots, rows, *(ranges or (None, None))
+    variant((programs, groups), (x, weight, out, *steps, *now), (n_out, offset))
     return finish(out, out_dtype, epilogue) if later else out
 
 
@@ -214,35 +264,37 @@ def _cut(
     channels_in: int,
     c_second: int,
     weight: tuple[int, ...],
-    slots: tuple[int, ...],
+    tiles: int,
     groups: int,
     transposed: bool,
     mirrored: bool,
     adds: bool,
+    several: bool,
     relu: bool,
     compute_dtype: torch.dtype,
     precision: str,
 ) -> _Cut:
     """How a launch of these sizes is cut: the same for every call of a layer on a map."""
-    (volume, rows, columns), (tiles, width) = weight, slots
+    volume, rows, columns = weight
     c_in, c_out = channels_in // groups, rows if transposed else columns // groups
     if blocks is None:
         # all operands are 16 bits wide, or precision decides
         exact = precision == "ieee"
         blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, exact, c_second, adds)
-    split = 1 if adds else blocks.split
+    # sums at the gather are not shared
+    split = 1 if adds or several else blocks.split
     pack = 1 if c_second else max(1, blocks.channels_in // c_in)
     if pack * c_in != blocks.channels_in:
         pack = 1
     constants = (
-        *(c_in, c_second, c_out, groups, volume, width, TILE_ROWS),
+        *(c_in, c_second, c_out, groups, volume, TILE_ROWS),
         *(transposed, mirrored, adds, relu and not (adds or split > 1), precision),
         *(blocks.rows, *parts_of(blocks.channels_out), blocks.channels_in),
-        *(split, pack, blocks.stages),
+        *(SUMMED, split, pack, blocks.stages),
     )
     programs = tiles * (TILE_ROWS // blocks.rows) * -(-c_out // blocks.channels_out) * split
     variant = _LAUNCHER.variant(constants, blocks.warps)
     return _Cut(variant, programs, groups * c_out, split)
 
 
-_LAUNCHER = TritonLauncher(implicit_gemm)
+_LAUNCHER = TritonLauncher(gather_gemm)

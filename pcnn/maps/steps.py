@@ -1,0 +1,267 @@
+"""Steps of many maps at once (``csrc/steps.cu``): one sort of rows, one pass that counts the steps
+of tiles, one that lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pcnn.geometry import KernelMap
+from pcnn.geometry.layouts import Layout, mask_words
+from pcnn.geometry.steps import (
+    MAX_SECTIONS,
+    TILE_ROWS,
+    check_ranges,
+    is_sparse,
+    may_be_cut,
+    sections_of,
+    stored_steps,
+)
+from pcnn.kernels import cuda
+from pcnn.kernels.beside import Beside
+from pcnn.kernels.pinned import read_copy
+from pcnn.kernels.structs import struct_of
+from pcnn.maps.radix_sort import RadixSort, passes_of
+
+#: Sections of tables, and lists, of one sort: keys have 32 bits.
+MAX_TABLES, MAX_LISTS = MAX_SECTIONS, 16
+GROUP_TILES = 128
+# three blocks a multiprocessor and more: keys wait for one read after another, and a block adds its
+# histogram to the others' once
+_BLOCKS = 792
+
+#: Bits of sort keys, as in ``csrc/steps.cu``: of a table's row, and of a list's with its level.
+TABLE_BITS, LIST_BITS = 19, 28
+
+
+def row_masks(table: Tensor) -> Tensor:
+    """Slot masks ``[N_out, ceil(K / 31)]`` int32 of a neighbour table ``[N_out, K]`` int32."""
+    rows, volume = table.shape
+    words = mask_words(volume)
+    masks = torch.empty(rows, words, dtype=torch.int32, device=table.device)
+    sizes = {"rows": rows, "volume": volume, "words": words}
+    kernels = cuda.module("steps.cu", table.device)
+    kernels.launch("row_masks", -(-rows // 8), table=table, masks=masks, **sizes)
+    return masks
+
+
+def step_views(
+    views: Iterable[tuple[KernelMap, str]], cut: Collection[KernelMap] | None = None
+) -> None:
+    """Have many maps hold their ``steps`` or ``fitting_steps`` after one sort.
+
+    Waits for the device once if there are maps whose density decides (``fitting_steps`` of large
+    kernels) and whose number of triplets the host does not know; ``cut`` says which of them are cut
+    and nothing waits. Left out is what follows from another layout without a sort: the steps of the
+    transpose of a symmetric map.
+    """
+    asked = sorted(views, key=lambda one: one[0].flipped)
+    sparse = _sparse([view for view, name in asked if name == "fitting_steps"], cut)
+    wanted: dict[tuple[KernelMap, str], Source] = {}
+    for view, name in asked:
+        name = name if view in sparse else "steps"
+        other = view.transpose()
+        there = other.has(name) or (other, name) in wanted
+        if not (view.has(name) or (view.symmetric and view.one_per_slot and there)):
+            sections = sections_of(view) if name == "fitting_steps" else 1
+            wanted[view, name] = Source.of(view, sections)
+    for (view, name), layout in zip(wanted, steps_of(list(wanted.values())), strict=True):
+        view.edges.layouts[name, view.flipped] = layout
+    for view, name in asked:
+        if name == "fitting_steps" and view not in sparse:
+            view.edges.layouts[name, view.flipped] = view.layout("steps")
+
+
+def _sparse(views: Sequence[KernelMap], cut: Collection[KernelMap] | None) -> set[KernelMap]:
+    """Those of many maps that are cut into sections."""
+    large = [view for view in views if may_be_cut(view)]
+    if cut is not None:
+        return {view for view in large if view in cut}
+    open_ones = [view for view in large if view.known_triplets is None]
+    sums = [view.layout("counts")[0].sum() for view in open_ones]
+    read = dict(zip(open_ones, read_copy(torch.stack(sums)) if sums else [], strict=True))
+    known = {view: read[view] if view in read else int(view.offsets[-1]) for view in large}
+    return {view for view, triplets in known.items() if is_sparse(view, triplets)}
+
+
+class Source(NamedTuple):
+    """A map whose steps are to be listed, and their sizes.
+
+    They are worked out once: the host is what small clouds wait for.
+    """
+
+    inputs: Tensor  # neighbour table [N_out, K]; of several inputs a slot [T] by row; int32
+    filled: Tensor  # its slot masks [N_out, words]; of several [T] slots by row; int32
+    row_offsets: Tensor | None  # of several, [N_out + 1] int64
+    rows: int
+    volume: int
+    sections: int
+    sites: Tensor | None  # [1] int32 rows that hold a site, on the device; None: all of them
+    tiles: int  # of all sections
+    width: int  # most slots of a section
+    steps: int  # that there is room for
+
+    @classmethod
+    def of_table(
+        cls, table: Tensor, masks: Tensor, sections: int = 1, sites: Tensor | None = None
+    ) -> Source:
+        """A map with one input a slot, by its table and the masks of its rows."""
+        rows, volume = table.shape
+        tiles, width = sections * -(-rows // TILE_ROWS), -(-volume // sections)
+        sizes = tiles, width, tiles * width
+        return cls(table, masks, None, rows, volume, sections, sites, *sizes)
+
+    @classmethod
+    def of(cls, view: KernelMap, sections: int) -> Source:
+        """Any map."""
+        if view.one_per_slot:
+            (table,), (masks,) = view.layout("table"), view.layout("masks")
+            return cls.of_table(table, masks, sections, view.out_count)
+        rows_csr, rows, volume = view.layout("rows_csr"), view.n_out, view.volume
+        tiles, triplets = -(-rows // TILE_ROWS), rows_csr[0].shape[0]
+        check_ranges(rows, volume, triplets)
+        steps = stored_steps(triplets, tiles, volume)
+        in_index, slots, row_offsets = rows_csr
+        sizes = tiles, volume, steps
+        return cls(in_index, slots, row_offsets, rows, volume, 1, None, *sizes)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the tensors that are made, in their order."""
+        shapes: dict[str, tuple[int, ...]] = {
+            **{"out": (self.tiles, TILE_ROWS), "begin": (self.tiles,), "end": (self.tiles,)},
+            **{"slots": (self.steps,), "listed": (self.steps, TILE_ROWS)},
+        }
+        if self.row_offsets is not None:
+            shapes["starts"] = self.tiles, self.volume + 1, TILE_ROWS
+        return shapes
+
+
+def steps_of(maps: Sequence[Source]) -> list[Layout]:
+    """Steps of several maps of one device; nothing waits."""
+    made: dict[int, Layout] = {}
+    batches: list[list[int]] = []
+    for several, most in ((False, MAX_TABLES), (True, MAX_LISTS)):
+        tasks = most
+        for number, one in enumerate(maps):
+            if (one.row_offsets is not None) != several:
+                continue
+            tasks += one.sections
+            if tasks > most:
+                batches.append([])
+                tasks = one.sections
+            batches[-1].append(number)
+    if not maps:
+        return []
+    batches.sort(key=len)  # side by side: what comes beside the last one is often small
+    beside = Beside(maps[0].inputs.device if len(batches) > 1 else None)
+    ready = [_Batch.of([maps[number] for number in batch]) for batch in batches]
+    with beside.branch():
+        for batch in ready[:-1]:
+            batch.launch()
+    ready[-1].launch()
+    beside.join()
+    for batch, numbers in zip(ready, batches, strict=True):
+        made.update(zip(numbers, batch.layouts, strict=True))
+    return [made[number] for number in range(len(maps))]
+
+
+class _Batch(NamedTuple):
+    """Maps of one kind and sort: their layouts, scratch, and the arguments of the kernels."""
+
+    kind: str
+    layouts: list[Layout]
+    sort: RadixSort
+    fields: dict[str, Any]
+
+    @classmethod
+    def of(cls, maps: Sequence[Source]) -> _Batch:
+        """Allocate the memory of a batch."""
+        device, several = maps[0].inputs.device, maps[0].row_offsets is not None
+        items = sum(one.rows * one.sections for one in maps)
+        tiles, tasks = sum(one.tiles for one in maps), sum(one.sections for one in maps)
+        columns = max((2 if several else 1) * one.width for one in maps)
+        # of lists the largest fan-in of every tile and slot, of tables the slots of every tile
+        words = sum(m.tiles * (m.volume if several else mask_words(m.volume)) for m in maps)
+        bins = 0 if several else sum((m.width + 1) * (_groups(m) + 1) for m in maps)
+        sizes = [bins, words, tiles, tasks * columns]
+        scratch = torch.empty(sum(sizes), dtype=torch.int32, device=device).split(sizes)
+        sort = RadixSort.of(items, device, dtype=torch.int32)
+        bits = LIST_BITS if several else max(min(TABLE_BITS, one.width) for one in maps)
+        layouts, packed = _tasks(maps, scratch[1])
+        fields = {
+            "sort": sort.pointers,
+            **dict(zip(("bins", "words", "counts", "bits"), scratch, strict=True)),
+            **{"items": items, "n_bins": bins, "tiles": tiles, "columns": columns},
+            **{"n": tasks, "gray_bits": bits, "passes": passes_of(bits + (tasks - 1).bit_length())},
+            "tasks": packed,
+        }
+        return cls("list" if several else "table", layouts, sort, fields)
+
+    def launch(self) -> None:
+        """Write the layouts, on the current stream."""
+        fields, kernels = self.fields, cuda.module("steps.cu", self.sort.keys.device)
+        tasks, tiles, columns = fields["n"], fields["tiles"], fields["columns"]
+
+        def run(name: str, blocks: int, shared: int = 0) -> None:
+            kernels.launch(f"{self.kind}_{name}", blocks, shared_bytes=4 * shared, **fields)
+
+        run("bits", tasks, columns)
+        run("keys", max(1, min(_BLOCKS, -(-self.sort.items // 256))))
+        self.sort.run(fields["passes"])
+        if self.kind == "table":  # a warp a tile
+            run("counts", -(-tiles // 8))
+        else:
+            run("counts", tiles, columns // 2)
+        run("steps", tiles)
+
+
+def _groups(one: Source) -> int:
+    return -(-one.tiles // GROUP_TILES)
+
+
+def _tasks(maps: Sequence[Source], most: Tensor) -> tuple[list[Layout], list[bytes]]:
+    """The parts of one tensor that kernels write, and their arguments for every section."""
+    shapes = [one.shapes for one in maps]
+    size = sum(_rounded(prod(shape)) for own in shapes for shape in own.values())
+    made = torch.empty(size, dtype=torch.int32, device=maps[0].inputs.device)
+    task, device = struct_of("steps.cu", "StepTask", ()), made.get_device()
+    layouts: list[Layout] = []
+    packed: list[bytes] = []
+    item = tile = word = bin_ = 0
+    at = made.storage_offset()
+    for one, own in zip(maps, shapes, strict=True):
+        tensors = {}
+        for name, shape in own.items():
+            strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            tensors[name] = made.as_strided(shape, strides, at)
+            at += _rounded(prod(shape))
+        several, words = one.row_offsets is not None, mask_words(one.volume)
+        layouts.append((*tensors.values(), *([one.inputs] if several else [])))
+        if several:
+            words = one.volume
+        fields = {
+            **{"starts": None, **tensors},
+            "most": most[word:] if several else None,
+            **{"inputs": one.inputs, "filled": one.filled, "row_offsets": one.row_offsets},
+            **{"count": one.sites, "rows": one.rows, "map_tile": tile, "first_bin": bin_},
+            **{"stored": one.steps, "volume": one.volume, "words": words},
+            **{"sections": one.sections, "width": one.width, "groups": _groups(one)},
+        }
+        for section in range(one.sections):
+            own_places = {"first_item": item, "first_tile": tile, "first_word": word}
+            packed.append(task.pack({**fields, **own_places, "section": section}, device))
+            item, tile = item + one.rows, tile + one.tiles // one.sections
+            word += one.tiles // one.sections * words
+        bin_ += 0 if several else (one.width + 1) * (_groups(one) + 1)
+    return layouts, packed
+
+
+def _rounded(integers: int) -> int:
+    """So many int32 and a few more, such that what follows begins at a multiple of 16 bytes."""
+    return -(-integers // 4) * 4

@@ -1,0 +1,532 @@
+"""Every layout of a map holds its triplets, from both sides, by torch and by device kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pcnn.geometry import Kernel, KernelMap, block_layouts, grid_of_cells, layouts, steps
+from pcnn.geometry.kernel_map import EdgeSet
+from pcnn.geometry.padding import MapRoom, place_in_torch
+from pcnn.geometry.slot_subsets import slot_norms, split_slots, threshold_of
+from pcnn.geometry.steps import STEPS, TILE_ROWS, stored_steps, table_of_steps
+from pcnn.maps import SortedSearch, table_to_pairs, triplets_by_row
+from pcnn.maps.device_layouts import DEVICE_LAYOUTS
+from pcnn.maps.steps import step_views
+from pcnn.ops.conformance import random_map
+from tests.clouds import surface_grid, triplets_of
+from tests.maps.guarded import guarded
+from tests.steps import defined, leave_room
+from tests.waits import nothing_waits
+
+#: (output, input, slot), as `triplets_of` lists them.
+Triplets = list[tuple[int, int, int]]
+
+#: Maps with one input a slot: kernel, voxels.
+SINGLE = [
+    *((Kernel.of(3), n) for n in (300, 129, 128, 1, 0)),
+    *((Kernel.of(size, 2), 300) for size in (2, 3)),
+    *((Kernel.of(5), 90), (Kernel.of((3, 1, 2)), 90), (Kernel.of(1), 90)),
+    *((Kernel.of(7), 40), (Kernel.of((1, 3, 31)), 70)),
+]
+#: Maps with several: inputs, outputs, slots, triplets, whether symmetric.
+SEVERAL = [
+    *((300, 300, 27, 2000, False), (70, 300, 125, 900, False), (5, 400, 8, 60, False)),
+    *((40, 3, 343, 900, False), (200, 200, 27, 600, True), (9, 9, 1, 20, False)),
+    *((0, 4, 8, 0, False), (1, 1, 3, 1, False)),
+]
+CASES = [*SINGLE, *SEVERAL]
+
+
+def single(kernel: Kernel, n: int) -> KernelMap:
+    grid = surface_grid(n, batch_size=2)
+    return grid.map_to(grid.strided(kernel), kernel, SortedSearch())
+
+
+def make(case: tuple[Any, ...]) -> KernelMap:
+    return single(*case) if isinstance(case[0], Kernel) else random_map(*case)
+
+
+def bare(built: KernelMap, kept: tuple[str, ...], device: torch.device | None = None) -> KernelMap:
+    """The same map with some layouts alone; on a device, those of kernels."""
+    edges = built.edges
+    claims = edges.rows, edges.volume, edges.one_per_slot, edges.symmetric
+    found = EdgeSet(*claims, {} if device is None else DEVICE_LAYOUTS, kernel=edges.kernel)
+    for name in kept:
+        layout = built.layout(name)
+        moves = device is not None and name != "offsets"
+        found.layouts[name, False] = tuple(t.to(device) if moves else t for t in layout)
+    if device is not None and "pairs" in kept:
+        *lists, offsets = found.layouts["pairs", False]
+        found.layouts["pairs", False] = *lists, offsets.cpu()
+    return KernelMap(found)
+
+
+def triplets(rows: Tensor, inputs: Tensor, slots: Tensor) -> Triplets:
+    return list(zip(rows.tolist(), inputs.tolist(), slots.tolist(), strict=True))
+
+
+def with_mirrored(found: Triplets, volume: int) -> Triplets:
+    return found + [(j, i, volume - 1 - k) for i, j, k in found]
+
+
+def of_table(view: KernelMap, table: Tensor | None = None) -> Triplets:
+    table = view.layout("table")[0] if table is None else table
+    rows, slots = (table >= 0).nonzero(as_tuple=True)
+    return triplets(rows, table[rows, slots], slots)
+
+
+def of_pairs(view: KernelMap) -> Triplets:
+    inputs, outputs, offsets = view.layout("pairs")
+    assert not offsets.is_cuda
+    for start, end in pairwise(offsets.tolist()):
+        assert view.flipped or (outputs[start:end].diff() >= 0).all()
+    return triplets(outputs, inputs, torch.arange(view.volume).repeat_interleave(offsets.diff()))
+
+
+def of_masks(view: KernelMap) -> Triplets:
+    """Slots by the masks, inputs by the table."""
+    (masks,), (table,) = view.layout("masks"), view.layout("table")
+    slots = torch.arange(view.volume, device=table.device)
+    rows, columns = (masks[:, slots // 31] >> (slots % 31) & 1).bool().nonzero(as_tuple=True)
+    return triplets(rows, table[rows, columns], columns)
+
+
+def of_rows(view: KernelMap) -> Triplets:
+    inputs, slots, offsets = view.layout("rows_csr")
+    assert (inputs.dtype, slots.dtype, offsets.dtype) == (torch.int32, torch.int32, torch.int64)
+    rows = torch.arange(view.n_out, device=offsets.device).repeat_interleave(offsets.diff())
+    assert ((slots.diff() >= 0) | (rows.diff() > 0)).all()
+    return triplets(rows, inputs, slots)
+
+
+def of_blocks(view: KernelMap) -> Triplets:
+    inputs, outputs, by_row, offsets, segments, shape = view.layout("blocks")
+    found: Triplets = []
+    for block, slot, start, end in segments.tolist():
+        assert (outputs[start:end] // shape[1] == block).all()
+        slots = torch.full((end - start,), slot)
+        found += triplets(outputs[start:end], inputs[start:end], slots)
+    owners = torch.arange(view.n_out).repeat_interleave(offsets.cpu().diff())
+    assert outputs[by_row].tolist() == owners.tolist()
+    return found
+
+
+def of_bags(view: KernelMap) -> Triplets:
+    inputs, starts, outputs, _, _, segments, _ = view.layout("bags")
+    found: Triplets = []
+    for _, slot, first, last in segments.tolist():
+        for bag in range(first, last):
+            found += [(int(outputs[bag]), j, slot) for j in inputs[starts[bag] : starts[bag + 1]]]
+    return [(i, int(j), k) for i, j, k in found]
+
+
+def of_places(name: str) -> Callable[[KernelMap], Triplets]:
+    """By the places of a row's triplets among the pairs."""
+
+    def read(view: KernelMap) -> Triplets:
+        index, rows = view.out_index, view.n_out
+        if name == "by_in":
+            index, rows = view.in_index, view.n_in
+        position, slot, offsets = view.layout(name)
+        assert (position.dtype, slot.dtype) == (torch.int32, torch.int16)
+        owner = torch.arange(rows, device=offsets.device).repeat_interleave(offsets.diff())
+        assert index[position.long()].tolist() == owner.tolist()
+        assert ((slot.diff() >= 0) | (owner.diff() > 0)).all()
+        place = position.long()
+        return triplets(view.out_index[place], view.in_index[place], slot)
+
+    return read
+
+
+def of_half(view: KernelMap) -> Triplets:
+    inputs, outputs, counts = view.layout("half_pairs")
+    slots = torch.arange(len(counts)).repeat_interleave(counts.cpu())
+    found = triplets(outputs, inputs, slots)
+    if not (view.symmetric and view.one_per_slot):
+        return found
+    middle = [(row, row, view.volume // 2) for row in range(view.n_out)]
+    return with_mirrored(found, view.volume) + middle
+
+
+def of_hybrid(setting: str) -> Callable[[KernelMap], Triplets]:
+    """Near slots are a table and far ones pairs."""
+
+    def read(view: KernelMap) -> Triplets:
+        table, dense, inputs, outputs, counts, sparse = view.layout(f"hybrid:{setting}")
+        norms = torch.tensor(slot_norms(view), device=table.device)
+        threshold = threshold_of(setting, slot_norms(view))
+        assert (norms[dense.long()] < threshold).all()
+        assert (norms[sparse.long()] >= threshold).all()
+        found = triplets(outputs, inputs, sparse.repeat_interleave(counts))
+        if view.symmetric:
+            found = with_mirrored(found, view.volume)
+        rows, columns = (table >= 0).nonzero(as_tuple=True)
+        return found + triplets(rows, table[rows, columns], dense[columns])
+
+    return read
+
+
+def of_steps(name: str) -> Callable[[KernelMap], Triplets]:
+    return lambda view: check_steps(view, view.layout(name), name)
+
+
+def check_steps(view: KernelMap, layout: layouts.Layout, name: str = "steps") -> Triplets:
+    """Triplets that tiles gather, and what steps promise besides."""
+    out, begin, end, slot, rows, *ranges = (tensor.cpu() for tensor in layout)
+    sections = len(out) // max(1, -(-view.n_out // TILE_ROWS))
+    assert all(tensor.dtype == torch.int32 for tensor in layout)
+    placed = out[out >= 0].sort().values
+    if sections == 1 or name == "steps":
+        assert placed.tolist() == list(range(view.n_out))
+    assert len(ranges) == (0 if view.one_per_slot else 2)
+    lengths, found = end - begin, []
+    for tile, (first, last) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        stepped: Triplets = []
+        assert sections > 1 or (slot[first:last].diff() >= 0).all() or view.symmetric
+        for own, inputs in zip(slot[first:last].tolist(), rows[first:last], strict=True):
+            assert inputs.max() >= 0
+            assert (inputs[out[tile] < 0] == -1).all()
+            gathered = zip(out[tile].tolist(), inputs.tolist(), strict=True)
+            stepped += [(i, j, own) for i, j in gathered if j >= 0]
+        ranged: Triplets = []
+        if ranges:
+            for place, row in enumerate(out[tile].tolist()):
+                for own, (a, b) in enumerate(pairwise(ranges[0][tile, :, place].tolist())):
+                    ranged += [(row, j, own) for j in ranges[1][a:b].tolist()]
+            lengths[tile] = _fullest(ranged, view.volume)
+            assert first < 0 or sorted(stepped) == sorted(ranged)
+        found += ranged or stepped
+    assert (lengths.diff() <= 0).all()
+    return found
+
+
+def _fullest(ranged: Triplets, volume: int) -> int:
+    """Steps of a tile: over its slots, inputs of the row that has most."""
+    counts: dict[tuple[int, int], int] = {}
+    for row, _, own in ranged:
+        counts[own, row] = counts.get((own, row), 0) + 1
+    return sum(
+        max((n for (k, _), n in counts.items() if k == own), default=0) for own in range(volume)
+    )
+
+
+#: Layouts of maps with one input a slot, and those of all maps.
+ONE: Mapping[str, Callable[[KernelMap], Triplets]] = {
+    "table": of_table,
+    "masks": of_masks,
+    "half_pairs": of_half,
+    **{f"hybrid:{setting}": of_hybrid(setting) for setting in ("1", "2", "9", "usual")},
+}
+ALL: Mapping[str, Callable[[KernelMap], Triplets]] = {
+    "pairs": of_pairs,
+    "rows_csr": of_rows,
+    "blocks": of_blocks,
+    "bags": of_bags,
+    **{name: of_places(name) for name in ("by_out", "by_in")},
+    **{name: of_steps(name) for name in STEPS},
+}
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+@pytest.mark.parametrize("kept", ["pairs", "table"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_layout_holds_the_triplets_by_kernels(
+    case: tuple[Any, ...],
+    kept: str,
+    order: str,
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if order == "descending":
+        if device.type == "cuda":
+            pytest.skip("blocks of a device run in its own order")
+        request.getfixturevalue("reversed_blocks")
+    plain = make(case)
+    if kept == "table" and not plain.one_per_slot:
+        pytest.skip("no table")
+    names = [*ALL, *(ONE if plain.one_per_slot else ())]
+    for flipped in (False, True):
+        wanted = sorted(triplets_of(plain.transpose() if flipped else plain))
+        views = {name: bare(plain, (kept,), device) for name in names}
+        if flipped:
+            views = {name: view.transpose() for name, view in views.items()}
+        if device.type == "cpu":
+            with guarded(monkeypatch):
+                for name in DEVICE_LAYOUTS.keys() & names:
+                    views[name].layout(name)
+        for name, view in views.items():
+            assert sorted({**ALL, **ONE}[name](view)) == wanted, (name, flipped)
+            for tensor in view.layout(name) if name in STEPS else ():
+                assert tensor.data_ptr() % 16 == 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_layout_holds_the_triplets_by_torch(
+    case: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 37)
+    plain = make(case)
+    names = {**ALL, **(ONE if plain.one_per_slot else {})}
+    for flipped in (False, True):
+        for first in (False, True):  # what follows from the other side's, where it can
+            wanted = sorted(triplets_of(plain.transpose() if flipped else plain))
+            for name, read in names.items():
+                view = bare(plain, ("table",) if plain.one_per_slot and first else ("pairs",))
+                view = view.transpose() if flipped else view
+                if first:
+                    view.transpose().layout(name)
+                assert len(wanted) == view.triplets
+                assert sorted(read(view)) == wanted, (name, flipped)
+                view.validate()
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=str)
+def test_steps_stand_for_tables(case: tuple[Any, ...], where: str) -> None:
+    device = torch.device("cpu") if where == "emulated" else None
+    plain = make(case)
+    for side in (False, True):
+        view = bare(plain, ("table",), device)
+        (view.transpose() if side else view).layout("steps")
+        view.drop_tables()
+        assert not view.has("table")
+        left = dict(view.edges.layouts)
+        for flipped in (False, True):
+            for name in ("table", "masks", "counts", "offsets", "pairs"):
+                view.edges.layouts = dict(left)
+                mine, wanted = (m.transpose() if flipped else m for m in (view, plain))
+                for a, b in zip(mine.layout(name), wanted.layout(name), strict=True):
+                    assert torch.equal(a.long(), b.long()), (name, flipped)
+
+
+@pytest.mark.parametrize("n", [0, 400])
+def test_sparse_maps_of_large_kernels_are_cut_into_sections(n: int, where: str) -> None:
+    device = torch.device("cpu") if where == "emulated" else None
+    sparse, dense = surface_grid(n), grid_of_cells(torch.cartesian_prod(*[torch.arange(6)] * 3))
+    for grid, size, sections in ((sparse, 5, 5 if n else 1), (dense, 5, 1), (sparse, 3, 1)):
+        plain = grid.map_to(grid, Kernel.of(size), SortedSearch())
+        for turned in (False, True):
+            view = bare(plain, ("table",), device)
+            view = view.transpose() if turned else view
+            found = view.layout("fitting_steps")
+            assert len(found[0]) == sections * -(-grid.rows // TILE_ROWS)
+            wanted = plain.transpose() if turned else plain
+            assert sorted(check_steps(view, found, "fitting_steps")) == sorted(triplets_of(wanted))
+            if sections == 1:
+                assert found is view.layout("steps")
+            table = table_of_steps(found, grid.rows, view.volume)
+            assert torch.equal(table, wanted.layout("table")[0])
+
+
+@pytest.mark.usefixtures("emulated")
+def test_rows_that_share_slots_stand_together() -> None:
+    plain = single(Kernel.of(3), 4000)
+    lengths = []
+    for device in (None, torch.device("cpu")):
+        _, begin, end, *_ = bare(plain, ("table",), device).layout("steps")
+        lengths.append(int((end - begin).sum()))
+    assert lengths[1] < 0.9 * lengths[0]
+    several = random_map(300, 1000, 27, 4000)
+    out, *_ = bare(several, ("pairs",), torch.device("cpu")).layout("steps")
+    fan_in = torch.zeros(1000, 27, dtype=torch.int64)
+    entries = several.out_index.long(), several.slot_index
+    fan_in.index_put_(entries, torch.ones(4000, dtype=torch.int64), accumulate=True)
+    for level in range(5):  # at most two tiles hold rows of other levels
+        rows = (fan_in.amax(1) == level).nonzero()
+        assert torch.isin(out, rows).any(1).sum() <= -(-len(rows) // TILE_ROWS) + 1
+
+
+@pytest.mark.usefixtures("emulated")
+def test_many_maps_in_a_few_sorts() -> None:
+    """More sections and lists than a sort takes, more tiles than a group counts, empty maps."""
+    kernels = [kernel for kernel, _ in SINGLE]
+    plain = [single(kernel, 200 >> n % 7) for n, kernel in enumerate(kernels * 3)]
+    plain += [random_map(20, 30, 3, 50, seed=n) for n in range(35)]
+    plain += [single(Kernel.of((1, 1, 3)), 0)]
+    rows = torch.arange(TILE_ROWS * 140)
+    patterns = torch.randint(0, 2, (40, 6))[torch.randint(0, 40, (len(rows),))]
+    table = torch.where(patterns > 0, rows[:, None], -1).to(torch.int32)
+    plain.append(KernelMap.from_table(table, len(rows)))
+    cpu = torch.device("cpu")
+    views = [bare(one, ("table" if one.one_per_slot else "pairs",), cpu) for one in plain]
+    step_views([(view, STEPS[n % 2]) for n, view in enumerate(views)])
+    for number, (view, one) in enumerate(zip(views, plain, strict=True)):
+        found = check_steps(view, view.layout(STEPS[number % 2]), STEPS[number % 2])
+        assert sorted(found) == sorted(triplets_of(one))
+
+
+def test_steps_are_listed_as_far_as_there_is_room(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = torch.device("cpu") if where == "emulated" else None
+    plain = random_map(200, 500, 27, 1200)
+    ends = sorted(plain.layout("steps")[2].tolist())
+    for room in (*range(ends[1] - 1, ends[1] + 2), ends[-1] - 1, ends[-1]):
+        leave_room(monkeypatch, plain, room)
+        view = bare(plain, ("pairs",), device)
+        _, begin, end, slot, *_ = layout = view.layout("steps")
+        assert len(slot) == room
+        assert end.max() <= room
+        assert torch.equal(begin < 0, end < 0)
+        assert sorted(check_steps(view, layout)) == sorted(triplets_of(plain))
+
+
+def test_room_for_steps() -> None:
+    assert stored_steps(0, 3, 27) == 0
+    assert stored_steps(50, 3, 27) == 50  # a step takes a triplet
+    assert stored_steps(10**6, 3, 27) == 162  # two for every slot of a tile
+    tiles = 20_000_000 // TILE_ROWS  # of a room: 7.8 neighbours at K = 27, 21 at K = 125
+    for triplets_a_row, volume, a_tile in ((7.8, 27, 27), (21, 125, 154)):
+        found = stored_steps(int(triplets_a_row * 20_000_000), tiles, volume)
+        assert found / tiles == pytest.approx(a_tile, abs=1)
+
+
+@pytest.mark.parametrize("case", [(Kernel.of(3), 300), (Kernel.of(5), 200), SEVERAL[0], SEVERAL[4]])
+def test_layouts_in_memory_of_fixed_size(case: tuple[Any, ...], where: str) -> None:
+    """What is spare leads nowhere, and spare rows have their place."""
+    plain = make(case)
+    view = bare(plain, ("pairs",), torch.device("cpu") if where == "emulated" else None)
+    room = MapRoom(400, 4 * TILE_ROWS, 5000)
+    for name in ("table", "masks", "rows_csr", *STEPS):
+        if name in ONE and not view.one_per_slot:
+            continue
+        layout, padding = view.layout(name), layouts.layout_kind(name).padding
+        assert padding is not None
+        own = padding.make(layout, room, view.n_out)
+        for tensor in own:
+            tensor.fill_(49)
+        place_in_torch(padding.parts(own, layout, room, view.n_out))
+        edges = EdgeSet((400, room.n_out), view.volume, view.edges.one_per_slot, view.symmetric)
+        edges.layouts[name, False] = own
+        if name == "masks":
+            edges.layouts["table", False] = view.layout("table")
+            assert (own[0][view.n_out :] == 0).all()
+            own[0].resize_(view.n_out, own[0].shape[1])
+        if name == "rows_csr":
+            own = *(one[: view.triplets] for one in own[:2]), own[2]
+            edges.layouts[name, False] = own
+        if name in STEPS and len(own) > 5:
+            edges.layouts[name, False] = (*own[:6], own[6])
+        fixed = KernelMap(edges)
+        if name in STEPS:
+            out, begin, end, *others = own
+            spare = begin == steps.BEYOND
+            assert torch.equal(begin[spare], end[spare])
+            whole = len(out) == room.n_out // TILE_ROWS
+            assert not whole or sorted(out.flatten().tolist()) == list(range(room.n_out))
+            out[out >= view.n_out] = -1
+            tiles = len(layout[0])
+            cut = (out[:tiles], begin[:tiles], end[:tiles], *others)
+            assert sorted(check_steps(view, cut, name)) == sorted(triplets_of(plain))
+        else:
+            assert sorted({**ALL, **ONE}[name](fixed)) == sorted(triplets_of(plain)), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_only_a_slot_that_moves_nothing_is_the_identity(case: tuple[Any, ...]) -> None:
+    plain = make(case)
+    (slot,) = plain.layout("identity_slot")[0].tolist()
+    if plain.one_per_slot:
+        assert slot == (plain.volume // 2 if plain.symmetric else -1)
+    if slot >= 0:
+        own = [(i, j) for i, j, k in triplets_of(plain) if k == slot]
+        assert own == [(row, row) for row in range(plain.n_out)]
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("size", [32, 64, 1024])
+def test_chunks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (table_to_pairs, triplets_by_row):
+        monkeypatch.setattr(module, "chunk_rows", lambda rows: size)
+    for kernel in (Kernel.of(3), Kernel.of((1, 3, 45))):
+        plain = single(kernel, 500)
+        view = bare(plain, ("table",), torch.device("cpu"))
+        for name in ("pairs", "by_out", "by_in"):
+            assert sorted(ALL[name](view)) == sorted(triplets_of(plain))
+
+
+@pytest.mark.usefixtures("emulated")
+def test_what_is_known_is_not_counted_again() -> None:
+    plain = single(Kernel.of(3), 100)
+    view = bare(plain, ("table", "offsets"), torch.device("cpu"))
+    assert view.layout("pairs")[2] is plain.offsets
+    table = view.layout("table")
+    view.drop_tables()
+    assert view.layout("table") is table  # it has no steps
+
+
+def test_a_threshold_splits_slots_by_norm() -> None:
+    norms = Kernel.of(3).norms
+    assert norms == tuple(abs(x) + abs(y) + abs(z) for x, y, z in Kernel.of(3).offsets)
+    sizes = [len(split_slots(norms, t)[0]) for t in range(5)]
+    assert sizes == [0, 1, 7, 19, 27]
+    assert all(sorted(sum(split_slots(norms, t), ())) == list(range(27)) for t in range(5))
+    wide, apart = Kernel.of(5), Kernel.of(3, dilation=3)
+    assert [threshold_of("usual", one.norms) for one in (Kernel.of(3), wide, apart)] == [4, 1, 10]
+    assert threshold_of("5", wide.norms) == 5
+
+
+def several_inputs() -> KernelMap:
+    index, offsets = torch.zeros(9, dtype=torch.int32), torch.tensor([0, 9])
+    return KernelMap.from_pairs(index, index, offsets, 1, 1, one_per_slot=False)
+
+
+def alone() -> KernelMap:
+    grid = surface_grid(20)
+    return SortedSearch().build(grid, grid, Kernel.of(3))
+
+
+def empty() -> KernelMap:
+    return KernelMap(EdgeSet((3, 3), 27, (True, True), False))
+
+
+#: A map, the layout asked for, limits set before, and a word of the refusal.
+REFUSALS: list[tuple[Callable[[], KernelMap], str, dict[str, int], str]] = [
+    (several_inputs, "table", {}, "several inputs"),
+    (several_inputs, "steps", {"MOST_TRIPLETS": 8}, "9 triplets"),
+    (several_inputs, "steps", {"TABLE_BUDGET_BYTES": 7}, "budget of 7"),
+    (alone, "table", {"TABLE_BUDGET_BYTES": 100}, "budget of 100"),
+    (alone, "hybrid:2", {}, "offsets of its slots"),
+    *((alone, name, {}, "unknown layout") for name in ("tabel", "hybrid", "hybrid:near", "half")),
+    *((empty, name, {}, "neither") for name in ("pairs", "table", "masks", "counts", "steps")),
+]
+
+
+@pytest.mark.parametrize(("made", "name", "limits", "word"), REFUSALS)
+def test_what_cannot_be_is_refused(
+    made: Callable[[], KernelMap],
+    name: str,
+    limits: dict[str, int],
+    word: str,
+    where: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for limit, value in limits.items():
+        monkeypatch.setattr(steps, limit, value)
+    view = made()
+    if where == "emulated":
+        view.edges.derive = DEVICE_LAYOUTS
+    with pytest.raises(ValueError, match=word):
+        view.layout(name)
+
+
+@pytest.mark.gpu
+def test_two_runs_give_identical_bits_without_waiting() -> None:
+    grid = surface_grid(100_000, batch_size=2).to("cuda")
+    plain = grid.map_to(grid, Kernel.of(5), SortedSearch())
+    runs: list[layouts.Layout] = []
+    (table,) = plain.layout("table")
+    masks = bare(plain, ("table",), table.device).layout("masks")
+    for _ in range(3):
+        view = KernelMap.from_table(table, grid.rows, *masks, derive=DEVICE_LAYOUTS)
+        with nothing_waits():
+            runs.append(view.layout("steps"))
+    for run in runs[1:]:
+        for one, other in zip(defined(run), defined(runs[0]), strict=True):
+            assert torch.equal(one, other)
