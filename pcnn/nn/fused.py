@@ -217,8 +217,11 @@ class TrainedNorm:
         mean, variance = buffers["running_mean"], buffers["running_var"]
         if mean is None or variance is None or mean.shape != (channels,):
             return False
-        parts = own["weight"], own["bias"], mean, variance
-        return all(p is None or p.dtype is torch.float32 or p.dtype is dtype for p in parts)
+        # no generator: this runs for every layer of every step
+        for part in (own["weight"], own["bias"], mean, variance):
+            if part is not None and part.dtype is not torch.float32 and part.dtype is not dtype:
+                return False
+        return True
 
     def applied(
         self, product: Product, residual: Tensor | None, relu: bool, count: Tensor | None

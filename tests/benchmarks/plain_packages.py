@@ -7,7 +7,6 @@ strided layers come in an order of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -229,66 +228,3 @@ class _PointConv3d(nn.Module):
 
 
 POINT_LAYERS = SimpleNamespace(PointConv3d=_PointConv3d)
-
-
-@dataclass
-class _SpconvTensor:
-    features: Tensor
-    indices: Tensor
-    spatial_shape: list[int]
-    batch_size: int
-    indice_dict: dict[str, Any] = field(default_factory=dict)
-
-
-class _SpconvLayer(nn.Module):
-    kind, padding, indice_key = "subm", (0, 0, 0), ""
-
-    def __init__(self, c_in, c_out, size, stride=(1,) * 3, padding=(), dilation=(1,) * 3, **_):  # type: ignore[no-untyped-def]
-        super().__init__()
-        self.size, self.stride, self.dilation = size, stride, dilation
-        halves = [k // 2 * d for k, d in zip(size, dilation, strict=True)]
-        self.padding = padding if self.kind == "strided" else halves
-        self.weight = nn.Parameter(torch.zeros(c_out, *size, c_in))
-
-    def forward(self, x: _SpconvTensor) -> _SpconvTensor:
-        assert x.indices.dtype == torch.int32
-        assert int(x.indices.min()) >= 0
-        maps, shape, slots = dict(x.indice_dict), x.spatial_shape, self.weight.flatten(1, 3)
-        if self.size == [1, 1, 1] and self.kind == "subm":
-            y = torch.mm(x.features, self.weight.view(x.features.shape[1], -1))
-            return _SpconvTensor(y, x.indices, shape, x.batch_size, maps)
-        inverse = self.kind == "inverse"
-        if not inverse:
-            assert self.kind == "subm" or self.indice_key not in maps, "only reuse subm indices"
-            maps.setdefault(self.indice_key, self.built(x))
-        source, target, fine, coarse, *how = maps[self.indice_key]
-        if inverse:
-            assert target is x.indices
-            source, target = target, source
-        slots = slots.permute(1, 2, 0)
-        y = convolved(source, target, x.features, slots, *how, transposed=inverse)
-        return _SpconvTensor(y, target, fine if inverse else coarse, x.batch_size, maps)
-
-    def built(self, x: _SpconvTensor) -> tuple[Any, ...]:
-        """Rows of the input and the output, their shapes, offsets and stride."""
-        step, offsets = (
-            torch.tensor(self.dilation),
-            _centred(self.size, self.padding, self.dilation),
-        )
-        if self.kind == "subm":
-            return x.indices, x.indices, x.spatial_shape, x.spatial_shape, offsets, self.stride
-        whole = torch.tensor(x.spatial_shape) + 2 * torch.tensor(self.padding)
-        whole -= step * (torch.tensor(self.size) - 1) + 1
-        shape = (whole // torch.tensor(self.stride) + 1).tolist()
-        target = reached(x.indices, offsets, self.stride)
-        target = target[((target[:, 1:] >= 0) & (target[:, 1:] < torch.tensor(shape))).all(1)]
-        return x.indices, target, x.spatial_shape, shape, offsets, self.stride
-
-
-SPCONV = SimpleNamespace(
-    ConvAlgo=SimpleNamespace(Native="Native"),
-    SparseConvTensor=_SpconvTensor,
-    SubMConv3d=_SpconvLayer,
-    SparseConv3d=type("SparseConv3d", (_SpconvLayer,), {"kind": "strided"}),
-    SparseInverseConv3d=type("SparseInverse", (_SpconvLayer,), {"kind": "inverse"}),
-)

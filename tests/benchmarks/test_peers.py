@@ -19,12 +19,13 @@ from benchmarks.peers.torchsparse import TorchSparse
 from benchmarks.peers.warpconvnet import WarpConvNet
 from benchmarks.rows import Row, is_measured
 from benchmarks.workloads import Scene
+from pcnn.compat.spconv import pytorch as our_spconv
 from pcnn.geometry import grid_of_cells
 from pcnn.nn import Conv3d
 from tests.benchmarks import plain_packages as plain
 from tests.benchmarks.small import CELLS, left_out, options
 
-SPCONV = Spconv("plain-spconv", plain.SPCONV)
+SPCONV = Spconv("plain-spconv", our_spconv)
 MINKOWSKI = Minkowski("minkowski", plain.MINKOWSKI)
 FLEXGEMM = FlexGemm("flexgemm", plain.FLEXGEMM)
 POINTS = Pointelligence("pointelligence", plain.POINT_LAYERS)
