@@ -24,7 +24,6 @@ from pcnn.experiment.run_config import (
     without,
 )
 from pcnn.nn import PlannedModule
-from pcnn.tasks.network_task import NetworkTask
 
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
@@ -58,8 +57,6 @@ def task(cfg: DictConfig) -> L.LightningModule:
     )
     if not isinstance(module, L.LightningModule):
         raise ConfigError("task._target_", "a LightningModule is needed")
-    if isinstance(module, NetworkTask):
-        module.shard_optimizer = bool(cfg.trainer.get("shard_optimizer", False))
     _try_schedule(module, node)
     return module
 

@@ -56,10 +56,7 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
         "unit_length": bool,
         "varied_input": bool,
     },
-    "trainer": {
-        "cuda_graphs": Literal["auto"] | bool,
-        "shard_optimizer": bool,
-    },
+    "trainer": {"cuda_graphs": Literal["auto"] | bool},
 }
 #: Groups that may be empty; `data` and `choices` are filled in by a run.
 OTHERS = ("callbacks", "logger", "augment", "tta", "data", "choices")
@@ -212,20 +209,12 @@ def no_graph(cfg: DictConfig) -> str | None:
     task: Any = looked_up(cfg.task.get("_target_"), "task", allowed(cfg))
     reasons = {
         f"task={cfg.task.name} does not say what a step learns": not can_run_as_graph(task),
-        f"engine={cfg.engine.name} takes numbers of every map to the host": (
-            engine_of(cfg).dataflow is not None
-        ),
-        "activation_checkpointing runs layers again in backward": cfg.get(
-            "activation_checkpointing"
-        ),
+        f"engine={cfg.engine.name} asks the host about every map": engine_of(cfg).dataflow
+        is not None,
+        "activation_checkpointing runs layers again": cfg.get("activation_checkpointing"),
         "model.overlap_head=true is taught outside of the graph": cfg.model.get("overlap_head"),
-        "trainer.shard_optimizer=true exchanges weights in a step": (
-            cfg.trainer.get("shard_optimizer")
-        ),
         "trainer.sync_batchnorm=true counts spare rows": synchronised,
-        f"trainer.strategy={strategy} takes gradients from hooks": (
-            str(strategy) not in _ONE_PROCESS_A_DEVICE
-        ),
+        f"trainer.strategy={strategy} has hooks": str(strategy) not in _ONE_PROCESS_A_DEVICE,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

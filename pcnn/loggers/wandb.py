@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, get_args
 
 from lightning.pytorch.loggers import Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only, rank_zero_warn
@@ -19,7 +18,7 @@ from pcnn.messages import say
 from pcnn.ranges import Positive
 
 Mode = Literal["online", "offline", "disabled"]
-MODES: tuple[Mode, ...] = ("online", "offline", "disabled")
+MODES: tuple[Mode, ...] = get_args(Mode)
 ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 # what the run's summary keeps of a figure, instead of its last value
@@ -45,10 +44,9 @@ class RunWandbLogger(WandbLogger):
         run_folder: str | Path,
         project: str = "pcnn",
         name: str | None = None,
-        mode: str | None = None,
+        mode: Mode | None = None,
         config: Mapping[str, Any] | None = None,
         init_timeout: Positive = 20.0,
-        login_timeout: Positive = 15.0,
         finish_timeout: Positive = 300.0,
         log_model: bool = False,
         **kwargs: Any,
@@ -67,7 +65,7 @@ class RunWandbLogger(WandbLogger):
         }
         run = None
         if getattr(rank_zero_only, "rank", 0) == 0:
-            run = started(resolve_mode(mode, login_timeout), init_timeout, init)
+            run = started(resolve_mode(mode), init_timeout, init)
         super().__init__(
             save_dir=os.fspath(folder),
             id=run_id,
@@ -86,10 +84,7 @@ class RunWandbLogger(WandbLogger):
         thread.start()
         thread.join(self._finish_timeout)
         if thread.is_alive():
-            rank_zero_warn(
-                f"W&B has not taken the rest of the run within {self._finish_timeout:g} s. "
-                f"To upload later: wandb sync {Path(run.dir).parent}"
-            )
+            rank_zero_warn(f"W&B does not end; to upload later: wandb sync {Path(run.dir).parent}")
 
 
 def finish(loggers: Iterable[Logger]) -> None:
@@ -118,8 +113,7 @@ def started(mode: Mode, timeout: float, init: Mapping[str, Any]) -> Any:
     if wandb.run is not None and wandb.run.id != init["id"]:
         wandb.run.finish()  # of another training in this process: two runs would be mixed
     for attempt in MODES[MODES.index(mode) :]:
-        # W&B's closing summary would bury what the run itself says at its end; offline it has
-        # nothing to tell but hints
+        # W&B's closing summary would bury what the run itself says at its end
         settings = wandb.Settings(init_timeout=timeout, quiet=True, silent=attempt == "offline")
         try:
             run = wandb.init(
@@ -128,16 +122,13 @@ def started(mode: Mode, timeout: float, init: Mapping[str, Any]) -> Any:
         except Exception as error:  # whatever it is, training goes on
             if attempt == "disabled":
                 raise
-            remedy = "it logs offline" if attempt == "online" else "the run goes on without W&B"
-            rank_zero_warn(f"W&B did not start {attempt} ({first_line(error)}): {remedy}")
+            rank_zero_warn(f"W&B did not start {attempt}: {first_line(error)}")
             continue
-        if attempt == "online":
-            say(f"W&B: {run.url}")
-        elif attempt == "offline":
-            say(f"W&B: offline. To upload: wandb sync {Path(run.dir).parent}")
+        if attempt != "disabled":
+            to_upload = f"offline. To upload: wandb sync {Path(run.dir).parent}"
+            say(f"W&B: {run.url if attempt == 'online' else to_upload}")
         run.define_metric("trainer/global_step")
-        run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
-        for metric, summary in SUMMARIES.items():
+        for metric, summary in {"*": None, **SUMMARIES}.items():
             run.define_metric(
                 metric, step_metric="trainer/global_step", step_sync=True, summary=summary
             )
@@ -155,10 +146,7 @@ def stored_run_id(run_folder: str | Path) -> str | None:
             file.write("".join(secrets.choice(ALPHABET) for _ in range(8)).encode() + b"\n")
     run_id = path.read_text().strip()
     if not run_id or not all(c.isalnum() or c in "-_" for c in run_id):
-        raise ValueError(
-            f"{path} holds {run_id!r}, which is no run id (letters, digits, - and _); "
-            "delete the file to start a new id"
-        )
+        raise ValueError(f"{path} holds {run_id!r}, which is no run id (letters, digits, - and _)")
     return run_id
 
 
@@ -170,8 +158,7 @@ def run_name(folder: Path, config: Mapping[str, Any] | None) -> str:
     """
     groups = {key: value for key, value in (config or {}).items() if isinstance(value, dict)}
     name = {key: group.get("name") for key, group in groups.items()}
-    data = groups.get("dataset", {})
-    edge = data.get("voxel_size")
+    edge = groups.get("dataset", {}).get("voxel_size")
     place = folder.resolve()
     parts = [
         name.get("model"),
@@ -184,48 +171,24 @@ def run_name(folder: Path, config: Mapping[str, Any] | None) -> str:
     return "-".join(str(part) for part in parts if part)
 
 
-def login_problem(timeout: float = 15.0) -> str | None:
-    """Why W&B does not know who we are, or None when it does; never prompts."""
-    answer: list[str | None] = []
+def resolve_mode(mode: Mode | None = None) -> Mode:
+    """The mode of a run: as given, by `WANDB_MODE`, online where there are credentials, offline.
 
-    def ask() -> None:
-        import wandb
-
-        missing = "no credentials, `wandb login` makes some"
-        try:
-            # W&B before 0.22 cannot be kept from prompting; there, credentials are only looked up
-            if "prompt" in inspect.signature(wandb.login).parameters:
-                known = wandb.login(prompt=False)
-            else:
-                known = wandb.api.api_key is not None
-        except Exception as error:  # W&B's own errors share no base with those of the network
-            answer.append(first_line(error))
-        else:
-            answer.append(None if known else missing)
-
-    # a daemon thread: an answer that never comes must not keep the process alive either
-    thread = threading.Thread(target=ask, daemon=True, name="wandb-login")
-    thread.start()
-    thread.join(timeout)
-    return answer[0] if answer else f"no answer within {timeout:g} s"
-
-
-def resolve_mode(mode: str | None = None, login_timeout: float = 15.0) -> Mode:
-    """The mode of a run: as given, by `WANDB_MODE`, online when the login succeeds, or offline.
-
-    Online without a login becomes offline as well, because W&B would prompt. One warning says so,
-    unless online was not asked for and there are no credentials.
+    Online without credentials becomes offline too, because W&B would prompt.
     """
+    import wandb
+
     given = mode or os.environ.get("WANDB_MODE") or None
-    given = {"dryrun": "offline", "run": "online"}.get(given or "", given)  # older names
     if given is not None and given not in MODES:
-        source = "logger mode" if mode else "WANDB_MODE"
-        raise ValueError(f"{source} is {given!r}; possible: {', '.join(MODES)}")
-    if given in ("offline", "disabled"):
-        return cast("Mode", given)
-    problem = login_problem(login_timeout)
-    if problem is None:
-        return "online"
-    if given == "online" or "no credentials" not in problem:
-        rank_zero_warn(f"W&B login failed ({problem}): logging offline, `wandb sync` uploads later")
-    return "offline"
+        raise ValueError(f"mode of W&B is {given!r}; possible: {', '.join(MODES)}")
+    found = next((one for one in MODES if one == given), None)
+    if found in ("offline", "disabled"):
+        return found
+    try:
+        known = bool(wandb.login(prompt=False))
+    except Exception as error:  # W&B's own errors share no base with those of the network
+        rank_zero_warn(f"W&B login failed, logging offline: {first_line(error)}")
+        return "offline"
+    if found == "online" and not known:
+        rank_zero_warn("W&B has no credentials (`wandb login` makes some): logging offline")
+    return "online" if known else "offline"

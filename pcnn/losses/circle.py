@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcnn.config.values import check_fields
 from pcnn.losses.descriptors import (
     distances,
     full_precision,
@@ -38,9 +39,6 @@ class Circle(nn.Module):
         positive_margin: distance of features below which a positive asks for nothing.
         negative_margin: distance beyond which a negative asks for nothing.
 
-    Raises:
-        ValueError: a safe radius below the positive one, or a number below what it can be.
-
     Source: Huang et al., "Predator", CVPR 2021, Eq. 8 and its settings; Bai et al., "D3Feat", 2020.
     """
 
@@ -54,31 +52,18 @@ class Circle(nn.Module):
         negative_margin: NonNegative = 1.4,
     ) -> None:
         super().__init__()
-        if not 0 < positive_radius <= safe_radius:
-            raise ValueError(
-                "radii must be positive, and safe_radius no less than positive_radius; got "
-                f"positive_radius={positive_radius} and safe_radius={safe_radius} voxels"
-            )
-        if samples < 1 or scale <= 0:
-            raise ValueError(
-                f"samples must be 1 or more and scale positive, got {samples} and {scale}"
-            )
         self.positive_radius, self.safe_radius = positive_radius, safe_radius
         self.samples, self.scale = samples, scale
         self.positive_margin, self.negative_margin = positive_margin, negative_margin
+        check_fields(self)
+        if positive_radius > safe_radius:
+            raise ValueError(f"safe_radius={safe_radius}: below positive_radius={positive_radius}")
 
     def forward(self, source: Tensor, target: Tensor, batch: Any) -> Tensor:
-        """Return the loss.
+        """The loss of features of unit length, [N, C] of the sources' rows, [M, C] of the targets'.
 
-        Args:
-            source: [N, C] features of the sources' rows, of unit length.
-            target: [M, C] features of the targets' rows.
-            batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
-                [B + 1]; `voxel_size` [m]; and what
-                `places_of_pairs` reads.
-
-        Returns:
-            Scalar; float32, or float64 for float64 features.
+        Of the batch `positives` [T, 2] int64, rows of matches, pair after pair, `positive_offsets`
+        [B + 1], `voxel_size` [m], and what `places_of_pairs` reads.
         """
         if len(batch.positives) == 0:
             return no_loss(source, target)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcnn.config.values import check_fields
 from pcnn.ranges import NonNegative, Share
 
 
@@ -26,9 +27,6 @@ class CrossEntropy(nn.Module):
         ignore_index: label of rows that do not count.
         label_smoothing: share of every row's target that is spread evenly over all classes, as in
             `torch.nn.CrossEntropyLoss`.
-
-    Raises:
-        ValueError: a share outside 0..1, or weights that have not been counted.
     """
 
     weight: Tensor | None  # [C] float32
@@ -41,28 +39,16 @@ class CrossEntropy(nn.Module):
     ) -> None:
         super().__init__()
         if isinstance(weight, str):
-            raise ValueError(
-                f"weight={weight!r} is for configurations, where train.py counts the classes; "
-                "here give the weights (pcnn.losses.inverse_log_frequency)"
-            )
-        if not 0 <= label_smoothing <= 1:
-            raise ValueError(f"label_smoothing must be a share in 0..1, got {label_smoothing}")
+            raise ValueError(f"weight={weight!r} is counted by train.py alone; give numbers")
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
+        check_fields(self)
         values = None if weight is None else torch.as_tensor(weight, dtype=torch.float32).clone()
         # not persistent: a checkpoint carries its configuration, and loads without this loss too
         self.register_buffer("weight", values, persistent=False)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss.
-
-        Args:
-            logits: [N, C] floating point; N may be 0.
-            target: [N] int64 class ids or `ignore_index`.
-
-        Returns:
-            Scalar; float32, or float64 for float64 logits.
-        """
+        """The loss of logits [N, C] against class ids [N] int64, or `ignore_index`; N may be 0."""
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
         weight = None if self.weight is None else self.weight.to(logits.dtype)
@@ -98,21 +84,13 @@ def inverse_log_frequency(counts: Sequence[int] | Tensor, offset: float = 1.02) 
     Returns:
         [C] float32.
 
-    Raises:
-        ValueError: a count is negative, no point was counted, or `offset` is not above 1.
-
     Source: Paszke et al., "ENet", 2016, section 5.2 (c = 1.02).
     """
     if offset <= 1:
-        raise ValueError(
-            f"offset must be above 1 (an unseen class gets 1 / ln(offset)), got {offset}"
-        )
+        raise ValueError(f"offset={offset}: above 1, an unseen class gets 1 / ln(offset)")
     points = torch.as_tensor(counts, dtype=torch.float64)
     if points.ndim != 1 or bool((points < 0).any()) or float(points.sum()) <= 0:
-        raise ValueError(
-            "counts must hold one non-negative number a class and at least one point, "
-            f"got {points.tolist()}"
-        )
+        raise ValueError(f"counts={points.tolist()}: none negative, and at least one point")
     return (1 / torch.log(offset + points / points.sum())).float()
 
 
@@ -122,9 +100,6 @@ class WeightedSum(nn.Module):
     Args:
         losses: modules with the signature ``loss(logits [N, C], target [N]) -> scalar``.
         weights: one factor a loss; None means 1 each.
-
-    Raises:
-        ValueError: no loss was given, or the numbers of losses and weights differ.
     """
 
     def __init__(
@@ -133,10 +108,7 @@ class WeightedSum(nn.Module):
         super().__init__()
         factors = [1.0] * len(losses) if weights is None else [float(w) for w in weights]
         if not losses or len(factors) != len(losses):
-            raise ValueError(
-                f"WeightedSum needs one weight a loss, got {len(losses)} losses and "
-                f"{len(factors)} weights"
-            )
+            raise ValueError(f"one weight a loss: {len(losses)} losses and {len(factors)} weights")
         self.losses = nn.ModuleList(losses)
         self.weights = factors
 

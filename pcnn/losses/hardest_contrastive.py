@@ -8,13 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pcnn.losses.descriptors import (
-    common_places,
-    drawn,
-    full_precision,
-    no_loss,
-    squared_gaps,
-)
+from pcnn.config.values import check_fields
+from pcnn.losses.descriptors import common_places, drawn, full_precision, no_loss, squared_gaps
 from pcnn.ranges import Count, Length, NonNegative
 
 #: Entries of a block of distances that are looked through at once.
@@ -47,9 +42,6 @@ class HardestContrastive(nn.Module):
         weight: of the negative term.
         safe_radius: in voxels, or None.
 
-    Raises:
-        ValueError: a number of samples below 1, or a safe radius that is not positive.
-
     Source: Choy, Park, Koltun, "Fully Convolutional Geometric Features", 2019, Eq. 3, with the
     sampling of its training code.
     """
@@ -64,31 +56,18 @@ class HardestContrastive(nn.Module):
         safe_radius: Length | None = None,
     ) -> None:
         super().__init__()
-        if positives < 1 or candidates < 1:
-            raise ValueError(
-                "positives and candidates must be numbers of samples, 1 or more, got "
-                f"{positives} and {candidates}"
-            )
-        if safe_radius is not None and safe_radius <= 0:
-            raise ValueError(f"safe_radius must be positive or None, got {safe_radius} voxels")
         self.positives, self.candidates = positives, candidates
         self.safe_radius = safe_radius
         self.positive_margin, self.negative_margin = positive_margin, negative_margin
         self.weight = weight
         self.terms: dict[str, Tensor] = {}
+        check_fields(self)
 
     def forward(self, source: Tensor, target: Tensor, batch: Any) -> Tensor:
-        """Return the loss.
+        """The loss of features of unit length, [N, C] of the sources' rows, [M, C] of the targets'.
 
-        Args:
-            source: [N, C] features of the sources' rows, of unit length.
-            target: [M, C] features of the targets' rows.
-            batch: `positives` [T, 2] int64, rows of matches, and `batch_size` B; for a safe radius
-                also `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
-                `target_offsets` [B + 1], `transforms` [B, 4, 4], and `voxel_size` [m].
-
-        Returns:
-            Scalar; float32, or float64 for float64 features.
+        Of the batch `positives` [T, 2] int64, rows of matches, and `batch_size` B; for a safe
+        radius also what `common_places` reads, and `voxel_size` [m].
         """
         pairs, size = batch.positives, batch.batch_size
         if len(pairs) == 0:

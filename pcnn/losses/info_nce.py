@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pcnn.config.values import check_fields
 from pcnn.losses.descriptors import (
     full_precision,
     no_loss,
@@ -34,9 +35,6 @@ class InfoNCE(nn.Module):
         samples: matches a pair of clouds.
         candidates: rows a pair of clouds and side.
 
-    Raises:
-        ValueError: a number that is not positive.
-
     Source: Xie et al., "PointContrast", ECCV 2020, Eq. 3 (PointInfoNCE, τ = 0.07). Its negatives
     are the other matches' ends, of the whole batch and at any distance.
     """
@@ -49,26 +47,16 @@ class InfoNCE(nn.Module):
         candidates: Count = 1024,
     ) -> None:
         super().__init__()
-        if min(temperature, safe_radius, samples, candidates) <= 0:
-            raise ValueError(
-                "temperature, safe_radius, samples and candidates must be positive, got "
-                f"{temperature}, {safe_radius}, {samples} and {candidates}"
-            )
         self.temperature, self.safe_radius = temperature, safe_radius
         self.samples, self.candidates = samples, candidates
+        check_fields(self)
 
     def forward(self, source: Tensor, target: Tensor, batch: Any) -> Tensor:
-        """Return the loss.
+        """The loss of features of unit length, [N, C] of the sources' rows, [M, C] of the targets'.
 
-        Args:
-            source: [N, C] features of the sources' rows, of unit length.
-            target: [M, C] features of the targets' rows.
-            batch: `positives` [T, 2] int64, rows of matches, pair after pair; `positive_offsets`
-                [B + 1]; `source_offsets` and `target_offsets` [B + 1]; `voxel_size` [m]; and what
-                `places_of_pairs` reads.
-
-        Returns:
-            Scalar; float32, or float64 for float64 features.
+        Of the batch `positives` [T, 2] int64, rows of matches, pair after pair, `positive_offsets`,
+        `source_offsets` and `target_offsets` [B + 1], `voxel_size` [m], and what `places_of_pairs`
+        reads.
         """
         if len(batch.positives) == 0:
             return no_loss(source, target)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pcnn.config.values import check_fields
 from pcnn.losses.descriptors import full_precision, no_loss, places_of_pairs, samples_of_pairs
 from pcnn.models.overlap_head import OverlapHead, asked_points
 from pcnn.ranges import Count
@@ -43,11 +44,8 @@ class OverlapLoss(nn.Module):
 
     def __init__(self, samples: Count = 1024, candidates: Count = 2048) -> None:
         super().__init__()
-        if min(samples, candidates) < 1:
-            raise ValueError(
-                f"samples and candidates must be 1 or more, got {samples} and {candidates}"
-            )
         self.samples, self.candidates = samples, candidates
+        check_fields(self)
 
     def forward(
         self,
@@ -57,15 +55,10 @@ class OverlapLoss(nn.Module):
         batch: Any,
         hit_distance: float,
     ) -> HeadLoss:
-        """Return the loss.
+        """The loss of a head of rows [N, D] and [M, D], with descriptors [N, C] and [M, C] beside.
 
-        Args:
-            head: that is taught.
-            rows: [N, D] and [M, D], what the head reads of sources and targets.
-            features: [N, C] and [M, C], descriptors of unit length.
-            batch: `positives` [T, 2] int64, rows of matches; `source_offsets` and `target_offsets`
-                [B + 1]; `voxel_size` [m]; and what `places_of_pairs` reads.
-            hit_distance: of a right match [m].
+        Of the batch `positives` [T, 2] int64, rows of matches, `source_offsets` and
+        `target_offsets` [B + 1], `voxel_size` [m], and what `places_of_pairs` reads.
         """
         offsets = batch.source_offsets, batch.target_offsets
         places = [side / batch.voxel_size for side in (batch.source_places, batch.target_places)]

@@ -103,22 +103,13 @@ class CountingTask(NetworkTask):
         broken = float(meters.broken.compute())
         meters.broken.reset()
         if broken == 1:
-            raise NotFiniteError(
-                f"{stage}: the network gives NaN for every row, so there are no figures: its "
-                "weights are broken.\npossible: a lower task.optimizer.lr, or an earlier checkpoint"
-            )
+            raise NotFiniteError(f"{stage}: the network gives NaN for every row: a lower rate?")
         if broken > 0:
-            rank_zero_warn(
-                f"{stage}: the network gives NaN for {100 * broken:.3g} % of the rows; they count "
-                "as predicted to have no class",
-                category=RunWarning,
-            )
+            said = f"{stage}: the network gives NaN for {100 * broken:.3g} % of the rows"
+            rank_zero_warn(said, category=RunWarning)
         if stage == "val" and int(counts.sum()) == 0:
-            rank_zero_warn(
-                "val: no row has a label that counts, so the figures are of nothing (NaN): check "
-                "the labels of the validation clouds, dataset.crop and the classes",
-                category=RunWarning,
-            )
+            said = "val: no row has a label that counts, so the figures are NaN"
+            rank_zero_warn(said, category=RunWarning)
         # a checkpoint's monitor must be logged by every validation; a test may have no truth
         if stage == "val" or int(counts.sum()) > 0:
             self.log_dict({f"{stage}/loss": meters.loss.compute()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -54,8 +53,6 @@ class NetworkTask(L.LightningModule):
         self.decay_norms_and_biases = decay_norms_and_biases
         self.prefetch_maps = prefetch_maps
         self.cuda_graphs = cuda_graphs
-        #: whether each device keeps a part of the optimiser's state alone
-        self.shard_optimizer = False
         #: Factor of the learning rate from a stage of the network to the one before it.
         self.layer_decay = 1.0
         #: Factors of the learning rate of layers, by patterns of their names.
@@ -105,8 +102,7 @@ class NetworkTask(L.LightningModule):
     def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
         """Figures that the loss of a step is computed of; to fill for steps in CUDA graphs.
 
-        Device work alone, in shapes that follow from those of the arguments; nothing else is
-        changed but running statistics.
+        Device work alone, in shapes that follow from those of the arguments.
         """
         raise NotImplementedError
 
@@ -165,18 +161,13 @@ class NetworkTask(L.LightningModule):
         if steps and float(total) == 0:
             raise UserError(
                 f"nothing was learnt in {counted(steps, 'step')}: no row had a label that counts, "
-                "or no pair a true match; the loss was 0, of nothing.\n"
-                "possible: check that dataset.root has labels, that the classes are those of the "
-                "labels, and that dataset.crop and dataset.voxel_size (metres) leave points"
+                "or no pair a true match.\npossible: labels and classes of dataset.root, "
+                "dataset.crop, dataset.voxel_size (metres)"
             )
 
     @property
     def is_logged(self) -> bool:
-        """Whether the figures of this step go to the loggers.
-
-        Others cost launches for nothing, and a number of the host waits for the device when it is
-        logged.
-        """
+        """Whether the figures of this step go to the loggers; others cost launches for nothing."""
         return is_logged(self.trainer)
 
     def log_step(self, taught: Tensor | int, batch_size: int) -> None:
@@ -199,22 +190,17 @@ class NetworkTask(L.LightningModule):
 
         Lightning refuses to: a fused optimiser can unscale gradients itself, behind this.
         """
-        with nullcontext() if self._graphed is None else self._graphed.in_pieces(optimizer):
-            self._clip(optimizer, gradient_clip_val, gradient_clip_algorithm)
-
-    def _clip(
-        self, optimizer: Optimizer, most: float | None, gradient_clip_algorithm: str | None
-    ) -> None:
         plugin = self.trainer.precision_plugin
         scaler = getattr(plugin, "scaler", None)
-        if scaler is None or not leaves_steps_out(optimizer):
-            self.clip_gradients(optimizer, most, gradient_clip_algorithm)
-            return
-        if most or self._graphed is not None:  # in pieces; the scaler would look at each gradient
-            scaler.unscale_(optimizer)
-        if most:
-            algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
-            Precision.clip_gradients(plugin, optimizer, most, algorithm)
+        with nullcontext() if self._graphed is None else self._graphed.in_pieces(optimizer):
+            if scaler is None or not leaves_steps_out(optimizer):
+                self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+                return
+            if gradient_clip_val or self._graphed is not None:  # in pieces, each of which it sees
+                scaler.unscale_(optimizer)
+            if gradient_clip_val:
+                algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+                Precision.clip_gradients(plugin, optimizer, gradient_clip_val, algorithm)
 
     def freeze_layers(self, patterns: Sequence[str]) -> None:
         """Keep layers from learning, and their norms at the statistics that they have."""
@@ -233,9 +219,7 @@ class NetworkTask(L.LightningModule):
             return None
         given = getattr(self.make_optimizer, "keywords", {})
         if "lr" not in given:
-            raise UserError(
-                "layer_decay and lr_multipliers need task.optimizer.lr, the rate of the last layers"
-            )
+            raise UserError("layer_decay and lr_multipliers need task.optimizer.lr")
         behind = depths(self.net)
         rates = {
             id(one): given["lr"] * self.layer_decay ** behind.get(id(one), 0)
@@ -252,11 +236,8 @@ class NetworkTask(L.LightningModule):
         rates = self._rates()
         groups = parameter_groups(self.net, self.decay_norms_and_biases, rates)
         if not groups:
-            raise UserError("freeze leaves no layer to train.\npossible: fewer patterns")
-        if self.shard_optimizer and self.trainer.world_size > 1:
-            optimizer = sharded(self.make_optimizer, groups)
-        else:
-            optimizer = made_for(self.device, self.make_optimizer, groups)
+            raise UserError("freeze leaves no layer to train")
+        optimizer = made_for(self.device, self.make_optimizer, groups)
         capture = self._capture()
         if capture is not None:
             from pcnn.graphs.optimizer_graph import update_as_graph
@@ -275,18 +256,6 @@ def can_run_as_graph(task: object) -> bool:
     return getattr(task, "compute_loss", NetworkTask.compute_loss) is not NetworkTask.compute_loss
 
 
-def sharded(make: Callable[..., Optimizer], groups: list[dict[str, Any]]) -> Optimizer:
-    """An optimiser of which every rank keeps the state of some parameters (ZeRO, stage 1)."""
-    if not isinstance(make, partial) or not isinstance(make.func, type):
-        raise UserError(
-            "trainer.shard_optimizer=true needs the class of an optimiser.\n"
-            "possible: task/optimizer=adamw or sgd, or trainer.shard_optimizer=false"
-        )
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    return ZeroRedundancyOptimizer(groups, optimizer_class=make.func, **make.keywords)
-
-
 def parameter_groups(
     module: nn.Module,
     decay_norms_and_biases: bool = True,
@@ -302,10 +271,8 @@ def parameter_groups(
         return found
     if decay_norms_and_biases:
         return [{"params": parameters}]
-    decayed = [parameter for parameter in parameters if parameter.ndim >= 2]
-    free = [parameter for parameter in parameters if parameter.ndim < 2]
     groups: list[dict[str, Any]] = [
-        {"params": decayed},
-        {"params": free, "weight_decay": 0.0},
+        {"params": [one for one in parameters if one.ndim >= 2]},
+        {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]

@@ -96,22 +96,13 @@ class RegistrationTask(NetworkTask):
         settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
         if self.head is not None and cuda_graphs:
-            raise ValueError(
-                "model.overlap_head=true: steps are no CUDA graphs; leave trainer.cuda_graphs out"
-            )
+            raise ValueError("model.overlap_head=true: steps are no CUDA graphs")
         self.loss = loss
         self.overlap_loss = OverlapLoss()
         self.overlap_weight = overlap_weight
         self.radius = positive_radius * voxel_size  # [m]
-        self.rules = validation_protocol(
-            benchmark,
-            hit_distance,
-            success_rre,
-            success_rte,
-            val_ransac_distance,
-            val_hypotheses,
-            inlier_share,
-        )
+        distances = hit_distance, success_rre, success_rte, val_ransac_distance
+        self.rules = validation_protocol(benchmark, *distances, val_hypotheses, inlier_share)
         self.samples = val_samples
         self.seed = seed
         self._seen: dict[str, dict[PairId, PairResult]] = {"val": {}, "test": {}}
@@ -137,15 +128,11 @@ class RegistrationTask(NetworkTask):
         """The batch with its positives, searched on the device; one that has them stays."""
         if batch.positives is not None:
             return batch
-        found = positive_pairs(
-            batch.source_places,
-            batch.source_offsets,
-            batch.target_places,
-            batch.target_offsets,
-            batch.transforms,
-            self.radius,
+        sources = batch.source_places, batch.source_offsets
+        targets = batch.target_places, batch.target_offsets
+        return batch.with_positives(
+            *positive_pairs(*sources, *targets, batch.transforms, self.radius)
         )
-        return batch.with_positives(*found)
 
     def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
         """See `NetworkTask.compute_loss`: the descriptors of every input, by its number.
@@ -208,15 +195,15 @@ class RegistrationTask(NetworkTask):
         return found
 
     def validation_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
-        """Judge one batch; returns its first `pair`."""
+        """Judge one batch."""
         return self.evaluate(batch, "val")
 
     def test_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
-        """Judge one batch; returns its first `pair`."""
+        """Judge one batch."""
         return self.evaluate(batch, "test")
 
     def evaluate(self, batch: Any, stage: str) -> dict[str, ShownPair] | None:
-        """Describe the pairs of a batch, estimate their transforms and judge them."""
+        """Judge the pairs of a batch by their descriptors; returns the first `pair`."""
         if batch.batch_size == 0:
             return None
         names = [str(name) for name in batch.names]
@@ -295,7 +282,7 @@ def gathered(own: dict[PairId, Result]) -> list[Result]:
 
 
 def figures(results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
-    """Figures of a pass that are logged."""
+    """Figures of a pass."""
     summary = summarize(results, rules, draws=0)
     found = {
         "loss": sum(result.loss for result in results) / len(results),

@@ -77,5 +77,5 @@ def test_common_places_keep_pairs_apart_and_centimetres_true() -> None:
     "wrong", [{"temperature": 0.0}, {"safe_radius": 0.0}, {"samples": 0}, {"candidates": 0}]
 )
 def test_settings_are_positive(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be positive"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         InfoNCE(**wrong)
