@@ -92,7 +92,7 @@ class Triplets:
 
         compute_type(spec.compute_dtype, self.name)
         order, blocks = order_of(self.sort, layouts), (self.length, self.block_in, self.block_out)
-        return mvmr(x, w, order, self.sort, n_out, spec, *blocks).to(spec.out_dtype)
+        return mvmr(x, w, order, self.sort, n_out, spec, blocks).to(spec.out_dtype)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
@@ -113,7 +113,7 @@ class Triplets:
         compute_type(spec.compute_dtype, self.name)
         order, volume = order_of(self.sort, layouts), layouts[-1].shape[0]
         blocks = self.length, self.block_in, self.block_out
-        return vvor(x, g, order, self.sort, volume, spec, *blocks).to(spec.out_dtype)
+        return vvor(x, g, order, self.sort, volume, spec, blocks).to(spec.out_dtype)
 
     def _by_slot(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, Tensor, Tensor]:
         """``in_index``, ``out_index`` by slot and the triplets of every slot."""

@@ -132,15 +132,48 @@ def row_part(  # type: ignore[no-untyped-def]
     return tl.load(rows_ptr + places, channels < CHANNELS, 0.0).to(COMPUTE).to(tl.float32)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def operand_of(  # type: ignore[no-untyped-def]
+    other_ptr,
+    number,
+    start,
+    group,
+    columns,
+    OUTER: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    GROUPS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    BLOCK_IN: tl.constexpr,
+    COMPUTE: tl.constexpr,
+):
+    """What a row of features is multiplied by: a row of gradients, or a block of the weights."""
+    if OUTER:
+        found = row_part(other_ptr, number, group, columns, OUTPUTS, GROUPS, COMPUTE)
+    else:
+        matrix = slot_weight(other_ptr, number, group, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED)
+        found = weight_tile(
+            matrix, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, BLOCK_IN, COMPUTE
+        ).to(tl.float32)
+    return found
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def product_of(row, other, OUTER: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The outer product of two rows, or a row times a block."""
+    return row[:, None] * other[None, :] if OUTER else tl.sum(other * row[:, None], 0)
+
+
 @triton.jit(do_not_specialize=["runs"])  # type: ignore[untyped-decorator]
-def mvmr_kernel(  # type: ignore[no-untyped-def]
+def triplets_kernel(  # type: ignore[no-untyped-def]
     x_ptr,  # [N_in, GROUPS * CHANNELS]
-    weight_ptr,  # [VOLUME, C_in / GROUPS, C_out]
+    other_ptr,  # [VOLUME, C_in / GROUPS, C_out], or OUTER: gradients [N_out, GROUPS * OUTPUTS]
     first_ptr,
     second_ptr,
     runs_ptr,
-    sums_ptr,  # [N_out, GROUPS * OUTPUTS] float32
+    sums_ptr,  # [N_out, GROUPS * OUTPUTS], or OUTER: [VOLUME, CHANNELS, GROUPS * OUTPUTS]; float32
     runs,
+    OUTER: tl.constexpr,
     SORT: tl.constexpr,
     VOLUME: tl.constexpr,
     POWER: tl.constexpr,
@@ -154,7 +187,7 @@ def mvmr_kernel(  # type: ignore[no-untyped-def]
     BLOCK_OUT: tl.constexpr,
     COMPUTE: tl.constexpr,
 ):
-    """Algorithm 1: L triplets, one block of the weights."""
+    """L triplets, one block of the weights (Algorithm 1) or of their gradient (Algorithm B)."""
     OUT_BLOCKS: tl.constexpr = (OUTPUTS + BLOCK_OUT - 1) // BLOCK_OUT
     IN_BLOCKS: tl.constexpr = (CHANNELS + BLOCK_IN - 1) // BLOCK_IN
     program = tl.program_id(0)
@@ -163,8 +196,14 @@ def mvmr_kernel(  # type: ignore[no-untyped-def]
     group = program // (OUT_BLOCKS * IN_BLOCKS) % GROUPS
     chunk = program // (OUT_BLOCKS * IN_BLOCKS * GROUPS)
     channels = start + tl.arange(0, BLOCK_IN)
-    shown = columns < OUTPUTS
-    sums_ptr += group * OUTPUTS + columns
+    # sums are added behind the first element of row i, or of slot k
+    size: tl.constexpr = (CHANNELS if OUTER else 1) * GROUPS * OUTPUTS
+    if OUTER:
+        shown = (channels < CHANNELS)[:, None] & (columns < OUTPUTS)[None, :]
+        places = channels[:, None] * (GROUPS * OUTPUTS) + (group * OUTPUTS + columns)[None, :]
+    else:
+        shown = columns < OUTPUTS
+        places = group * OUTPUTS + columns
 
     first = chunk.to(tl.int64) * LENGTH
     last = tl.minimum(first + LENGTH, triplets_of(runs_ptr, runs, SORT, VOLUME, POWER))
@@ -172,171 +211,119 @@ def mvmr_kernel(  # type: ignore[no-untyped-def]
         return
     run, end = run_of(first, runs_ptr, runs, SORT, VOLUME, POWER)
     i, j, k = numbers_of(first, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
-    matrix = slot_weight(weight_ptr, k, group, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED)
-    weight = weight_tile(
-        matrix, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, BLOCK_IN, COMPUTE
-    )
-    weight = weight.to(tl.float32)
+    target = k if OUTER else i
+    inner = i if OUTER else k
     row = row_part(x_ptr, j, group, channels, CHANNELS, GROUPS, COMPUTE)
-    sums = tl.sum(weight * row[:, None], 0)
+    other = operand_of(
+        other_ptr,
+        inner,
+        start,
+        group,
+        columns,
+        OUTER,
+        CHANNELS,
+        OUTPUTS,
+        GROUPS,
+        TRANSPOSED,
+        BLOCK_IN,
+        COMPUTE,
+    )
+    sums = product_of(row, other, OUTER)
     for step in range(1, (last - first).to(tl.int32)):
         triplet = first + step
         if triplet >= end:
             run, end = following_run(triplet, run, end, runs_ptr, runs, SORT, VOLUME, POWER)
-        next_i, next_j, next_k = numbers_of(
-            triplet, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED
-        )
+        i, next_j, k = numbers_of(triplet, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
+        next_target = k if OUTER else i
+        next_inner = i if OUTER else k
         if next_j != j:
             j = next_j
             row = row_part(x_ptr, j, group, channels, CHANNELS, GROUPS, COMPUTE)
-        if next_k != k:
-            k = next_k
-            matrix = slot_weight(weight_ptr, k, group, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED)
-            weight = weight_tile(
-                matrix, start, columns, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, BLOCK_IN, COMPUTE
-            ).to(tl.float32)
-        product = tl.sum(weight * row[:, None], 0)
-        if next_i != i:
-            tl.atomic_add(sums_ptr + i * (GROUPS * OUTPUTS), sums, mask=shown, sem="relaxed")
-            i = next_i
+        if next_inner != inner:
+            inner = next_inner
+            other = operand_of(
+                other_ptr,
+                inner,
+                start,
+                group,
+                columns,
+                OUTER,
+                CHANNELS,
+                OUTPUTS,
+                GROUPS,
+                TRANSPOSED,
+                BLOCK_IN,
+                COMPUTE,
+            )
+        product = product_of(row, other, OUTER)
+        if next_target != target:
+            tl.atomic_add(sums_ptr + target * size + places, sums, mask=shown, sem="relaxed")
+            target = next_target
             sums = product
         else:
             sums += product
-    tl.atomic_add(sums_ptr + i * (GROUPS * OUTPUTS), sums, mask=shown, sem="relaxed")
+    tl.atomic_add(sums_ptr + target * size + places, sums, mask=shown, sem="relaxed")
 
 
-@triton.jit(do_not_specialize=["runs"])  # type: ignore[untyped-decorator]
-def vvor_kernel(  # type: ignore[no-untyped-def]
-    x_ptr,  # [N_in, GROUPS * CHANNELS]
-    grad_ptr,  # [N_out, GROUPS * OUTPUTS]
-    first_ptr,
-    second_ptr,
-    runs_ptr,
-    sums_ptr,  # [VOLUME, CHANNELS, GROUPS * OUTPUTS] float32
-    runs,
-    SORT: tl.constexpr,
-    VOLUME: tl.constexpr,
-    POWER: tl.constexpr,
-    CHANNELS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    MIRRORED: tl.constexpr,
-    LENGTH: tl.constexpr,
-    BLOCK_IN: tl.constexpr,
-    BLOCK_OUT: tl.constexpr,
-    COMPUTE: tl.constexpr,
-):
-    """Algorithm B: L triplets, one block of the gradient of the weights."""
-    OUT_BLOCKS: tl.constexpr = (OUTPUTS + BLOCK_OUT - 1) // BLOCK_OUT
-    IN_BLOCKS: tl.constexpr = (CHANNELS + BLOCK_IN - 1) // BLOCK_IN
-    SLOT_SIZE: tl.constexpr = CHANNELS * GROUPS * OUTPUTS
-    program = tl.program_id(0)
-    columns = program % OUT_BLOCKS * BLOCK_OUT + tl.arange(0, BLOCK_OUT)
-    channels = program // OUT_BLOCKS % IN_BLOCKS * BLOCK_IN + tl.arange(0, BLOCK_IN)
-    group = program // (OUT_BLOCKS * IN_BLOCKS) % GROUPS
-    chunk = program // (OUT_BLOCKS * IN_BLOCKS * GROUPS)
-    inside = (channels < CHANNELS)[:, None] & (columns < OUTPUTS)[None, :]
-    places = channels[:, None] * (GROUPS * OUTPUTS) + (group * OUTPUTS + columns)[None, :]
-
-    first = chunk.to(tl.int64) * LENGTH
-    last = tl.minimum(first + LENGTH, triplets_of(runs_ptr, runs, SORT, VOLUME, POWER))
-    if first >= last:
-        return
-    run, end = run_of(first, runs_ptr, runs, SORT, VOLUME, POWER)
-    i, j, k = numbers_of(first, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
-    row = row_part(x_ptr, j, group, channels, CHANNELS, GROUPS, COMPUTE)
-    grad = row_part(grad_ptr, i, group, columns, OUTPUTS, GROUPS, COMPUTE)
-    sums = row[:, None] * grad[None, :]
-    for step in range(1, (last - first).to(tl.int32)):
-        triplet = first + step
-        if triplet >= end:
-            run, end = following_run(triplet, run, end, runs_ptr, runs, SORT, VOLUME, POWER)
-        next_i, next_j, next_k = numbers_of(
-            triplet, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED
-        )
-        if next_i != i:
-            i = next_i
-            grad = row_part(grad_ptr, i, group, columns, OUTPUTS, GROUPS, COMPUTE)
-        if next_j != j:
-            j = next_j
-            row = row_part(x_ptr, j, group, channels, CHANNELS, GROUPS, COMPUTE)
-        if next_k != k:
-            tl.atomic_add(sums_ptr + k * SLOT_SIZE + places, sums, mask=inside, sem="relaxed")
-            k = next_k
-            sums = row[:, None] * grad[None, :]
-        else:
-            sums += row[:, None] * grad[None, :]
-    tl.atomic_add(sums_ptr + k * SLOT_SIZE + places, sums, mask=inside, sem="relaxed")
+Order = tuple[Tensor, Tensor, Tensor]
+Blocks = tuple[int, int, int]  # triplets of a program, input and output channels of a block
 
 
 def mvmr(
     x: Tensor,  # [N_in, C_in]
     weight: Tensor,  # [K, C_in / groups, C_out]
-    order: tuple[Tensor, Tensor, Tensor],
+    order: Order,
     sort: str,
     n_out: int,
     spec: ConvSpec,
-    length: int,
-    block_in: int,
-    block_out: int,
+    blocks: Blocks,
 ) -> Tensor:
     """``out[i] = sum over all triplets (i, j, k) of x[j] @ W[k]``."""
     shape = ProductShape.of(weight, spec)
     sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
-    sizes = shape.channels, shape.outputs, shape.groups
-    _MVMR(
-        (_programs(order, *sizes, length, block_in, block_out), 1),
-        (x.contiguous(), weight.contiguous(), *order, sums),
-        (order[2].shape[0] - 1,),
-        (
-            *(sort, shape.volume, power_of_two(shape.volume), *sizes, shape.transposed),
-            *(shape.mirrored, length, block_in, block_out, COMPUTE[spec.compute_dtype]),
-        ),
-        WARPS,
-    )
-    return sums
+    sizes = shape.volume, shape.channels, shape.outputs
+    return _launched((x, weight, sums), order, sort, sizes, spec, blocks, False)
 
 
 def vvor(
     x: Tensor,
     grad: Tensor,
-    order: tuple[Tensor, Tensor, Tensor],
+    order: Order,
     sort: str,
     volume: int,
     spec: ConvSpec,
-    length: int,
-    block_in: int,
-    block_out: int,
+    blocks: Blocks,
 ) -> Tensor:
     """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `mvmr`."""
-    sizes = x.shape[1] // spec.groups, grad.shape[1] // spec.groups, spec.groups
-    sums = torch.zeros(volume, sizes[0], grad.shape[1], dtype=torch.float32, device=x.device)
-    _VVOR(
-        (_programs(order, *sizes, length, block_in, block_out), 1),
-        (x.contiguous(), grad.contiguous(), *order, sums),
+    sizes = volume, x.shape[1] // spec.groups, grad.shape[1] // spec.groups
+    sums = x.new_zeros(volume, sizes[1], grad.shape[1], dtype=torch.float32)
+    return _launched((x, grad, sums), order, sort, sizes, spec, blocks, True)
+
+
+def _launched(
+    operands: tuple[Tensor, Tensor, Tensor],
+    order: Order,
+    sort: str,
+    sizes: tuple[int, int, int],
+    spec: ConvSpec,
+    blocks: Blocks,
+    outer: bool,
+) -> Tensor:
+    """One program for every L triplets, block of the weights and group."""
+    (x, other, sums), (volume, channels, outputs) = operands, sizes
+    length, block_in, block_out = blocks
+    tiles = -(-channels // block_in) * -(-outputs // block_out) * spec.groups
+    _LAUNCH(
+        (-(-order[0].shape[0] // length) * tiles, 1),
+        (x.contiguous(), other.contiguous(), *order, sums),
         (order[2].shape[0] - 1,),
         (
-            *(sort, volume, power_of_two(volume), *sizes, spec.mirrored),
-            *(length, block_in, block_out, COMPUTE[spec.compute_dtype]),
+            *(outer, sort, volume, power_of_two(volume), channels, outputs, spec.groups),
+            *(spec.transposed, spec.mirrored, *blocks, COMPUTE[spec.compute_dtype]),
         ),
         WARPS,
     )
     return sums
 
 
-def _programs(
-    order: tuple[Tensor, Tensor, Tensor],
-    channels: int,
-    outputs: int,
-    groups: int,
-    length: int,
-    block_in: int,
-    block_out: int,
-) -> int:
-    """One for every L triplets, block of the weights and group."""
-    blocks = -(-channels // block_in) * -(-outputs // block_out)
-    return -(-order[0].shape[0] // length) * blocks * groups
-
-
-_MVMR = TritonLauncher(mvmr_kernel)
-_VVOR = TritonLauncher(vvor_kernel)
+_LAUNCH = TritonLauncher(triplets_kernel)
