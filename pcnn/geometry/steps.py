@@ -58,6 +58,9 @@ TABLE_BUDGET_BYTES = 16 << 30
 #: Steps, 17 MB, that a map may take beyond what large ones take for their triplets.
 SPARE_STEPS = 1 << 15
 
+#: Steps, 2 MB, that every map may take: those of few rows are listed, however dense they are.
+FEW_STEPS = 1 << 12
+
 #: Steps whose inputs are looked up at once, to bound memory.
 STEPS_AT_ONCE = 1 << 16
 
@@ -260,7 +263,7 @@ def stored_steps(triplets: int, tiles: int, volume: int) -> int:
     The least of
 
     * T, as a step takes one triplet at least;
-    * two for every slot of a tile: what needs more is better summed row by row;
+    * two for every slot of a tile, or `FEW_STEPS`: what needs more is better summed row by row;
     * ``(2 + K / 24) T / TILE_ROWS``, two a tile and `SPARE_STEPS`, which scans stay below. The more
       slots, the less do rows of a tile have the same ones filled. Of 0.2 to 4 million points of
       rooms and LiDAR, all steps are 1.7 to 2.5 T / TILE_ROWS at K = 27 and 4.1 to 6.2 at K = 125
@@ -268,7 +271,7 @@ def stored_steps(triplets: int, tiles: int, volume: int) -> int:
       of a few thousand, which the spare steps hold.
     """
     usual = (48 + volume) * triplets // (24 * TILE_ROWS) + 2 * tiles + SPARE_STEPS
-    return min(triplets, 2 * tiles * volume, usual)
+    return min(triplets, max(2 * tiles * volume, FEW_STEPS), usual)
 
 
 def check_ranges(rows: int, volume: int, triplets: int) -> None:

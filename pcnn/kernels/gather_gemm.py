@@ -161,7 +161,8 @@ def gather_gemm(  # type: ignore[no-untyped-def]  # the compiler reads annotatio
             C_SECOND + SUMMED - 1
         ) // SUMMED
         starts = tile_starts + tile * ((VOLUME + 1) * TILE_ROWS) + places
-        for number in range(0, tl.where(begin < 0, VOLUME, 0)):
+        # one program of those that share a tile
+        for number in range(0, tl.where((begin < 0) & (split == 0), VOLUME, 0)):
             slot = tl.full([], number, tl.int32)
             before = tl.load(starts + slot * TILE_ROWS)
             fan_in = tl.load(starts + (slot + 1) * TILE_ROWS) - before
@@ -280,9 +281,9 @@ def _cut(
     if blocks is None:
         # all operands are 16 bits wide, or precision decides
         exact = precision == "ieee"
-        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, exact, c_second, adds)
-    # sums at the gather are not shared
-    split = 1 if adds or several else blocks.split
+        kind = exact, c_second, adds, several
+        blocks = default_blocks(c_in, c_out, tiles, volume, compute_dtype, *kind)
+    split = 1 if adds else blocks.split
     pack = 1 if c_second else max(1, blocks.channels_in // c_in)
     if pack * c_in != blocks.channels_in:
         pack = 1

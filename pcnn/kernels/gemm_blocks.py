@@ -94,6 +94,7 @@ def default_blocks(
     exact: bool = True,
     c_second: int = 0,
     sections: bool = False,
+    several: bool = False,
 ) -> GemmBlocks:
     """Blocks for a layer, as measured on LiDAR scans and rooms.
 
@@ -120,7 +121,8 @@ def default_blocks(
     # adding up parts is a launch more: it pays where one program would take many steps
     many = volume >= MANY_SLOTS and volume * channels >= MANY_CHANNELS
     waves = 3 if rows == 64 and (channels_out == 96 or (c_second and blocks > 1)) else 2
-    while many and programs * split < waves * PROCESSORS and split < 8:
+    # a tile takes several steps a slot where slots hold several inputs
+    while many and programs * split < waves * PROCESSORS and split < (32 if several else 8):
         if volume * channels < 2 * split * FEW_STEPS * channels_in:
             break
         split *= 2

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.dataflows.gemm import OutputStationary
+from pcnn.geometry import steps
 from pcnn.graphs.buckets import Edges
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.input_sizes import NoFixedSize, Sizes
@@ -130,8 +131,9 @@ def test_inference_holds_what_it_reads_and_no_more(make: Any) -> None:
     assert "pairs" not in names
 
 
-def test_steps_that_are_not_stored_are_read_as_ranges() -> None:
+def test_steps_that_are_not_stored_are_read_as_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dense cells: memory has room for more steps than the map stores."""
+    monkeypatch.setattr(steps, "SPARE_STEPS", 0)
     net = made(resunet)
     x, _ = points(128, 1, cell=0.6)
     fixed = held(net, x)

@@ -45,6 +45,7 @@ def test_few_columns_are_left_over(c_out: int, columns: int) -> None:
 
 def test_few_rows_share_their_steps() -> None:
     assert default_blocks(256, 256, 10, 27, torch.float16).split == 8
+    assert default_blocks(512, 512, 1, 27, torch.float16, several=True).split == 32
     assert default_blocks(256, 256, 1000, 27, torch.float16).split == 1
     assert default_blocks(256, 256, 10, 8, torch.float16).split == 1
     assert default_blocks(96, 96, 1000, 27, torch.float16, c_second=32).channels_in == 32

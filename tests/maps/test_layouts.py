@@ -380,7 +380,8 @@ def test_steps_are_listed_as_far_as_there_is_room(
 def test_room_for_steps() -> None:
     assert stored_steps(0, 3, 27) == 0
     assert stored_steps(50, 3, 27) == 50  # a step takes a triplet
-    assert stored_steps(10**6, 3, 27) == 162  # two for every slot of a tile
+    assert stored_steps(10**6, 3, 27) == steps.FEW_STEPS
+    assert stored_steps(10**9, 1000, 27) == 54_000  # two for every slot of a tile
     tiles = 20_000_000 // TILE_ROWS  # of a room: 7.8 neighbours at K = 27, 21 at K = 125
     for triplets_a_row, volume, a_tile in ((7.8, 27, 27), (21, 125, 154)):
         found = stored_steps(int(triplets_a_row * 20_000_000), tiles, volume)

@@ -168,11 +168,15 @@ def test_narrow_groups_are_taken_side_by_side(groups: int, together: int) -> Non
 
 
 @pytest.mark.parametrize("c_in", [4, 20])
-def test_tiles_of_too_many_steps_are_summed_at_the_gather(c_in: int) -> None:
+def test_tiles_of_too_many_steps_are_summed_at_the_gather(
+    c_in: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "SPARE_STEPS", 0)
     built = moved(random_map(30, 40, 3, 900), DEVICE)
     assert (built.layout("steps")[1] < 0).any()
     for dtype in (SINGLE, HALF):
-        conformance.check_products(WIDE, given(built, c_in, 20, dtype))
+        for flow in (WIDE, ImplicitGemm(replace(GEMM, split=3))):
+            conformance.check_products(flow, given(built, c_in, 20, dtype))
     conformance.check_products(WIDE, given(built, c_in, 20, groups=2))
     conformance.check_fused(WIDE, given(built, c_in, 18), 5, "")
 
