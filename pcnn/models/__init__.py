@@ -1,21 +1,25 @@
 """Networks, assembled from shared blocks with convolution and norm injected."""
 
-from pcnn.models.litept import LitePT, LitePTS
-from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
-from pcnn.models.resnet import ResNet, ResNet18
-from pcnn.models.resunet import ResUNet, ResUNetBN2C
-from pcnn.models.sparse_resnet import (
-    SparseResNet,
-    SparseResNet21,
-    SparseResNetClassification,
-    SparseResNetLarge,
-    SparseResNetSegmentation,
-    VoxelBackbone,
-    VoxelResBackbone,
-    sparse_resnet_for,
-)
-from pcnn.models.spvcnn import SPVCNN
-from pcnn.models.trained import available, load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pcnn.models.litept import LitePT, LitePTS
+    from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
+    from pcnn.models.resnet import ResNet, ResNet18
+    from pcnn.models.resunet import ResUNet, ResUNetBN2C
+    from pcnn.models.sparse_resnet import (
+        SparseResNet,
+        SparseResNet21,
+        SparseResNetClassification,
+        SparseResNetLarge,
+        SparseResNetSegmentation,
+        VoxelBackbone,
+        VoxelResBackbone,
+        sparse_resnet_for,
+    )
+    from pcnn.models.spvcnn import SPVCNN
+    from pcnn.models.trained import available, load
 
 __all__ = [
     "SPVCNN",
@@ -39,3 +43,33 @@ __all__ = [
     "load",
     "sparse_resnet_for",
 ]
+
+# imported when they are asked for: a training needs one of them
+_HOMES = {
+    name: home
+    for home, names in {
+        "litept": ("LitePT", "LitePTS"),
+        "minkunet": ("MinkUNet", "MinkUNet42", "SpUNet"),
+        "resnet": ("ResNet", "ResNet18"),
+        "resunet": ("ResUNet", "ResUNetBN2C"),
+        "sparse_resnet": (
+            "SparseResNet",
+            "SparseResNet21",
+            "SparseResNetClassification",
+            "SparseResNetLarge",
+            "SparseResNetSegmentation",
+            "VoxelBackbone",
+            "VoxelResBackbone",
+            "sparse_resnet_for",
+        ),
+        "spvcnn": ("SPVCNN",),
+        "trained": ("available", "load"),
+    }.items()
+    for name in names
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

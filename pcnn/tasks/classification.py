@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from pcnn.graphs.capture import Figures
 from pcnn.metrics import (
     accuracy,
     best_constant_accuracy,

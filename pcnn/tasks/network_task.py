@@ -16,7 +16,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pcnn.errors import UserError
-from pcnn.graphs.capture import Figures
 from pcnn.lightning_internals import is_logged
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule

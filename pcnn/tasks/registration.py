@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pcnn.graphs.capture import Figures
 from pcnn.losses.overlap import HeadLoss, OverlapLoss
 from pcnn.metrics.registration import (
     PairId,
