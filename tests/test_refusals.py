@@ -54,8 +54,6 @@ from pcnn.ops import (
     devoxelize,
     reduce_points,
     resolve,
-    vote_labels,
-    voxelize_onto,
 )
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.level_link import LevelLink
@@ -209,12 +207,6 @@ OPS: list[Row] = [
     (lambda: devoxelize(sites(), CELLS, FEW, voxel_size=1.0, interpolation="l"), V, "trilinear"),
     (lambda: devoxelize(sites(), CELLS, voxel_size=1.0), V, "give the batch"),
     (lambda: devoxelize(points(), CELLS, voxel_size=1.0), T, "devoxelize takes sites"),
-    (
-        lambda: voxelize_onto(grid(9, 3), CELLS, CELLS, FEW, voxel_size=1.0, reduce="first"),
-        V,
-        "mean, sum, max",
-    ),
-    (lambda: voxelize_onto(grid(9, 3), CELLS, CELLS[:1], FEW, voxel_size=1.0), V, "features"),
     (lambda: LevelLink.of(grid().strided(HALVED), grid()), V, "no link"),
     (lambda: LevelLink.of(grid(), points().geometry), T, "LevelLink"),
     (lambda: pcnn.lookup(sites(), CELLS), V, "give the batch"),
@@ -227,9 +219,6 @@ OPS: list[Row] = [
     (lambda: Conv3d(2, 2, 3, engine="brute_force")(points()), V, "does not serve native points"),
     (lambda: pcnn.plan(nn.Identity(), grid()), V, "in_channels"),
     (lambda: pcnn.plan(Conv3d(2, 4, 3), sites()), T, "geometry"),
-    (lambda: vote_labels(torch.zeros(20).long(), grid(), rule="none"), V, "unanimous, majority"),
-    (lambda: vote_labels(torch.zeros(20), grid()), V, "labels must be"),
-    (lambda: vote_labels(torch.zeros(4).long(), grid()), V, "labels must be"),
     (lambda: pcnn.voxelize(CELLS, ONES, voxel_size=1.0, reduce="median"), V, "mean, sum, first"),
     (lambda: pcnn.voxelize(CELLS, ONES[:1], voxel_size=1.0), V, "match the points"),
     *(

@@ -1,13 +1,12 @@
 """Operations on sparse tensors: convolution, reduction, making them, engines and plans."""
 
 from pcnn.ops.convolution import convolution
-from pcnn.ops.devoxelize import devoxelize, voxelize_onto
+from pcnn.ops.devoxelize import devoxelize
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.lookup import lookup
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
-from pcnn.ops.vote import vote_labels
 from pcnn.ops.voxelize import from_coordinates, reduce_points, voxelize
 
 __all__ = [
@@ -25,7 +24,5 @@ __all__ = [
     "reduce_points",
     "reduce_sum",
     "resolve",
-    "vote_labels",
     "voxelize",
-    "voxelize_onto",
 ]

@@ -1,4 +1,4 @@
-"""Between voxels of any level and points that they need not have been made from."""
+"""From voxels of any level to points that they need not have been made from."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Geometry, KernelMap
+from pcnn.geometry import KernelMap
 from pcnn.geometry.checks import check_points, voxel_sizes
 from pcnn.geometry.find_sites import find_cells, require_voxels
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.ops.lookup import features_of_rows
-from pcnn.ops.reduce import BY_NAME, reduce_sum
+from pcnn.ops.reduce import reduce_sum
 from pcnn.tensor import SparseTensor
 
 #: Ways from voxels to points.
@@ -70,37 +70,9 @@ def devoxelize(
     wide = torch.float64 if x.features.dtype == torch.float64 else torch.float32
     point, corner = used.nonzero(as_tuple=True)
     found = rows.reshape(used.shape)[point, corner]
-    kernel_map = _one_slot(found, point, grid.rows, len(points))
+    pairs = found.to(torch.int32), point.to(torch.int32), torch.tensor([0, len(found)])
+    kernel_map = KernelMap.from_pairs(*pairs, grid.rows, len(points), False, False)
     return reduce_sum(x.features, kernel_map, share[point, corner].to(wide))
-
-
-def voxelize_onto(
-    geometry: Geometry,
-    points: Tensor,  # [P, 3] floating point coordinates [m]; those in no voxel do not count
-    features: Tensor,  # [P, C] floating point; gradients flow to them
-    batch: Tensor | None = None,  # [P] integers, cloud of every point
-    *,
-    voxel_size: float | Sequence[float],
-    reduce: str = "mean",
-) -> SparseTensor:
-    """Reduce the features of points to the voxels of a given grid, of any level.
-
-    For the points that the grid was made from, `pcnn.ops.reduce_points` looks nothing up. The host
-    waits for the device once, for the number of points that lie in a voxel.
-    """
-    if reduce not in BY_NAME:
-        raise ValueError(f"reduce must be one of {', '.join(BY_NAME)}, got {reduce!r}")
-    check_points(points, batch)
-    grid = require_voxels(geometry, "voxelize_onto")
-    if features.ndim != 2 or len(features) != len(points):
-        raise ValueError(
-            f"features must be [{len(points)}, C] to match the points, got {tuple(features.shape)}"
-        )
-    cells = _cells(points.detach(), voxel_sizes(voxel_size), grid.tensor_stride)
-    rows, there = find_cells(grid, cells, batch)
-    inside = there.nonzero()[:, 0]
-    kernel_map = _one_slot(inside, rows[inside], len(points), grid.rows)
-    return SparseTensor(BY_NAME[reduce](features, kernel_map), grid)
 
 
 def _cells(points: Tensor, sizes: tuple[float, float, float], stride: Triple) -> Tensor:
@@ -128,9 +100,3 @@ def _surrounding(
 def _axes(values: Sequence[float], points: Tensor) -> Tensor:
     """Three numbers as float64 on the device of points, not copied there, which would wait."""
     return torch.stack([points.new_full((), value, dtype=torch.float64) for value in values])
-
-
-def _one_slot(in_index: Tensor, out_index: Tensor, n_in: int, n_out: int) -> KernelMap:
-    """Map with one slot that several inputs and outputs may share."""
-    pairs = in_index.to(torch.int32), out_index.to(torch.int32), torch.tensor([0, len(in_index)])
-    return KernelMap.from_pairs(*pairs, n_in, n_out, False, False)
