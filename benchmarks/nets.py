@@ -38,8 +38,9 @@ CLASSES = 19  # classes of ``minkunet_logits``, as SemanticKITTI has
 #: Modes with backward. ``infer`` and ``train`` begin at shuffled cells or points, ``forward`` and
 #: ``step`` at planned input, ``backward`` behind a forward pass; ``graph`` is ``infer`` as CUDA
 #: graphs. ``call`` is ``net(pcnn.voxelize(...))`` as users write it, with what the network does by
-#: itself.
-TRAINING = ("train", "step", "backward")
+#: itself, and ``loop`` a step of such a loop with AdamW (whose rate is 0: weights stay).
+TRAINING = ("train", "step", "backward", "loop")
+PLAINLY = ("call", "loop")
 #: Plain torch in the dtype that is measured, on every device and under autocast.
 PLAIN = Engine("plain", SortedSearch(), Blocked(), RadiusSearch())
 DRAWS = 2  # draws of the errors that a network is held to
@@ -179,11 +180,11 @@ class Work:
     def prepare(self, mode: str) -> Prepare:
         training = mode in TRAINING
         self.network.train(training)
-        self.network.graphs = mode == "call"
+        self.network.graphs = mode in PLAINLY
         if mode == "graph":
             return self._graphed()
-        if mode == "call":
-            return self._called()
+        if mode in PLAINLY:
+            return self._plainly(mode == "loop")
         step = self.train if training else self.infer
         if mode in ("infer", "train"):
             return same(step)
@@ -210,21 +211,33 @@ class Work:
 
         return same(call)
 
-    def _called(self) -> Prepare:
+    def _plainly(self, learns: bool) -> Prepare:
         (points, features, *batch), voxel_size = self.input.as_points
+        parameters = list(self.network.parameters())
+        optimizer = torch.optim.AdamW(parameters, 0.0, weight_decay=0.0) if learns else None
 
-        @torch.no_grad()
-        def call() -> object:
+        def call() -> list[Tensor]:
             given = points, features, batch[0]
-            return self.network(voxelize(*given, voxel_size=voxel_size, batch_size=batch[1]))
+            x = voxelize(*given, voxel_size=voxel_size, batch_size=batch[1])
+            if optimizer is None:
+                with torch.no_grad():
+                    return self.outputs(x)
+            optimizer.zero_grad()
+            outputs = self.outputs(x)
+            grads = [self._gradient(number, out) for number, out in enumerate(outputs)]
+            torch.autograd.backward(outputs, grads)
+            optimizer.step()
+            return [*outputs, *(one.grad for one in parameters if one.grad is not None)]
 
         for _ in range(AFTER + 1):  # sizes repeat
             call()
+        if self.network.graphs_reason is not None:
+            raise ValueError(f"no graph: {self.network.graphs_reason}")
         return same(call)
 
     def results(self, mode: str) -> check.Tensors:
         answer: Any = self.prepare(mode)()()
-        found = features_of(answer) if mode in ("graph", "call") else [t.detach() for t in answer]
+        found = features_of(answer) if mode == "graph" else [t.detach() for t in answer]
         weights = [name for name, _ in self.network.named_parameters()] if mode in TRAINING else []
         count = len(found) - len(weights)
         return dict(zip([*(f"out{n}" for n in range(count)), *weights], found, strict=True))

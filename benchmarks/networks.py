@@ -44,7 +44,7 @@ class LayerCall(NamedTuple):
 Figure = Callable[[Options, str], Iterator[Row]]
 
 MODELS = ("sparse_resnet", "sparse_resnet_large", "minkunet")  # networks of the papers' evaluations
-MODES = ("infer", "graph", "call", "forward", "train", "step")
+MODES = ("infer", "graph", "call", "forward", "train", "step", "loop")
 #: Networks of large kernels are checked on few voxels: the reference keeps all their products.
 FEW = 20_000
 

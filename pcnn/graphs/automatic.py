@@ -48,8 +48,6 @@ class OwnGraphs:
 
     def __call__(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
         """The output of a call, or `NOTHING`."""
-        if not self._is_possible(x):
-            return NOTHING
         if self._left:
             self._left -= 1
             return NOTHING
@@ -67,14 +65,20 @@ class OwnGraphs:
             self._left = self._pause
         return output
 
-    def _is_possible(self, x: SparseTensor) -> bool:
-        at = x.geometry
-        if at.count is not None or not at.rows or RECORD.get() is not None:
-            return False
-        if _has_any_global_hook():
-            return False
-        if self._given is not None:
-            return True
-        if not x.features.is_cuda or torch.cuda.is_current_stream_capturing():
-            return False
-        return not torch._C._len_torch_dispatch_stack() and not torch.cuda.get_sync_debug_mode()
+    def serves(self, x: SparseTensor) -> bool:
+        """True if graphs may take this call."""
+        return is_plain_call(x, self._given)
+
+
+def is_plain_call(x: SparseTensor, capture: Capture | None) -> bool:
+    """True if a call has an input of known size, and is nobody's experiment."""
+    at = x.geometry
+    if at.count is not None or not at.rows or RECORD.get() is not None:
+        return False
+    if _has_any_global_hook():
+        return False
+    if capture is not None:
+        return True
+    if not x.features.is_cuda or torch.cuda.is_current_stream_capturing():
+        return False
+    return not torch._C._len_torch_dispatch_stack() and not torch.cuda.get_sync_debug_mode()

@@ -47,6 +47,19 @@ class CudaGraphs:
         return replay
 
 
+@contextmanager
+def aside(stream: torch.cuda.Stream | None, device: torch.device) -> Iterator[None]:
+    """On the stream of captures, behind all that was launched; the host waits at the end."""
+    if stream is None:
+        yield
+        return
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+    torch.cuda.empty_cache()  # as captures do; what it gives back is not theirs
+
+
 class NoGraph(Exception):
     """A network that cannot be captured; the message says why."""
 

@@ -45,6 +45,11 @@ class Gradients:
             # numbers between gradients too: clipping to a norm that is no number reaches them
             torch._foreach_zero_([*self._spare, *others])
 
+    def cloned(self) -> list[Tensor]:
+        """Gradients of all parameters on memory of their own."""
+        views, _ = self._cut([piece.clone() for piece in self.pieces])
+        return views
+
     def hand_over(self, sums: bool) -> list[Tensor]:
         """Add the gradients of a step to ``grad`` of the parameters, or put them there."""
         self._held = self._hand_over(sums)

@@ -96,16 +96,16 @@ class Copies:
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
-        self._made: dict[int, Tensor] = {}
+        self._made: dict[int, tuple[Tensor, Tensor]] = {}  # each with its source, by whose id
 
     def of(self, source: Tensor, rows: int | None = None) -> Tensor:
         """Memory for a tensor, or the first rows of it; empty until `fill`."""
         if id(source) not in self._made:
             own = source if rows is None else source[:rows]
             made = torch.empty_like(own, memory_format=torch.contiguous_format)
-            self._made[id(source)] = made
+            self._made[id(source)] = made, source
             self._parts.append(Part(made, own))
-        return self._made[id(source)]
+        return self._made[id(source)][0]
 
     def fill(self) -> None:
         """Copy all that is not there yet."""

@@ -11,14 +11,14 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, failure_of
+from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
 from pcnn.graphs.input_sizes import NoFixedSize
 from pcnn.graphs.memory import Memory, Unfit
 from pcnn.graphs.outputs import Copies, Form, check_agreement, form_of
@@ -278,18 +278,13 @@ class Runner:
     def _prepare(self, place: Place, given: Any) -> None:
         """Run once outside, where what is missing is compiled, and levels are seen."""
         memory, stream = place.memory, getattr(self._capture, "stream", None)
-        if stream is not None:
-            stream.wait_stream(torch.cuda.current_stream(self._device))
-        with nullcontext() if stream is None else torch.cuda.stream(stream):
+        with aside(stream, self._device):
             memory.take(given)
             memory.plan()
             place.layers()
             if memory.report is not None and stream is not None:
                 report = memory.report
                 place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
-        if stream is not None:
-            stream.synchronize()
-            torch.cuda.empty_cache()  # as captures do; what it gives back is not theirs
 
     def _reserved(self) -> int:
         on_device = self._device.type == "cuda"

@@ -66,23 +66,31 @@ class NetworkSnapshot:
     """The modules of a network as they were, with all attributes of every one of them.
 
     It sees what a `Snapshot` sees of parameters and buffers, hooks, modes, and whatever else was
-    exchanged, added or removed; not what changes inside of an attribute.
+    exchanged, added or removed; not what changes inside of an attribute. Without ``values`` it sees
+    of tensors where they lie and whether they learn, as steps change what they hold.
     """
 
-    def __init__(self, network: Module) -> None:
+    def __init__(self, network: Module, values: bool = True) -> None:
         self._members: list[dict[str, Any]] = []  # which modules keep for life
         for module in network.modules():
             own = module.__dict__
             self._members += own, *(own[name] for name in (*_MEMBERS, *_HOOKS))
         self._kept = self._found()
         self._tensors = [one for one in self._kept if isinstance(one, Tensor)]
-        self._snapshot = Snapshot(self._tensors)
+        self._snapshot = Snapshot(self._tensors) if values else None
+        self._places = [] if values else self._lie()
 
     def holds(self) -> bool:
         """True if the network is as it was."""
         found = self._found()
-        same = len(found) == len(self._kept) and all(map(is_, found, self._kept))
-        return same and self._snapshot.holds(self._tensors)
+        if len(found) != len(self._kept) or not all(map(is_, found, self._kept)):
+            return False
+        if self._snapshot is None:
+            return self._lie() == self._places
+        return self._snapshot.holds(self._tensors)
+
+    def _lie(self) -> list[tuple[int, bool]]:
+        return [(one.data_ptr(), one.requires_grad) for one in self._tensors]
 
     def _found(self) -> list[Any]:
         return list(chain.from_iterable(map(dict.values, self._members)))

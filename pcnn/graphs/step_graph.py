@@ -22,6 +22,7 @@ from pcnn.graphs.capture import Capture, Figures, Work
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.gradients import Gradients
 from pcnn.graphs.input_sizes import NoFixedSize, Sizes
+from pcnn.graphs.runner import INSIDE
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -148,7 +149,11 @@ class StepGraphs:
         return place
 
     def _run(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        figures = self._learn(inputs, beside)
+        token = INSIDE.set(True)  # the network's own graphs leave these steps alone
+        try:
+            figures = self._learn(inputs, beside)
+        finally:
+            INSIDE.reset(token)
         self._ends = {name: value for name, value in figures.items() if value.requires_grad}
         return figures
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from pcnn.graphs.automatic import OwnGraphs
+from pcnn.graphs.own_steps import OwnSteps
 from pcnn.graphs.runner import INSIDE, NOTHING
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
@@ -21,12 +22,13 @@ class PlannedModule(nn.Module):
     everything in place, so between the plan and the output nothing waits for the device. A plain
     `torch.nn.Module` works too: its layers ask for one map after another.
 
-    On a CUDA device, in evaluation and without gradients, calls become CUDA graphs by themselves
-    once inputs of a size have come three times. Outputs are those of the eager network, on memory
-    of their own. Changes of weights, modules, hooks and modes are seen. Where graphs do not serve,
-    as with hooks or where a layer waits for the device, the network runs eagerly, and
-    `graphs_reason` says why. The graphs of eight sizes are kept, each with memory for its input
-    and output; all share that of temporary tensors.
+    On a CUDA device calls become CUDA graphs by themselves once inputs of a size have come three
+    times: in evaluation without gradients, and in training, where autograd sees one node. Outputs
+    and gradients are those of the eager network, on memory of their own; running statistics are
+    those of the true rows. Changes of weights, modules, hooks and modes are seen. Where graphs do
+    not serve, as with hooks or where a layer waits for the device, the network runs eagerly, and
+    `graphs_reason` says why. The graphs of eight sizes are kept in either mode, each with memory
+    for its input and output; all share that of temporary tensors.
 
     Attributes:
         plans_input: whether calls plan; switch it off to plan by hand.
@@ -39,6 +41,7 @@ class PlannedModule(nn.Module):
         self.graphs = True
         self._planner: Planner | None = None
         self._graphs: OwnGraphs | None = None
+        self._steps: OwnSteps | None = None
 
     @property
     def planner(self) -> Planner:
@@ -50,6 +53,8 @@ class PlannedModule(nn.Module):
     @property
     def graphs_reason(self) -> str | None:
         """Why the last calls were no graphs although sizes repeat; ``None``: nothing failed."""
+        if self._steps is not None and self.training:
+            return self._steps.reason
         return None if self._graphs is None else self._graphs.runner.reason
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +67,7 @@ class PlannedModule(nn.Module):
             return super().__call__(*args, **kwargs)
         token = INSIDE.set(True)
         try:
-            if self.graphs and not self.training and len(args) == 1 and not kwargs:
+            if self.graphs and self.plans_input and len(args) == 1 and not kwargs:
                 output = self._from_graph(args[0])
                 if output is not NOTHING:
                     return output
@@ -79,11 +84,15 @@ class PlannedModule(nn.Module):
         return self
 
     def _from_graph(self, x: Any) -> Any:
-        if torch.is_grad_enabled() or not self.plans_input or not isinstance(x, SparseTensor):
+        follows = torch.is_grad_enabled()
+        if follows != self.training or not isinstance(x, SparseTensor):
             return NOTHING
         if self._graphs is None or not self._graphs.belongs_to(self):
-            self._graphs = OwnGraphs(self)
-        return self._graphs(x, self, self.planner, super().__call__)
+            self._graphs, self._steps = OwnGraphs(self), OwnSteps(self)
+        own = self._steps if follows else self._graphs
+        if own is None or not own.serves(x):
+            return NOTHING
+        return own(x, self, self.planner, super().__call__)
 
     def _plan(self, args: tuple[Any, ...]) -> None:
         if self.plans_input and args and isinstance(args[0], SparseTensor):

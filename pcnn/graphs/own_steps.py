@@ -1,0 +1,382 @@
+"""Training steps of a loop of one's own: forward and backward of a network as two CUDA graphs.
+
+Autograd sees one node, whose inputs are the parameters that the output depends on. A batch is
+planned as without graphs, and copied to memory of fixed size (`pcnn.graphs.fixed_input`); running
+statistics are those of its true rows. The graphs hold one forward pass at a time: a second one
+before the backward of the first runs eagerly. What graphs do not hold is computed anew, eagerly:
+gradients of gradients, and a second backward of one output.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from pcnn.geometry import Geometry
+from pcnn.geometry.padding import Part
+from pcnn.graphs.automatic import is_plain_call
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.gradients import Gradients
+from pcnn.graphs.input_sizes import NoFixedSize, Sizes, levels_of
+from pcnn.graphs.outputs import (
+    Copies,
+    Form,
+    check_agreement,
+    features_of,
+    form_of,
+    mapped,
+    parts_of,
+)
+from pcnn.graphs.runner import INSIDE, NOTHING, AutocastOf, Run
+from pcnn.graphs.snapshot import NetworkSnapshot, hooked
+from pcnn.graphs.sources import FEWER
+from pcnn.maps.place import place
+from pcnn.ops.plan import Planner
+from pcnn.tensor import SparseTensor
+
+#: Largest difference of all gradients, as a share of their norm, between a graph and eager.
+GRADIENTS_AGREE = 0.2
+#: Sizes that are kept, and the steps of a size until it is captured.
+MOST, AFTER = 8, 3
+#: Changes of the network after which nothing is captured any more.
+MOST_CHANGES = 16
+
+
+class StepPlace:
+    """Memory of one size of batches, and the graphs that work there."""
+
+    def __init__(self, held: FixedInput, run: Run, modes: AutocastOf, follows: bool) -> None:
+        self.held, self._run, self._modes = held, run, modes
+        features = held.tensor.features.detach().requires_grad_(follows)
+        self._input = SparseTensor(features, held.tensor.geometry)
+        self._follows = follows
+        self.output: Any = None
+        self.form: Form = []
+        self.starts: list[Tensor] = []  # gradients that backward begins from
+        self.features_grad: Tensor | None = None
+        self.reached: list[bool] = []  # parameters that the output depends on
+        self.graphs: tuple[Work, Work] | None = None
+
+    def forward(self) -> None:
+        """Run the network on the memory."""
+        with torch.enable_grad(), self._modes.again():
+            self.output = self._run(self._input)
+
+    def backward(self, gradients: Gradients) -> None:
+        """Write the gradients of the parameters, from those of the output."""
+        ends = [one for one in features_of(self.output) if one.requires_grad]
+        if not self.starts:
+            self.starts = [torch.zeros_like(end) for end in ends]
+        inputs = [*([self._input.features] if self._follows else []), *gradients.parameters]
+        with torch.autocast(self._modes.device, enabled=False):
+            found = list(torch.autograd.grad(ends, inputs, self.starts, allow_unused=True))
+        if self._follows:
+            self.features_grad = found.pop(0)
+        self.reached = [one is not None for one in found]
+        gradients.write(found)
+
+
+class StepCall:
+    """A forward pass by graphs, whose backward may follow."""
+
+    def __init__(
+        self, steps: OwnSteps, step_place: StepPlace, x: SparseTensor, model: nn.Module
+    ) -> None:
+        self.steps, self.place, self.x, self.model = steps, step_place, x, model
+        self.modes = AutocastOf(x.device.type)
+        self.is_pending = True
+
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Replay forward; tensors of its output on memory of their own."""
+        return self.steps.forward(self.place, self.x)
+
+    def gradients(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Gradients of features and parameters."""
+        if self.is_pending and not torch.is_grad_enabled():
+            self.is_pending = False
+            return self.steps.backward(self.place, self.x, grads)
+        return self._computed_anew(grads)
+
+    def _computed_anew(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+        create = torch.is_grad_enabled()
+        parameters, features = self.steps.parameters, self.x.features
+        inputs = [*([features] if features.requires_grad else []), *parameters]
+        token = INSIDE.set(True)
+        try:
+            with torch.enable_grad(), self.modes.again():
+                outputs = features_of(on_copies(self.model, self.x))
+            pairs = [
+                (one, grad)
+                for one, grad in zip(outputs, grads, strict=True)
+                if one.requires_grad and grad is not None
+            ]
+            ends, starts = zip(*pairs, strict=True)
+            found = torch.autograd.grad(
+                ends, inputs, starts, create_graph=create, allow_unused=True
+            )
+        finally:
+            INSIDE.reset(token)
+        return list(found) if features.requires_grad else [None, *found]
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, call: StepCall, features: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        found = call.outputs()
+        own = features_of(call.place.output)
+        ends = zip(found, own, strict=True)
+        ctx.mark_non_differentiable(*(one for one, end in ends if not end.requires_grad))
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        return None, *ctx.call.gradients(grads)
+
+
+class OwnSteps:
+    """The steps of a network in training, captured by itself once sizes repeat."""
+
+    def __init__(
+        self, model: nn.Module, capture: Capture | None = None, edges: Edges | None = None
+    ) -> None:
+        self._model = weakref.ref(model)
+        self._given, self._edges = capture, edges or Edges()
+        self.reason: str | None = None
+        self.replays = 0
+        self._seen: OrderedDict[Hashable, int] = OrderedDict()
+        self._changes = 0
+        self.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of a network has graphs of its own."""
+        return type(None), ()
+
+    def belongs_to(self, model: nn.Module) -> bool:
+        """True if these are steps of that very model."""
+        return self._model() is model
+
+    def serves(self, x: SparseTensor) -> bool:
+        """True if graphs may take this call."""
+        last = None if self._last is None else self._last()
+        free = last is None or not last.is_pending
+        return free and self.reason is None and is_plain_call(x, self._given)
+
+    def release(self) -> None:
+        """Give up all graphs and their memory."""
+        self.places: OrderedDict[Hashable, StepPlace] = OrderedDict()
+        self._kept: NetworkSnapshot | None = None
+        self._capture: Any = None
+        self._last: weakref.ref[StepCall] | None = None
+        self._seen.clear()
+
+    def __call__(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
+        """The output of a call, or `NOTHING`; run: the eager network."""
+        try:
+            return self._answer(x, model, planner, run)
+        except torch.OutOfMemoryError:
+            self.release()
+            torch.cuda.empty_cache()
+            self.reason = "there is too little memory"
+        except NoFixedSize as error:  # of this batch
+            del error
+        except NoGraph as error:
+            self.release()
+            self.reason = str(error)
+        return NOTHING
+
+    def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
+        self._see_changes()  # while the device may be busy with the step before
+        planner(x.geometry, True)
+        recipe = planner.recipe_on(x.geometry)
+        sizes = Sizes.of(recipe, x)
+        if min(sizes.rows) < 2:  # norms have no variance there
+            return NOTHING
+        room, modes = sizes.room(self._edges), AutocastOf(x.device.type)
+        key = room.rows[0], room.form, modes.key, x.features.requires_grad
+        own = self.places.get(key)
+        if own is None or not sizes.fits(own.held.room):
+            self._seen[key] = self._seen.pop(key, 0) + 1
+            if self._seen[key] < AFTER:
+                return NOTHING
+            if own is not None:
+                room = room.joined(own.held.room)
+                del self.places[key], own
+            elif len(self.places) >= MOST:
+                self.places.popitem(last=False)
+            reference = self._model
+
+            def again(fixed: SparseTensor) -> Any:  # no reference to the network, which owns this
+                return nn.Module.__call__(reference(), fixed)  # type: ignore[arg-type]
+
+            own = self._made(x, FixedInput(recipe, x, room), model, planner, again, modes)
+            self.places[key] = own
+        self.places.move_to_end(key)
+        call = StepCall(self, own, x, model)
+        found = iter(_Step.apply(call, x.features, *self.parameters))  # type: ignore[no-untyped-call]
+        self._last = weakref.ref(call)
+        self.replays += 1
+        return mapped(own.output, _Rebuilt(found, own.form, levels_of(recipe, x)))
+
+    def _see_changes(self) -> None:
+        if self._kept is not None and not self._kept.holds():
+            self._changes += 1
+            self.release()
+            if self._changes > MOST_CHANGES:
+                raise NoGraph("the network changes from step to step")
+
+    def _made(
+        self,
+        x: SparseTensor,
+        held: FixedInput,
+        model: nn.Module,
+        planner: Planner,
+        run: Run,
+        modes: AutocastOf,
+    ) -> StepPlace:
+        """Capture the graphs of a size, and hold them to an eager step."""
+        device = x.device
+        if hooked(model):
+            raise NoGraph("a module has hooks, which no graph calls")
+        if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
+            raise NoGraph("norms over all devices are no device work alone")
+        if self._kept is None:
+            self._kept = NetworkSnapshot(model, values=False)
+            self._capture = CudaGraphs(device) if self._given is None else self._given
+            self.parameters = [one for one in model.parameters() if one.requires_grad]
+            self.buffers = list(model.buffers())
+            self._gradients = Gradients(self.parameters)
+        made = StepPlace(held, run, modes, x.features.requires_grad)
+        backward: Work = lambda: made.backward(self._gradients)  # noqa: E731
+        stream = getattr(self._capture, "stream", None)
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            held.take(x, {})
+            before = [one.clone() for one in self.buffers]
+            try:
+                with aside(stream, device):
+                    for _ in range(2):  # once outside: what is missing is compiled
+                        made.forward()
+                        backward()
+                made.graphs = self._capture(made.forward), self._capture(backward)
+                rows = torch.arange(-(-len(x) // FEWER), device=device)
+                few = SparseTensor(x.features[rows].detach(), x.geometry.at_rows(rows))
+                for one in (x, few):  # the second leaves most rows spare: none may be looked at
+                    self._check(made, one, model, planner, modes)
+            except RuntimeError as error:
+                raise NoGraph(failure_of(error)) from error
+            finally:
+                with torch.no_grad():
+                    for own, value in zip(self.buffers, before, strict=True):
+                        own.copy_(value)
+        return made
+
+    def _check(
+        self,
+        made: StepPlace,
+        x: SparseTensor,
+        model: nn.Module,
+        planner: Planner,
+        modes: AutocastOf,
+    ) -> None:
+        """Hold forward and backward to an eager step."""
+        recipe = made.held.recipe
+        planner(x.geometry, True)
+        try:
+            if not Sizes.of(recipe, x).fits(made.held.room):
+                return  # fewer rows may be tiled in other sections
+        except NoFixedSize:
+            return
+        with torch.enable_grad(), modes.again():
+            wanted = on_copies(model, x)
+        made.form = form_of(made.output, made.held.levels, wanted, levels_of(recipe, x))
+        outputs = [one for one in features_of(wanted) if one.requires_grad]
+        if not outputs:
+            raise NoGraph("its output needs no gradient")
+        draw = torch.Generator(x.device).manual_seed(0)
+        starts = [
+            torch.randn(one.shape, generator=draw, device=x.device, dtype=one.dtype)
+            for one in outputs
+        ]
+        exact = torch.autograd.grad(outputs, self.parameters, starts, allow_unused=True)
+        check_agreement(list(self.forward(made, x)), features_of(wanted))
+        given = iter(starts)
+        grads = [next(given) if one.requires_grad else None for one in features_of(wanted)]
+        _, *own = self.backward(made, x, grads)
+        off = norm = 0.0
+        for one, other in zip(own, exact, strict=True):
+            if (one is None) != (other is None):
+                raise NoGraph("in memory of fixed size it reaches other parameters")
+            if one is not None and other is not None:
+                off += float((one.double() - other.double()).square().sum())
+                norm += float(other.double().square().sum())
+        if not off <= GRADIENTS_AGREE**2 * norm:
+            raise NoGraph("in memory of fixed size its gradients are others")
+
+    def forward(self, own: StepPlace, x: SparseTensor) -> tuple[Tensor, ...]:
+        """Replay forward on a batch; tensors of the output on memory of their own."""
+        assert own.graphs is not None
+        with torch.no_grad():
+            own.held.take(x, {})
+            own.graphs[0]()
+            torch.autograd.graph.increment_version(self.buffers)  # a replay counts no change
+            copies, levels = Copies(), levels_of(own.held.recipe, x)
+            parts = zip(features_of(own.output), _levels_of(own), strict=True)
+            found = tuple(
+                copies.of(one.detach(), None if level is None else levels[level].rows)
+                for one, level in parts
+            )
+            copies.fill()
+        return found
+
+    def backward(
+        self, own: StepPlace, x: SparseTensor, grads: Sequence[Tensor | None]
+    ) -> list[Tensor | None]:
+        """Replay backward from gradients of an output: of features, and of the parameters."""
+        assert own.graphs is not None
+        ends = zip(features_of(own.output), grads, strict=True)
+        given = [grad for one, grad in ends if one.requires_grad]
+        parts = []
+        with torch.no_grad():
+            for start, grad in zip(own.starts, given, strict=True):
+                source = start[:0] if grad is None else grad.to(start.dtype)
+                parts.append(Part(start, source, 0))
+            place(parts)
+            own.graphs[1]()
+            pairs = zip(self._gradients.cloned(), own.reached, strict=True)
+            found = [one if reached else None for one, reached in pairs]
+            features = own.features_grad
+            return [None if features is None else features[: len(x)].clone(), *found]
+
+
+class _Rebuilt:
+    def __init__(self, found: Iterator[Tensor], form: Form, levels: Sequence[Geometry]) -> None:
+        self._found, self._form, self._levels = found, iter(form), levels
+
+    def __call__(self, part: Any) -> Any:
+        level = next(self._form)
+        if isinstance(part, SparseTensor):
+            assert level is not None
+            return SparseTensor(next(self._found), self._levels[level])
+        return next(self._found) if isinstance(part, Tensor) else part
+
+
+def _levels_of(own: StepPlace) -> list[int | None]:
+    """The level of every tensor of an output."""
+    pairs = zip(parts_of(own.output), own.form, strict=True)
+    return [level for part, level in pairs if isinstance(part, SparseTensor | Tensor)]
+
+
+def on_copies(model: nn.Module, x: SparseTensor) -> Any:
+    """The output of a network, whose buffers stay as they are."""
+    return functional_call(model, {name: one.clone() for name, one in model.named_buffers()}, (x,))

@@ -1,0 +1,284 @@
+"""Steps of a plain loop that become graphs by themselves are those of the eager network."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import pcnn
+from pcnn.graphs.buckets import Edges
+from pcnn.graphs.own_steps import AFTER, MOST, OwnSteps
+from pcnn.models import MinkUNet42, ResUNetBN2C
+from pcnn.ops import resolve
+from pcnn.tensor import SparseTensor
+from tests.clouds import surface
+from tests.graphs.graphed import ROWS, TILES, cloud, points, rerun
+from tests.graphs.test_own_graphs import Drawing, Mixing, Small, tensors
+from tests.tolerance import relative_rms
+
+EDGES = Edges(128, 1.3)
+#: Sizes that repeat, among some that do not.
+SEEDS = (1, 2, 1, 3, 1, 2, 4, 1)
+
+
+def voxels() -> Any:
+    return MinkUNet42(2, 3, 0.125, TILES).double()
+
+
+def native() -> Any:
+    return ResUNetBN2C(2, 3, 3, False, 0.125, ROWS).double()
+
+
+def small() -> Any:
+    return Small().double()
+
+
+def batch(net: Any, seed: int) -> SparseTensor:
+    size = 240 - 5 * seed
+    x = (points if type(net).__name__.startswith("ResUNet") else cloud)(size, seed)[0]
+    return x.replace(x.features.double())
+
+
+def twins(make: Callable[[], Any]) -> tuple[Any, Any]:
+    """A network whose steps are graphs, and the same without any."""
+    torch.manual_seed(0)
+    net = make().train()
+    plain = copy.deepcopy(net)
+    plain.graphs = False
+    net(batch(net, 1))  # makes what belongs to it
+    plain(batch(plain, 1))
+    net._steps = OwnSteps(net, rerun, EDGES)
+    return net, plain
+
+
+def loss_of(output: Any) -> Tensor:
+    parts = [one for one in tensors(output) if one.is_floating_point()]
+    return sum(((one * one.detach().cos()).sum() for one in parts), start=torch.zeros(()))
+
+
+def same(net: nn.Module, plain: nn.Module) -> None:
+    for (name, one), other in zip(
+        net.state_dict().items(), plain.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9, msg=name)
+    for one, other in zip(net.parameters(), plain.parameters(), strict=True):
+        assert (one.grad is None) == (other.grad is None)
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [voxels, native, small])
+def test_a_loop_learns_the_same(make: Callable[[], Any]) -> None:
+    both = twins(make)
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-3) for net in both]
+    for seed in SEEDS:
+        found = []
+        for net, optimizer in zip(both, optimizers, strict=True):
+            output = net(batch(net, seed))
+            optimizer.zero_grad()
+            loss_of(output).backward()
+            found.append(tensors(output))
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+        same(*both)
+        for optimizer in optimizers:
+            optimizer.step()
+    steps = both[0]._steps
+    assert steps.reason is None
+    assert steps.replays >= 3
+
+
+def test_gradients_add_up_and_reach_the_features() -> None:
+    both = twins(small)
+    for turn in range(AFTER + 3):
+        given = []
+        for net in both:
+            x = batch(net, 1)
+            x.features.requires_grad_()
+            loss_of(net(x)).backward()
+            if turn % 2:
+                net.zero_grad(set_to_none=turn == 1)
+            given.append(x.features.grad)
+        torch.testing.assert_close(*given, rtol=1e-6, atol=1e-9)
+        same(*both)
+    assert both[0]._steps.replays == 4
+
+
+def test_a_second_forward_before_backward_runs_eagerly() -> None:
+    both = twins(small)
+    for _ in range(AFTER + 1):
+        for net in both:
+            first, second = net(batch(net, 1)), net(batch(net, 2))
+            (loss_of(first) + 2 * loss_of(second)).backward()
+        same(*both)
+    kept = [tensors(net(batch(net, 1))) for net in both]
+    for _ in range(2):  # outputs without a backward are never overwritten
+        for net in both:
+            net(batch(net, 2))
+    for one, other in zip(*kept, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+    assert both[0]._steps.replays
+
+
+def test_gradients_of_gradients_and_a_second_backward_are_computed_anew() -> None:
+    both = twins(small)
+    for _ in range(AFTER + 1):
+        for net in both:
+            net.zero_grad()
+            x = batch(net, 1)
+            x.features.requires_grad_()
+            loss = loss_of(net(x))
+            (slope,) = torch.autograd.grad(loss, x.features, create_graph=True)
+            loss = (slope * slope).sum() + loss
+            loss.backward(retain_graph=True)
+            loss.backward()
+        same(*both)
+    assert both[0]._steps.replays
+
+
+def test_autocast_has_graphs_of_its_own() -> None:
+    net, _ = twins(Small)
+    x = cloud(200, 1)[0]
+    for _ in range(AFTER + 1):
+        loss_of(net(cloud(200, 1)[0])).backward()
+        with torch.autocast("cpu", torch.bfloat16):
+            output = net(x)
+            loss = loss_of(output)
+        assert tensors(output)[0].dtype == torch.bfloat16
+        loss.backward()
+    assert net._steps.replays == 4
+
+
+@pytest.mark.parametrize("make", [Mixing, Drawing])
+def test_what_depends_on_spare_rows_or_chance_is_no_graph(make: Callable[[], Any]) -> None:
+    net, _ = twins(make)
+    for _ in range(AFTER + 2):
+        loss_of(net(cloud(200, 1)[0])).backward()
+    assert net._steps.reason
+    assert not net._steps.replays
+
+
+def hooked(net: Any) -> None:
+    net.stem.register_forward_hook(lambda module, given, out: out.replace(2 * out.features))
+
+
+def exchanged(net: Any) -> None:
+    net.stem = copy.deepcopy(net.stem)
+
+
+def frozen(net: Any) -> None:
+    net.stem.weight.requires_grad_(False)
+
+
+def moved(net: Any) -> None:
+    net.stem.weight.data = net.stem.weight.data.clone()
+
+
+@pytest.mark.parametrize("change", [hooked, exchanged, frozen, moved])
+def test_changes_of_the_network_are_seen(change: Callable[[Any], None]) -> None:
+    both = twins(small)
+    for turn in range(2 * AFTER + 4):
+        for net in both:
+            if turn == AFTER + 1:
+                change(net)
+            net.zero_grad()
+            loss_of(net(batch(net, 1))).backward()
+        same(*both)
+    replays = both[0]._steps.replays
+    assert replays == 2 if change is hooked else replays > 4
+
+
+def test_evaluation_between_steps_keeps_their_graphs() -> None:
+    both = twins(small)
+    for _ in range(AFTER + 3):
+        for net in both:
+            with torch.no_grad():
+                net.eval()(batch(net, 2))
+            net.train().zero_grad()
+            loss_of(net(batch(net, 1))).backward()
+        same(*both)
+    assert both[0]._steps.replays == 4
+
+
+def test_sizes_that_are_kept_are_few_and_memory_that_is_missing_is_told() -> None:
+    net, _ = twins(Small)
+    for size in range(100, 2600, 250):
+        for _ in range(AFTER):
+            loss_of(net(cloud(size, 1, 200)[0])).backward()
+    assert len(net._steps.places) == MOST
+
+    def capture(work: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+    net._steps = OwnSteps(net, capture, EDGES)
+    for _ in range(AFTER + 1):
+        loss_of(net(cloud(200, 1)[0])).backward()
+    assert "memory" in net.graphs_reason
+    assert F.relu(next(net.parameters()).grad).sum() > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("kind", ["voxels", "points"])
+def test_steps_on_a_device_are_the_eager_ones(kind: str, half: bool) -> None:
+    torch.manual_seed(0)
+    net: Any = MinkUNet42(4, 3, 0.25, resolve("auto", deterministic=True)).cuda().train()
+    state = copy.deepcopy(net.state_dict())
+
+    def step(graphs: bool, n: int, seed: int) -> list[Tensor]:
+        net.load_state_dict(state)
+        net.graphs = graphs
+        net.zero_grad()
+        draw = torch.Generator().manual_seed(seed)
+        places = (surface(n, seed=seed) + torch.rand(n, 3, generator=draw)) * 0.07
+        features = torch.randn(n, 4, generator=draw)
+        make = pcnn.native_points if kind == "points" else pcnn.voxelize
+        x = make(places.cuda(), features.cuda(), voxel_size=0.1)
+        with torch.autocast("cuda", torch.float16, half):
+            output = net(x)
+        labels = torch.arange(len(x), device="cuda") % 3
+        (256 * F.cross_entropy(output.features.float(), labels)).backward()
+        gradients = [one.grad for one in net.parameters()]
+        buffers = [one.double() for one in net.buffers()]
+        return [output.features.detach(), *(one.clone() for one in [*gradients, *buffers])]
+
+    for seed, n in enumerate((20_000, 20_100, 20_000, 19_900, 20_050, 3, 19_950)):
+        (out, *found), (wanted_out, *wanted) = step(True, n, seed), step(False, n, seed)
+        assert net.graphs_reason is None
+        tolerance = 5e-2 if half else 2e-3
+        assert relative_rms(out, wanted_out) < tolerance
+        one, other = (torch.cat([t.flatten().double() for t in own]) for own in (found, wanted))
+        assert relative_rms(one, other) < 5 * tolerance
+    assert net._steps.replays >= 3
+
+
+@pytest.mark.gpu
+def test_a_loop_on_a_device_learns_and_keeps_its_memory() -> None:
+    torch.manual_seed(0)
+    net: Any = MinkUNet42(4, 3, 0.25).cuda().train()
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
+    points = ((surface(20_000) + torch.rand(20_000, 3)) * 0.07).cuda()
+    features = torch.randn(20_000, 4).cuda()
+    losses, held = [], []
+    for turn in range(60):
+        x = pcnn.voxelize(points, features, voxel_size=0.1)
+        labels = (x.coords[:, 1] // 8 % 3).long()
+        with torch.autocast("cuda", torch.float16):
+            loss = F.cross_entropy(net(x).features.float(), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        if turn in (15, 59):
+            torch.cuda.synchronize()
+            held.append(torch.cuda.memory_reserved())
+    assert net.graphs_reason is None
+    assert net._steps.replays > 50
+    assert float(losses[-1]) < 0.7 * float(losses[0])
+    assert held[1] <= 1.05 * held[0]
