@@ -69,26 +69,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Engine": "pcnn.ops",
-    "Kernel": "pcnn.geometry",
-    "KernelMap": "pcnn.geometry",
-    "Planner": "pcnn.ops",
-    "PointSet": "pcnn.geometry",
-    "SparseTensor": "pcnn.tensor",
-    "VoxelGrid": "pcnn.geometry",
-    "devoxelize": "pcnn.ops",
-    "explain": "pcnn.runtime.explaining",
-    "lookup": "pcnn.ops",
-    "native_points": "pcnn.ops",
-    "plan": "pcnn.ops",
-    "predict": "pcnn.experiment.predict",
-    "register": "pcnn.experiment.register",
-    "tune": "pcnn.runtime.tuning",
-    "voxelize": "pcnn.ops",
-    "from_coordinates": "pcnn.ops",
+    name: module
+    for module, names in {
+        "pcnn.experiment.predict": ("predict",),
+        "pcnn.experiment.register": ("register",),
+        "pcnn.geometry": ("Kernel", "KernelMap", "PointSet", "VoxelGrid"),
+        "pcnn.ops": (
+            *("Engine", "Planner", "devoxelize", "from_coordinates", "lookup"),
+            *("native_points", "plan", "voxelize"),
+        ),
+        "pcnn.runtime.explaining": ("explain",),
+        "pcnn.runtime.tuning": ("tune",),
+        "pcnn.tensor": ("SparseTensor",),
+    }.items()
+    for name in names
 }
-
-
 #: Packages that ``import pcnn`` alone makes reachable.
 _ROOMS = (
     "callbacks",
