@@ -6,7 +6,7 @@
 //                    queries, which splits each segment into query blocks
 //     search_blocks  forward search: a thread block holds one source block in shared memory and
 //                    looks up its query block there; one column of results a slot
-//     write_rows     columns to rows of the table, with the masks of the rows and the slot counts
+//     write_rows     columns to rows of the table, with the slot counts
 //
 // Keys are compared unsigned: `pivot - delta` and `key + delta` never wrap, not even for the
 // largest key of a layout.
@@ -25,7 +25,7 @@
 #endif
 
 #define THREADS 128
-#define MASK_BITS 31       // slots of a mask word: no mask is negative
+#define MASK_BITS 31       // slots of a tile, a bit each
 #define SPLITS (WARP - 1)  // source blocks of a warp: the last lane only ends the one before it
 #define PARTS ((SOURCE_BLOCK + THREADS - 1) / THREADS)  // keys of a source block a thread loads
 
@@ -42,7 +42,6 @@ struct Arguments {
     u64* deltas;         // [slots] query - target key
     int* columns;        // [volume, pitch] source row of every query, -1 where there is none
     int* table;          // [n_target, volume]
-    int* masks;          // [n_target, words]
     u64* counts;         // [volume]
     i64 origin, step_x, step_y, step_z;  // delta of slot (x, y, z) = origin + x step_x + ...
     i64 pitch;                           // n_target, rounded up to whole cache lines
@@ -219,8 +218,8 @@ __device__ __forceinline__ u32 transposed_bits(u32 bits) {
     return bits;
 }
 
-// Tiles of 32 rows x up to 31 slots (a mask word), one a warp: read by columns, written by rows,
-// turned in shared memory. A lane holds a row while reading, hence its mask.
+// Tiles of 32 rows x up to 31 slots, one a warp: read by columns, written by rows,
+// turned in shared memory. A lane holds a row while reading, and a bit for every slot it fills.
 #define BATCH 8  // columns of a tile that are on their way at once
 
 KERNEL(write_rows, Arguments, THREADS) {
@@ -273,7 +272,6 @@ KERNEL(write_rows, Arguments, THREADS) {
             mask |= filled << start;
         }
         mask &= (1u << width) - 1u;
-        if (inside) a.masks[row * words + word] = (int)mask;
         total += __popc(transposed_bits(inside ? mask : 0u));
         __syncwarp();
 

@@ -1,10 +1,10 @@
 // Neighbour table of voxels by look-ups among the input sites (TorchSparse, section 4.4).
 //
-// Hash table: clear -> insert -> search. Grid: bound_box -> clear -> insert -> search.
+// Three kernels: clear -> insert -> search.
 //
 // Bytes moved for N sites a side and K slots: 16..64 N bytes of the store cleared; 8 N of keys read
 // and N sectors of 32 B written; the look-ups, in sectors of a store that the L2 cache mostly holds;
-// 4 N K bytes of the table written and 4 N ceil(K / 31) of masks. Counted for K = 27, sectors a row:
+// 4 N K bytes of the table written. Counted for K = 27, sectors a row:
 //     scan at 5 cm      11
 //     dense indoor       4
 //     uniform noise     15
@@ -31,61 +31,14 @@
 #define WARPS 4  // warps that share the slots of 32 output rows
 #endif
 
+#include "quad.cuh"
 #include "site_store.cuh"
 
-#define THREADS 256   // of a block, of all kernels but search
-#define ROWS 32       // output rows of a tile: one a lane
-#define MASK_BITS 31  // no mask word is negative
-
-struct BoxArguments {
-    const i64* sources;
-    int* partial;  // [grid, 6] lowest and highest cell of each block's sites
-    i64 n;
-    Cells cells;
-};
-
-// Bounding box of each block's share of the sites. Blocks keep theirs apart: sharing one would need
-// a launch that initialises it.
-KERNEL(bound_box, BoxArguments, THREADS) {
-    __shared__ int lows[THREADS / WARP][3], highs[THREADS / WARP][3];
-    int low[3] = {0x7fffffff, 0x7fffffff, 0x7fffffff}, high[3] = {-1, -1, -1};
-    const i64 step = (i64)gridDim.x * THREADS;
-    for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += step) {
-        const i64 key = a.sources[i];
-#pragma unroll
-        for (int axis = 0; axis < 3; ++axis) {
-            const int cell = cell_of(a.cells, key, axis);
-            low[axis] = min(low[axis], cell);
-            high[axis] = max(high[axis], cell);
-        }
-    }
-#pragma unroll
-    for (int axis = 0; axis < 3; ++axis) {
-        low[axis] = __reduce_min_sync(FULL_MASK, low[axis]);
-        high[axis] = __reduce_max_sync(FULL_MASK, high[axis]);
-        if (lane_index() == 0) {
-            lows[warp_index()][axis] = low[axis];
-            highs[warp_index()][axis] = high[axis];
-        }
-    }
-    __syncthreads();
-    if (threadIdx.x < 3) {
-        const int axis = threadIdx.x;
-        for (int warp = 1; warp < THREADS / WARP; ++warp) {
-            lows[0][axis] = min(lows[0][axis], lows[warp][axis]);
-            highs[0][axis] = max(highs[0][axis], highs[warp][axis]);
-        }
-        a.partial[blockIdx.x * 6 + axis] = lows[0][axis];
-        a.partial[blockIdx.x * 6 + 3 + axis] = highs[0][axis];
-    }
-}
-
-struct alignas(16) Quad {
-    u32 word[4];
-};
+#define THREADS 256  // of a block, of all kernels but search
+#define ROWS 32      // output rows of a tile: one a lane
 
 __device__ __forceinline__ void fill(u32* words, i64 n, u32 value, i64 thread, i64 threads) {
-    const Quad quad = {{value, value, value, value}};
+    const Quad quad = {(int)value, (int)value, (int)value, (int)value};
     for (i64 q = thread; q < n / 4; q += threads) reinterpret_cast<Quad*>(words)[q] = quad;
     if (thread < n % 4) words[n - n % 4 + thread] = value;
 }
@@ -93,43 +46,14 @@ __device__ __forceinline__ void fill(u32* words, i64 n, u32 value, i64 thread, i
 struct ClearArguments {
     u32* slots;           // all ones: no entry, no row
     u32* table;           // all ones (-1), where mirrored entries leave gaps
-    u32* masks;           // zero, likewise
     u32* counts;          // zero
-    const int* partial;   // [boxes, 6] of bound_box (GRID)
-    Box* box;             // the whole one (GRID)
-    i64 slot_words;       // not of a grid: that follows from the box
-    i64 table_words, mask_words, count_words;
-    i64 batches;
-    int boxes;
+    i64 slot_words, table_words, count_words;
 };
 
 KERNEL(clear, ClearArguments, THREADS) {
     const i64 threads = (i64)gridDim.x * THREADS, thread = (i64)blockIdx.x * THREADS + threadIdx.x;
-#if STORE == GRID
-    // every block joins the partial boxes by itself, and only what the tight box holds is cleared
-    __shared__ Box box;
-    if (threadIdx.x < 3) {
-        const int axis = threadIdx.x;
-        int low = 0x7fffffff, high = -1;
-        for (int b = 0; b < a.boxes; ++b) {
-            low = min(low, a.partial[b * 6 + axis]);
-            high = max(high, a.partial[b * 6 + 3 + axis]);
-        }
-        box.low[axis] = low;
-        box.size[axis] = high < low ? 0 : high - low + 1;
-        if (blockIdx.x == 0) {
-            a.box->low[axis] = box.low[axis];
-            a.box->size[axis] = box.size[axis];
-        }
-    }
-    __syncthreads();
-    const i64 slot_words = volume_of(box, a.batches);
-#else
-    const i64 slot_words = a.slot_words;
-#endif
-    fill(a.slots, slot_words, ~0u, thread, threads);
+    fill(a.slots, a.slot_words, ~0u, thread, threads);
     fill(a.table, a.table_words, ~0u, thread, threads);
-    fill(a.masks, a.mask_words, 0, thread, threads);
     fill(a.counts, a.count_words, 0, thread, threads);
 }
 
@@ -147,7 +71,6 @@ struct SearchArguments {
     Store store;
     const i64* targets;  // [n_out]
     int* table;          // [n_out, K]
-    int* masks;          // [n_out, ceil(K / 31)]
     u64* counts;         // [K]
     i64 n_out;
     i64 origin;        // key delta of slot (0, 0, 0)
@@ -177,11 +100,7 @@ __device__ __forceinline__ void note(const SearchArguments& a, int* place, u32* 
     if (lane_index() == 0) *hits += __popc(filled);
 #if SYMMETRIC
     // (i, j, k) and (j, i, K - 1 - k): the other entry lies in a row of some other block
-    if (found >= 0) {
-        const i64 words = (volume + MASK_BITS - 1) / MASK_BITS;
-        a.table[(i64)found * volume + mirrored] = (int)row;
-        atomicOr(&a.masks[found * words + mirrored / MASK_BITS], 1 << mirrored % MASK_BITS);
-    }
+    if (found >= 0) a.table[(i64)found * volume + mirrored] = (int)row;
 #endif
 }
 
@@ -200,17 +119,11 @@ KERNEL(search, SearchArguments, WARPS * 32) {
     const int searched = SYMMETRIC ? volume / 2 : volume;  // slots
     // columns of a tile; the centre needs no search (an even dilation may do without a centre)
     const int written = SYMMETRIC ? volume - searched : volume;
-    const int words = (volume + MASK_BITS - 1) / MASK_BITS;
     const int pitch = pass_slots | 1;  // odd: 32 rows of one slot lie in 32 banks
     int* tile = reinterpret_cast<int*>(bytes);                // [ROWS, pitch]
     u32* hits = reinterpret_cast<u32*>(tile + ROWS * pitch);  // [pass_slots]
     const int lane = lane_index(), warp = warp_index();
     const i64 tiles = (a.n_out + ROWS - 1) / ROWS;
-#if STORE == GRID
-    const Box box = *a.store.box;
-#else
-    const Box box = {};
-#endif
 
     // one pass, unless the kernel is so large that a tile of all its slots does not fit
     for (int first = 0; first < written; first += pass_slots) {
@@ -229,7 +142,7 @@ KERNEL(search, SearchArguments, WARPS * 32) {
 #if KX
             for (int column = warp; column * KZ < searched; column += WARPS) {
                 int found[KZ];
-                search_column(a.store, box, site, column_at(a, column / KY, column % KY, 0), found);
+                search_column(a.store, site, column_at(a, column / KY, column % KY, 0), found);
 #pragma unroll
                 for (int z = 0; z < KZ; ++z) {
                     const int slot = column * KZ + z;
@@ -243,7 +156,7 @@ KERNEL(search, SearchArguments, WARPS * 32) {
                 int found[1];
                 const int column = slot / size_z;
                 const Column single = column_at(a, column / size_y, column % size_y, slot % size_z);
-                search_column(a.store, box, site, single, found);
+                search_column(a.store, site, single, found);
                 note(a, own + slot, hits + slot - first, row, found[0], volume - 1 - slot, volume);
             }
 #endif
@@ -260,19 +173,6 @@ KERNEL(search, SearchArguments, WARPS * 32) {
             for (int place = threadIdx.x; place < rows * width; place += WARPS * 32) {
                 const int r = place / width, k = place - r * width;
                 a.table[(first_row + r) * volume + first + k] = tile[r * pitch + k];
-            }
-            const int last_word = site.live ? (last - 1) / MASK_BITS : -1;
-            for (int word = first / MASK_BITS + warp; word <= last_word; word += WARPS) {
-                const int begin = max(first, word * MASK_BITS), end = min(last, (word + 1) * MASK_BITS);
-                u32 mask = 0;
-                for (int slot = begin; slot < end; ++slot)
-                    mask |= (u32)(own[slot] >= 0) << (slot - word * MASK_BITS);
-#if SYMMETRIC
-                // other rows set the bits of their mirrored entries at the same time
-                atomicOr(&a.masks[row * words + word], (int)mask);
-#else
-                a.masks[row * words + word] = (int)mask;
-#endif
             }
             __syncthreads();  // the tile is free again
         }

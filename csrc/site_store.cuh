@@ -38,21 +38,17 @@ __device__ __forceinline__ int cell_of(const Cells& cells, i64 key, int axis) {
     return (int)((field_of(cells, key, axis) + cells.bias[axis]) / (u32)cells.spacing[axis]);
 }
 
-// Lowest cell and number of cells of every axis; no cell at all where there is no site.
+// Lowest cell and number of cells of every axis.
 struct Box {
     int low[3];
     int size[3];
 };
 
-__device__ __forceinline__ i64 volume_of(const Box& box, i64 batches) {
-    return batches * box.size[0] * box.size[1] * box.size[2];
-}
-
 struct Store {
     void* slots;         // HASH: u64 entries, GRID: int cells
     const i64* sources;  // keys of the sites, sorted
-    const Box* box;      // GRID
     Cells cells;
+    Box box;         // GRID
     int hash_shift;  // HASH: leaves as many bits of a hash as number the groups
     u32 capacity_mask;
 };
@@ -132,8 +128,8 @@ __device__ __forceinline__ void insert_site(const Store& store, i64 i) {
 
 // All first reads are in flight before the first is used, and so are the keys that confirm.
 template <int COUNT>
-__device__ __forceinline__ void search_column(const Store& store, const Box&, const Site& site,
-                                              const Column& column, int (&rows)[COUNT]) {
+__device__ __forceinline__ void search_column(const Store& store, const Site& site, const Column& column,
+                                              int (&rows)[COUNT]) {
     const u64* entries = static_cast<const u64*>(store.slots);
     const i64 first_key = site.key + column.key_delta;
     const int first_z = site.cell[2] + column.cell_delta[2];
@@ -168,7 +164,7 @@ __device__ __forceinline__ i64 line_of(const Box& box, i64 batch, int x, int y) 
 }
 
 __device__ __forceinline__ void insert_site(const Store& store, i64 i) {
-    const Box box = *store.box;
+    const Box& box = store.box;
     const i64 key = store.sources[i];
     int cell[3];
     for (int axis = 0; axis < 3; ++axis) cell[axis] = cell_of(store.cells, key, axis) - box.low[axis];
@@ -177,8 +173,9 @@ __device__ __forceinline__ void insert_site(const Store& store, i64 i) {
 }
 
 template <int COUNT>
-__device__ __forceinline__ void search_column(const Store& store, const Box& box, const Site& site,
-                                              const Column& column, int (&rows)[COUNT]) {
+__device__ __forceinline__ void search_column(const Store& store, const Site& site, const Column& column,
+                                              int (&rows)[COUNT]) {
+    const Box& box = store.box;
     const int x = site.cell[0] + column.cell_delta[0] - box.low[0];
     const int y = site.cell[1] + column.cell_delta[1] - box.low[1];
     const int first_z = site.cell[2] + column.cell_delta[2] - box.low[2];

@@ -23,7 +23,6 @@
 #endif
 #define MAX_TASKS 14
 #define SEARCH_THREADS 256
-#define MASK_BITS 31  // of a mask word, so that none is negative
 
 #if KEY_BITS == 64
 typedef i64 Key;
@@ -39,16 +38,14 @@ struct SearchTask {
     const int* source_count;  // sites on the device, or null: n_source of them
     const int* target_count;  // the same: n_target, which is what there is room for in any case
     int* table;               // [n_target, volume]; filled with -1 before if `half`
-    int* masks;               // [n_target, words]; zeroed before if `join`
     u32* counts;              // [volume] triplets, zeroed before, or null
     i64 base, step_x, step_y, step_z;  // key of slot (x, y, z) minus the output's, as a sum
     int n_source, n_target;
     int first_block;
-    int size_y, size_z, volume, words;
+    int size_y, size_z, volume;
     int limit;                     // slots searched: volume, or its half rounded down
     int rows, row_shift;           // of a tile: 32 << row_shift
     int runs, chunk_runs, chunks;  // runs in all, of a block, and blocks of a tile
-    int join;                      // several blocks write one mask: by atomics
     int half;                      // slots from `limit` on are those before it, mirrored
     int fill;                      // rows behind the last site are written as empty
 };
@@ -106,10 +103,6 @@ __device__ __forceinline__ int first_not_less(const Key* keys, int low, int high
     return low;
 }
 
-__device__ __forceinline__ void join_mask(int* masks, i64 row, int words, int slot) {
-    atomicOr(masks + row * words + slot / MASK_BITS, 1 << (slot % MASK_BITS));
-}
-
 KERNEL(search, SearchArguments, SEARCH_THREADS) {
     int own = 0;
     while (own + 1 < a.n && (int)blockIdx.x >= a.tasks[own + 1].first_block) ++own;
@@ -135,10 +128,8 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
     i64* deltas = (i64*)(tile + map.rows * chunk_slots);
     int* ranges = (int*)(deltas + map.chunk_runs);  // [chunk_runs, 2] positions
     int* counts = ranges + 2 * map.chunk_runs;      // [chunk_slots]
-    int* masks = counts + chunk_slots;              // [rows, words]
 
     for (int i = threadIdx.x; i < slots; i += SEARCH_THREADS) counts[i] = 0;
-    for (int i = threadIdx.x; i < map.rows * map.words; i += SEARCH_THREADS) masks[i] = 0;
     // outputs are sorted, so the first and the last one of the tile bound every search of a run
     for (int i = threadIdx.x; i < 2 * runs && rows; i += SEARCH_THREADS) {
         const Key delta = slot_delta(map, (first_run + (i >> 1)) * run_slots);
@@ -163,8 +154,6 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
         int position = first_not_less(map.source, ranges[2 * run], ranges[2 * run + 1], query);
         // read only where there is a key; beyond the end stands one that ends every walk
         Key current = position < n_source ? __ldg(map.source + position) : (Key)KEY_MAX;
-        int word = slot / MASK_BITS, bit = slot - word * MASK_BITS;
-        u32 filled = 0;
         for (; slot < last; ++slot, query += (Key)map.step_z) {
             // sites between two wanted z (dilation, strides) are passed over: keys ascend, so at
             // most the z distance of two slots minus one of them
@@ -179,21 +168,10 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
                     atomicAdd(counts + slot - first_slot, __popc(ballot));
             }
             tile[local * slots + slot - first_slot] = hit ? position : -1;
-            if (map.half && hit) {
-                // (i, j, k) is a triplet, so (j, i, K - 1 - k) is one
-                const int mirror = map.volume - 1 - slot;
-                map.table[(i64)position * map.volume + mirror] = (int)row;
-                join_mask(map.masks, position, map.words, mirror);
-            }
-            filled |= (u32)hit << bit;
-            if (++bit == MASK_BITS) {
-                if (filled) atomicOr(masks + local * map.words + word, (int)filled);
-                filled = 0;
-                bit = 0;
-                ++word;
-            }
+            // (i, j, k) is a triplet, so (j, i, K - 1 - k) is one
+            if (map.half && hit)
+                map.table[(i64)position * map.volume + map.volume - 1 - slot] = (int)row;
         }
-        if (filled) atomicOr(masks + local * map.words + word, (int)filled);
     }
     __syncthreads();
 
@@ -223,17 +201,8 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
         for (int local = threadIdx.x; local < rows; local += SEARCH_THREADS) {
             const i64 row = first_row + local;
             map.table[row * map.volume + map.volume / 2] = (int)row;
-            join_mask(map.masks, row, map.words, map.volume / 2);
         }
         if (map.counts && threadIdx.x == 0) atomicAdd(map.counts + map.volume / 2, (u32)rows);
-    }
-    int* out = map.masks + first_row * map.words;
-    const int marked = (map.fill && !map.join ? held : rows) * map.words;
-    for (int i = threadIdx.x; i < marked; i += SEARCH_THREADS) {
-        if (!map.join)
-            out[i] = masks[i];
-        else if (masks[i])
-            atomicOr(out + i, masks[i]);
     }
     for (int i = threadIdx.x; map.counts && i < slots; i += SEARCH_THREADS) {
         if (!counts[i]) continue;

@@ -12,7 +12,8 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
-from pcnn.geometry.steps import check_table_size
+from pcnn.geometry.steps import WHOLE_SLOTS, check_table_size
+from pcnn.maps.device_layouts import map_of_table
 
 
 class MapBuilder(Protocol):
@@ -42,11 +43,6 @@ class Sites:
     count: Tensor | None = None  # [1] int32 on the device; None means every row
     fixed: bool = False  # results keep a row for every row there is room for
 
-    @property
-    def pointers(self) -> tuple[int, int]:
-        """Addresses of keys and count, 0 where there is none."""
-        return self.keys.data_ptr(), 0 if self.count is None else self.count.data_ptr()
-
 
 @dataclass(frozen=True)
 class Relation:
@@ -66,12 +62,17 @@ class Task:
     target: Sites  # output sites
     relation: Relation
     table: Tensor  # [N_out, K] int32 for the input row of every slot, -1 where it is empty
-    masks: Tensor  # [N_out, words] int32 for the slot masks
+    masks: Tensor | None = None  # [N_out, words] int32 for the slot masks, of searches with such
     counts: Tensor | None = None  # [K] int32, zeroed, for the triplets of every slot
 
     @classmethod
     def of(
-        cls, source: Sites, target: Sites, relation: Relation, counts: Tensor | None = None
+        cls,
+        search: TableSearch,
+        source: Sites,
+        target: Sites,
+        relation: Relation,
+        counts: Tensor | None = None,
     ) -> Task:
         """A search with fresh memory for its results."""
         rows, volume, device = target.rows, relation.kernel.volume, target.keys.device
@@ -79,7 +80,9 @@ class Task:
         if source.rows >= 1 << 31:
             raise ValueError(f"a row is a 32-bit number, but there are {source.rows} keys")
         table = torch.empty(rows, volume, dtype=torch.int32, device=device)
-        masks = torch.empty(rows, mask_words(volume), dtype=torch.int32, device=device)
+        masks = None
+        if search.masks:
+            masks = torch.empty(rows, mask_words(volume), dtype=torch.int32, device=device)
         return cls(source, target, relation, table, masks, counts)
 
 
@@ -88,9 +91,28 @@ class TableSearch(MapBuilder, Protocol):
 
     #: False: settings ask the host for something about the sites
     together: bool
+    #: whether it writes the slot masks of the rows too
+    masks: bool
 
     def search(self, tasks: Sequence[Task]) -> None:
-        """Fill the tables, masks and counts of maps of one device; nothing waits."""
+        """Fill the tables and counts of maps of one device, and their masks; nothing waits."""
+
+
+def build_table(
+    search: TableSearch, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
+) -> KernelMap:
+    """The map of one kernel by a search of many; see `MapBuilder.build`."""
+    symmetric = kernel.is_symmetric and source is target
+    # the density of large kernels decides how they are tiled, and costs nothing here
+    counts = None
+    if kernel.volume > WHOLE_SLOTS:
+        counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
+    sites = Sites(source.keys, source.rows), Sites(target.keys, target.rows)
+    relation = Relation(kernel, source.tensor_stride, source.key_format, symmetric)
+    task = Task.of(search, *sites, relation, counts)
+    search.search([task])
+    wide = None if counts is None else counts.to(torch.int64)
+    return map_of_table(source, target, kernel, task.table, task.masks, wide)
 
 
 def first_rows(n: int, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.layouts import mask_words
+from pcnn.geometry.layouts import MASK_BITS
 from pcnn.kernels.cuda import module
 from pcnn.maps.device_layouts import map_of_table
-
-#: The struct ``Arguments`` of csrc/double_traversed.cu: pointers, key deltas and pitch, sizes.
-ARGUMENTS = struct.Struct("8P5q7i0q")
 
 #: Bytes of a cache line, and int32 elements of it.
 LINE_BYTES, LINE = 128, 32
@@ -25,7 +21,7 @@ ENTRY_BYTES = 8
 #: Source blocks whose queries a warp splits, warps of a block, rows of a block of the last kernel.
 SPLITS, WARPS, ROWS = 31, 4, 128
 
-#: Blocks of the last kernel, per mask word: enough to fill a GPU, few enough to sum the counts.
+#: Blocks of the last kernel, for every 31 slots: enough to fill a GPU, few enough to sum counts.
 ROW_BLOCKS = 1024
 
 #: Blocks that a grid holds.
@@ -62,15 +58,13 @@ class DoubleTraversed:
             raise ValueError(f"query_block must be at least 1, got {self.query_block}")
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`."""
+        """Kernel map with the layouts table and counts; see `MapBuilder.build`."""
         volume, n_in, n_out = kernel.volume, source.rows, target.rows
         device = source.device
-        words = mask_words(volume)
         if n_in == 0 or n_out == 0:
             table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
-            masks = torch.zeros(n_out, words, dtype=torch.int32, device=device)
             counts = torch.zeros(volume, dtype=torch.int64, device=device)
-            return map_of_table(source, target, kernel, table, masks, counts)
+            return map_of_table(source, target, kernel, table, None, counts)
 
         # an even number of slots has none at the centre, between the halves
         symmetric = self.symmetry and kernel.is_symmetric and source is target
@@ -89,27 +83,27 @@ class DoubleTraversed:
         columns = -(-(list_bytes + 8 * slots) // LINE_BYTES) * LINE_BYTES
         scratch = torch.empty(columns // 4 + volume * pitch, dtype=torch.int32, device=device)
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
-        masks = torch.empty(n_out, words, dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
-        source_keys, target_keys = source.keys.contiguous(), target.keys.contiguous()
-        arguments = ARGUMENTS.pack(
-            source_keys.data_ptr(),
-            target_keys.data_ptr(),
-            scratch.data_ptr(),
-            scratch.data_ptr() + list_bytes,
-            scratch.data_ptr() + columns,
-            table.data_ptr(),
-            masks.data_ptr(),
-            counts.data_ptr(),
-            *kernel.key_steps(source.tensor_stride, source.key_format),
-            pitch,
-            *kernel.size[1:],
-            n_in,
-            n_out,
-            volume,
-            slots,
-            segments,
-        )
+        origin, *steps = kernel.key_steps(source.tensor_stride, source.key_format)
+        given = {
+            **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
+            "origin": origin,
+            "source": source.keys,
+            "target": target.keys,
+            "blocks": scratch,
+            "deltas": scratch.data_ptr() + list_bytes,
+            "columns": scratch[columns // 4 :],
+            "table": table,
+            "counts": counts,
+            "pitch": pitch,
+            "size_y": kernel.size[1],
+            "size_z": kernel.size[2],
+            "n_source": n_in,
+            "n_target": n_out,
+            "volume": volume,
+            "slots": slots,
+            "segments": segments,
+        }
         defines = {
             "SOURCE_BLOCK": self.source_block,
             "QUERY_BLOCK": self.query_block,
@@ -117,8 +111,8 @@ class DoubleTraversed:
         }
         kernels = module("double_traversed.cu", device, **defines)
         splits = slots * -(-blocks // SPLITS)  # warps
-        kernels.launch("split_queries", -(-splits // WARPS), arguments, device)
-        kernels.launch("search_blocks", slots * segments, arguments, device)
-        rows = words * min(-(-n_out // ROWS), ROW_BLOCKS)
-        kernels.launch("write_rows", rows, arguments, device)
-        return map_of_table(source, target, kernel, table, masks, counts)
+        kernels.launch("split_queries", -(-splits // WARPS), **given)
+        kernels.launch("search_blocks", slots * segments, **given)
+        rows = -(-volume // MASK_BITS) * min(-(-n_out // ROWS), ROW_BLOCKS)
+        kernels.launch("write_rows", rows, **given)
+        return map_of_table(source, target, kernel, table, None, counts)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import struct
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.layouts import MASK_BITS, mask_words
 from pcnn.kernels.cuda import module
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.reached_sites import reached_sites
@@ -20,12 +18,6 @@ SOURCE = "hash_table.cu"
 
 #: Ways to keep the sites, and their number in csrc/site_store.cuh.
 STORES = {"hash": 0, "grid": 1}
-
-# The structs of csrc/hash_table.cu. `Store` is 3P13iiI, of which 13 ints are `Cells`.
-BOX = struct.Struct("2Pq13i0q")
-CLEAR = struct.Struct("6P5qi0q")
-INSERT = struct.Struct("3P13iiIq")
-SEARCH = struct.Struct("3P13iiI4P5q10i0q")
 
 #: Threads of a block of every kernel but `search`, and output rows of a tile of that.
 THREADS, ROWS = 256, 32
@@ -37,12 +29,6 @@ GROUP_BITS, ENTRY_BYTES = 2, 8
 #: it then fits the L2 cache beside the results.
 MIN_CAPACITY, ROOMY_BYTES = 64, 16 << 20
 
-#: Blocks of `bound_box`: every block of `clear` reads six numbers of each.
-BOX_BLOCKS = 64
-
-#: Ints at the head of a grid's memory, and where in it the partial boxes follow the box.
-GRID_HEAD, PARTIAL = 512, 16
-
 #: Blocks that clear: enough to fill any GPU.
 CLEAR_BLOCKS = 1056
 
@@ -53,9 +39,8 @@ SEARCH_WARPS = 132 * 64
 #: Words of 4 bytes that a block clears before another one helps.
 CLEAR_WORDS = 4096
 
-#: Slots whose results for 32 rows fit 48 KB of shared memory; of more, what a pass holds: whole
-#: mask words.
-TILE_SLOTS, PASS_SLOTS = 370, 11 * MASK_BITS
+#: Slots whose results for 32 rows fit 48 KB of shared memory; of more, what a pass holds.
+TILE_SLOTS, PASS_SLOTS = 370, 341
 
 #: Longest column (slots along z) that is unrolled.
 UNROLLED_SLOTS = 8
@@ -71,13 +56,12 @@ class HashTable:
       row is the value. Neighbours along z begin to probe in one 32-byte sector (the rest of the
       key is hashed), so a column of slots reads one or two sectors in place of K_z.
     * ``grid``: an array over the bounding box, collision-free: exactly one memory access for an
-      insertion or a look-up, at the price of clearing the box. The box is computed on the device,
-      without a synchronisation, and only its cells are touched. The memory is reserved, and
-      ``auto`` decides, by the extent that the host knows of every axis:
+      insertion or a look-up, at the price of clearing the box. That is the extent that the host
+      knows of every axis, by which ``auto`` decides:
       ``4 B prod_axis(floor(highest / tensor_stride) - floor(lowest / tensor_stride) + 1)`` bytes.
 
-    O(N_in + K N_out) look-ups in three launches (four for a grid), no synchronisation. Scratch
-    memory is 16 to 64 bytes an input site, or the grid.
+    O(N_in + K N_out) look-ups in three launches, no synchronisation. Scratch memory is 16 to 64
+    bytes an input site, or the grid.
 
     Source: TorchSparse (MLSys 2022), section 4.4; its figure 13 takes the steps one by one:
     `search` ``hash`` or ``grid``, then `simplified`, `symmetry`.
@@ -101,65 +85,60 @@ class HashTable:
         return reached_sites(grid, kernel, simplified=self.simplified)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map with the layouts table, masks and counts; see `MapBuilder.build`."""
+        """Kernel map with the layouts table and counts; see `MapBuilder.build`."""
         device, volume = source.device, kernel.volume
         n_in, n_out = source.rows, target.rows
         mirrored = self.symmetry and kernel.is_symmetric and source is target and volume > 1
         search = self.search_of(source)
         by_grid = search == "grid"
-        layer = _layer(
-            kernel, source.key_format, source.tensor_stride, search, mirrored, self.simplified
-        )
+        layer = _layer(kernel, search, mirrored, self.simplified)
         kernels = module(SOURCE, device, **layer.defines)
 
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
-        masks = torch.empty(n_out, mask_words(volume), dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
         capacity = 0 if by_grid else _capacity(n_in)
-        words = GRID_HEAD + _grid_cells(source) if by_grid else capacity * ENTRY_BYTES // 4
+        words = _grid_cells(source) if by_grid else capacity * ENTRY_BYTES // 4
         scratch = torch.empty(words, dtype=torch.int32, device=device)
-        box, partial = scratch.data_ptr(), scratch.data_ptr() + 4 * PARTIAL
-        slots = box + 4 * GRID_HEAD if by_grid else box
-        source_keys, target_keys = source.keys.contiguous(), target.keys.contiguous()
         # bits of a hash that number the groups of a hash table
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
-        hashing = (0, 0) if by_grid else (32 - hash_bits, capacity - 1)
-        store = (slots, source_keys.data_ptr(), box, *layer.cells, *hashing)
-
-        boxes = min(BOX_BLOCKS, -(-n_in // (4 * THREADS))) if by_grid else 0
-        if by_grid:
-            arguments = BOX.pack(source_keys.data_ptr(), partial, n_in, *layer.cells)
-            kernels.launch("bound_box", boxes, arguments, device)
+        store = {
+            "slots": scratch,
+            "sources": source.keys,
+            "hash_shift": 0 if by_grid else 32 - hash_bits,
+            "capacity_mask": 0 if by_grid else capacity - 1,
+            **_cells(source),
+        }
         # where entries are mirrored, the empty ones above the centre are not written
-        cleared = (table.numel(), masks.numel()) if mirrored else (0, 0)
-        arguments = CLEAR.pack(
-            slots,
-            table.data_ptr(),
-            masks.data_ptr(),
-            counts.data_ptr(),
-            partial,
-            box,
-            words,
-            *cleared,
-            2 * volume,
-            source.batch_size,
-            boxes,
+        cleared = table.numel() if mirrored else 0
+        kernels.launch(
+            "clear",
+            min(CLEAR_BLOCKS, -(-(words + cleared) // CLEAR_WORDS)),
+            slots=scratch,
+            table=table,
+            counts=counts.data_ptr(),
+            slot_words=words,
+            table_words=cleared,
+            count_words=2 * volume,
         )
-        blocks = min(CLEAR_BLOCKS, -(-(words + cleared[0]) // CLEAR_WORDS))
-        kernels.launch("clear", blocks, arguments, device)
-        kernels.launch("insert", -(-n_in // THREADS), INSERT.pack(*store, n_in), device)
-        arguments = SEARCH.pack(
-            *store,
-            target_keys.data_ptr(),
-            table.data_ptr(),
-            masks.data_ptr(),
-            counts.data_ptr(),
-            n_out,
-            *layer.relation,
+        kernels.launch("insert", -(-n_in // THREADS), store=store, n=n_in)
+        origin, *steps = kernel.key_steps(source.tensor_stride, source.key_format)
+        kernels.launch(
+            "search",
+            min(layer.blocks, -(-n_out // ROWS)),
+            shared_bytes=layer.shared_bytes,
+            store=store,
+            targets=target.keys,
+            table=table,
+            counts=counts,
+            n_out=n_out,
+            origin=origin,
+            step=steps,
+            first=[-padding for padding in kernel.padding],
+            dilation=kernel.dilation,
+            size=kernel.size,
+            pass_slots=layer.pass_slots,
         )
-        blocks = min(layer.blocks, -(-n_out // ROWS))
-        kernels.launch("search", blocks, arguments, device, shared_bytes=layer.shared_bytes)
-        return map_of_table(source, target, kernel, table, masks, counts)
+        return map_of_table(source, target, kernel, table, None, counts)
 
     def search_of(self, source: VoxelGrid) -> str:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses."""
@@ -181,21 +160,13 @@ class _Layer(NamedTuple):
     """The part of a search that every batch of a layer shares."""
 
     defines: dict[str, int]
-    cells: tuple[int, ...]  # the struct `Cells`
-    relation: tuple[int, ...]  # the struct `SearchArguments` from `origin` on
+    pass_slots: int  # slots that the shared tile holds
     shared_bytes: int
     blocks: int  # that search, at most
 
 
 @functools.cache
-def _layer(
-    kernel: Kernel,
-    key_format: KeyFormat,
-    stride: Triple,
-    search: str,
-    mirrored: bool,
-    simplified: bool,
-) -> _Layer:
+def _layer(kernel: Kernel, search: str, mirrored: bool, simplified: bool) -> _Layer:
     volume = kernel.volume
     searched = volume // 2 if mirrored else volume
     written = volume - searched if mirrored else volume
@@ -205,16 +176,8 @@ def _layer(
     defines["GROUP_BITS"] = GROUP_BITS
     if simplified and volume <= TILE_SLOTS and kernel.size[2] <= UNROLLED_SLOTS:
         defines |= zip(("KX", "KY", "KZ"), kernel.size, strict=True)
-    relation = (
-        *kernel.key_steps(stride, key_format),
-        *(-padding for padding in kernel.padding),
-        *kernel.dilation,
-        *kernel.size,
-        pass_slots,
-    )
     shared_bytes = 4 * (ROWS * (pass_slots | 1) + pass_slots)
-    blocks = SEARCH_WARPS // defines["WARPS"]
-    return _Layer(defines, _cells(key_format, stride), relation, shared_bytes, blocks)
+    return _Layer(defines, pass_slots, shared_bytes, SEARCH_WARPS // defines["WARPS"])
 
 
 def _capacity(sites: int) -> int:
@@ -243,12 +206,16 @@ def _box_cells(source: VoxelGrid) -> Triple:
     return d // x - a // x + 1, e // y - b // y + 1, f // z - c // z + 1
 
 
-def _cells(key_format: KeyFormat, stride: Triple) -> tuple[int, ...]:
-    """The struct ``Cells``: shifts, bits, tensor stride and bias of every axis, batch shift."""
+def _cells(source: VoxelGrid) -> dict[str, Any]:
+    """How a key splits into cells of the sites, and the box of them, as `Store` holds both."""
+    key_format, stride = source.key_format, source.tensor_stride
     if max(key_format.axis_bits) > 30:
         raise ValueError(
             f"hash_table serves key formats of at most 30 bits an axis, got {key_format}"
         )
     # a multiple of the stride, once biased by half the range, is a multiple again
-    bias = (-half % step for half, step in zip(key_format.half, stride, strict=True))
-    return *key_format.shifts, *key_format.axis_bits, *stride, *bias, key_format.batch_shift
+    bias = [-half % step for half, step in zip(key_format.half, stride, strict=True)]
+    fields = key_format.shifts, key_format.axis_bits, stride, bias, key_format.batch_shift
+    axes = zip(source.extent[0], key_format.half, bias, stride, strict=True)
+    low = [first // step + (half + own) // step for first, half, own, step in axes]
+    return {"cells": fields, "box": (low, _box_cells(source))}

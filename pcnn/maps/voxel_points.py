@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import torch
@@ -10,8 +9,6 @@ from torch import Tensor
 
 from pcnn.kernels import cuda
 
-_CELLS = struct.Struct("4Pq3d")
-_REDUCE = struct.Struct("5Pqii0q")
 _THREADS = 256
 
 #: Ways to reduce the points of a voxel, in the order of the constants in ``csrc/voxelize.cu``.
@@ -25,11 +22,17 @@ def cells_of_points(points: Tensor, batch: Tensor | None, size: Sequence[float])
     clouds = None if batch is None else batch.to(torch.int32).contiguous()
     n, device = points.shape[0], points.device
     cells = torch.empty(n, 4, dtype=torch.int32, device=device)
-    place = (0, points.data_ptr()) if wide else (points.data_ptr(), 0)
-    index = 0 if clouds is None else clouds.data_ptr()
-    arguments = _CELLS.pack(*place, index, cells.data_ptr(), n, *size)
     module = cuda.module("voxelize.cu", device)
-    module.launch("cells_of_points", -(-n // _THREADS), arguments, device)
+    module.launch(
+        "cells_of_points",
+        -(-n // _THREADS),
+        points=None if wide else points,
+        wide=points if wide else None,
+        batch=clouds,
+        cells=cells,
+        n=n,
+        size=size,
+    )
     return cells
 
 
@@ -47,10 +50,8 @@ def reduce_by_row(
     values = features.to(torch.float32).contiguous()
     (n, channels), device = values.shape, values.device
     out = torch.zeros(n_out, channels, dtype=torch.float32, device=device)
-    pointers = (t.data_ptr() for t in (values, order, rows))
-    counted = 0 if count is None else count.data_ptr()
-    kind = REDUCTIONS.index(reduction)
-    arguments = _REDUCE.pack(*pointers, counted, out.data_ptr(), n, channels, kind)
-    blocks = -(-n * channels // _THREADS)
-    cuda.module("voxelize.cu", device).launch("reduce_points", blocks, arguments, device)
+    given = {"features": values, "order": order, "rows": rows, "count": count, "out": out, "n": n}
+    kind, blocks = REDUCTIONS.index(reduction), -(-n * channels // _THREADS)
+    module = cuda.module("voxelize.cu", device)
+    module.launch("reduce_points", blocks, **given, channels=channels, kind=kind)
     return out.to(features.dtype)

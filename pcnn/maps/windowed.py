@@ -8,28 +8,22 @@ first stretch of a block is searched for in all keys (`csrc/windowed_search.cu`)
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
-from pcnn.geometry.steps import WHOLE_SLOTS
 from pcnn.kernels import cuda
-from pcnn.maps.base import MapBuilder, Relation, Sites, Task
-from pcnn.maps.device_layouts import has_kernels, map_of_table
+from pcnn.maps.base import MapBuilder, Sites, Task, build_table
+from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.tiling import DisjointMap, disjoint_maps
 
 MAX_TASKS = 16
 WARPS, WINDOW = 9, 64
-
-_TASK = struct.Struct("PPPPPPPqqq3qPqqq3iiiii0q")
-_NO_TASK = b"\0" * _TASK.size
-_NUMBER = struct.Struct("i0q")
 
 _THREADS = 256
 
@@ -47,26 +41,19 @@ class Windowed:
 
     device_only: ClassVar[bool] = True
     together: ClassVar[bool] = True
+    masks: ClassVar[bool] = True
     name: str = "windowed"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by windowed search; see `MapBuilder.build`."""
-        sites = Sites(source.keys, source.rows)
         if kernel.is_disjoint and target.inverse is not None and source.is_below(target, kernel):
-            spacing, above = source.tensor_stride, target.inverse
+            sites, spacing = Sites(source.keys, source.rows), source.tensor_stride
+            above, rows = target.inverse, target.rows
             task = DisjointMap(
-                sites, None, None, kernel.size, spacing, target.rows, above=above, both=False
+                sites, None, None, kernel.size, spacing, rows, above=above, both=False
             )
-            return disjoint_maps([task], source.key_format)[0].kernel_map(source.rows, target.rows)
-        # the density of large kernels decides how they are tiled, and costs nothing here
-        counts = None
-        if kernel.volume > WHOLE_SLOTS:
-            counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
-        relation = Relation(kernel, source.tensor_stride, source.key_format)
-        search = Task.of(sites, Sites(target.keys, target.rows), relation, counts)
-        self.search([search])
-        wide = None if counts is None else counts.to(torch.int64)
-        return map_of_table(source, target, kernel, search.table, search.masks, wide)
+            return disjoint_maps([task], source.key_format)[0].kernel_map(source.rows, rows)
+        return build_table(self, source, target, kernel)
 
     def search(self, tasks: Sequence[Task]) -> None:
         """See `TableSearch.search`."""
@@ -80,6 +67,7 @@ class Automatic:
     """Windowed search where there are device kernels, sorted search in torch elsewhere."""
 
     together: ClassVar[bool] = True
+    masks: ClassVar[bool] = True
     name: str = "automatic"
 
     def on(self, device: torch.device) -> MapBuilder:
@@ -140,23 +128,39 @@ def _launch(searches: Sequence[Task], most: int) -> None:
     blocks = [-(-search.target.rows // (32 * shape.chunks)) for search, shape in each]
     probes = [n * shape.groups for n, shape in zip(blocks, shapes, strict=True)]
     starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
-    tasks = []
-    place, first_block, first_probe = starts.data_ptr(), 0, 0
-    for (search, shape), own, probed in zip(each, blocks, probes, strict=True):
-        relation, rows = search.relation, (search.source.rows, search.target.rows)
-        counts = 0 if search.counts is None else search.counts.data_ptr()
-        outputs = search.table.data_ptr(), search.masks.data_ptr(), counts
-        pointers = *search.source.pointers, *search.target.pointers, *outputs
-        deltas = relation.kernel.key_steps(relation.spacing, relation.key_format)
-        plan = place, first_block, own, first_probe
-        sizes = *relation.kernel.size, shape.words, shape.chunks, shape.batch
-        fill = int(search.target.fixed)
-        tasks.append(_TASK.pack(*pointers, *rows, *deltas, *plan, *sizes, fill))
-        place += 4 * probed
+    tasks: list[dict[str, Any]] = []
+    first_block = first_probe = 0
+    places = starts.split_with_sizes(probes)
+    for (search, shape), own, place in zip(each, blocks, places, strict=True):
+        relation, source, target = search.relation, search.source, search.target
+        delta, *step = relation.kernel.key_steps(relation.spacing, relation.key_format)
+        task = {
+            "source": source.keys,
+            "source_count": source.count,
+            "source_rows": source.rows,
+            "target": target.keys,
+            "target_count": target.count,
+            "target_rows": target.rows,
+            "table": search.table,
+            "masks": search.masks,
+            "counts": search.counts,
+            "delta": delta,
+            "step": step,
+            "starts": place,
+            "first_block": first_block,
+            "blocks": own,
+            "first_probe_block": first_probe,
+            "size": relation.kernel.size,
+            "words": shape.words,
+            "chunks": shape.chunks,
+            "batch": shape.batch,
+            "fill": int(target.fixed),
+        }
+        tasks.append(task)
         first_block += own
-        first_probe += -(-probed // _THREADS)
-    tasks += [_NO_TASK] * (MAX_TASKS - len(tasks)) + [_NUMBER.pack(len(searches))]
-    arguments, shared = b"".join(tasks), max(shape.shared_bytes for shape in shapes)
+        first_probe += -(-place.shape[0] // _THREADS)
+    shared = max(shape.shared_bytes for shape in shapes)
     module = cuda.module("windowed_search.cu", device)
-    module.launch("first_windows", first_probe, arguments, device)
-    module.launch("windowed_search", first_block, arguments, device, shared_bytes=shared)
+    packed = {"tasks": tasks, "n": len(tasks)}
+    module.launch("first_windows", first_probe, **packed)
+    module.launch("windowed_search", first_block, shared_bytes=shared, **packed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,10 +11,9 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.steps import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels import cuda
-from pcnn.maps.base import Relation, Sites, Task
+from pcnn.maps.base import Relation, Sites, Task, build_table
 from pcnn.maps.device_layouts import map_of_table
 
 SOURCE = "z_delta.cu"
@@ -36,10 +34,7 @@ LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 
 _THREADS = 256
 
-_TASK = struct.Struct("7P4q16i0q")
-_NO_TASK = b"\0" * _TASK.size
-_NUMBER = struct.Struct("i0q")
-_NARROW = struct.Struct("2Pq11i0q")
+_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -51,6 +46,7 @@ class ZDelta:
     """
 
     device_only: ClassVar[bool] = True
+    masks: ClassVar[bool] = False
     name: str = "z_delta"  # in configurations and reports
     deltas: bool = True  # False: a search for every slot, the baseline of Spira's section 6.4
     key_bits: int | str = "auto"  # 64, 32 (one cloud that takes no more), or auto, which is 64
@@ -75,22 +71,22 @@ class ZDelta:
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by z-delta search; see `MapBuilder.build`."""
+        if self.key_bits != 32 or not source.rows:
+            return build_table(self, source, target, kernel)
+        if source.batch_size > 1:
+            raise ValueError(
+                f"{self.name}: key_bits=32 holds one cloud, the batch holds {source.batch_size}"
+            )
+        box = joint_box([source.extent, target.extent])
+        narrow = NarrowKeys.of(box, kernel, source.tensor_stride)
+        keys = narrow.pack(source.keys, source.key_format)
+        others = keys if target is source else narrow.pack(target.keys, source.key_format)
+        sites = Sites(keys, source.rows), Sites(others, target.rows)
         symmetric = kernel.is_symmetric and source is target
-        own, keys = source.key_format, [source.keys, target.keys]
-        if self.key_bits == 32 and source.rows:
-            narrow = self._narrow(source, target, kernel)
-            there = [narrow.pack(grid.keys, own) for grid in (source, target)[: 2 - symmetric]]
-            own, keys = narrow.key_format, [there[0], there[-1]]
-        # the density of large kernels decides how they are tiled, and costs nothing here
-        counts = None
-        if kernel.volume > WHOLE_SLOTS:
-            counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
-        sites = (Sites(k, grid.rows) for k, grid in zip(keys, (source, target), strict=True))
-        relation = Relation(kernel, source.tensor_stride, own, symmetric)
-        task = Task.of(*sites, relation, counts)
+        relation = Relation(kernel, source.tensor_stride, narrow.key_format, symmetric)
+        task = Task.of(self, *sites, relation)
         self.search([task])
-        wide = None if counts is None else counts.to(torch.int64)
-        return map_of_table(source, target, kernel, task.table, task.masks, wide)
+        return map_of_table(source, target, kernel, task.table)
 
     def search(self, tasks: Sequence[Task]) -> None:
         """See `TableSearch.search`."""
@@ -101,35 +97,42 @@ class ZDelta:
         device, parts = tasks[0].table.device, []
         blocks = shared = 0
         for task in tasks:
-            kernel, target = task.relation.kernel, task.target
+            relation, source, target = task.relation, task.source, task.target
+            kernel = relation.kernel
             # an even number of slots has none at the centre, between the halves
-            half = self.half and task.relation.symmetric and kernel.volume % 2 and kernel.volume > 1
-            tiles = self._tiles(kernel, target.rows, bool(half), task.masks.shape[1])
-            join = bool(half) or tiles.chunks > 1
+            odd = kernel.volume % 2 == 1 and kernel.volume > 1
+            half = self.half and relation.symmetric and odd
             if half:
                 task.table.fill_(-1)
-            if join:
-                task.masks.zero_()
-            (keys, at), (wanted, to) = task.source.pointers, target.pointers
-            counts = 0 if task.counts is None else task.counts.data_ptr()
-            written = task.table.data_ptr(), task.masks.data_ptr(), counts
-            steps = kernel.key_steps(task.relation.spacing, task.relation.key_format)
-            sizes = *kernel.size[1:], kernel.volume, task.masks.shape[1]
-            flags = int(join), int(half), int(target.fixed)
-            rows = task.source.rows, target.rows, blocks
-            parts.append(
-                _TASK.pack(
-                    keys, wanted, at, to, *written, *steps, *rows, *sizes, *tiles.cut, *flags
-                )
-            )
+            tiles = self._tiles(kernel, target.rows, half)
+            base, *steps = kernel.key_steps(relation.spacing, relation.key_format)
+            part = {
+                **tiles.fields,
+                **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
+                "base": base,
+                "source": source.keys,
+                "target": target.keys,
+                "source_count": source.count,
+                "target_count": target.count,
+                "table": task.table,
+                "counts": task.counts,
+                "n_source": source.rows,
+                "n_target": target.rows,
+                "first_block": blocks,
+                "size_y": kernel.size[1],
+                "size_z": kernel.size[2],
+                "volume": kernel.volume,
+                "half": int(half),
+                "fill": int(target.fixed),
+            }
+            parts.append(part)
             blocks += -(-target.rows // tiles.rows) * tiles.chunks
             shared = max(shared, tiles.shared_bytes)
-        parts += [_NO_TASK] * (MAX_TASKS - len(parts)) + [_NUMBER.pack(len(tasks))]
         bits = 32 if self.key_bits == 32 else 64
         kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
-        kernels.launch("search", blocks, b"".join(parts), device, shared_bytes=shared)
+        kernels.launch("search", blocks, shared_bytes=shared, tasks=parts, n=len(parts))
 
-    def _tiles(self, kernel: Kernel, n_out: int, half: bool, words: int) -> _Tiles:
+    def _tiles(self, kernel: Kernel, n_out: int, half: bool) -> _Tiles:
         """Cut a search into blocks whose tile of the table fits in shared memory."""
         limit = kernel.volume // 2 if half else kernel.volume
         rows = self.rows or _usual_rows(n_out, limit)
@@ -137,21 +140,13 @@ class ZDelta:
         runs = -(-limit // run_slots)
         most = max(1, LARGE_TILE_BYTES // (4 * rows * run_slots))
         chunk_runs = -(-runs // -(-runs // most))  # chunks of even length
-        shared = 4 * (rows * (chunk_runs * run_slots + words) + chunk_runs * (4 + run_slots))
+        shared = 4 * (rows * chunk_runs * run_slots + chunk_runs * (4 + run_slots))
         if shared > SHARED_BYTES:
             raise ValueError(
                 f"{self.name}: kernel size {kernel.size} is too long along z: {run_slots} slots "
                 f"take {shared} bytes of shared memory, a block has {SHARED_BYTES}"
             )
         return _Tiles(limit, rows, runs, chunk_runs, -(-runs // chunk_runs), shared)
-
-    def _narrow(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> NarrowKeys:
-        clouds = source.batch_size
-        if clouds > 1:
-            raise ValueError(f"{self.name}: key_bits=32 holds one cloud, the batch holds {clouds}")
-        return NarrowKeys.of(
-            joint_box([source.extent, target.extent]), kernel, source.tensor_stride
-        )
 
 
 @dataclass(frozen=True)
@@ -162,14 +157,14 @@ class _Tiles:
     rows: int  # output rows of a tile
     runs: int  # runs of slots with one binary search each
     chunk_runs: int  # runs of a block
-    chunks: int  # blocks of a tile; where there are several they join their masks by atomics
+    chunks: int  # blocks of a tile
     shared_bytes: int  # shared memory of a block
 
     @property
-    def cut(self) -> tuple[int, ...]:
+    def fields(self) -> dict[str, int]:
         """As the kernel reads it."""
-        shift = (self.rows // FEWEST_ROWS).bit_length() - 1
-        return self.limit, self.rows, shift, self.runs, self.chunk_runs, self.chunks
+        fields = {name: value for name, value in vars(self).items() if name != "shared_bytes"}
+        return {**fields, "row_shift": (self.rows // FEWEST_ROWS).bit_length() - 1}
 
 
 def _usual_rows(rows: int, columns: int) -> int:
@@ -213,8 +208,10 @@ class NarrowKeys:
         narrow = torch.empty(keys.shape[0], dtype=torch.int32, device=keys.device)
         biases = (-half - low for half, low in zip(own.half, self.low, strict=True))
         x, y, _ = self.key_format.shifts
-        fields = *own.shifts, *own.axis_bits, *biases, x, y
-        arguments = _NARROW.pack(keys.data_ptr(), narrow.data_ptr(), len(keys), *fields)
+        shifts, bits = own.shifts, own.axis_bits
+        names = (f"{name}_{axis}" for name in ("shift", "bits", "bias") for axis in "xyz")
+        fields = dict(zip(names, (*shifts, *bits, *biases), strict=True))
         kernels = cuda.module(SOURCE, keys.device, DELTAS=1, KEY_BITS=32)
-        kernels.launch("narrow_keys", -(-len(keys) // _THREADS), arguments, keys.device)
+        sides = {"keys": keys, "narrow": narrow, "n": len(keys), "narrow_x": x, "narrow_y": y}
+        kernels.launch("narrow_keys", -(-len(keys) // _THREADS), **sides, **fields)
         return narrow

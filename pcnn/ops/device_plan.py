@@ -290,7 +290,7 @@ class DevicePlan:
             if listed or (entry.listed if target.fixed else entry.is_large):
                 counts = report[entry.slots]
             if not entry.tiles:
-                searches.append(Task.of(source, target, entry.relation, counts))
+                searches.append(Task.of(self.search, source, target, entry.relation, counts))
                 results[entry.number] = searches[-1]
             else:
                 assert levels is not None
@@ -361,7 +361,8 @@ class DevicePlan:
             assert target is not None
             found = tables[entry.number]
             if isinstance(found, Task):
-                made = first_rows(target.rows, found.table, found.masks)
+                written = (found.table,) if found.masks is None else (found.table, found.masks)
+                made = first_rows(target.rows, *written)
                 built = map_of_table(source, target, planned.kernel, *made)
             else:
                 counted_rows = source.count, target.count
