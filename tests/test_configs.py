@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,7 +19,6 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import build, networks, resume
 from pcnn.experiment.run_config import ABOUT, RUN, checked, data_module
 from pcnn.experiment.stored_options import WORDS
-from pcnn.nn import Conv3d
 from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
 from pcnn.ops.engine_settings import setting_names
@@ -240,15 +238,6 @@ def test_keys_of_a_data_set_reach_its_module_and_its_sets() -> None:
     assert module.sets.simulate["frame_stride"] == 4
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINES["voxel"] - {"spira"}))
-def test_deterministic_engines(engine: str) -> None:
-    cfg = checked(composed(f"engine={engine}", "engine.deterministic=true", "model.width=0.25"))
-    net = networks.network(cfg, 4, 19)
-    (used,) = {layer.engine for layer in net.modules() if isinstance(layer, Conv3d)}
-    assert used == resolve(engine, deterministic=True)
-    assert used.dataflows(torch.device("cuda"))[0].deterministic
-
-
 def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:
     for name in options("engine"):
         node = part("engine", name).engine
@@ -321,11 +310,6 @@ def test_the_default_is_quick_and_the_same_on_every_device() -> None:
     other = checked(composed("trainer=cpu"))
     other.trainer.accelerator = cfg.trainer.accelerator
     assert other == cfg
-
-
-def test_eval_composes() -> None:
-    cfg = checked(composed("ckpt_path=x.ckpt", name="eval"))
-    assert (cfg.test, cfg.train, dict(cfg.logger)) == (True, False, {})
 
 
 @pytest.mark.parametrize(

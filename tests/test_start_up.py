@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from typer.main import get_command
 
-import pcnn
 from pcnn.cli.commands import app
 from pcnn.cores import SPINS
 
@@ -228,11 +227,6 @@ def test_every_room_is_reached_by_its_name_and_imported_when_it_is_asked_for() -
     assert wanted <= set(done.stdout.split())
 
 
-def test_no_function_of_layers_hides_behind_a_module_of_its_name() -> None:
-    modules = {path.stem for path in ROOT.glob("pcnn/nn/*.py")}
-    assert not modules & set(pcnn.nn.__all__)
-
-
 @pytest.mark.parametrize("room", ["pcnn.programs.train", "pcnn.programs.eval", "pcnn.cli"])
 @pytest.mark.parametrize(
     ("given", "spins"),
@@ -248,14 +242,3 @@ def test_threads_that_wait_sleep_soon(room: str, given: dict[str, str], spins: s
         [sys.executable, "-c", program], env={**others, **given}, capture_output=True, text=True
     )
     assert done.stdout.strip() == str(spins), done.stderr
-
-
-def test_a_segmentation_imports_no_registration_simulator_or_viewer() -> None:
-    program = (
-        "import sys, pcnn.callbacks, pcnn.datamodules, pcnn.losses, pcnn.tasks\n"
-        "assert pcnn.tasks.SegmentationTask and pcnn.datamodules.CloudDataModule\n"
-        "rooms = ('pcnn.registration', 'pcnn.simulate', 'pcnn.visualize', 'pcnn.datasets.reg')\n"
-        "print([name for name in sys.modules if name.startswith(rooms)])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr

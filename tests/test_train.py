@@ -107,13 +107,6 @@ def test_the_last_state_stands_beside_the_best_on_validation(folder: Path) -> No
     assert not was_chosen_here(saved, states[0])
 
 
-def test_checkpoint_holds_plain_values(folder: Path) -> None:
-    path = folder / "logs" / "segmentation" / "one" / "checkpoints" / "best.ckpt"
-    checkpoint = torch.load(path, weights_only=True)
-    assert checkpoint["pcnn_config"]["model"]["name"] == "minkunet"
-    assert not checkpoint.get("hyper_parameters")
-
-
 def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> None:
     done = run(
         "eval.py",
@@ -217,11 +210,6 @@ def test_sweep_makes_one_run_after_the_other(sweep: Path, folder: Path) -> None:
 
 def test_the_last_state_is_evaluated_on_ranks(sweep: Path) -> None:
     check_last_state(sweep / "0", (sweep / "said.txt").read_text())
-
-
-def test_the_last_state_is_evaluated_with_averaged_weights(folder: Path) -> None:
-    options = (*BETWEEN, "callbacks.ema.decay=0.5", "hydra.run.dir=averaged")
-    check_last_state(folder / "averaged", run("train.py", *options, cwd=folder).stdout)
 
 
 def check_last_state(one: Path, said: str) -> None:

@@ -355,10 +355,3 @@ def test_workers_outlive_what_a_terminal_sends_to_all(own: bool) -> None:
         _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGTERM
-
-
-@pytest.mark.gpu
-def test_a_run_resumed_on_a_gpu(tmp_path: Path) -> None:
-    case = {"accelerator": "gpu", "devices": 1, "val_check_interval": 4}
-    train(tmp_path / "broken", **case, max_steps=9)
-    same_end(tmp_path / "broken", tmp_path / "straight", case)

@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from pcnn.callbacks import TrainingProgress, WarmUp, warm_up
 from pcnn.callbacks.warm_up import compile_shown
 from pcnn.console import Console
-from tests.callbacks.tiny import Data, Task, trainer_for
 
 CPU = torch.device("cpu")
 
@@ -23,19 +21,6 @@ def spoken() -> tuple[TrainingProgress, io.StringIO]:
     progress, text = TrainingProgress(1000, terminal=False), io.StringIO()
     progress._console = Console(file=text, soft_wrap=True, highlight=False, width=200)
     return progress, text
-
-
-def test_the_first_optimiser_step_is_timed_in_parts(tmp_path: Path) -> None:
-    progress, text = spoken()
-    start = WarmUp()
-    options = {"accumulate_grad_batches": 2, "enable_progress_bar": True}
-    options |= {"max_steps": 2, "enable_checkpointing": False}
-    trainer_for(tmp_path, [progress, start], **options).fit(Task(), Data())
-    parts = [start.start[name] for name in ("data", "kernels", "step")]
-    assert start.start["all"] == pytest.approx(sum(parts), abs=0.005)
-    assert min(parts) >= 0
-    assert start.start["variants"] == 0
-    assert text.getvalue().count("first step after") == 1
 
 
 @pytest.mark.parametrize(("quiet", "lines"), [(60.0, 0), (-1.0, 1)])

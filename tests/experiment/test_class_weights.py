@@ -67,11 +67,6 @@ def test_nothing_is_read_where_nothing_is_asked() -> None:
     assert not dataset.was_read
 
 
-def test_an_evaluation_by_a_training_configuration_counts_too() -> None:
-    loss = with_counted_weights(config({"weight": "counted"}, train=False), module(Clouds([[0]])))
-    assert len(CrossEntropy(loss.task.loss.weight).weight) == 3  # type: ignore[arg-type]
-
-
 def test_a_set_without_labels_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one point"):
         with_counted_weights(config({"weight": "counted"}), module(Clouds([None])))

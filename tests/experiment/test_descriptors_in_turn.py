@@ -141,13 +141,6 @@ def test_without_open3d_the_networks_say_what_they_found(asked: Callable[..., tu
     assert "Open3D" not in str(error)
 
 
-def test_streets_ask_their_network_and_fpfh(asked: Callable[..., tuple]) -> None:
-    stand_ins = {STREETS: Blind, INTERIORS: Numbered, TURNED: Numbered, "FPFH": Numbered}
-    names, found = asked(STREET, stand_ins)
-    assert names == [STREETS, "FPFH"]
-    assert found.reason.endswith("(up to 20 m: reg_rooms); the network found nothing: FPFH")
-
-
 def test_a_descriptor_that_was_named_is_asked_alone(
     asked: Callable[..., tuple], tmp_path: Path
 ) -> None:

@@ -79,32 +79,6 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
         fine_tuning.initialise(own, cfg)
 
 
-def test_frozen_layers_do_not_change() -> None:
-    learner = task(network(5, 1), 5)
-    learner.freeze_layers(["input", "stem", "encoder.[01]"])
-    learner.train()
-    before = {name: value.clone() for name, value in learner.net.state_dict().items()}
-    points = torch.rand(400, 3) * 8
-    x = pcnn.voxelize(points, torch.rand(400, 4), voxel_size=0.5)
-    optimizer = torch.optim.SGD(parameter_groups(learner.net), lr=0.1)
-    learner.net(x).features.square().sum().backward()
-    optimizer.step()
-    frozen = ("input", "stem", "encoder.0", "encoder.1")
-    for name, value in learner.net.state_dict().items():
-        still = torch.equal(value, before[name])
-        if name.startswith(frozen):
-            assert still, name
-        elif name.startswith(("encoder.2", "head.module.weight")):
-            assert not still or "num_batches" in name or value.ndim == 1, name
-    learner.eval()
-    learner.train()
-    norms = [(n, m) for n, m in learner.net.named_modules() if isinstance(m, nn.BatchNorm1d)]
-    assert {m.training for n, m in norms if n.startswith(frozen)} == {False}
-    assert {m.training for n, m in norms if not n.startswith(frozen)} == {True}
-    with pytest.raises(ValueError, match=r"'enc'; there are input, stem, encoder.0"):
-        learner.freeze_layers(["enc"])
-
-
 def test_rates_fall_with_depth() -> None:
     learner = task(network(5, 1), 5)
     behind = depths(learner.net)

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from pcnn.checkpoints import CheckpointError, RunCheckpoint
 from pcnn.config import check_allowed, looked_up, make, stored
-from pcnn.config.make import FUNCTIONS, check_targets
+from pcnn.config.make import FUNCTIONS
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.pair_lists import read_pickle
@@ -26,7 +26,6 @@ from pcnn.experiment.resume import with_stored
 from pcnn.experiment.run_config import checked
 from pcnn.experiment.stored_options import with_stored_options
 from pcnn.files.pickles import STAND_INS
-from pcnn.loggers import stored_run_id
 from tests.experiment import payload
 from tests.experiment.hostile import CASES, HERE, with_case
 from tests.experiment.sweep import CONF, composed
@@ -88,13 +87,6 @@ def test_hostile_configurations(name: str, tmp_path: Path) -> None:
             stored(config, tmp_path)
     else:
         assert resumed(config, tmp_path) == resumed(good(), tmp_path)
-
-
-@pytest.mark.parametrize("name", ["nested", "network_function", "task", "loss", "data_module"])
-def test_a_hostile_class_goes_into_no_exported_file(name: str, tmp_path: Path) -> None:
-    check_targets(stored(good(), tmp_path))
-    with pytest.raises(ConfigError):
-        check_targets(stored(with_case(good(), name, tmp_path), tmp_path))
 
 
 def checkpoint(path: Path, config: Any) -> Path:
@@ -212,12 +204,6 @@ def test_a_name_in_a_file_becomes_no_other_word(name: Any, tmp_path: Path) -> No
         else:
             assert with_stored_options(words, tmp_path / "conf") == words
     assert with_stored_options(["resume=auto"], CONF) == ["resume=auto"]
-
-
-def test_run_ids_name_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "run_id.txt").write_text("../../elsewhere\n")
-    with pytest.raises(ValueError, match="run id"):
-        stored_run_id(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from omegaconf import DictConfig
 
@@ -245,11 +244,3 @@ def test_numbers_of_a_run_go_on_with_it(tmp_path: Path) -> None:
         with pytest.raises(UserError) as refused:
             resumed(folder, word)
         assert getattr(refused.value, "key", "") == word.partition("=")[0]
-
-
-def test_a_torn_checkpoint_is_named(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, {})
-    torch.save({"a": 1}, folder / run_folder.LAST)
-    with pytest.raises(FileError) as refused:
-        resumed(folder)
-    assert Path(refused.value.path) == folder / run_folder.LAST

@@ -56,23 +56,6 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").iterdir())
 
 
-def test_other_ranks_do_not_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcnn.experiment.job.rank", lambda: 1)
-    with locked(tmp_path / "run"):
-        assert not (tmp_path / "run").exists()
-
-
-def test_a_file_system_without_locks_serves_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(*arguments: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("fcntl.lockf", absent)
-    with locked(tmp_path):
-        assert (tmp_path / LOCK).exists()
-
-
 def preempted(seen: list[int]) -> None:
     with job.stoppable("{} came".format) as stop:
         stop.deferring = True

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pcnn.datasets.registration.make_gt import make_ground_truth
-from pcnn.experiment.registration_options import RegistrationOptions
 from tests.datasets.registration.scenes import write_fragments
 from tests.experiment.command import run
 
@@ -63,10 +62,3 @@ def test_there_is_nothing_to_train(tmp_path: Path) -> None:
     assert "eval.py model=fpfh" in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 3
     assert not list(tmp_path.rglob("config.yaml"))
-
-
-def test_surfaces_are_fitted_in_an_evaluation_that_asks_for_it() -> None:
-    plain, asked = RegistrationOptions(), RegistrationOptions(surfaces=True)
-    rules = plain.rules("threedmatch")
-    assert not plain.settings(rules, 0).surfaces
-    assert asked.settings(rules, 0).surfaces

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -36,30 +35,6 @@ def config(steps: int = 5) -> DictConfig:
     )
 
 
-def test_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a" / "b.txt"
-    run_folder.write_whole(path, "old")
-
-    def broken(*names: object) -> None:
-        raise OSError("disk")
-
-    monkeypatch.setattr("os.replace", broken)
-    with pytest.raises(OSError, match="disk"):
-        run_folder.write_whole(path, "new")
-    assert path.read_text() == "old"
-    assert [file.name for file in path.parent.iterdir()] == ["b.txt"]
-
-
-def test_metrics_say_what_was_run_and_that_it_was_simulated(tmp_path: Path) -> None:
-    run_folder.record(tmp_path, config(), resumed=False)
-    report.write_metrics(tmp_path, config(), {"val/miou": 0.5, "val/loss": float("nan")}, 5, None)
-    content = json.loads((tmp_path / "metrics.json").read_text())
-    assert content["source"] == "simulated"
-    assert content["metrics"] == {"val/miou": 0.5, "val/loss": None}
-    assert (content["seed"], content["steps"]) == (3, 5)
-    assert content["config_sha256"] == run_folder.sha256(tmp_path / "config.yaml")
-
-
 def test_finished_until_made_longer(tmp_path: Path) -> None:
     run_folder.record(tmp_path, config(), resumed=False)
     assert not is_finished(tmp_path)
@@ -77,19 +52,6 @@ def test_finished_until_made_longer(tmp_path: Path) -> None:
     assert not continuation(longer, [f"resume={tmp_path}"]).finished
 
 
-def test_resume_takes_nothing_else(tmp_path: Path) -> None:
-    run_folder.record(tmp_path, config(), resumed=False)
-    given = OmegaConf.create({"resume": str(tmp_path), "seed": 4})
-    with pytest.raises(ConfigError, match="seed"):
-        continuation(given, ["seed=4"])
-
-
-def test_folder_of_another_run_is_refused(tmp_path: Path) -> None:
-    run_folder.record(tmp_path, config(), resumed=False)
-    with pytest.raises(ConfigError, match="resume"):
-        run_folder.record(tmp_path, config(), resumed=False)
-
-
 def test_only_empty_folders_are_dropped(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
@@ -97,11 +59,6 @@ def test_only_empty_folders_are_dropped(tmp_path: Path) -> None:
     for name in ("empty", "full", "missing"):
         run_folder.drop_if_empty(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
-
-
-def test_no_revision_outside_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(report, "__file__", str(tmp_path / "a" / "b" / "report.py"))
-    assert report.revision() is None
 
 
 @pytest.mark.parametrize("folder", ["logs/a/2026-03-01_12-30-00", 'my runs/it\'s "a=b" [1]', "ü"])

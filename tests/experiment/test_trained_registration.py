@@ -129,15 +129,6 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
         sampled(replace(first, scored=None))
 
 
-def test_what_cannot_be_exported_is_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
-        export(tmp_path / "none.ckpt", tmp_path / "a.safetensors")
-    (tmp_path / "torn.ckpt").write_bytes((folder / BEST).read_bytes()[:2000])
-    with pytest.raises(ValueError, match=r"torn\.ckpt: not a whole checkpoint"):
-        export(tmp_path / "torn.ckpt", tmp_path / "a.safetensors")
-    assert not (tmp_path / "a.safetensors").exists()
-
-
 def test_shipped_weights_go_by_the_extent(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

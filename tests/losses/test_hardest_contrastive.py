@@ -71,29 +71,6 @@ def test_listed_matches_are_masked_and_only_those() -> None:
     assert negative == 0
 
 
-def test_margins_of_squares_and_of_distances() -> None:
-    f = torch.tensor([[0.0, 0.0], [3.0, 0.0]], dtype=torch.float64)
-    g = torch.tensor([[0.5, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    anchors = torch.tensor([[0, 0]])
-    pools = torch.tensor([1]), torch.tensor([1])
-    positive, negative = hardest_contrastive(f, g, anchors, anchors, *pools, 0.2, 1.5)
-    assert float(positive) == pytest.approx(0.5**2 - 0.2)
-    # the source's negative lies 1 away; the target's, 2.5 away, asks for nothing
-    assert float(negative) == pytest.approx((1.5 - 1.0) ** 2 / 2, rel=1e-6)
-
-
-def test_all_samples_make_the_module_deterministic() -> None:
-    batch = batch_of_two(1)
-    f, g = unit_rows(46, 8, 3), unit_rows(38, 8, 4)
-    loss = HardestContrastive(weight=0.7)
-    value = loss(f, g, batch)
-    everything = torch.arange(46), torch.arange(38)
-    positive, negative = by_loops(f, g, batch.positives, batch.positives, everything)
-    torch.testing.assert_close(value, positive + 0.7 * negative)
-    torch.testing.assert_close(loss.terms, {"positive": positive, "negative": negative})
-    assert not loss.terms["positive"].requires_grad
-
-
 @pytest.mark.parametrize("radius", [2.0, 9.0], ids=["some", "everything"])
 def test_rows_within_the_safe_radius_are_no_negatives(radius: float) -> None:
     batch = batch_of_two(4)

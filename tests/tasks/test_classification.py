@@ -15,7 +15,6 @@ from pcnn.datasets.sampler import EpochSampler
 from pcnn.losses import CrossEntropy
 from pcnn.tasks import ClassificationTask
 from pcnn.tasks.schedules import constant, poly
-from tests.forking import require_fork
 from tests.tasks.quiet import loader, trainer_for
 
 NAMES = ("office", "hallway", "storage")
@@ -81,30 +80,6 @@ def test_training_moves_the_weights_and_logs(tmp_path: Any) -> None:
     trainer = trainer_for(tmp_path, max_steps=1)
     trainer.fit(task(), loader([batch_of([0, 1, 1], [0, 2, 255])]))
     assert trainer.callback_metrics["train/accuracy"] == 0.5  # of those that have a label
-
-
-def figures_of_rank(rank: int, folder: str) -> None:
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
-    )
-    module, logged = task(), {}
-    module.log_dict = logged.update  # type: ignore[assignment, method-assign]
-    # the last batch of the second rank is empty, as an evaluation's sampler gives it
-    own = [[([0, 0], [0, 1]), ([2], [2])], [([1], [0]), ([], [])]][rank]
-    for predicted, labels in own:
-        module.evaluate(batch_of(predicted, labels), module.val_meters)
-    module.log_evaluation("val", module.val_meters)
-    assert logged["val/accuracy"] == pytest.approx(2 / 4)
-    assert logged["val/mean_accuracy"] == pytest.approx((1 / 2 + 0 + 1) / 3)
-    assert logged["val/loss"] == pytest.approx(2 / 4 * 10.0, rel=1e-3)
-    torch.distributed.destroy_process_group()
-
-
-def test_figures_are_exact_over_ranks(tmp_path: Any) -> None:
-    require_fork()  # spawned processes would import everything again
-    torch.multiprocessing.start_processes(
-        figures_of_rank, (str(tmp_path),), nprocs=2, start_method="fork"
-    )
 
 
 class Clouds(Dataset[int]):

@@ -129,13 +129,3 @@ def test_norms_and_biases_do_not_decay() -> None:
     torch.optim.SGD([decayed, free], lr=1.0, weight_decay=0.5).step()
     for old, new in zip(before, net.parameters(), strict=True):
         assert torch.equal(new, old * (0.5 if old.ndim == 2 else 1.0))
-
-
-def test_one_group_and_frozen_parameters() -> None:
-    net = nn.Linear(3, 4)
-    net.bias.requires_grad_(False)
-    (group,) = parameter_groups(net)
-    assert group["params"] == [net.weight]
-    assert "weight_decay" not in group
-    (only,) = parameter_groups(net, decay_norms_and_biases=False)
-    assert only["params"] == [net.weight]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -17,12 +16,11 @@ import torch.multiprocessing as mp
 from torch import Tensor, nn
 
 from pcnn.losses import Circle, HardestContrastive
-from pcnn.metrics.registration import JudgedPairs, PairId, PairResult, validation_protocol
+from pcnn.metrics.registration import JudgedPairs, PairId, PairResult
 from pcnn.models import ResUNetBN2C
-from pcnn.registration.estimate import seed_of
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.tasks import RegistrationTask
-from pcnn.tasks.registration import figures, gathered, head_figures
+from pcnn.tasks.registration import gathered, head_figures
 from pcnn.tasks.schedules import constant
 from tests.forking import require_fork
 from tests.registration.poses import random_pose
@@ -164,14 +162,6 @@ def test_one_network_has_one_set_of_figures() -> None:
     assert task._seen["val"][name].inlier_ratio == seen[0][name].inlier_ratio
 
 
-def test_a_batch_without_pairs_and_a_pass_without_records() -> None:
-    task = task_of(small())
-    empty = task.arrived(pairs_of([], [], [], VOXEL))
-    assert task.evaluate(empty, "val") is None
-    task.log_evaluation("val")
-    assert task.results["val"] == []
-
-
 @pytest.mark.parametrize(("geometry", "steps"), [("voxel", 25), ("point", 12)])
 def test_descriptors_improve(geometry: str, steps: int, tmp_path: Any) -> None:
     batch = views([0, 1], VOXEL, geometry, 1000)
@@ -274,20 +264,6 @@ def test_every_rank_gets_every_pair_once(tmp_path: Path) -> None:
     )
     found = [Path(tmp_path, str(rank)).read_text() for rank in (0, 1)]
     assert found == [repr([RANKS[1][1], *RANKS[0]])] * 2
-
-
-def test_figures_and_thresholds_of_benchmarks() -> None:
-    ratios = zip((0.0, 0.5, 0.1), (RANKS[1][1], *RANKS[0]), strict=True)
-    results = [replace(one, inlier_ratio=ratio) for ratio, one in ratios]
-    found = figures(results, validation_protocol("threedmatch"))
-    # 20 degrees are too many, no estimate is none
-    wanted = {"loss": 0.5, "feat_match_ratio": 2 / 3, "inlier_ratio": 0.2, "rr": 1 / 3}
-    assert found == pytest.approx(wanted | {"rre": 1.0, "rte": 0.1})
-    assert figures(results, validation_protocol("kitti"))["rr"] == pytest.approx(1 / 3)
-    loose = validation_protocol("kitti", success_rre=25.0)
-    assert figures(results, loose)["rr"] == pytest.approx(2 / 3)
-    assert "rr" not in figures(results, validation_protocol("kitti", hypotheses=0))
-    assert len({seed_of(name, seed) for name in "abc" for seed in range(3)}) == 9
 
 
 def test_counts_of_a_head() -> None:

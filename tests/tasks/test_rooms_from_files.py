@@ -18,7 +18,6 @@ from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42, ResNet18
 from pcnn.tasks import ClassificationTask, EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
-from pcnn.tasks.views import summed_cloud_probabilities
 from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import write_set
 from tests.tasks.quiet import trainer_for
@@ -79,28 +78,3 @@ def test_odd_rooms_train_along(
     assert [int(counts.sum()) for counts in task.confusion.values()] == [counted, counted]
     for room in ("Area_1/lobby_1", "Area_5/hallway_1"):
         assert f"the room {room} holds no points" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "geometry", [OnVoxels(), OnPoints(), OnPoints(thin=0.2)], ids=["voxel", "point", "thinned"]
-)
-def test_types_by_one_identity_view_are_those_of_a_single_pass(
-    geometry: Placement, tmp_path: Path
-) -> None:
-    root = write_set(tmp_path / "s3dis", ROOMS | ODD)
-    options: dict[str, Any] = {"data_dir": str(tmp_path), "num_workers": 0, "voxel_size": 0.4}
-    data = room_types_module(str(root), val_batch_size=3, geometry=geometry, **options)
-    torch.manual_seed(0)
-    net = ResNet18(6, 11, width=0.125).eval()
-    training = CrossEntropy(), partial(torch.optim.SGD, lr=0.01), constant
-    task = ClassificationTask(net, data.class_names, *training)
-    data.setup("test")
-    (batch,) = data.test_dataloader()
-    logits = task(batch.tensor)
-    found = summed_cloud_probabilities(task, batch, EvaluationViews(), 11)
-    assert torch.equal(found, logits.double().softmax(1))
-    turned = EvaluationViews(rotations=[0.0, 90.0])
-    assert not torch.equal(summed_cloud_probabilities(task, batch, turned, 11), 2 * found)
-    meters = task.test_meters
-    assert task.evaluate(batch, meters, turned) is not None
-    assert (int(meters.confusion.compute().sum()), int(meters.voted.compute().sum())) == (3, 3)

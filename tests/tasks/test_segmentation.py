@@ -13,7 +13,6 @@ from pcnn.errors import NotFiniteError, UserError
 from pcnn.losses import CrossEntropy
 from pcnn.metrics import iou
 from pcnn.tasks import SegmentationTask
-from pcnn.tasks.counting_task import Mean
 from pcnn.tasks.schedules import constant
 from tests.tasks.quiet import Lookup, loader, trainer_for
 
@@ -94,33 +93,6 @@ def test_logged_figures_over_several_batches(tmp_path: Any) -> None:
     # a second pass starts from zero
     (again,) = trainer.validate(module, loader([two_scans()]), verbose=False)
     assert again["val/miou"] == figures["val/miou"]
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_training_moves_the_weights_and_logs(tmp_path: Any) -> None:
-    module, trainer = task(), trainer_for(tmp_path, max_steps=3)
-    batch = batch_of(
-        torch.randn(8, 3),
-        torch.arange(8),
-        torch.randint(0, 3, (8,)),
-        [torch.randint(0, 3, (8,))],
-    )
-    trainer.fit(module, loader([batch] * 3))
-    assert module.net.scale.item() != 1.0  # type: ignore[union-attr, operator]
-    assert trainer.callback_metrics.keys() >= {"train/loss", "train/miou", "train/lr"}
-
-
-def test_checkpoint_holds_weights_only(tmp_path: Any) -> None:
-    assert set(task().state_dict()) == {"net.scale"}
-    assert not task().hparams
-
-
-def test_mean() -> None:
-    mean = Mean()
-    assert mean.compute() == 0
-    mean.update(torch.tensor(1.0), 3)
-    mean.update(torch.tensor(5.0), 1)
-    assert mean.compute() == 2.0
 
 
 def test_rows_of_nan_are_no_class_and_a_network_of_nan_ends_the_run(tmp_path: Any) -> None:
