@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import AllowTargets, Device, chosen_device, packages
+from pcnn.cli.options import AllowTargets, packages
 from pcnn.messages import say
+from pcnn.ranges import Positive
 
 PACKAGES = "torchsparse, minkowski or spconv; spconv-rskc or spconv-rsck by how it was saved."
 
@@ -21,11 +22,9 @@ class ExportOptions:
     out: Annotated[Path, ARGUMENT, "File to write (.safetensors)."]
     revision: Annotated[str | None, "Commit of the training, if the run did not record it."] = None
     bits: Annotated[Literal["16", "8"], "Bits of a weight; 8 with scales."] = "16"
-    calibrate: Annotated[
-        bool, "--calibrate", "Find the temperature of probabilities on the validation clouds."
-    ] = False
-    root: Annotated[str | None, "Folder of the data set for --calibrate; the run's."] = None
-    device: Device = "auto"
+    temperature: Annotated[
+        Positive | None, "That logits are divided by, so that probabilities are calibrated."
+    ] = None
     allow_targets: AllowTargets = None
 
 
@@ -41,18 +40,8 @@ def export(options: ExportOptions) -> None:
     if out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
-        temperature = None
-        own = packages(options.allow_targets)
-        if options.calibrate:
-            from pcnn.experiment.export import calibrate
-
-            found = calibrate(checkpoint, chosen_device(options.device), options.root, own)
-            temperature = found.temperature
-            say(
-                f"temperature {temperature:.3f}: calibration error {found.before:.3f} without, "
-                f"{found.after:.3f} with it, on {found.clouds} validation clouds"
-            )
-        facts = written(checkpoint, out, options.revision, temperature, int(options.bits), own)
+        settings = options.revision, options.temperature, int(options.bits)
+        facts = written(checkpoint, out, *settings, packages(options.allow_targets))
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

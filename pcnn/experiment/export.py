@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,8 @@ from pcnn.checkpoints.exported_file import NET, packed, write_exported
 from pcnn.config import stored as stored_config
 from pcnn.config.make import check_targets
 from pcnn.config.values import FOLDERS
-from pcnn.datasets.labels import IGNORE
-from pcnn.errors import FileError
-from pcnn.experiment import build, run_folder
-from pcnn.experiment.networks import network_of
-from pcnn.experiment.weights import opened
+from pcnn.experiment import run_folder
 from pcnn.files.bounded import named
-from pcnn.metrics.calibration import calibration_error, fitted_temperature
-
-#: Bits of a weight with two or more dimensions.
-BITS = (16, 8)
-#: Rows of a cloud that calibrate: neighbours are wrong together, so more say little.
-_ROWS = 20_000
-#: Keys, wherever they stand, that hold places on one machine, and what is written in their stead.
-PLACES = dict.fromkeys(FOLDERS)
 
 
 def export(
@@ -46,8 +33,8 @@ def export(
     The file is in the safetensors format, holds tensors and text alone, and serves wherever a
     checkpoint does, except to resume.
     """
-    if bits not in BITS:
-        raise ValueError(f"bits={bits}: weights are written in {' or '.join(map(str, BITS))} bits")
+    if bits not in (16, 8):
+        raise ValueError(f"bits={bits}: weights are written in 16 or 8 bits")
     path = Path(checkpoint)
     found = RunCheckpoint.read(path, mmap=False)
     content = found.content
@@ -61,13 +48,11 @@ def export(
     before = content.get("pcnn_export", {})
     metrics = metrics_of(path)
     learnt = [v for name, v in held.items() if "running_" not in name and v.is_floating_point()]
+    source = config["data"]["source"]
     facts = {
         "name": Path(out).stem,
-        "model": config["model"]["name"],
-        "task": config["task"]["name"],
-        "geometry": config["geometry"]["name"],
-        "dataset": config["dataset"]["name"],
-        "source": config["data"]["source"],
+        **{key: config[key]["name"] for key in ("model", "task", "geometry", "dataset")},
+        "source": source,
         "seed": config["seed"],
         "steps": int(content["global_step"]),
         "parameters": sum(value.numel() for value in learnt),
@@ -78,102 +63,37 @@ def export(
     kept = without_places(config)
     if temperature is not None:
         kept["data"] = {**kept["data"], "temperature": temperature}
-    kept["tags"] = ["simulated"] if facts["source"] != "real" else []
-    written = {
-        "state_dict": weights,
-        "pcnn_config": kept,
-        "pcnn_export": facts,
-        "global_step": facts["steps"],
-    }
-    write_exported(Path(out), written)
+    kept["tags"] = ["simulated"] if source != "real" else []
+    about = {"pcnn_config": kept, "pcnn_export": facts, "global_step": facts["steps"]}
+    write_exported(Path(out), {"state_dict": weights, **about})
     return facts
 
 
 def stored(name: str, value: Tensor, bits: int) -> dict[str, Tensor]:
-    """A weight as it is written, by name; with its scales where it has two dimensions or more."""
-    if bits == 8 and value.is_floating_point() and value.ndim > 1 and value.numel():
-        return packed(name, value)
-    return {name: halved(name, value)}
-
-
-def halved(name: str, value: Tensor) -> Tensor:
-    """A weight in float16, unless it has one dimension or no fraction."""
+    """A weight as it is written: with scales, or in float16 where it has two dimensions."""
     if not value.is_floating_point():
         # int8 in such a file stands for a weight in 8 bits
-        return value.short() if value.dtype == torch.int8 else value.clone()
+        return {name: value.short() if value.dtype == torch.int8 else value.clone()}
+    if bits == 8 and value.ndim > 1 and value.numel():
+        return packed(name, value)
     kept = value.half() if value.ndim > 1 else value.float().clone()
     if not bool(torch.isfinite(kept).all()):
-        raise ValueError(
-            f"{name} holds NaN, or numbers that are infinite or too large for float16: "
-            "check the training"
-        )
-    return kept
+        raise ValueError(f"{name} holds NaN, or numbers infinite or too large for float16")
+    return {name: kept}
 
 
 def without_places(node: Any) -> Any:
     """A plain configuration with the places of files taken out."""
     if isinstance(node, dict):
-        return {
-            key: PLACES[key] if key in PLACES else without_places(value)
-            for key, value in node.items()
-        }
+        return {k: None if k in FOLDERS else without_places(v) for k, v in node.items()}
     return [without_places(value) for value in node] if isinstance(node, list) else node
 
 
 def metrics_of(checkpoint: Path) -> dict[str, Any]:
     """The record of the run of ``<run folder>/checkpoints/best.ckpt``, if it measured this file."""
-    path = checkpoint.parent.parent / run_folder.METRICS
-    if not path.is_file():
+    folder = checkpoint.parent.parent
+    if not (folder / run_folder.METRICS).is_file():
         return {}
-    content = run_folder.load_metrics(path.parent)
+    content = run_folder.load_metrics(folder)
     measured = content.get("checkpoint")
     return content if measured and Path(measured).name == checkpoint.name else {}
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The measured calibration."""
-
-    temperature: float  # to divide logits by
-    before: float  # expected calibration error without it, on the clouds that did not choose it
-    after: float  # the same with it
-    clouds: int  # number of clouds
-
-
-@torch.inference_mode()
-def calibrate(
-    checkpoint: str | Path,
-    device: torch.device,
-    root: str | None = None,
-    allow_targets: Sequence[str] = (),
-) -> Calibration:
-    """Find the temperature on every second validation cloud, and measure it on the others."""
-    path = Path(checkpoint)
-    with named(path, "checkpoint of a segmentation"):
-        cfg, found = opened(path, "segmentation", allow_targets)
-        net = network_of(cfg, found).to(device).eval()
-    cfg.train = True
-    cfg.dataset.num_workers = 0
-    if root is not None:
-        cfg.dataset.root = root
-    module = build.data(cfg)
-    halves: tuple[list[tuple[Tensor, Tensor]], ...] = ([], [])
-    dataset, collate = module.dataset("val"), module.collate()  # type: ignore[attr-defined]
-    count = 0 if dataset is None else len(dataset)
-    for row in range(count):
-        batch = collate([dataset[row]]).to(device)
-        logits = net(batch.tensor).features.float()[batch.inverse]
-        known = batch.point_labels != IGNORE
-        logits, labels = logits[known], batch.point_labels[known]
-        step = max(1, len(labels) // _ROWS)
-        halves[row % 2].append((logits[::step].cpu(), labels[::step].cpu()))
-    if count < 2:
-        raise FileError(path, f"{count} validation clouds; two are needed to choose and to measure")
-    chosen, measured = (
-        (torch.cat([a for a, _ in half]), torch.cat([b for _, b in half])) for half in halves
-    )
-    temperature = fitted_temperature(*chosen)
-    logits, labels = measured
-    before = calibration_error(logits.softmax(1), labels)
-    after = calibration_error((logits / temperature).softmax(1), labels)
-    return Calibration(temperature, before, after, count)

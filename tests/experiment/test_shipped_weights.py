@@ -50,7 +50,7 @@ def test_weights_and_cards_belong_together() -> None:
             assert stem.startswith("seg_")
             predictor = Predictor.load(path, torch.device("cpu"))
             assert predictor.class_names == entry.classes
-            assert predictor.temperature != 1, "pcnn export --calibrate"
+            assert predictor.temperature != 1, "pcnn export --temperature"
             given = {name: np.ones(300) for name in predictor.reading.channels or ()}
             points = np.random.default_rng(0).uniform(0, 3, (300, 3))
             assert predict(points, path, channels=given).confidence.min() > 0
