@@ -285,9 +285,9 @@ def _first_scan(kitti: Path) -> Path:
 
 
 def _simulated_scan(seed: int) -> np.ndarray:
-    from pcnn.simulate.streets.kitti import simulate_kitti
+    from pcnn.simulate.streets.kitti import KITTI
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "streets"
-        simulate_kitti(root, seed=seed, train_scans=1, val_scans=0, workers=1, progress=False)
+        KITTI.write(root, seed=seed, train_scans=1, val_scans=0, workers=1, progress=False)
         return np.fromfile(_first_scan(root), np.float32).reshape(-1, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pcnn.cli.app import ARGUMENT, App, refusing
 from pcnn.cli.options import Progress
@@ -30,9 +30,6 @@ class KittiOptions(SimulateOptions):
     train_scans: Annotated[Clouds, "--scans", "Training scans, sequences 00-07, 09, 10."] = 40
     val_scans: Annotated[Clouds, "Validation scans, sequence 08."] = 8
     frame_stride: Annotated[Count, "Frames (10 Hz) from one scan to the next."] = 15
-    sensors: Annotated[
-        Literal["hdl64", "any"], "That of KITTI, or of 16 to 128 beams at any height."
-    ] = "hdl64"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +44,6 @@ class FragmentsOptions(SimulateOptions):
 class RoomsOptions(SimulateOptions):
     rooms: Annotated[Rooms, "Rooms in each of the six areas."] = 6
     spacing: Annotated[Spacing, "Distance between points, in metres."] = 0.02
-    layout: Annotated[
-        Literal["text", "arrays"], "Text as in Stanford3dDataset_v1.2, or arrays as Pointcept's."
-    ] = "text"
 
 
 def kitti(options: KittiOptions) -> None:

@@ -146,7 +146,7 @@ class SemanticKITTISets(CloudSets):
     test_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to test on: labelled ones
     labels: str = "official"  # official or spvnas_compat
     allow_missing: bool = False  # use the sequences that are there where some are missing
-    simulate: Mapping[str, Any] | None = None  # arguments of simulate_kitti
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator
     unit = "scan"
     word_labels = True
     unit_intensity = True

@@ -1,8 +1,9 @@
 """Simulated data sets in official formats, made by ray casting (Embree) anywhere.
 
-`streets`: a vehicle with a spinning LiDAR of 64 beams drives through procedural streets; files as
-SemanticKITTI and KITTI odometry have them. `rooms`: furnished rooms as fragments of a depth camera
-(3DMatch) and as labelled, coloured clouds (S3DIS). `simulator` writes a set by many processes, goes
-on where one was interrupted, and gives it its name when it is whole; a `SIMULATED.json` marks it.
-The simulators `KITTI`, `THREEDMATCH` and `S3DIS` are in the modules of their files.
+* `simulator`: writes a set by many processes, goes on where one was interrupted, and gives it its
+  name when it is whole; a `SIMULATED.json` marks it. `KITTI`, `S3DIS` and `THREEDMATCH` are
+  simulators, in the modules of their files.
+* `mesh` and `shapes`: triangles and rays; `catalogue`: objects that YAML describes.
+* `streets`: a vehicle with a spinning LiDAR drives through procedural streets (SemanticKITTI).
+* `rooms`: furnished rooms as fragments of a depth camera (3DMatch), or as labelled clouds (S3DIS).
 """

@@ -9,16 +9,11 @@
         seat:
         - cushion: [[0, 0, height], [0.36, 0.36, 0.06], 0.6]
 
-An object has the keys
-
-* `class`: its label; one that is `use`d takes the label of its user,
-* `draw`: names and their values, drawn in this order; values that the caller gives are not drawn,
-* `parts`: shapes by paint. A paint is a drawn name, or a name that is drawn once for its shapes,
-* `use`: other objects with values for their names, or with a list of such values; they see the
-  names of their user, too, and do not draw them,
-* `one_of`: in place of all these, objects and their shares, of which one is made,
-* `scale`: a factor on all of it; `top`: height at which small things may stand on it;
-* `size`: width and depth that it takes, where they differ from those of its triangles.
+An object has the keys `class`, its label, or that of its user; `draw`, names and their values, of
+which the caller may give some; `parts`, shapes by paint, which may be a drawn name; `use`, other
+objects with values for their names, or a list of such, which see the names of their user, too;
+`one_of` in place of all these, objects and their shares; `scale`, a factor; `top`, the height at
+which small things may stand on it; `size`, width and depth that it takes, where they differ.
 
 A shape is the name of a function of `pcnn.simulate.shapes` with its arguments, and perhaps `if`,
 `class`, `for` (names and several values each: one shape for each combination), `turn` (axis, angle,
@@ -33,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -42,7 +37,7 @@ import numpy as np
 
 from pcnn.files.text import read_yaml
 from pcnn.simulate.mesh import Floats, Mesh, surface
-from pcnn.simulate.shapes import RANDOM_SHAPES, SHAPES, turned
+from pcnn.simulate.shapes import SHAPES, leaves, turned
 
 #: returns the number of a paint by its name, None for any other word
 Paints = Callable[[str], int | None]
@@ -62,28 +57,10 @@ class Thing:
     """An object that stands on z = 0 about the origin."""
 
     mesh: Mesh
-    top: float | None = None  # [m] height at which small things may stand on it
-    size: tuple[float, float] | None = None
-
-    @cached_property
-    def extent(self) -> Floats:
-        """Half width [m] along x, half depth along y, both about the origin, and height."""
-        if not len(self.mesh):
-            return np.zeros(3)
-        corners = self.mesh.triangles.reshape(-1, 3)
-        return np.array([*np.abs(corners[:, :2]).max(0), corners[:, 2].max()])
-
-    @property
-    def width(self) -> float:  # along x [m]
-        return float(2 * self.extent[0]) if self.size is None else self.size[0]
-
-    @property
-    def depth(self) -> float:  # along y [m]
-        return float(2 * self.extent[1]) if self.size is None else self.size[1]
-
-    @property
-    def height(self) -> float:
-        return float(self.extent[2])
+    top: float | None  # [m] height at which small things may stand on it
+    width: float  # along x [m]
+    depth: float  # along y [m]
+    height: float
 
 
 @dataclass(eq=False)
@@ -128,7 +105,9 @@ class Catalogue:
             np.repeat([paint for _, paint, _ in parts], counts),
             np.repeat([label for _, _, label in parts], counts),
         )
-        return Thing(mesh, top, None if size is None else (float(size[0]), float(size[1])))
+        corners = np.concatenate([np.zeros((1, 3)), mesh.triangles.reshape(-1, 3)])
+        width, depth = 2 * np.abs(corners[:, :2]).max(0) if size is None else size
+        return Thing(mesh, top, float(width), float(depth), float(corners[:, 2].max()))
 
     def _make(
         self, parts: list[tuple[Floats, int, int]], drawing: _Drawing, name: str, label: int | None
@@ -177,10 +156,7 @@ def _shape(item: Mapping[str, Any], drawing: _Drawing) -> Floats:
         drawing.count = len(rows)
     (kind,) = item.keys() - _MODIFIERS
     arguments = [drawing.value(node) for node in item[kind]]
-    if kind in SHAPES:
-        made = SHAPES[kind](*arguments)
-    else:
-        made = RANDOM_SHAPES[kind](drawing.rng, *arguments)
+    made = leaves(drawing.rng, *arguments) if kind == "leaves" else SHAPES[kind](*arguments)
     if "turn" in item:
         axis, *turn = item["turn"]
         made = turned(made, axis, *(drawing.value(node) for node in turn))

@@ -13,12 +13,10 @@ Floats = NDArray[np.float64]
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
-def cell_noise(cells: NDArray[Any], salt: int = 0) -> Floats:
-    """Draw a number in [0, 1) for each integer cell [..., 3], equal for equal cells and salts."""
+def cell_noise(cells: NDArray[Any]) -> Floats:
+    """Draw a number in [0, 1) for each integer cell [..., 3], equal for equal cells."""
     # integer mixing in the manner of Murmur3's finaliser; overflow wraps and is meant
-    i = cells.astype(np.int64).view(np.uint64)
-    key = i[..., 0] * _FACTORS[0] + i[..., 1] * _FACTORS[1]
-    key += i[..., 2] * _FACTORS[2] + np.uint64(salt * 0x27D4EB2F165667C5 % 2**64)
+    key = (cells.astype(np.int64).view(np.uint64) * _FACTORS).sum(-1, dtype=np.uint64)
     key ^= key >> np.uint64(33)
     key *= np.uint64(0xFF51AFD7ED558CCD)
     key ^= key >> np.uint64(33)
@@ -28,7 +26,7 @@ def cell_noise(cells: NDArray[Any], salt: int = 0) -> Floats:
 
 
 def rotation_z(yaw: float) -> Floats:
-    """Return the matrix [3, 3] that turns columns by `yaw` [rad] about z."""
+    """The matrix [3, 3] that turns columns by `yaw` [rad] about z."""
     c, s = np.cos(yaw), np.sin(yaw)
     return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
@@ -40,30 +38,24 @@ class Mesh:
     triangles: Floats  # [F, 3, 3] corners [m]
     labels: NDArray[np.uint16]  # [F] classes: raw SemanticKITTI ids, or S3DIS classes
     materials: NDArray[np.uint8]  # [F] numbers of materials or paints
-    instances: NDArray[np.uint16]  # [F] 0: not an instance
+    instances: NDArray[np.uint16]  # [F] numbers of objects in a room
 
     def __len__(self) -> int:
         return len(self.triangles)
 
     def moved(self, x: float, y: float, z: float = 0.0, yaw: float = 0.0) -> Mesh:
-        """Return the mesh turned by `yaw` [rad] about z, then shifted by (x, y, z) [m]."""
+        """The mesh turned by `yaw` [rad] about z, then shifted by (x, y, z) [m]."""
         return replace(self, triangles=self.triangles @ rotation_z(yaw).T + np.array([x, y, z]))
 
-    def labelled(self, label: int, instance: int = 0) -> Mesh:
-        return surface(self.triangles, self.materials, label, instance)
-
     def chosen(self, rows: NDArray[np.bool_]) -> Mesh:
-        """Return the triangles of a mask [F]."""
-        return Mesh(
-            self.triangles[rows], self.labels[rows], self.materials[rows], self.instances[rows]
-        )
+        """The triangles of a mask [F]."""
+        return Mesh(*(getattr(self, f.name)[rows] for f in fields(Mesh)))
 
 
 def surface(
     triangles: Floats,
     material: int | NDArray[np.uint8],
     label: int | NDArray[np.int64] = 0,
-    instance: int = 0,
 ) -> Mesh:
     """Make a mesh from triangles [F, 3, 3]; material and label are one for all, or [F]."""
     count = len(triangles)
@@ -71,21 +63,13 @@ def surface(
         triangles=np.asarray(triangles, np.float64),
         labels=np.broadcast_to(label, count).astype(np.uint16),
         materials=np.broadcast_to(material, count).astype(np.uint8),
-        instances=np.full(count, instance, np.uint16),
+        instances=np.zeros(count, np.uint16),
     )
 
 
 def join(meshes: Iterable[Mesh]) -> Mesh:
-    """Concatenate meshes; without any, the mesh has no triangles."""
-    parts = [mesh for mesh in meshes if len(mesh)]
-    if not parts:
-        return surface(np.zeros((0, 3, 3)), 0)
-    return Mesh(
-        np.concatenate([part.triangles for part in parts]),
-        np.concatenate([part.labels for part in parts]),
-        np.concatenate([part.materials for part in parts]),
-        np.concatenate([part.instances for part in parts]),
-    )
+    parts = [surface(np.zeros((0, 3, 3)), 0), *meshes]
+    return Mesh(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Mesh)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,22 +80,12 @@ class Hits:
     cosine: Floats  # [R] of the angle of incidence, 0..1
     labels: NDArray[np.uint16]  # [R] 0 without a hit
     materials: NDArray[np.uint8]  # [R]
-    instances: NDArray[np.uint16]  # [R]
 
-    def nearer(self, other: Hits) -> Hits:
-        mine = self.distance <= other.distance
-        return Hits(
-            *(np.where(mine, getattr(self, f.name), getattr(other, f.name)) for f in fields(Hits))
-        )
-
-    def put(self, rows: NDArray[np.int64], hits: Hits) -> None:
+    def put_nearer(self, rows: NDArray[np.int64], hits: Hits) -> None:
+        """Put hits of some rays in the place of those that lie behind them."""
+        nearer = hits.distance < self.distance[rows]
         for f in fields(Hits):
-            getattr(self, f.name)[rows] = getattr(hits, f.name)
-
-    @staticmethod
-    def none(rays: int) -> Hits:
-        zero = np.zeros(rays, np.uint16)
-        return Hits(np.full(rays, np.inf), np.zeros(rays), zero, zero.astype(np.uint8), zero.copy())
+            getattr(self, f.name)[rows[nearer]] = getattr(hits, f.name)[nearer]
 
 
 class RayCaster:
@@ -126,44 +100,34 @@ class RayCaster:
         from embreex.rtcore_scene import EmbreeScene
 
         self._mesh = mesh
-        self._scene = None
-        if len(mesh):
-            self._scene = EmbreeScene()
+        self._scene = EmbreeScene() if len(mesh) else None
+        if self._scene is not None:
             # the scene refers to the geometry by number only, so both live as long as this object
             self._geometry = TriangleMesh(self._scene, mesh.triangles.astype(np.float32))
 
     def cast(self, origin: Floats, directions: Floats) -> Hits:
-        if self._scene is None or len(directions) == 0:
-            return Hits.none(len(directions))
-        answer = self._run(origin, directions)
-        met = answer["primID"] >= 0
-        face = np.where(met, answer["primID"], 0)
-        normal = answer["Ng"].astype(np.float64)
-        across = np.abs(np.einsum("rc,rc->r", normal, directions))
-        return Hits(
-            distance=np.where(met, answer["tfar"], np.inf).astype(np.float64),
-            cosine=np.clip(across / np.maximum(np.linalg.norm(normal, axis=1), 1e-20), 0.0, 1.0),
-            labels=np.where(met, self._mesh.labels[face], 0).astype(np.uint16),
-            materials=self._mesh.materials[face],
-            instances=np.where(met, self._mesh.instances[face], 0).astype(np.uint16),
-        )
+        """Find the first hits of rays from one origin [3], or one each [R, 3]."""
+        distance, face = self.first_faces(origin, directions)
+        met, rays = face >= 0, len(face)
+        labels, materials = np.zeros(rays, np.uint16), np.zeros(rays, np.uint8)
+        cosine = np.zeros(rays)
+        face = face[met]
+        corners = self._mesh.triangles[face]
+        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        across = np.abs(np.einsum("rc,rc->r", normal, directions[met]))
+        cosine[met] = np.clip(across / np.maximum(np.linalg.norm(normal, axis=1), 1e-20), 0.0, 1.0)
+        labels[met], materials[met] = self._mesh.labels[face], self._mesh.materials[face]
+        return Hits(distance.astype(np.float64), cosine, labels, materials)
 
     def first_faces(
         self, origin: Floats, directions: Floats
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find distance and triangle of every first hit; arguments as of `cast`."""
+        """Find distance and triangle of every first hit: infinite and -1 where there is none."""
         rays = len(directions)
         if self._scene is None or rays == 0:
             return np.full(rays, np.inf, np.float32), np.full(rays, -1, np.int64)
-        answer = self._run(origin, directions)
-        face = answer["primID"].astype(np.int64)
-        return np.where(face >= 0, answer["tfar"], np.float32(np.inf)), face
-
-    def _run(self, origin: Floats, directions: Floats) -> dict[str, NDArray[Any]]:
-        assert self._scene is not None
         toward = np.ascontiguousarray(directions, np.float32)
         starts = np.ascontiguousarray(np.broadcast_to(origin, toward.shape), np.float32)
-        answer: dict[str, NDArray[Any]] = self._scene.run(
-            starts, toward, query="INTERSECT", output=True
-        )
-        return answer
+        answer = self._scene.run(starts, toward, query="INTERSECT", output=True)
+        face = answer["primID"].astype(np.int64)
+        return np.where(face >= 0, answer["tfar"], np.float32(np.inf)), face

@@ -8,7 +8,6 @@ the marker is written and the folder takes its final name.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import inspect
 import json
@@ -26,13 +25,16 @@ from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
+from pcnn.config.make import check
 from pcnn.console import Console, Progress
 from pcnn.cores import available_cores
 from pcnn.files.simulated import MARKER, read_marker, write_marker
+from pcnn.files.user_cache import locked
 from pcnn.files.whole_file import whole_file
 from pcnn.messages import counted
 
 Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
 Range = tuple[float, float]
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -40,7 +42,6 @@ Record = dict[str, Any]
 
 _REQUEST, _DONE = ".request.json", ".done"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_MANNER = ("root", "seed", "workers", "progress")  # arguments that do not name a folder
 
 
 def drawn(train: Range, held_out: Range | None = None) -> Any:
@@ -49,30 +50,10 @@ def drawn(train: Range, held_out: Range | None = None) -> Any:
 
 
 def draw(rng: np.random.Generator, settings: type, split: Split = "train") -> dict[str, float]:
-    """Draw the fields that a dataclass itself, and no base of it, declares by `drawn`."""
+    """Draw the fields that a dataclass declares by `drawn`."""
     ranges = "train" if split == "train" else "held_out"
-    own = [f for f in fields(settings) if f.metadata and f.name in settings.__annotations__]
-    return {f.name: round(float(rng.uniform(*f.metadata[ranges])), 6) for f in own}
-
-
-@dataclass(frozen=True)
-class Simulator:
-    """A simulator of sets in one official format."""
-
-    name: str  # of the format, as the folders begin
-    version: str  # changes whenever the same seed would give other bytes
-    write: Callable[..., Path]  # root and keyword arguments; returns the root
-
-    def folder(self, data_dir: str | Path, arguments: Mapping[str, Any]) -> Path:
-        """Return DATA_DIR/simulated/NAME-SEED-VERSION, with the arguments that are not defaults."""
-        known = inspect.signature(self.write).parameters
-        other = "".join(
-            f"-{key}-{arguments[key]}"
-            for key in known
-            if key not in _MANNER and key in arguments and arguments[key] != known[key].default
-        )
-        seed = arguments.get("seed", 0)
-        return Path(data_dir) / "simulated" / f"{self.name}-{seed}-{self.version}{other}"
+    declared = [f for f in fields(settings) if f.metadata]
+    return {f.name: round(float(rng.uniform(*f.metadata[ranges])), 6) for f in declared}
 
 
 @dataclass(frozen=True)
@@ -88,54 +69,65 @@ class Task(Generic[Work]):
 class SetPlan(Generic[Work]):
     """The parts of a set and the functions that make it."""
 
-    request: Record  # everything that the bytes of the set depend on, as JSON
-    tasks: Sequence[Task[Work]]  # the parts of the set, in any order
-    prepare: Callable[[Path], None]  # makes the folders and files that belong to no task
+    tasks: Sequence[Task[Work]]  # in any order
     do: Callable[[Path, Work], Any]  # writes the files of a task and returns its result for finish
-    finish: Callable[[Path, dict[str, Any]], Record]
+    finish: Callable[[Path, dict[str, Any], int], Record]  # by so many workers: what is no task's
     unit: str  # singular name of the units: scan
 
 
-def write_set(
-    root: str | Path, plan: SetPlan[Work], *, workers: int | None = None, progress: bool = True
-) -> Path:
-    """Write a simulated set, or go on with one that was interrupted.
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator of sets in one official format."""
 
-    A set that exists already is left alone. A second process that asks for the same root waits
-    and then finds it done.
-    """
-    workers = available_cores() if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
-    root = Path(root).absolute()
-    console = Console(stderr=True, quiet=not progress)
-    root.parent.mkdir(parents=True, exist_ok=True)
-    waiting = functools.partial(console.say, f"waiting for another process, which writes {root}")
-    with exclusive(root.parent / f".{root.name}.lock", waiting):
-        if not _is_done(root, plan.request):
-            partial = root.parent / f".{root.name}.partial"
-            _write(partial, root, plan, workers, console)
-            os.replace(partial, root)
-    return root
+    name: str  # of the format, as the folders begin
+    version: str  # changes whenever the same seed would give other bytes
+    plan: Callable[..., SetPlan[Any]]  # by keyword arguments, on which alone the bytes depend
 
+    def folder(self, data_dir: str | Path, arguments: Mapping[str, Any]) -> Path:
+        """DATA_DIR/simulated/NAME-SEED-VERSION, with the arguments that are not defaults."""
+        known = inspect.signature(self.plan).parameters
+        other = "".join(
+            f"-{key}-{arguments[key]}"
+            for key in known
+            if key != "seed" and key in arguments and arguments[key] != known[key].default
+        )
+        seed = arguments.get("seed", 0)
+        return Path(data_dir) / "simulated" / f"{self.name}-{seed}-{self.version}{other}"
 
-@contextmanager
-def exclusive(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an advisory lock on a file for the length of a block, waiting until it is free.
+    def write(
+        self,
+        root: str | Path,
+        *,
+        workers: int | None = None,
+        progress: bool = True,
+        **arguments: Any,
+    ) -> Path:
+        """Write a simulated set, or go on with one that was interrupted.
 
-    The kernel frees the lock when its holder ends, however it ends, so a lock is never stale. The
-    empty file stays: to delete it would let a waiting and a new process lock two different files.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            on_wait()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        Equal arguments and an equal version give equal bytes on a machine, for any number of
+        worker processes. A set that exists already is left alone. A second process that asks for
+        the same root waits and then finds it done.
+
+        Raises ConfigError for an argument of the plan that is out of its range, FileExistsError
+        where the folder holds something else.
+        """
+        check(self.plan, arguments, "simulate")
+        workers = available_cores() if workers is None else workers
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        defaults = {k: p.default for k, p in inspect.signature(self.plan).parameters.items()}
+        request = {"format": self.name, "version": self.version, **defaults, **arguments}
+        plan = self.plan(**arguments)
+        root = Path(root).absolute()
+        console = Console(stderr=True, quiet=not progress)
+        # never deleted: a waiting and a new process would lock two different files
+        with locked(root.parent / f".{root.name}.lock"):
+            if not _is_done(root, request):
+                partial = root.parent / f".{root.name}.partial"
+                _write(partial, plan, request, workers, console)
+                os.replace(partial, root)
+                console.say(f"simulated {root}")
+        return root
 
 
 def in_processes(
@@ -197,15 +189,15 @@ def _is_done(root: Path, request: Record) -> bool:
     return True
 
 
-def _write(partial: Path, root: Path, plan: SetPlan[Work], workers: int, console: Console) -> None:
+def _write(
+    partial: Path, plan: SetPlan[Work], request: Record, workers: int, console: Console
+) -> None:
     """Do the tasks that are left of an unfinished set, then write the marker, last of all."""
     # under the lock nothing is being written: the folder was left by an interrupted process
-    request = partial / _REQUEST
-    if partial.exists() and _read_json(request) != plan.request:
+    if partial.exists() and _read_json(partial / _REQUEST) != request:
         shutil.rmtree(partial)
     (partial / _DONE).mkdir(parents=True, exist_ok=True)
-    _write_json(request, plan.request)
-    plan.prepare(partial)
+    _write_json(partial / _REQUEST, request)
     results = {task.name: partial / _DONE / f"{task.name}.json" for task in plan.tasks}
     left = [task for task in plan.tasks if not results[task.name].is_file()]
     # the largest first, so that no long one is left for a single process at the end
@@ -213,17 +205,17 @@ def _write(partial: Path, root: Path, plan: SetPlan[Work], workers: int, console
         left.sort(key=lambda task: -task.units)
     total = counted(sum(task.units for task in plan.tasks), plan.unit)
     units = sum(task.units for task in left)
-    console.say(f"simulating {total} for {root}, {units} of them now")
+    console.say(f"simulating {total}, {units} of them now")
     with Progress(console, "simulating", units) as bar:
         do = functools.partial(plan.do, partial)
         for number, result in in_processes(do, [task.work for task in left], workers):
             _write_json(results[left[number].name], result)
             bar.advance(left[number].units)
-    record = plan.finish(partial, {name: _read_json(path) for name, path in results.items()})
+    done = {name: _read_json(path) for name, path in results.items()}
+    record = plan.finish(partial, done, workers)
     shutil.rmtree(partial / _DONE)
-    request.unlink()
-    write_marker(partial, plan.request | record)
-    console.say(f"simulated {total}: {root}")
+    (partial / _REQUEST).unlink()
+    write_marker(partial, request | record)
 
 
 def _read_json(path: Path) -> Any:

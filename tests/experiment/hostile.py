@@ -78,7 +78,7 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "placement": ("geometry", of("Voxels", name="voxel")),
     "geometry_simulator": (
         "geometry._target_",
-        "pcnn.simulate.streets.kitti.simulate_kitti",
+        "pcnn.simulate.streets.kitti.plan_kitti",
     ),
     "augmentation": ("augment", of("Changes")),
     "mix": ("augment.mix", of("Mix")),

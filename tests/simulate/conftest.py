@@ -6,35 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from pcnn.simulate.rooms.s3dis import simulate_rooms
-from pcnn.simulate.rooms.threedmatch import simulate_fragments
-from pcnn.simulate.streets.kitti import simulate_kitti
+from pcnn.simulate.rooms.s3dis import S3DIS
+from pcnn.simulate.rooms.threedmatch import THREEDMATCH
+from pcnn.simulate.streets.kitti import KITTI
 from pcnn.simulate.streets.street import Street
 
 STREETS = {"seed": 3, "train_scans": 1, "val_scans": 2, "frame_stride": 10}
-FRAGMENTS = {"seed": 8, "train_scenes": 0, "val_scenes": 0, "test_scenes": 1, "fragments": 2}
+FRAGMENTS = {"seed": 7, "train_scenes": 0, "val_scenes": 0, "test_scenes": 1, "fragments": 2}
 ROOMS = {"seed": 2, "rooms": 1, "spacing": 0.12}
 
 
 @pytest.fixture(scope="session")
 def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sequences 00 (one scan) and 08 (two scans), written by one process."""
-    root = tmp_path_factory.mktemp("streets") / "set"
-    return simulate_kitti(root, workers=1, progress=False, **STREETS)
+    return KITTI.write(tmp_path_factory.mktemp("s") / "set", workers=1, progress=False, **STREETS)
 
 
 @pytest.fixture(scope="session")
 def fragments(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One scene of two fragments."""
     root = tmp_path_factory.mktemp("fragments") / "set"
-    return simulate_fragments(root, workers=1, progress=False, **FRAGMENTS)
+    return THREEDMATCH.write(root, workers=1, progress=False, **FRAGMENTS)
 
 
 @pytest.fixture(scope="session")
 def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six areas of one coarse room, as text."""
-    root = tmp_path_factory.mktemp("rooms") / "set"
-    return simulate_rooms(root, workers=1, progress=False, **ROOMS)
+    """Six areas of one coarse room."""
+    return S3DIS.write(tmp_path_factory.mktemp("r") / "set", workers=1, progress=False, **ROOMS)
 
 
 @pytest.fixture(scope="session")

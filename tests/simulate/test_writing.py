@@ -10,32 +10,39 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pcnn.simulate.simulator import SetPlan, Simulator, Task, write_set
-from pcnn.simulate.streets.kitti import simulate_kitti
-
-
-def prepare(folder: Path) -> None:
-    (folder / "numbers").mkdir(exist_ok=True)
+from pcnn.errors import ConfigError
+from pcnn.ranges import Count
+from pcnn.simulate.rooms.s3dis import S3DIS
+from pcnn.simulate.rooms.threedmatch import THREEDMATCH
+from pcnn.simulate.simulator import SetPlan, Simulator, Task
+from pcnn.simulate.streets.kitti import KITTI
 
 
 def write_square(folder: Path, number: int) -> int:
+    (folder / "numbers").mkdir(exist_ok=True)
     (folder / "numbers" / f"{number}.txt").write_text(str(number**2))
     return number**2
 
 
-def total(folder: Path, results: dict[str, int]) -> dict[str, int]:
+def total(folder: Path, results: dict[str, int], workers: int) -> dict[str, int]:
     assert len(list((folder / "numbers").iterdir())) == len(results)
     return {"total": sum(results.values())}
 
 
-def squares(count: int = 5) -> SetPlan[int]:
-    tasks = [Task(f"square-{n}", n, units=1 + n % 2) for n in range(count)]
-    return SetPlan({"count": count}, tasks, prepare, write_square, total, "square")
+def squares(do: Callable[[Path, int], int] = write_square) -> Simulator:
+    def plan(*, count: Count = 5) -> SetPlan[int]:
+        tasks = [Task(f"square-{n}", n, units=1 + n % 2) for n in range(count)]
+        return SetPlan(tasks, do, total, "square")
+
+    return Simulator("squares", "1", plan)
+
+
+def write(root: Path, simulator: Simulator, **arguments: int) -> Path:
+    return simulator.write(root, workers=1, progress=False, **arguments)
 
 
 def files(root: Path) -> dict[str, str]:
@@ -47,14 +54,16 @@ def neighbours(root: Path) -> set[str]:
 
 
 def test_a_set_is_whole_and_marked(tmp_path: Path) -> None:
-    root = write_set(tmp_path / "set", squares(), workers=1, progress=False)
+    root = write(tmp_path / "set", squares())
     found = files(root)
-    assert json.loads(found.pop("SIMULATED.json")) == {"count": 5, "total": 30}
+    marker = {"format": "squares", "version": "1", "count": 5, "total": 30}
+    assert json.loads(found.pop("SIMULATED.json")) == marker
     assert found == {f"numbers/{n}.txt": str(n**2) for n in range(5)}
     assert neighbours(root) == {"set"}
 
 
-def test_an_interrupted_set_goes_on_where_it_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [5, 2])
+def test_an_interrupted_set_goes_on_unless_another_is_asked_for(tmp_path: Path, count: int) -> None:
     done: list[int] = []
 
     def interrupted(folder: Path, number: int) -> int:
@@ -63,42 +72,29 @@ def test_an_interrupted_set_goes_on_where_it_stopped(tmp_path: Path) -> None:
         done.append(number)
         return write_square(folder, number)
 
-    root, plan = tmp_path / "set", replace(squares(), do=interrupted)
+    root = tmp_path / "set"
     with pytest.raises(KeyboardInterrupt):
-        write_set(root, plan, workers=1, progress=False)
+        write(root, squares(interrupted))
     assert not root.exists()
     done.append(-1)
-    write_set(root, plan, workers=1, progress=False)
-    assert done == [0, 1, 2, -1, 3, 4]
-    assert files(root) == files(write_set(tmp_path / "other", squares(), workers=1, progress=False))
+    write(root, squares(interrupted), count=count)
+    assert done == [0, 1, 2, -1, *([3, 4] if count == 5 else [0, 1])]
+    assert files(root) == files(write(tmp_path / "other", squares(), count=count))
     assert neighbours(root) == {"set", "other", ".other.lock"}
 
 
-def test_a_partial_set_of_another_request_is_replaced(tmp_path: Path) -> None:
-    def interrupted(folder: Path, number: int) -> int:
-        (folder / "numbers" / "stale").write_text("of another set")
-        raise KeyboardInterrupt
-
-    root = tmp_path / "set"
-    with pytest.raises(KeyboardInterrupt):
-        write_set(root, replace(squares(4), do=interrupted), workers=1, progress=False)
-    assert sorted(files(write_set(root, squares(2), workers=1, progress=False))) == [
-        "SIMULATED.json", "numbers/0.txt", "numbers/1.txt",
-    ]  # fmt: skip
-
-
 def test_a_finished_set_is_left_alone_and_another_never_overwritten(tmp_path: Path) -> None:
-    root = write_set(tmp_path / "set", squares(), workers=1, progress=False)
+    root = write(tmp_path / "set", squares())
     before = {p: p.stat().st_mtime_ns for p in root.rglob("*")}
-    assert write_set(root, squares(), workers=1, progress=False) == root
+    assert write(root, squares()) == root
     with pytest.raises(FileExistsError):
-        write_set(root, squares(2), workers=1, progress=False)
+        write(root, squares(), count=2)
     assert {p: p.stat().st_mtime_ns for p in root.rglob("*")} == before
     foreign = tmp_path / "photos"
     foreign.mkdir()
     (foreign / "cat.jpg").write_bytes(b"meow")
     with pytest.raises(FileExistsError):
-        write_set(foreign, squares(), workers=1, progress=False)
+        write(foreign, squares())
     assert [p.name for p in foreign.iterdir()] == ["cat.jpg"]
 
 
@@ -109,17 +105,39 @@ def test_two_at_once_write_one_set(tmp_path: Path) -> None:
         written.append(number)
         return write_square(folder, number)
 
-    plan, root = replace(squares(20), do=counted), tmp_path / "set"
+    root, simulator = tmp_path / "set", squares(counted)
     with ThreadPoolExecutor(4) as pool:
-        calls = [pool.submit(write_set, root, plan, workers=1, progress=False) for _ in range(4)]
+        calls = [pool.submit(write, root, simulator, count=20) for _ in range(4)]
         assert {call.result() for call in calls} == {root}
     assert written == list(range(20))
     assert neighbours(root) == {"set"}
 
 
+@pytest.mark.parametrize(
+    ("simulator", "wrong"),
+    [
+        (KITTI, {"train_scans": 0, "val_scans": 0}),
+        (KITTI, {"train_scans": -1}),
+        (KITTI, {"frame_stride": 0}),
+        (KITTI, {"workers": 0}),
+        (KITTI, {"seed": -1}),
+        (KITTI, {"sensors": "any"}),
+        (THREEDMATCH, {"fragments": 1}),
+        (THREEDMATCH, {"train_scenes": 0, "val_scenes": 0, "test_scenes": 0}),
+        (S3DIS, {"rooms": 0}),
+        (S3DIS, {"spacing": 0.0}),
+    ],
+)
+def test_senseless_requests_write_nothing(simulator: Simulator, wrong: dict, tmp_path: Path):
+    with pytest.raises((ConfigError, ValueError)) as caught:
+        simulator.write(tmp_path / "set", progress=False, **wrong)
+    assert next(iter(wrong)) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_folders_name_seed_version_and_unusual_arguments() -> None:
     def name(**arguments: int) -> str:
-        return Simulator("kitti", "4", simulate_kitti).folder("data", arguments).as_posix()
+        return Simulator("kitti", "4", KITTI.plan).folder("data", arguments).as_posix()
 
     assert name() == name(workers=9, progress=0, val_scans=8) == "data/simulated/kitti-0-4"
     assert name(seed=3, val_scans=5, train_scans=80).endswith(

@@ -72,7 +72,7 @@ class ThreeDMatchSets:
     train_pairs: TrainPairs = "auto"  # lists of training and validation: predator
     overlap: PartialShare = OVERLAP
     allow_missing: bool = False
-    simulate: Mapping[str, Any] | None = None  # arguments of simulate_fragments for test pairs
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
     simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
 
     def __post_init__(self) -> None:
@@ -137,7 +137,7 @@ class KITTISets:
     val_sequences: Sequence[Natural] | None = None  # of 6 and 7; None takes both
     distances: Annotated[Sequence[Distance], Len(2, 2)] | None = None
     allow_missing: bool = False  # use the sequences that are there where some are missing
-    simulate: Mapping[str, Any] | None = None  # arguments of simulate_kitti for test pairs
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
     simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
 
     @property

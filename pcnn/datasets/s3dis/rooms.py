@@ -105,7 +105,7 @@ class S3DISSets(CloudSets):
     val_areas: Sequence[_Area] | None = None  # areas to validate on
     train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None  # areas to train on
     allow_missing: bool = False  # use the areas that are there where some are missing
-    simulate: Mapping[str, Any] | None = None  # arguments of simulate_rooms
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator
     unit = "room"
     on_floor = True
 
@@ -149,8 +149,7 @@ class S3DISSets(CloudSets):
     @cached_property
     def found(self) -> DataSource:
         """The given folder, ``data_dir/s3dis``, or simulated rooms."""
-        arguments = {"layout": "arrays", **(self.simulate or {})}
-        return _PUBLISHED.found(self.root, self.source, self.data_dir, arguments)
+        return _PUBLISHED.found(self.root, self.source, self.data_dir, self.simulate)
 
     def find(self, split: Split) -> S3DISRooms | None:
         """Find the rooms of a split; None where it has no areas."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, cell_noise
 from pcnn.simulate.rooms.room import Room
+from pcnn.simulate.simulator import drawn
 
 # z [m] times the disparity in eighths of a pixel of the full 640 x 480 image
 _DISPARITY = 351.3
@@ -32,55 +32,24 @@ _LEAST_PART = 0.04
 class DepthCamera:
     """One unit. Every second pixel of 640 x 480 is simulated: 9 mm on a wall 2.5 m away."""
 
+    disparity_noise: float = drawn((0.12, 0.25))  # [1/8 pixel] of one pixel alone
+    smooth_noise: float = drawn((0.15, 0.40))  # [1/8 pixel] that a matching window shares
+    lateral_noise: float = drawn((0.2, 0.4))  # [pixels]
+    distortion: float = drawn((-0.006, 0.006))  # relative error of the range towards the corners
+    bias: float = drawn((-0.002, 0.002))  # relative error of the range
+    tilt: float = drawn((-0.002, 0.002))  # that it gains across the image
+    loss: float = drawn((0.7, 1.6))  # factor on the share of lost answers
     width: int = 320
     height: int = 240
     focal: float = 262.5  # [pixels]
     near: float = 0.5  # [m]
     far: float = 4.5  # [m] answers beyond are lost
-    disparity_noise: float = 0.17  # [1/8 pixel] of one pixel alone
-    smooth_noise: float = 0.25  # [1/8 pixel] shared by the pixels of a matching window
-    lateral_noise: float = 0.3  # [pixels]
-    distortion: float = 0.004  # relative error of the range towards the corners
-    bias: tuple[float, float, float] = (0.0, 0.0, 0.0)  # relative range error: 1, u, v
-    loss: float = 1.0  # factor on the share of lost answers
 
     def rays(self) -> Floats:
-        """Return the directions of the pixels [height * width, 3] with z = 1, row by row."""
+        """The directions of the pixels [height * width, 3] with z = 1, row by row."""
         v, u = np.mgrid[0 : self.height, 0 : self.width] + 0.5
         x, y = (u - self.width / 2) / self.focal, (v - self.height / 2) / self.focal
         return np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
-
-
-def draw_camera(rng: np.random.Generator) -> DepthCamera:
-    """Draw a unit: noise, calibration error and losses of its own."""
-    low, high = (0.12, 0.15, 0.2, 0.7), (0.25, 0.40, 0.4, 1.6)
-    disparity, smooth, lateral, loss = rng.uniform(low, high).round(4).tolist()
-    distortion, *bias = rng.normal(0, (0.004, 0.0015, 0.0015, 0.0015)).round(5).tolist()
-    return DepthCamera(
-        disparity_noise=disparity,
-        smooth_noise=smooth,
-        lateral_noise=lateral,
-        distortion=distortion,
-        bias=(bias[0], bias[1], bias[2]),
-        loss=loss,
-    )
-
-
-def _shadow(camera: DepthCamera, depth: Floats) -> NDArray[np.bool_]:
-    """Tell which pixels [H, W] the projector, beside the camera, does not reach."""
-    column = np.arange(camera.width) + 0.5
-    # where the projector's picture has the pixel's light; nearer things lie further left
-    seen = column - camera.focal * _BASELINE / np.where(np.isfinite(depth), depth, np.inf)
-    hidden = np.minimum.accumulate(seen[:, ::-1], axis=1)[:, ::-1]
-    return np.asarray(seen > hidden + 0.75)
-
-
-def _blocks(rng: np.random.Generator, camera: DepthCamera, size: int = 4) -> Floats:
-    """Noise [H, W] that neighbouring pixels share, of unit variance."""
-    rows, columns = -(-camera.height // size), -(-camera.width // size)
-    coarse = rng.standard_normal((rows, columns))
-    wide = np.repeat(np.repeat(coarse, size, 0), size, 1)
-    return wide[: camera.height, : camera.width]
 
 
 def measure(rng: np.random.Generator, camera: DepthCamera, room: Room, pose: Floats) -> Floats:
@@ -110,11 +79,11 @@ def measure(rng: np.random.Generator, camera: DepthCamera, room: Room, pose: Flo
     frayed = depth[row, column]
 
     noise = camera.disparity_noise * rng.standard_normal(shape)
-    noise += camera.smooth_noise * _blocks(rng, camera)
+    coarse = rng.standard_normal((camera.height // 4, camera.width // 4))
+    noise += camera.smooth_noise * np.kron(coarse, np.ones((4, 4)))
     luck = rng.random(shape)
     across, down = rays[:, 0].reshape(shape), rays[:, 1].reshape(shape)
-    error = camera.bias[0] + camera.bias[1] * across + camera.bias[2] * down
-    error = error + camera.distortion * (across**2 + down**2)
+    error = camera.bias + camera.tilt * across + camera.distortion * (across**2 + down**2)
     with np.errstate(divide="ignore"):
         disparity = np.rint(_DISPARITY / (frayed * (1 + error)) + noise)
         measured = np.where(disparity > 0, _DISPARITY / disparity, 0.0)
@@ -128,43 +97,12 @@ def measure(rng: np.random.Generator, camera: DepthCamera, room: Room, pose: Flo
     stays = cell_noise(np.floor(place / 0.03))
     lost = 0.7 * stays + 0.3 * luck.reshape(-1) > share
     lost |= ~met
-    lost = lost.reshape(shape) | _shadow(camera, depth)
+    # columns in the projector's picture: near things hide what lies further left there
+    seen = np.arange(shape[1]) - camera.focal * _BASELINE / depth
+    hidden = np.minimum.accumulate(seen[:, ::-1], axis=1)[:, ::-1]
+    lost = lost.reshape(shape) | (seen > hidden + 0.75)
     lost |= (measured < camera.near) | (measured > camera.far)
     return np.where(lost, 0.0, measured)
-
-
-def _strongest_neighbour(count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the largest count in the 3^3 box about every cell [X, Y, Z]."""
-    best = count
-    for axis in range(3):
-        padded = np.pad(best, [(1, 1) if a == axis else (0, 0) for a in range(3)])
-        size = count.shape[axis]
-        parts = [np.take(padded, np.arange(start, start + size), axis) for start in range(3)]
-        best = np.maximum(np.maximum(parts[0], parts[1]), parts[2])
-    return best
-
-
-def _surface(
-    camera: DepthCamera, images: list[Floats], poses: list[Floats]
-) -> tuple[Floats, NDArray[np.int64], int]:
-    rays = camera.rays()
-    clouds, rows = [], []
-    # image by image: what is computed of one stays in the caches
-    for image, pose in zip(images, poses, strict=True):
-        depth = image.reshape(-1)
-        seen = np.flatnonzero(depth > 0)
-        places = (rays.take(seen, 0) * depth[seen, None]) @ pose[:3, :3].T + pose[:3, 3]
-        x, y, z = cells = np.floor((places - BOX_LOW) / VOXEL).astype(np.int64).T
-        low, high = cells >= 0, cells < _CELLS[:, None]
-        inside = np.flatnonzero(low[0] & low[1] & low[2] & high[0] & high[1] & high[2])
-        clouds.append(places.take(inside, 0))
-        rows.append(((x * _CELLS[1] + y) * _CELLS[2] + z)[inside])
-    points, flat = np.concatenate(clouds), np.concatenate(rows)
-    held = np.bincount(flat, minlength=int(np.prod(_CELLS))).reshape(_CELLS)
-    dense = (held >= _LEAST_POINTS) & (held >= _LEAST_SHARE * _strongest_neighbour(held))
-    number = np.cumsum(dense.reshape(-1)) - 1
-    kept = dense.reshape(-1)[flat]
-    return points[kept], number[flat[kept]], int(dense.sum())
 
 
 def fuse(camera: DepthCamera, images: list[Floats], poses: list[Floats]) -> Floats:
@@ -174,17 +112,34 @@ def fuse(camera: DepthCamera, images: list[Floats], poses: list[Floats]) -> Floa
     2.5 cm: their points lie anywhere in their voxel and in the thickness that noise gives the
     surface. Means over 2.5 cm lie half as far again from each other and on a surface too thin.
     """
-    points, voxels, count = _surface(camera, images, poses)
-    fine = np.floor((points - BOX_LOW) / (VOXEL / _PARTS)).astype(np.int64) % _PARTS
-    part = (fine[:, 0] * _PARTS + fine[:, 1]) * _PARTS + fine[:, 2]
-    group = voxels * _PARTS**3 + part
-    held = np.bincount(group, minlength=count * _PARTS**3)
-    by_voxel = held.reshape(-1, _PARTS**3)  # [V, 64]
+    rays, clouds = camera.rays(), []
+    # image by image: what is computed of one stays in the caches
+    for image, pose in zip(images, poses, strict=True):
+        seen = np.flatnonzero(image.reshape(-1) > 0)
+        places = rays[seen] * image.reshape(-1)[seen, None] @ pose[:3, :3].T + pose[:3, 3]
+        clouds.append(places[((places >= BOX_LOW) & (places < BOX_HIGH)).all(1)])
+    points = np.concatenate(clouds)
+    fine = np.floor((points - BOX_LOW) / (VOXEL / _PARTS)).astype(np.int64)
+    x, y, z = (fine // _PARTS).T
+    voxel = (x * _CELLS[1] + y) * _CELLS[2] + z
+    held = np.bincount(voxel, minlength=int(np.prod(_CELLS)))
+    # stray points beside a surface lie in voxels that hold few, by comparison with their neighbours
+    grown = held.reshape(_CELLS)
+    for axis in range(3):
+        grown = np.maximum(grown, np.maximum(np.roll(grown, 1, axis), np.roll(grown, -1, axis)))
+    dense = (held >= _LEAST_POINTS) & (held >= _LEAST_SHARE * grown.reshape(-1))
+    number = np.cumsum(dense) - 1
+    kept = dense[voxel]
+    points, (i, j, k) = points[kept], (fine[kept] % _PARTS).T
+    count = int(dense.sum())
+    group = number[voxel[kept]] * _PARTS**3 + (i * _PARTS + j) * _PARTS + k
+    sizes = np.bincount(group, minlength=count * _PARTS**3)
+    by_voxel = sizes.reshape(-1, _PARTS**3)  # [V, 64]
     enough = by_voxel >= np.maximum(_LEAST_PART * by_voxel.sum(1, keepdims=True), 1)
     # which part is kept is chance, but the same for the same input
     row, column = np.indices(by_voxel.shape)
     luck = cell_noise(np.stack([row, column, by_voxel], -1))
     chosen = np.argmax(np.where(enough, luck + 1, np.where(by_voxel > 0, luck, -1.0)), axis=1)
-    sums = np.stack([np.bincount(group, column, len(held)) for column in points.T], 1)
-    means = np.asarray(sums / np.maximum(held, 1)[:, None])
+    sums = np.stack([np.bincount(group, axis, len(sizes)) for axis in points.T], 1)
+    means = np.asarray(sums / np.maximum(sizes, 1)[:, None])
     return np.ascontiguousarray(means[np.arange(count) * _PARTS**3 + chosen])

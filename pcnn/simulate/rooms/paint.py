@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from colorsys import hsv_to_rgb
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, cell_noise
 
-Texture = Literal["plain", "grain", "tiles", "carpet", "marbled"]
+Texture = Literal["plain", "tiles"]
 Range = tuple[float, float]
 
 
@@ -21,28 +22,20 @@ class Paint:
     colour: tuple[float, float, float]  # 0..1
     texture: Texture = "plain"
     contrast: float = 0.06  # of the pattern, a share of the brightness
-    size: float = 0.3  # [m] of tiles and grain
+    size: float = 0.3  # [m] of tiles
     returns: float = 0.995  # share of depth pixels that get an answer at normal incidence
     gloss: float = 0.12  # answers vanish below about this cosine of incidence
 
 
-# ranges of hue, saturation and value; other properties, of which pairs are ranges, too
+# ranges of hue, saturation and value, and other properties
 _FAMILIES: dict[str, tuple[tuple[Range, Range, Range], dict[str, Any]]] = {
     # lively colours, as of books, bags and cushions
     "coloured": (((0, 1), (0.2, 0.85), (0.2, 0.9)), {"contrast": 0.04}),
     # matt colours of low saturation, as of walls
     "muted": (((0, 1), (0.0, 0.22), (0.35, 0.95)), {}),
     "light": (((0.05, 0.2), (0.0, 0.12), (0.78, 0.97)), {}),
-    # some of it varnished
-    "wood": (
-        ((0.05, 0.11), (0.25, 0.6), (0.3, 0.85)),
-        {"texture": "grain", "contrast": 0.15, "size": 0.06, "gloss": (0.1, 0.25)},
-    ),
-    # cloth or leather
-    "fabric": (
-        ((0, 1), (0.05, 0.6), (0.12, 0.75)),
-        {"texture": "carpet", "contrast": 0.10, "size": 0.01},
-    ),
+    "wood": (((0.05, 0.11), (0.25, 0.6), (0.3, 0.85)), {"contrast": 0.15, "gloss": 0.17}),
+    "fabric": (((0, 1), (0.05, 0.6), (0.12, 0.75)), {"contrast": 0.10}),
     # shining screens and plastics that swallow part of the infrared
     "dark": (((0, 1), (0, 0), (0.03, 0.15)), {"returns": 0.80, "gloss": 0.35}),
     # bare or painted metal, whose slanted faces answer badly
@@ -67,17 +60,13 @@ class Palette:
 
     rng: np.random.Generator
     paints: list[Paint] = field(default_factory=list)
-    _numbers: dict[Paint, int] = field(default_factory=dict)
     _families: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, paint: Paint) -> int:
-        """Return the number of a paint; an equal one is kept once."""
-        if paint not in self._numbers:
-            if len(self.paints) == 256:
-                raise ValueError("a room holds at most 256 paints")
-            self._numbers[paint] = len(self.paints)
+        """The number of a paint; an equal one is kept once."""
+        if paint not in self.paints:
             self.paints.append(paint)
-        return self._numbers[paint]
+        return self.paints.index(paint)
 
     def draw(self, name: str) -> int:
         if name in _FIXED:
@@ -86,23 +75,13 @@ class Palette:
         members = self._families.setdefault(name, [])
         if len(members) == _FAMILY_SIZE:
             return members[int(self.rng.integers(_FAMILY_SIZE))]
-        colour = _rgb(*self.rng.uniform(*np.transpose(ranges)))
-        drawn: dict[str, Any] = {
-            key: float(self.rng.uniform(*value)) if isinstance(value, tuple) else value
-            for key, value in properties.items()
-        }
-        members.append(self.add(Paint(colour, **drawn)))
+        red, green, blue = hsv_to_rgb(*self.rng.uniform(*np.transpose(ranges)).tolist())
+        members.append(self.add(Paint((red, green, blue), **properties)))
         return members[-1]
 
     def find(self, name: str) -> int | None:
-        """Return the number of a paint for a catalogue; None for any other word."""
+        """The number of a paint for a catalogue; None for any other word."""
         return self.draw(name) if name in _FIXED or name in _FAMILIES else None
-
-
-def _rgb(hue: float, saturation: float, value: float) -> tuple[float, float, float]:
-    ramp = np.abs((hue * 6 + np.array([0.0, 4.0, 2.0])) % 6 - 3) - 1  # hexcone model
-    red, green, blue = np.round(value * (1 - saturation * (1 - np.clip(ramp, 0, 1))), 3).tolist()
-    return red, green, blue
 
 
 def colours(paints: list[Paint], numbers: NDArray[np.uint8], points: Floats) -> Floats:
@@ -116,18 +95,9 @@ def colours(paints: list[Paint], numbers: NDArray[np.uint8], points: Floats) -> 
 
 
 def _pattern(paint: Paint, points: Floats) -> Floats:
-    """Return the brightness of a pattern at points [P, 3], about -1..1."""
-    size = paint.size
-    x, y, z = points.T
-
+    """The brightness of a pattern at points [P, 3], about -1..1."""
     if paint.texture == "tiles":
-        joint = (np.abs(points / size - np.round(points / size)) * size < 0.004).any(1)
-        return np.where(joint, -3.0, 0.6 * (2 * cell_noise(np.floor(points / size)) - 1))
-    if paint.texture == "grain":
-        across = x + 0.31 * y + 0.17 * z
-        rings = np.sin(2 * np.pi * across / size + 3 * np.sin(2.1 * (x + y + z)))
-        return 0.7 * rings + 0.3 * np.sin(9.7 * across / size)
-    if paint.texture == "marbled":
-        return np.sin(7 * x / size + 4 * np.sin(5 * y / size) + 3 * np.sin(6 * z / size))
-    cell = np.floor(points / (0.012 if paint.texture == "carpet" else 0.006))
-    return 2 * cell_noise(cell) - 1
+        places = points / paint.size
+        joint = (np.abs(places - np.round(places)) * paint.size < 0.004).any(1)
+        return np.where(joint, -3.0, 0.6 * (2 * cell_noise(np.floor(places)) - 1))
+    return 2 * cell_noise(np.floor(points / 0.01)) - 1

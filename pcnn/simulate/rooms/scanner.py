@@ -30,82 +30,33 @@ class RoomCloud:
 
 
 def _stations(rng: np.random.Generator, room: Room) -> Floats:
+    """Places far from one another and from all that stands in the room."""
     s = room.settings
-    count = int(np.clip(round(s.width * s.depth / 8), 2, 14))
-    low, high = np.array([0.3, 0.3, 1.35]), np.array([s.width - 0.3, s.depth - 0.3, 1.65])
-    tried = rng.uniform(low, high, (60, 3))
+    tried = rng.uniform((0.3, 0.3, 1.35), (s.width - 0.3, s.depth - 0.3, 1.65), (60, 3))
     free = room.clearance(tried, 12)
-    tried = tried[np.argsort(-free, kind="stable")]
-    tried = tried[: max(int((free > 0.3).sum()), count)]
-    chosen = [0]
-    while len(chosen) < count:
+    chosen = [int(np.argmax(free))]
+    while len(chosen) < np.clip(round(s.area / 8), 2, 14):
         gap = np.linalg.norm(tried[:, None] - tried[chosen][None], axis=2).min(1)
-        chosen.append(int(np.argmax(gap)))
+        chosen.append(int(np.argmax(gap * (free > 0.3) + 1e-3 * free)))
     return np.asarray(tried[chosen])
 
 
 def brightness(room: Room, points: Floats, normals: Floats) -> Floats:
-    """Return the brightness [P] of points under the room's lamps: Lambert's law and shadows.
+    """The brightness [P] of points under the room's lamps, by Lambert's law.
 
-    It is 0.35 without light, 1 at the mean of the points before shadows, and 1.65 at most.
+    It is 0.35 without light, 1 at the mean of the points, and 1.65 at most.
     """
-    total, best = np.zeros(len(points)), np.zeros(len(points))
-    nearest = np.tile(room.lights[0], (len(points), 1))
+    total = np.zeros(len(points))
     for lamp in room.lights:
         way = lamp - points
         square = np.einsum("pc,pc->p", way, way)
         slant = np.abs(np.einsum("pc,pc->p", way, normals)) / np.sqrt(square)
-        share = slant / (1.0 + square)
-        total += share
-        nearest[share > best] = lamp
-        best = np.maximum(best, share)
-    # only the lamp that gives most casts a shadow: those of all would cost as much as the scan
-    way = points - nearest
-    reach = np.linalg.norm(way, axis=1)
-    met, _ = room.caster.first_faces(nearest - (0.0, 0.0, 0.05), way / reach[:, None])
-    mean = max(float(total.mean()), 1e-9)
-    total -= 0.7 * best * (met < reach - 0.15)
-    return 0.35 + 0.65 * np.minimum(total / mean, 2.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _Camera:
-    """A colour camera, which changes the light of a scene; each room has its own."""
-
-    balance: Floats  # [3] factors, exposure among them, on red, green, blue
-    saturation: float
-    gamma: float
-    grain: float  # standard deviation of the noise of a point
-    waves: Floats  # [W, 3] wave numbers of slow changes of the light [1/m]
-    phases: Floats  # [W]
-    uneven: float  # largest share of the light that such a wave takes or gives
-
-    @staticmethod
-    def drawn(rng: np.random.Generator, warmth: float) -> _Camera:
-        warm = np.array([1.0, 1.0 - 0.06 * warmth, 1.0 - 0.22 * warmth])
-        return _Camera(
-            warm * rng.uniform(0.65, 1.05) * np.exp(rng.normal(0, 0.05, 3)),
-            rng.uniform(0.5, 1.15),
-            rng.uniform(0.75, 1.35),
-            rng.uniform(0.003, 0.03),
-            rng.normal(0, 1.2, (4, 3)),
-            rng.uniform(0, 2 * np.pi, 4),
-            rng.uniform(0.0, 0.12),
-        )
-
-    def colours(self, rng: np.random.Generator, light: Floats, points: Floats) -> Floats:
-        """Return the colours [P, 3] of light [P, 3] from points [P, 3], with noise."""
-        slow = np.sin(points @ self.waves.T + self.phases).sum(1)
-        seen = light * (1 + self.uneven * slow)[:, None] * self.balance
-        grey = seen.mean(1, keepdims=True)
-        seen = np.clip(grey + self.saturation * (seen - grey), 0, None) ** self.gamma
-        blot = rng.normal(0, self.grain, (len(points), 1))  # brightness varies more than hue
-        return np.asarray(seen + blot + rng.normal(0, 0.4 * self.grain, points.shape))
+        total += slant / (1.0 + square)
+    return 0.35 + 0.65 * np.minimum(total / max(float(total.mean()), 1e-9), 2.0)
 
 
 def scan_room(rng: np.random.Generator, room: Room, spacing: float) -> RoomCloud:
-    if not spacing > 0:
-        raise ValueError(f"spacing={spacing}: give the distance of points in metres, above 0")
+    """Scan a room from every station; points lie about `spacing` [m] apart."""
     places, hits, shades, taken = [], [], [], np.zeros(0, np.int64)
     count = int(np.clip(4 * np.pi * (_REACH / spacing) ** 2, _FEWEST_RAYS, _MOST_RAYS))
     turn = np.arange(count) * np.pi * (3 - np.sqrt(5))  # a Fibonacci lattice on the sphere
@@ -113,7 +64,10 @@ def scan_room(rng: np.random.Generator, room: Room, spacing: float) -> RoomCloud
     turn, rise = turn[rise > _NADIR], rise[rise > _NADIR]
     rays = np.stack([np.cos(rise) * np.cos(turn), np.cos(rise) * np.sin(turn), np.sin(rise)], 1)
     returns = np.array([paint.returns for paint in room.paints])
-    camera = _Camera.drawn(rng, room.settings.warmth)
+    # the colour camera of a room: factors on red, green and blue, its contrast and its noise
+    warm = np.array([1.0, 1.0 - 0.06 * room.settings.warmth, 1.0 - 0.22 * room.settings.warmth])
+    balance = warm * rng.uniform(0.65, 1.05) * np.exp(rng.normal(0, 0.05, 3))
+    gamma, grain = rng.uniform((0.75, 0.003), (1.35, 0.03)).tolist()
     for station in _stations(rng, room):
         distance, face = room.caster.first_faces(station, rays)
         noise, luck = rng.standard_normal(len(rays)), rng.random(len(rays))
@@ -136,7 +90,8 @@ def scan_room(rng: np.random.Generator, room: Room, spacing: float) -> RoomCloud
         light = brightness(room, exact[first], room.normals[face[first]])
         places.append(points[first])
         hits.append(face[first])
-        shades.append(camera.colours(rng, tint * light[:, None] * exposure, exact[first]))
+        seen_light = (tint * light[:, None] * exposure * balance) ** gamma
+        shades.append(seen_light + rng.normal(0, grain, tint.shape))
     face = np.concatenate(hits)
     _, instances = np.unique(room.mesh.instances[face], return_inverse=True)
     return RoomCloud(

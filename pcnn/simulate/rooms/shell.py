@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,34 +19,21 @@ Openings = dict[int, list[Opening]]  # by wall
 
 def build_shell(site: Site) -> Floats:
     """Add everything that belongs to the building; return the places of the lights [L, 3]."""
-    rng, s, palette = site.rng, site.settings, site.palette
+    s, palette = site.settings, site.palette
     floor = palette.paints[palette.draw("muted")]
-    pattern = str(rng.choice(["tiles", "carpet", "grain", "marbled"]))
-    sizes = {"tiles": round(rng.uniform(0.2, 0.6), 3), "carpet": 0.01, "grain": 0.12}
-    floor_paint = Paint(floor.colour, pattern, 0.12, sizes.get(pattern, 1.5))  # type: ignore[arg-type]
+    floor = replace(floor, texture="tiles" if site.happens(0.5) else "plain", contrast=0.12)
     ceiling = Paint((0.9, 0.9, 0.88), "tiles" if site.happens(0.5) else "plain", 0.05, 0.6)
-    for z, paint, label in ((0.0, floor_paint, "floor"), (s.height, ceiling, "ceiling")):
+    for z, paint, label in ((0.0, floor, "floor"), (s.height, ceiling, "ceiling")):
         corners = [(0, 0, z), (s.width, 0, z), (s.width, s.depth, z), (0, s.depth, z)]
         site.build(quads(corners), palette.add(paint), label)
     openings: Openings = defaultdict(list)
     _doors(site, openings)
     _windows(site, openings)
-    usual = palette.draw("light" if rng.random() < 0.6 else "muted")
-    skirting = site.happens(0.6)
+    usual = palette.draw("light" if site.happens(0.6) else "muted")
     for wall in range(4):
-        paint_number = usual if rng.random() < 0.8 else palette.draw("muted")
+        paint_number = usual if site.happens(0.8) else palette.draw("muted")
         site.build(_wall(site, wall, openings[wall]), paint_number, "wall")
-        if skirting:  # belongs to the wall
-            doors = [o for o in openings[wall] if o[2] == 0.0]
-            cuts = sorted([0.0, site.length(wall), *(v for o in doors for v in o[:2])])
-            for a, b in zip(cuts[0::2], cuts[1::2], strict=True):
-                ends = np.array([site.at_wall(wall, a), site.at_wall(wall, b, 0.015)])
-                low, high = np.append(ends.min(0), 0.0), np.append(ends.max(0), 0.09)
-                site.build(block(low, high), "light", "wall")
-    paint_number = palette.draw("light")
-    _corner(site, paint_number)
-    _columns(site, paint_number)
-    _beams(site, paint_number)
+    _structure(site, palette.draw("light"))
     return _lights(site)
 
 
@@ -63,32 +51,29 @@ def _wall(site: Site, wall: int, openings: list[Opening]) -> Floats:
 
 
 def _doors(site: Site, openings: Openings) -> None:
-    rng, placed = site.rng, 0
-    for _ in range(12 * site.settings.doors):
-        if placed == site.settings.doors:
-            break
+    rng = site.rng
+    missing = 1 + int(rng.integers(0, 2 + int(site.settings.depth / 4)))
+    for _ in range(12 * missing):
         wall = int(rng.integers(4))
         width, height = rng.uniform((0.8, 2.0), (1.05, 2.15)).tolist()
         slack = site.length(wall) - width - 0.3
-        if slack <= 0 or height > site.settings.height - 0.05:
+        if missing == 0 or slack <= 0 or height > site.settings.height - 0.05:
             continue
         along = 0.15 + width / 2 + rng.uniform(0, slack)
         free = site.claim(*site.at_wall(wall, along, width / 2), width, width)
         if free and site.hang(wall, along, width + 0.16, 0, height + 0.1):
-            opened = rng.uniform(0.3, 1.6) if rng.random() < 0.35 else 0.0
+            opened = rng.uniform(0.3, 1.6) if site.happens(0.35) else 0.0
             leaf = site.make("door", w=width, h=height, open=opened)
             site.put(leaf.mesh, *site.at_wall(wall, along), 0.0, WALL_YAWS[wall])
             openings[wall].append((along - width / 2, along + width / 2, 0.0, height))
-            placed += 1
+            missing -= 1
 
 
 def _windows(site: Site, openings: Openings) -> None:
     rng = site.rng
     for wall in rng.permutation(4)[: 1 + (site.settings.area > 40)].tolist():
         stretches = max(int(site.length(wall) / 2.2), 1)
-        for place in range(stretches):
-            if not site.happens(site.settings.window_share):
-                continue
+        for place in np.flatnonzero(rng.random(stretches) < site.settings.window_share).tolist():
             width = rng.uniform(0.8, 1.8)
             low, high = rng.uniform((0.5, 1.9), (1.0, site.settings.height - 0.25)).tolist()
             along = (place + 0.5) * site.length(wall) / stretches
@@ -96,26 +81,15 @@ def _windows(site: Site, openings: Openings) -> None:
                 pane, yaw = site.make("window", w=width, low=low, high=high), WALL_YAWS[wall]
                 site.put(pane.mesh, *site.at_wall(wall, along), 0.0, yaw)
                 openings[wall].append((along - width / 2, along + width / 2, low, high))
-                if site.happens(0.5):
-                    heater = site.make("radiator", w=width * 0.9)
-                    site.stand(heater, *site.at_wall(wall, along, 0.1), yaw)
 
 
-def _corner(site: Site, paint: int) -> None:
+def _structure(site: Site, paint: int) -> None:
+    """Add columns at walls or, in halls, in the middle, and beams under the ceiling."""
     rng, s = site.rng, site.settings
-    if site.happens(s.notch_share) and min(s.width, s.depth) > 3.0:
-        wide, deep = rng.uniform(0.4, min(s.width, s.depth) * 0.3, 2).tolist()
-        x = wide / 2 if rng.random() < 0.5 else s.width - wide / 2
-        y = deep / 2 if rng.random() < 0.5 else s.depth - deep / 2
-        if site.claim(x, y, wide, deep, margin=0.0):
-            site.build(box((x, y, s.height / 2), (wide, deep, s.height)), paint, "wall")
-
-
-def _columns(site: Site, paint: int) -> None:
-    rng, s = site.rng, site.settings
-    for _ in range(s.columns):
+    large = s.area > 35.0
+    for _ in range(int(rng.integers(0, 2 + large * 3))):
         size = rng.uniform(0.25, 0.55)
-        if min(s.width, s.depth) > 6.2 and site.happens(0.6):  # halls have columns in the middle
+        if min(s.width, s.depth) > 6.2 and site.happens(0.6):
             x, y = (rng.uniform(0.25, 0.75, 2) * (s.width, s.depth)).tolist()
         else:
             wall = int(rng.integers(4))
@@ -126,18 +100,12 @@ def _columns(site: Site, paint: int) -> None:
             else:
                 shaft = box((x, y, s.height / 2), (size, size, s.height))
             site.build(shaft, paint, "column")
-
-
-def _beams(site: Site, paint: int) -> None:
-    rng, s = site.rng, site.settings
-    for _ in range(s.beams):
-        thick, drop = rng.uniform((0.2, 0.12), (0.45, 0.4)).tolist()
+    for _ in range(int(rng.integers(0, 2 + large * 2))):
+        thick, drop, at = rng.uniform((0.2, 0.12, 0.0), (0.45, 0.4, 1.0)).tolist()
         if site.happens(0.5):
-            at = rng.uniform(0, s.depth - thick)
-            low, high = (0.0, at), (s.width, at + thick)
+            low, high = (0.0, at * (s.depth - thick)), (s.width, at * (s.depth - thick) + thick)
         else:
-            at = rng.uniform(0, s.width - thick)
-            low, high = (at, 0.0), (at + thick, s.depth)
+            low, high = (at * (s.width - thick), 0.0), (at * (s.width - thick) + thick, s.depth)
         site.build(block((*low, s.height - drop), (*high, s.height)), paint, "beam")
 
 
@@ -147,9 +115,8 @@ def _lights(site: Site) -> Floats:
     pitch = site.rng.uniform(1.8, 3.0)
     size = np.array((0.25, 1.2, 0.07) if site.happens(0.5) else (0.5, 0.5, 0.04))
     columns, rows = (max(round(extent / pitch), 1) for extent in (s.width, s.depth))
-    places = []
-    for x in (np.arange(columns) + 0.5) * s.width / columns:
-        for y in (np.arange(rows) + 0.5) * s.depth / rows:
-            site.build(box((x, y, s.height - size[2] / 2), size), "lamp", "clutter")
-            places.append((x, y, s.height - 0.1))
-    return np.array(places)
+    x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
+    places = np.stack([x.reshape(-1) * s.width, y.reshape(-1) * s.depth], 1)
+    for place in places:
+        site.build(box((*place, s.height - size[2] / 2), size), "lamp", "clutter")
+    return np.insert(places, 2, s.height - 0.1, axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from pcnn.datasets.s3dis.classes import CLASS_NAMES
 from pcnn.simulate.catalogue import Catalogue, Thing
 from pcnn.simulate.mesh import Floats, Mesh, surface
 from pcnn.simulate.rooms.paint import Palette
-from pcnn.simulate.rooms.settings import RoomSettings
-from pcnn.simulate.rooms.shelves import SHELVES
+from pcnn.simulate.rooms.room import RoomSettings
 
 #: labels of S3DIS by class name
 LABELS = {name: label for label, name in enumerate(CLASS_NAMES)}
@@ -31,24 +29,25 @@ class Site:
     rng: np.random.Generator
     settings: RoomSettings
     palette: Palette
-    styles: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # of this room
     meshes: list[Mesh] = field(default_factory=list)
     _taken: list[tuple[float, float, float, float]] = field(default_factory=list)
     _hung: list[tuple[int, float, float, float, float]] = field(default_factory=list)
 
+    def happens(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def several(self, mean: float, least: int = 0) -> int:
+        return max(int(self.rng.poisson(max(mean, 0.0))), least)
+
     def make(self, name: str, **given: Any) -> Thing:
-        name, own = self.styles.get(name, (name, {}))
-        given = {**own, **given}
-        if name in SHELVES:
-            return SHELVES[name](self.rng, self.palette)
         return OBJECTS.make(self.rng, self.palette.find, name, **given)
 
     def length(self, wall: int) -> float:
-        """Return the length of wall 0..3 [m]."""
+        """The length of wall 0..3 [m]."""
         return self.settings.depth if wall % 2 else self.settings.width
 
     def at_wall(self, wall: int, along: float, off: float = 0.0) -> tuple[float, float]:
-        """Return the point at `along` metres on wall 0..3, `off` metres into the room."""
+        """The point at `along` metres on wall 0..3, `off` metres into the room."""
         w, d = self.settings.width, self.settings.depth
         return ((along, d - off), (w - off, along), (along, off), (off, along))[wall]
 
@@ -64,23 +63,16 @@ class Site:
         number = self.palette.draw(paint) if isinstance(paint, str) else paint
         self.put(surface(triangles, number, LABELS[label]))
 
-    def is_free(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
+    def claim(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
+        """Take a rectangle of floor if it is free."""
         x0, x1 = x - width / 2 - margin, x + width / 2 + margin
         y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
         if min(x0, y0) < -0.1 or x1 > self.settings.width + 0.1 or y1 > self.settings.depth + 0.1:
             return False
-        return not any(x0 < b and a < x1 and y0 < d and c < y1 for a, b, c, d in self._taken)
-
-    def take(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> None:
-        x0, x1 = x - width / 2 - margin, x + width / 2 + margin
-        y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
+        if any(x0 < b and a < x1 and y0 < d and c < y1 for a, b, c, d in self._taken):
+            return False
         self._taken.append((x0, x1, y0, y1))
-
-    def claim(self, x: float, y: float, width: float, depth: float, margin: float = 0.03) -> bool:
-        free = self.is_free(x, y, width, depth, margin)
-        if free:
-            self.take(x, y, width, depth, margin)
-        return free
+        return True
 
     def stand(self, thing: Thing, x: float, y: float, yaw: float, margin: float = 0.03) -> bool:
         swapped = abs(np.sin(yaw)) > 0.7
@@ -108,20 +100,8 @@ class Site:
                 self._hung.pop()
         return None
 
-    def anywhere(self) -> tuple[float, float]:
-        x, y = self.rng.uniform(0, (self.settings.width, self.settings.depth)).tolist()
-        return x, y
-
-    def stand_free(self, thing: Thing, tries: int = 8) -> bool:
-        for _ in range(tries):
-            x, y = self.anywhere()
-            size = max(thing.width, thing.depth)
-            if self.claim(x, y, size, size):
-                self.put(thing.mesh, x, y, 0.0, self.rng.uniform(-np.pi, np.pi))
-                return True
-        return False
-
     def hang(self, wall: int, along: float, width: float, low: float, high: float) -> bool:
+        """Take a rectangle of a wall if it is free."""
         a, b = along - width / 2, along + width / 2
         if a < 0.0 or b > self.length(wall) or high > self.settings.height:
             return False
@@ -140,13 +120,3 @@ class Site:
             if self.hang(wall, along, thing.width, low, high):
                 self.put(thing.mesh, *self.at_wall(wall, along), middle, WALL_YAWS[wall])
                 return
-
-    def happens(self, share: float) -> bool:
-        return bool(self.rng.random() < share)
-
-    def one_of(self, shares: Mapping[str, float]) -> str:
-        chances = np.array(list(shares.values()), np.float64)
-        return list(shares)[int(self.rng.choice(len(chances), p=chances / chances.sum()))]
-
-    def several(self, mean: float) -> int:
-        return int(self.rng.poisson(max(mean, 0.0)))

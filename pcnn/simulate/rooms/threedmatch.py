@@ -16,73 +16,53 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pcnn.cores import available_cores
 from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
 from pcnn.datasets.registration.gt_files import write_scene
 from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.files.whole_file import whole_file
-from pcnn.ranges import Fragments, Natural, Seed, Workers
+from pcnn.ranges import Fragments, Natural, Seed
 from pcnn.simulate.mesh import Floats
-from pcnn.simulate.rooms.depth_camera import VOXEL, DepthCamera, draw_camera, fuse, measure
-from pcnn.simulate.rooms.room import Room, build_room
-from pcnn.simulate.rooms.settings import TYPES
+from pcnn.simulate.rooms.depth_camera import VOXEL, DepthCamera, fuse, measure
+from pcnn.simulate.rooms.furnish import build_room
+from pcnn.simulate.rooms.room import TYPES, Room
 from pcnn.simulate.rooms.walk import Motion, walk_through
 from pcnn.simulate.simulator import (
+    SPLITS,
     SetPlan,
     Simulator,
     Split,
     Task,
     draw,
-    drawn,
     in_processes,
-    write_set,
 )
 
-#: changes whenever the same seed would give other bytes
-VERSION = "3"
-
 FRAMES = 50  # that make one fragment
-_CHUNK = 8  # fragments of one scene that one process takes
-_SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _LEAST, _MANY = 0.1, 0.3  # overlap of listed pairs, and of those of 3DMatch
 
-# pairs of a scene that are listed, and the overlap of every pair
-Related = tuple[list[RegistrationPair], dict[tuple[int, int], float]]
 
-
-@dataclass(frozen=True)
-class Drift:
-    """Errors of the operator's pose estimates, which add up from frame to frame."""
-
-    shift: float = drawn((0.0002, 0.001))  # [m] a frame
-    turn: float = drawn((0.0001, 0.0005))  # [rad] a frame
-
-
-def drifted(rng: np.random.Generator, poses: Floats, drift: Drift) -> Floats:
-    """Return pose estimates whose errors grow like a random walk; the first is exact."""
+def drifted(rng: np.random.Generator, poses: Floats, motion: Motion) -> Floats:
+    """Pose estimates whose errors grow like a random walk; the first is exact."""
     error = np.eye(4)
     estimates = [poses[0]]
     for pose in poses[1:]:
-        turn, shift = rng.standard_normal((2, 3))
-        angle = float(np.linalg.norm(drift.turn * turn))
-        x, y, z = drift.turn * turn / max(angle, 1e-12)
-        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        motion = np.eye(4)  # Rodrigues' formula
-        motion[:3, :3] += np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
-        motion[:3, 3] = drift.shift * shift
-        error = error @ motion
+        x, y, z = motion.drift_turn * rng.standard_normal(3)
+        step = np.eye(4)
+        skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        step[:3, :3] += skew + skew @ skew / 2  # Rodrigues' formula for a small angle
+        step[:3, 3] = motion.drift_shift * rng.standard_normal(3)
+        error = error @ step
         estimates.append(pose @ error)
     return np.stack(estimates)
 
 
 def take_fragment(
-    rng: np.random.Generator, room: Room, camera: DepthCamera, poses: Floats, drift: Drift
+    rng: np.random.Generator, room: Room, camera: DepthCamera, poses: Floats, motion: Motion
 ) -> NDArray[np.float64]:
     """Record frames along poses and fuse them as the operator would, not knowing the truth."""
     images = [measure(rng, camera, room, pose) for pose in poses]
     back = np.linalg.inv(poses[0])
-    return fuse(camera, images, [back @ pose for pose in drifted(rng, poses, drift)])
+    return fuse(camera, images, [back @ pose for pose in drifted(rng, poses, motion)])
 
 
 @dataclass(frozen=True)
@@ -97,7 +77,7 @@ class Scene:
     @property
     def room_type(self) -> str:
         """The type of its room: all take turns, beginning elsewhere in each split."""
-        return list(TYPES)[(7 * self.index + 5 * _SPLITS.index(self.split) + 8) % len(TYPES)]
+        return list(TYPES)[(7 * self.index + 5 * SPLITS.index(self.split) + 8) % len(TYPES)]
 
     @property
     def name(self) -> str:
@@ -109,34 +89,18 @@ class Scene:
         return "test" if self.split == "test" else "train"
 
     def stream(self, *key: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, _SPLITS.index(self.split), self.index, *key])
+        return np.random.default_rng([self.seed, SPLITS.index(self.split), self.index, *key])
 
 
-@dataclass(frozen=True)
-class Job:
-    """Fragments first..last - 1 of a scene."""
-
-    scene: Scene
-    first: int
-    last: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.scene.name}-{self.first:04d}"
-
-
-def simulate_fragments(
-    root: str | Path,
+def plan_fragments(
     *,
     seed: Seed = 0,
     train_scenes: Natural = 8,
     val_scenes: Natural = 2,
     test_scenes: Natural = 2,
     fragments: Fragments = 16,
-    workers: Workers | None = None,
-    progress: bool = True,
-) -> Path:
-    """Write fragments of simulated rooms in the formats of 3DMatch.
+) -> SetPlan[Scene]:
+    """Plan fragments of simulated rooms in the formats of 3DMatch.
 
     A hand-held depth camera is carried through furnished rooms; 50 frames each are fused. The
     layout is that of the usual preprocessed set: `data/{train,test}/SCENE/cloud_bin_N.pth` with
@@ -144,57 +108,34 @@ def simulate_fragments(
     `metadata/benchmarks/{3DMatch,3DLoMatch}/SCENE/{gt.log,gt.info,gt_overlap.log}`. Pairs for
     training and validation overlap by a tenth at least; 3DMatch holds the pairs above 0.3,
     3DLoMatch those from 0.1 to 0.3. Poses are the true ones; the fused frames were placed with
-    slightly wrong ones. Equal arguments and an equal `VERSION` give equal bytes on a machine,
-    for any `workers`; interrupted, the same call goes on where it stopped.
+    slightly wrong ones.
     """
-    request = {
-        "format": "threedmatch",
-        "version": VERSION,
-        "seed": seed,
-        "train_scenes": train_scenes,
-        "val_scenes": val_scenes,
-        "test_scenes": test_scenes,
-        "fragments": fragments,
-    }
     counts = (train_scenes, val_scenes, test_scenes)
-    if min(*counts, seed, fragments - 2) < 0 or sum(counts) == 0:
-        raise ValueError(f"at least one scene of two fragments must be asked for, got {request}")
-    jobs = [
-        Job(Scene(seed, split, index, fragments), first, min(first + _CHUNK, fragments))
-        for split, count in zip(_SPLITS, counts, strict=True)
+    if sum(counts) == 0:
+        raise ValueError("train_scenes, val_scenes, test_scenes: at least one must be asked for")
+    scenes = [
+        Scene(seed, split, index, fragments)
+        for split, count in zip(SPLITS, counts, strict=True)
         for index in range(count)
-        for first in range(0, fragments, _CHUNK)
     ]
-    plan = SetPlan(
-        request,
-        [Task(job.name, job, job.last - job.first) for job in jobs],
-        prepare=lambda folder: (folder / "data").mkdir(exist_ok=True),
-        do=do_job,
-        finish=partial(finish, jobs, workers or available_cores()),
-        unit="fragment",
-    )
-    return write_set(root, plan, workers=workers, progress=progress)
+    tasks = [Task(scene.name, scene, fragments) for scene in scenes]
+    return SetPlan(tasks, do_scene, partial(_finish, scenes), unit="fragment")
 
 
-def do_job(folder: Path, job: Job) -> dict[str, Any]:
-    """Take and write the fragments of one job; return their points and the scene's settings."""
-    scene, rng = job.scene, job.scene.stream()
+def do_scene(folder: Path, scene: Scene) -> dict[str, Any]:
+    """Take and write the fragments of a scene; return their points and the scene's settings."""
+    rng = scene.stream()
     room = build_room(rng, scene.room_type, scene.split)
-    camera, motion, drift = draw_camera(rng), Motion(**draw(rng, Motion)), Drift(**draw(rng, Drift))
+    camera, motion = DepthCamera(*draw(rng, DepthCamera).values()), Motion(**draw(rng, Motion))
     path = walk_through(rng, room, motion, scene.fragments * FRAMES)
     points = []
-    for number in range(job.first, job.last):
+    for number in range(scene.fragments):
         poses = path[number * FRAMES : (number + 1) * FRAMES]
-        cloud = take_fragment(scene.stream(number), room, camera, poses, drift)
+        cloud = take_fragment(scene.stream(number), room, camera, poses, motion)
         _write_fragment(folder / "data" / scene.part / scene.name, number, cloud, poses[0])
         points.append(len(cloud))
-    described = {
-        "room": asdict(room.settings),
-        "camera": asdict(camera),
-        "motion": asdict(motion),
-        "drift": asdict(drift),
-    }
-    return {"points": points, "settings": described}
+    drawn = {"room": asdict(room.settings), "camera": asdict(camera), "motion": asdict(motion)}
+    return {"points": points, "settings": drawn}
 
 
 def _write_fragment(folder: Path, number: int, points: Floats, pose: Floats) -> None:
@@ -209,7 +150,8 @@ def _write_fragment(folder: Path, number: int, points: Floats, pose: Floats) -> 
         file.write("".join(lines).encode())
 
 
-def related(folder: Path) -> Related:
+def related(folder: Path) -> tuple[list[RegistrationPair], dict[tuple[int, int], float]]:
+    """The pairs of a scene that are listed, and the overlap of every pair."""
     files = numbered_fragments(folder)
     # a camera that saw nothing within three metres leaves an empty cloud, which overlaps none
     clouds = {number: read_fragment(path) for number, path in files.items()}
@@ -219,37 +161,31 @@ def related(folder: Path) -> Related:
     return pairs, {key: shares.get(key, 0.0) for key in combinations(sorted(files), 2)}
 
 
-def finish(
-    jobs: list[Job], workers: int, folder: Path, results: dict[str, dict[str, Any]]
+def _finish(
+    scenes: list[Scene], folder: Path, results: dict[str, dict[str, Any]], workers: int
 ) -> dict[str, Any]:
     """Write pair lists and ground truth; describe every scene."""
-    scenes = list(dict.fromkeys(job.scene for job in jobs))
     folders = [folder / "data" / scene.part / scene.name for scene in scenes]
     found = dict(in_processes(related, folders, workers))
-    lists: dict[str, list[dict[str, Any]]] = {
-        name: [] for name in ("train", "val", "3DMatch", "3DLoMatch")
-    }
+    lists: dict[str, list[Any]] = {name: [] for name in ("train", "val", "3DMatch", "3DLoMatch")}
     record = {}
     for number, scene in enumerate(scenes):
         pairs, shares = found[number]
         chosen: dict[str, list[RegistrationPair]] = {scene.split: pairs}
         if scene.split == "test":
-            chosen = {
-                "3DMatch": [pair for pair in pairs if (pair.overlap or 0.0) > _MANY],
-                "3DLoMatch": [pair for pair in pairs if (pair.overlap or 0.0) <= _MANY],
-            }
+            order = sorted(pairs, key=lambda pair: pair.overlap or 0.0, reverse=True)
+            most = sum((pair.overlap or 0.0) > _MANY for pair in pairs)
+            chosen = {"3DMatch": order[:most], "3DLoMatch": order[most:]}
             for name, part in chosen.items():
                 target = folder / "metadata" / "benchmarks" / name / scene.name
                 write_scene(target, part, scene.fragments, shares)
         for name, part in chosen.items():
             lists[name] += [_listed(pair, scene.part) for pair in part]
-        own = [results[job.name] for job in jobs if job.scene == scene]
         record[scene.name] = {
             "split": scene.split,
             "room_type": scene.room_type,
-            "points": [count for result in own for count in result["points"]],
             "pairs": {name: len(part) for name, part in chosen.items()},
-            "settings": own[0]["settings"],
+            **results[scene.name],
         }
     for name, records in lists.items():
         with whole_file(folder / "metadata" / f"{name}.pkl") as file:
@@ -258,7 +194,7 @@ def finish(
 
 
 def _listed(pair: RegistrationPair, part: str) -> dict[str, Any]:
-    """Return a pair as the published pickles list it: the target is pcd0, the source pcd1."""
+    """A pair as the published pickles list it: the target is pcd0, the source pcd1."""
     transform = pair.transform.numpy()
     return {
         "overlap": pair.overlap,
@@ -272,4 +208,4 @@ def _listed(pair: RegistrationPair, part: str) -> dict[str, Any]:
     }
 
 
-THREEDMATCH = Simulator("threedmatch", VERSION, simulate_fragments)
+THREEDMATCH = Simulator("threedmatch", "4", plan_fragments)

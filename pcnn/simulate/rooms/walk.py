@@ -23,6 +23,8 @@ class Motion:
     height: float = drawn((1.15, 1.65))  # [m] of the camera above the floor
     tremor: float = drawn((0.002, 0.006))  # [m] amplitude of the hand's shaking
     sway: float = drawn((0.004, 0.012))  # [rad] amplitude of the hand's turning
+    drift_shift: float = drawn((0.0002, 0.001))  # [m] a frame, error of the operator's estimate
+    drift_turn: float = drawn((0.0001, 0.0005))  # [rad] a frame
 
 
 def look(position: Floats, yaw: float, pitch: float, roll: float = 0.0) -> Floats:
@@ -53,79 +55,68 @@ def _start(rng: np.random.Generator, room: Room, height: float) -> Floats:
     return np.asarray(tried[good[0] if len(good) else int(np.argmax(free))])
 
 
-@dataclass(frozen=True)
-class _Key:
-    """Where the operator stands and looks at one moment."""
+def _step(
+    rng: np.random.Generator, room: Room, motion: Motion, last: Floats, side: float
+) -> Floats:
+    """Choose the next place and view: on the way, free, and at a distance worth scanning.
 
-    position: Floats  # [3]
-    yaw: float
-    pitch: float
-    way: float  # direction of walking
-
-
-def _step(rng: np.random.Generator, room: Room, motion: Motion, last: _Key, side: float) -> _Key:
-    """Choose the next place and view: on the way, free, and at a distance worth scanning."""
-    here = last.position
+    A view is [6]: position, yaw, pitch, and the direction of walking.
+    """
     span = np.array([room.settings.width, room.settings.depth])
     best, least = last, np.inf
     for attempt in range(14):
         angle = rng.uniform(0.25, 1.2)
-        way = last.way + rng.normal(0, 0.5 + 0.25 * attempt)
+        way = last[5] + rng.normal(0, 0.5 + 0.25 * attempt)
         # steps are taken while the view turns
         stride = rng.uniform(0.3, 1.0) * motion.speed * angle / motion.turn_rate
-        there = here + stride * np.array([np.cos(way), np.sin(way), 0.0])
+        ahead = np.array([np.cos(way), np.sin(way), 0.0])
+        there = last[:3] + stride * ahead
         there[2] = motion.height + rng.normal(0, 0.12)
-        yaw = last.yaw + side * angle
+        yaw = last[3] + side * angle
         pitch = float(np.clip(rng.normal(-0.38, 0.28), -1.1, 0.35))
-        ahead = (there - here) / np.linalg.norm(there - here)
-        blocked = room.caster.first_faces(here, ahead[None])[0][0] < stride + _CLEARANCE
+        blocked = room.caster.first_faces(last[:3], ahead[None])[0][0] < stride + _CLEARANCE
         inside = np.all(there[:2] > 0.2) and np.all(there[:2] < span - 0.2)
         stays = blocked or not inside or room.clearance(there[None], 12)[0] < _CLEARANCE
         if stays:
-            there = here
+            there = last[:3]
         distance = _view_distance(room, there, yaw, pitch)
         miss = max(_NEAR - distance, distance - _FAR, 0.0) + 0.3 * stays
         if miss < least:
-            best, least = _Key(there, yaw, pitch, way), miss
+            best, least = np.array([*there, yaw, pitch, way]), miss
         if miss == 0.0:
             break
     return best
 
 
 def walk_through(rng: np.random.Generator, room: Room, motion: Motion, frames: int) -> Floats:
-    """Carry a camera through a room.
+    """Carry a camera through a room; returns its poses [frames, 4, 4].
 
     The operator pans over surfaces one to three metres away, takes small steps, turns back now
     and then, and shakes.
     """
-    yaw, way = (float(v) for v in rng.uniform(-np.pi, np.pi, 2))
+    yaw, way = rng.uniform(-np.pi, np.pi, 2).tolist()
     side = float(rng.choice([-1, 1]))
-    keys = [_Key(_start(rng, room, motion.height), yaw, -0.2, way)]
-    times = [0.0]
+    views, times = [np.array([*_start(rng, room, motion.height), yaw, -0.2, way])], [0.0]
     margin = 40  # frames beyond the end, for the smoothing
     while times[-1] < frames + 2 * margin:
-        if rng.random() < 0.08:
-            side = -side
-        last, key = keys[-1], _step(rng, room, motion, keys[-1], side)
-        angle = float(np.hypot(key.yaw - last.yaw, key.pitch - last.pitch))
-        length = float(np.linalg.norm(key.position - last.position))
+        side = -side if rng.random() < 0.08 else side
+        views.append(_step(rng, room, motion, views[-1], side))
+        change = np.abs(views[-1] - views[-2])
+        angle, length = float(np.linalg.norm(change[3:5])), float(np.linalg.norm(change[:3]))
         times.append(times[-1] + max(angle / motion.turn_rate, length / motion.speed, 8.0))
-        keys.append(key)
     at = np.arange(frames + 2 * margin, dtype=np.float64)
-    rows = np.array([[*key.position, key.yaw, key.pitch] for key in keys])
-    track = np.stack([np.interp(at, times, column) for column in rows.T], 1)  # [F, 5]
-    kernel = np.hanning(31)
-    kernel /= kernel.sum()
-    track = np.stack([np.convolve(column, kernel, "same") for column in track.T], 1)
-    shaking = rng.standard_normal((len(at), 6))
-    short = np.hanning(9) / np.hanning(9).sum()
-    shaking = np.stack([np.convolve(column, short, "same") for column in shaking.T], 1) * 2.2
+    track = [np.interp(at, times, column) for column in np.array(views).T[:5]]
+    shaking = 2.2 * rng.standard_normal((6, len(at)))
     scale = np.array([motion.tremor] * 3 + [motion.sway] * 3)
-    shaking = (shaking * scale)[margin : margin + frames]
-    track = track[margin : margin + frames]
+    views = list(np.stack([_smooth(column, 31) for column in track], 1)[margin : margin + frames])
+    shakes = (np.stack([_smooth(column, 9) for column in shaking], 1) * scale)[margin:]
     return np.stack(
         [
-            look(row[:3] + shake[:3], row[3] + shake[3], row[4] + shake[4], 2 * shake[5])
-            for row, shake in zip(track, shaking, strict=True)
+            look(view[:3] + shake[:3], view[3] + shake[3], view[4] + shake[4], 2 * shake[5])
+            for view, shake in zip(views, shakes, strict=False)
         ]
     )
+
+
+def _smooth(values: Floats, width: int) -> Floats:
+    return np.convolve(values, np.hanning(width) / np.hanning(width).sum(), "same")

@@ -1,9 +1,5 @@
-"""Simulated streets in the formats of SemanticKITTI and KITTI odometry.
+"""Simulated streets: settings, layout, ground, materials, site, furnish, traffic, drive, lidar.
 
-A vehicle drives through procedural streets. There are roads with markings and islands, kerbs,
-sidewalks, parking bays, side streets and traffic lights, gravel forecourts, land that slopes and
-rolls. Beside them stand houses with recessed windows, fences, hedges, bushes, trees whose leaves
-rays pass in part, lamps and signs. Cars, lorries, buses, caravans, bicycles, motorcycles, riders
-and people park and move. Its 64-beam LiDAR sweeps while everything moves. The files carry the
-official raw ids with instance numbers; the settings of every sequence and district are recorded.
+Blocks of a `street` are built straight, one by one, then bent along the road that a vehicle drives;
+`kitti` writes the scans of its LiDAR.
 """

@@ -1,4 +1,4 @@
-"""The surface of the ground: road, kerbs, sidewalks, parking, gravel, traffic islands, terrain."""
+"""The surface of the ground: road, kerbs, sidewalks, parking, gravel, terrain."""
 
 from __future__ import annotations
 
@@ -10,63 +10,32 @@ from numpy.typing import ArrayLike, NDArray
 
 from pcnn.simulate.mesh import Floats, Mesh, join, surface
 from pcnn.simulate.shapes import quads
-from pcnn.simulate.streets.layout import WIDTH, Block, Patch, Side, Zone
-from pcnn.simulate.streets.materials import MATERIALS, RawId
+from pcnn.simulate.streets.layout import WIDTH, Block, Patch, Zone
+from pcnn.simulate.streets.materials import MATERIALS, RAW_IDS
 
 Zones = NDArray[np.int64]
 
 # label, material, height above the road in kerbs, and in metres
-_GROUND: dict[Zone, tuple[RawId, str, float, float]] = {
-    Zone.TERRAIN: (RawId.TERRAIN, "grass", 1.0, 0.0),
-    Zone.ROAD: (RawId.ROAD, "asphalt", 0.0, 0.0),
-    Zone.MARKING: (RawId.LANE_MARKING, "road_paint", 0.0, 0.0),
-    Zone.PARKING: (RawId.PARKING, "paving", 0.0, 0.03),
-    Zone.SIDEWALK: (RawId.SIDEWALK, "paving", 1.0, 0.0),
-    Zone.GRAVEL: (RawId.OTHER_GROUND, "gravel", 0.9, 0.0),
-    Zone.ISLAND: (RawId.OTHER_GROUND, "concrete", 1.3, 0.0),
+_GROUND: dict[Zone, tuple[str, str, float, float]] = {
+    Zone.TERRAIN: ("terrain", "grass", 1.0, 0.0),
+    Zone.ROAD: ("road", "asphalt", 0.0, 0.0),
+    Zone.MARKING: ("lane_marking", "road_paint", 0.0, 0.0),
+    Zone.PARKING: ("parking", "paving", 0.0, 0.03),
+    Zone.SIDEWALK: ("sidewalk", "paving", 1.0, 0.0),
+    Zone.GRAVEL: ("other_ground", "gravel", 0.9, 0.0),
 }
 _ROWS = [_GROUND[zone] for zone in Zone]
-_LABELS = np.array([row[0] for row in _ROWS])
+_LABELS = np.array([RAW_IDS[row[0]] for row in _ROWS])
 _MATERIALS = np.array([MATERIALS[row[1]] for row in _ROWS], np.uint8)
 _KERBS, _EDGES = np.array([row[2:] for row in _ROWS]).T
 
 
-@dataclass(frozen=True, eq=False)
-class Relief:
-    """The land beyond the sidewalks: a slope on either side, and waves of the terrain."""
-
-    waves: Floats  # [M, 4]: amplitude [m], wave numbers along s and d [rad/m], phase [rad]
-    banks: tuple[float, float]  # slope away from the street, left and right
-
-    @staticmethod
-    def draw(rng: np.random.Generator, amplitude: float, banks: tuple[float, float]) -> Relief:
-        length = rng.uniform(5.0, 30.0, 5)
-        turn = rng.uniform(0, 2 * np.pi, 5)
-        number = 2 * np.pi / length
-        height = amplitude * length / length.sum()
-        phase = rng.uniform(0, 2 * np.pi, 5)
-        waves = np.stack([height, number * np.cos(turn), number * np.sin(turn), phase], 1)
-        return Relief(waves, banks)
-
-    @staticmethod
-    def _beyond(d: Floats, sides: tuple[Side, Side]) -> Floats:
-        """Return how far beyond the sidewalk d lies [m]."""
-        return np.maximum(np.abs(d) - np.where(d > 0, sides[0].edge, sides[1].edge), 0.0)
-
-    def bank(self, d: Floats, sides: tuple[Side, Side]) -> Floats:
-        """Return the height that the slopes add at distances d from the centre line [m]."""
-        # begins within two metres of the sidewalk, ends 45 m behind it
-        run = np.minimum(self._beyond(d, sides), 45.0)
-        return np.asarray(np.where(d > 0, *self.banks) * run * run / (run + 2.0))
-
-    def terrain(self, s: Floats, d: Floats, sides: tuple[Side, Side]) -> Floats:
-        """Return the height of the terrain above its slope at (s, d) [m]."""
-        beyond = self._beyond(d, sides)
-        angle = s[..., None] * self.waves[:, 1] + d[..., None] * self.waves[:, 2]
-        wave = (self.waves[:, 0] * np.sin(angle + self.waves[:, 3])).sum(-1)
-        # grows over three metres from the sidewalk, and with distance behind the houses
-        near = np.minimum(beyond / 3.0, 1.0) * (wave + self.waves[:, 0].sum())
-        return np.asarray(near + np.maximum(beyond - 20, 0) * wave * 0.08)
+def draw_relief(rng: np.random.Generator, amplitude: float) -> Floats:
+    """Waves of the land [M, 4]: amplitude [m], wave numbers along s and d [rad/m], phase [rad]."""
+    length, turn = rng.uniform(5.0, 30.0, 5), rng.uniform(0, 2 * np.pi, 5)
+    height, number = amplitude * length / length.sum(), 2 * np.pi / length
+    phase = rng.uniform(0, 2 * np.pi, 5)
+    return np.stack([height, number * np.cos(turn), number * np.sin(turn), phase], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +43,7 @@ class Ground:
     """The ground of one block, before the road is bent."""
 
     block: Block
-    relief: Relief
+    relief: Floats  # [M, 4] waves of the terrain
     kerb_height: float  # [m] of the sidewalk above the road
 
     @cached_property
@@ -89,15 +58,18 @@ class Ground:
         return np.asarray(zones.reshape(-1)[inside.argmax(0)], np.int64)
 
     def height(self, s: ArrayLike, d: ArrayLike, zone: Zones | None = None) -> Floats:
-        """Return the height at street positions [m]; their zones are found if not given."""
+        """The height at street positions [m]; their zones are found if not given."""
         s, d = np.asarray(s, np.float64), np.asarray(d, np.float64)
         kind = self.zone(s, d) if zone is None else zone
+        left, right = self.block.sides
+        beyond = np.maximum(np.abs(d) - np.where(d > 0, left.edge, right.edge), 0.0)
+        angle = s[..., None] * self.relief[:, 1] + d[..., None] * self.relief[:, 2]
+        wave = (self.relief[:, 0] * np.sin(angle + self.relief[:, 3])).sum(-1)
+        # grows over three metres from the sidewalk, and with distance behind the houses
+        near = np.minimum(beyond / 3.0, 1.0) * (wave + self.relief[:, 0].sum())
+        wild = near + np.maximum(beyond - 20, 0) * wave * 0.08
         land = _KERBS[kind] * self.kerb_height + _EDGES[kind]
-        land = land + self.relief.bank(d, self.block.sides)
-        if (kind == Zone.TERRAIN).any():
-            wild = self.relief.terrain(s, d, self.block.sides)
-            land = land + np.where(kind == Zone.TERRAIN, wild, 0.0)
-        return np.asarray(land)
+        return np.asarray(land + np.where(kind == Zone.TERRAIN, wild, 0.0))
 
     def mesh(self) -> Mesh:
         block, ends = self.block, self._patches[:-1, :4]
@@ -111,7 +83,7 @@ class Ground:
         corners = ((s0, d0), (s1, d0), (s1, d1), (s0, d1))
         cells = np.stack([np.stack([s, d, self.height(s, d, zone)], -1) for s, d in corners], 2)
         parts = [_painted(cells, zone)]
-        # steps across d (kerbs) and along s (ends of bays and islands)
+        # steps across d (kerbs) and along s (ends of bays)
         parts.append(_steps(cells[:, :-1, [3, 2]], cells[:, 1:, [0, 1]], zone[:, :-1], zone[:, 1:]))
         parts.append(_steps(cells[:-1, :, [1, 2]], cells[1:, :, [0, 3]], zone[:-1], zone[1:]))
         # aprons hide the seams to the neighbouring blocks, whose lattices differ

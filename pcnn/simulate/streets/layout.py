@@ -8,22 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pcnn.simulate.streets.settings import BLOCK_LENGTH, Course, StreetSettings
+from pcnn.simulate.streets.settings import BLOCK_LENGTH, Course, Style
 
 WIDTH = 78.0  # [m] ground reaches this far to either side
-ISLAND_HALF = 0.6  # [m] half width of a traffic island
 
 
 class Zone(IntEnum):
     """Kinds of ground."""
 
-    TERRAIN = 0
-    ROAD = 1
-    MARKING = 2
-    PARKING = 3
-    SIDEWALK = 4
-    GRAVEL = 5
-    ISLAND = 6
+    TERRAIN, ROAD, MARKING, PARKING, SIDEWALK, GRAVEL = range(6)
 
 
 class Patch(NamedTuple):
@@ -43,7 +36,6 @@ class Side:
     sign: int  # +1 left, -1 right
     kerb: float  # end of the carriageway
     bay: float  # end of the parking bay (== kerb without a bay)
-    verge: float  # end of the grass strip (== bay without a strip)
     edge: float  # end of the sidewalk: plots begin here
 
     def span(self, inner: float, outer: float) -> tuple[float, float]:
@@ -62,20 +54,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Crossing:
-    """A side street that meets the street: with two arms a crossroads, with one a T-junction."""
+    """A side street that crosses the street."""
 
     s: float  # middle of the side street
     half: float  # half width of its carriageway
-    walk: float  # width of the sidewalks along it
-    arms: tuple[bool, bool]  # to the left, to the right
-
-    @property
-    def reach(self) -> float:
-        """Half width with sidewalks [m]."""
-        return self.half + self.walk
-
-    def has_arm(self, side: Side) -> bool:
-        return self.arms[0] if side.sign > 0 else self.arms[1]
+    reach: float  # half width with sidewalks
 
 
 @dataclass(frozen=True)
@@ -85,9 +68,8 @@ class Plot:
     side: Side
     s0: float
     s1: float
-    use: str  # "house" | "forecourt" | "park" | "carpark"
+    use: str  # "house" | "forecourt" | "park"
     front: float  # [m] between sidewalk and building
-    driveway: float | None  # start of a 3 m wide paved entrance
 
 
 @dataclass(frozen=True)
@@ -98,15 +80,11 @@ class Block:
     s1: float
     sides: tuple[Side, Side]
     crossing: Crossing | None
-    island: tuple[float, float] | None
-    plots: tuple[Plot, ...]
+    plots: tuple[Plot, ...] = ()
     patches: tuple[Patch, ...] = ()
 
-    def blocked(self, s: float) -> bool:
-        return self.crossing is not None and abs(s - self.crossing.s) < self.crossing.half + 1.0
-
-    def arm(self, side: Side) -> Crossing | None:
-        return self.crossing if self.crossing and self.crossing.has_arm(side) else None
+    def is_crossed(self, s: float, margin: float = 1.0) -> bool:
+        return self.crossing is not None and abs(s - self.crossing.s) < self.crossing.half + margin
 
     def bay_spans(self) -> list[tuple[float, float]]:
         if self.crossing is None:
@@ -122,64 +100,37 @@ def draw_sides(rng: np.random.Generator, course: Course) -> tuple[Side, Side]:
     def side(sign: int, has_bay: bool) -> Side:
         kerb = course.road_half_width
         bay = kerb + (course.parking_width if has_bay else 0.0)
-        has_verge = rng.random() < 0.6 and course.verge_width > 0.8
-        verge = bay + (course.verge_width if has_verge else 0.0)
-        return Side(sign, kerb, bay, verge, verge + course.sidewalk_width * rng.uniform(0.9, 1.1))
+        return Side(sign, kerb, bay, bay + course.sidewalk_width * rng.uniform(0.9, 1.1))
 
     return side(1, not right or bool(rng.random() < 0.7)), side(-1, right)
 
 
 def draw_block(
-    rng: np.random.Generator, settings: StreetSettings, sides: tuple[Side, Side], index: int
+    rng: np.random.Generator, style: Style, sides: tuple[Side, Side], index: int
 ) -> Block:
     s0, s1 = index * BLOCK_LENGTH, (index + 1) * BLOCK_LENGTH
-    crossing = island = None
-    if rng.random() < settings.crossing_share:
-        arms = ((True, True), (True, False), (False, True))[int(rng.choice(3, p=[0.5, 0.25, 0.25]))]
-        crossing = Crossing(
-            s0 + rng.uniform(15.0, 25.0), rng.uniform(2.6, 4.2), rng.uniform(1.4, 2.6), arms
-        )
-    if rng.random() < settings.island_share:
-        start = s0 + (rng.uniform(1, 3) if crossing else rng.uniform(3, 28))
-        island = (start, start + (rng.uniform(4, 6) if crossing else rng.uniform(6, 9)))
-    cut = s0 + BLOCK_LENGTH / 2 if crossing is None else crossing.s
-    block, plots = Block(s0, s1, sides, crossing, island, ()), []
-    uses = _uses(rng, settings, 4)
-    for side in sides:
-        arm = block.arm(side)
-        gap = 0.0 if arm is None else arm.reach
-        for a, b in ((s0, cut - gap), (cut + gap, s1)):
-            plots.append(_draw_plot(rng, settings, side, a, b, uses.pop()))
-    block = replace(block, plots=tuple(plots))
-    return replace(block, patches=tuple(_patches(block, settings.road_half_width)))
-
-
-def _uses(rng: np.random.Generator, settings: StreetSettings, count: int) -> list[str]:
-    """Draw the uses of the plots of a block; one is a forecourt."""
-    shares = np.array([settings.park_share, settings.forecourt_share, 0.12])
-    uses: list[str] = rng.choice(
-        ["park", "forecourt", "carpark", "house"], count, p=[*shares, 1 - shares.sum()]
+    crossing = None
+    if rng.random() < style.crossing_share:
+        half, walk = rng.uniform((2.6, 1.4), (4.2, 2.6)).tolist()
+        crossing = Crossing(s0 + rng.uniform(15.0, 25.0), half, half + walk)
+    cut, gap = (s0 + BLOCK_LENGTH / 2, 0.0) if crossing is None else (crossing.s, crossing.reach)
+    ends = [(side, a, b) for side in sides for a, b in ((s0, cut - gap), (cut + gap, s1))]
+    chances = np.array([style.park_share, style.forecourt_share])
+    uses = rng.choice(
+        ["park", "forecourt", "house"], len(ends), p=[*chances, 1 - chances.sum()]
     ).tolist()
-    if "forecourt" not in uses:
-        uses[int(rng.integers(count))] = "forecourt"
-    return uses
+    uses[int(rng.integers(len(ends)))] = "forecourt"
+    plots = []
+    for use, (side, a, b) in zip(uses, ends, strict=True):
+        front = float(np.clip(rng.normal(style.front_depth, 1.2), 0.8, 11.0))
+        plots.append(Plot(side, a, b, use, front))
+    block = Block(s0, s1, sides, crossing, tuple(plots))
+    return replace(block, patches=tuple(_patches(block)))
 
 
-def _draw_plot(
-    rng: np.random.Generator, settings: StreetSettings, side: Side, s0: float, s1: float, use: str
-) -> Plot:
-    front = float(np.clip(rng.normal(settings.front_depth, 1.2), 0.8, 11.0))
-    if use == "carpark":
-        front = 6.2
-    driveway = None
-    if use == "house" and front > 2.0 and s1 - s0 > 12.0 and rng.random() < 0.6:
-        driveway = s0 + 0.6 if rng.random() < 0.5 else s1 - 3.6
-    return Plot(side, s0, s1, use, front, driveway)
-
-
-def _patches(block: Block, half: float) -> list[Patch]:
+def _patches(block: Block) -> list[Patch]:
     patches: list[Patch] = []
-    spans, crossing = block.bay_spans(), block.crossing
+    spans, crossing, half = block.bay_spans(), block.crossing, block.sides[0].kerb
 
     def lay(zone: Zone, s: tuple[float, float], d: tuple[float, float]) -> None:
         patches.append(Patch(*s, *d, zone))
@@ -188,23 +139,15 @@ def _patches(block: Block, half: float) -> list[Patch]:
     for side in block.sides:
         lay(Zone.SIDEWALK, whole, side.span(side.kerb, side.edge))
         for span in spans:
-            if side.verge > side.bay:
-                lay(Zone.TERRAIN, span, side.span(side.bay, side.verge))
-            if side.bay > side.kerb:
-                lay(Zone.PARKING, span, side.span(side.kerb, side.bay))
+            lay(Zone.PARKING, span, side.span(side.kerb, side.bay))
     for plot in block.plots:
-        side, s = plot.side, (plot.s0, plot.s1)
         if plot.use == "forecourt":
-            lay(Zone.GRAVEL, s, side.span(side.edge, side.edge + plot.front))
-        if plot.use == "carpark":
-            lay(Zone.PARKING, s, side.span(side.edge, side.edge + plot.front + 6.0))
-        if plot.driveway is not None:
-            entrance = (plot.driveway, plot.driveway + 3.0)
-            lay(Zone.PARKING, entrance, side.span(side.edge, side.edge + plot.front))
+            ground = plot.side.span(plot.side.edge, plot.side.edge + plot.front)
+            lay(Zone.GRAVEL, (plot.s0, plot.s1), ground)
     if crossing is not None:
         road = (crossing.s - crossing.half, crossing.s + crossing.half)
         walks = (crossing.s - crossing.reach, crossing.s + crossing.reach)
-        for side in filter(crossing.has_arm, block.sides):
+        for side in block.sides:
             lay(Zone.SIDEWALK, walks, side.span(side.edge, WIDTH))
             lay(Zone.ROAD, road, side.span(side.kerb, WIDTH))
             # the line at which the side street stops
@@ -219,6 +162,4 @@ def _patches(block: Block, half: float) -> list[Patch]:
         at = crossing.s - crossing.half - 4.5
         for d in np.arange(-half + 0.4, half - 0.5, 1.0).tolist():
             lay(Zone.MARKING, (at, at + 3.0), (d, d + 0.5))
-    if block.island is not None:
-        lay(Zone.ISLAND, block.island, (-ISLAND_HALF, ISLAND_HALF))
     return patches

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.simulate.mesh import Floats, Hits
-from pcnn.simulate.streets.drive import Sweep
 from pcnn.simulate.streets.materials import (
     DARK_SHARE,
     REMISSION,
@@ -38,16 +37,13 @@ HEIGHTS: Floats = np.concatenate([np.linspace(0.217, 0.200, 32), np.linspace(0.1
 _HIDDEN = (
     (0.0, 17.0, -21.7), (0.0, 25.0, -23.0),  # bonnet
     (180.0, 20.0, -18.7),  # tail
-    (205.0, 5.0, -22.5),
     (164.0, 3.0, -13.5), (202.0, 3.0, -13.5),  # posts of the rack on the roof
-    (135.0, 3.5, -20.8), (235.0, 3.5, -20.8),
     (295.0, 8.0, -16.8),  # aerial
-    (140.0, 16.0, -23.4), (228.0, 10.0, -23.4), (328.0, 8.0, -22.8),
 )  # fmt: skip
 
 
 def firing_azimuths() -> Floats:
-    """Return the azimuths of one revolution [AZIMUTH_STEPS], 0 to 2 pi, counter-clockwise.
+    """The azimuths of one revolution [AZIMUTH_STEPS], 0 to 2 pi, counter-clockwise.
 
     Three firings in twenty follow their predecessor after half a step: the unit's packets hold 6
     or 7 firings of a block, and the angle is read between them.
@@ -70,39 +66,18 @@ def hidden(azimuth: Floats, elevation: Floats, shift: float) -> NDArray[np.bool_
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
-    """Where the beams of a spinning LiDAR leave it, from the top down."""
-
-    elevations: Floats  # [B] [rad]
-    heights: Floats  # [B] of the optical centres above the origin of the sensor's frame [m]
-    hides: bool  # whether parts of the recording vehicle stand in its view
-
-
-#: That of the unit on the KITTI recording vehicle.
-HDL64 = Head(ELEVATIONS, HEIGHTS, hides=True)
-
-
-def draw_head(rng: np.random.Generator) -> Head:
-    """Draw a head of 16, 32, 64 or 128 beams that are evenly spread, with a free view."""
-    beams = int(rng.choice((16, 32, 64, 128)))
-    top, bottom = rng.uniform(2.0, 15.0), rng.uniform(-25.0, -15.0)
-    return Head(np.radians(np.linspace(top, bottom, beams)), np.zeros(beams), hides=False)
-
-
-@dataclass(frozen=True, eq=False)
 class Scan:
     """One revolution in the frame of the sensor: x forward, y left, z up."""
 
     points: NDArray[np.float32]  # [P, 4] x, y, z [m], remission 0..1
-    labels: NDArray[np.uint32]  # [P] raw id | instance << 16
+    labels: NDArray[np.uint32]  # [P] raw ids
 
 
 @dataclass(frozen=True, eq=False)
 class Firings:
-    """The rays of one revolution in the frame of the sensor at the moment of each firing.
+    """The rays of one revolution in the frame of the sensor, ring after ring from the top down.
 
-    R = B * AZIMUTH_STEPS of B beams, ring after ring from the top beam down, counter-clockwise from
-    ahead.
+    R = B * AZIMUTH_STEPS of B beams; every ring goes counter-clockwise and begins ahead.
     """
 
     azimuth: Floats  # [R] [rad]
@@ -110,10 +85,12 @@ class Firings:
     origins: Floats  # [R, 3] optical centres [m]
     directions: Floats  # [R, 3] of unit length
 
-    @property
-    def phase(self) -> Floats:
-        """[R] part of the revolution before (-0.5) and after (0.5) the beams look ahead."""
-        return np.asarray((self.azimuth / (2 * np.pi) + 0.5) % 1.0 - 0.5)
+
+def transformed(motion: Floats, points: Floats, directions: Floats) -> tuple[Floats, Floats]:
+    """Move points [R, 3] and directions [R, 3] by a pose [4, 4]."""
+    # not BLAS products, whose threads would wait for each other in every worker
+    there = np.einsum("rc,wc->rw", points, motion[:3, :3]) + motion[:3, 3]
+    return there, np.einsum("rc,wc->rw", directions, motion[:3, :3])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,36 +102,31 @@ class Lidar:
     azimuth_offsets: Floats  # [B] [rad]
     gains: Floats  # [B] on remission
     biases: Floats  # [B] of ranges [m]
-    head: Head = HDL64
 
     @staticmethod
-    def draw(rng: np.random.Generator, settings: SensorSettings, head: Head = HDL64) -> Lidar:
-        beams = len(head.elevations)
+    def draw(rng: np.random.Generator, settings: SensorSettings) -> Lidar:
+        beams = len(ELEVATIONS)
         return Lidar(
             settings,
-            head.elevations + rng.normal(0, np.radians(settings.misalignment), beams),
+            ELEVATIONS + rng.normal(0, np.radians(settings.misalignment), beams),
             rng.normal(0, 8e-4, beams),
             rng.normal(1.0, 0.05, beams),
             rng.normal(0, settings.range_bias, beams),
-            head,
         )
 
     def firings(self, rng: np.random.Generator) -> Firings:
-        """Return the rays of one revolution, whose first firing lies anywhere in a step."""
+        """The rays of one revolution, whose first firing lies anywhere in a step."""
         start = rng.uniform(0, 2 * np.pi / AZIMUTH_STEPS)
         azimuth = start + firing_azimuths() + self.azimuth_offsets[:, None]  # [B, A]
         # every ring begins ahead, as in the official files
         azimuth = np.sort(azimuth % (2 * np.pi), axis=1).reshape(-1)
-        elevation = np.repeat(self.elevations, AZIMUTH_STEPS)
-        flat = np.cos(elevation)
+        elevation, height = (np.repeat(each, AZIMUTH_STEPS) for each in (self.elevations, HEIGHTS))
+        flat, zero = np.cos(elevation), np.zeros_like(height)
         directions = [flat * np.cos(azimuth), flat * np.sin(azimuth), np.sin(elevation)]
-        origins = np.zeros((len(azimuth), 3))
-        origins[:, 2] = np.repeat(self.head.heights, AZIMUTH_STEPS)
+        origins = np.stack([zero, zero, height], axis=1)
         return Firings(azimuth, elevation, origins, np.stack(directions, axis=1))
 
-    def measure(
-        self, rng: np.random.Generator, firings: Firings, hits: Hits, sweep: Sweep | None = None
-    ) -> Scan:
+    def measure(self, rng: np.random.Generator, firings: Firings, hits: Hits) -> Scan:
         """Turn first hits into the points that the sensor reports.
 
         A return is lost with the material's own share at normal incidence, more often far away and
@@ -169,8 +141,7 @@ class Lidar:
         share = RETURN_SHARE[material] * (1 - 0.12 * chosen.dropout * reach**2)
         share = share * (1 - np.minimum(chosen.dropout * 0.6, 1.0) * np.exp(-cosine / 0.02))
         seen = np.isfinite(hits.distance) & (lost < share * (1 - 0.004 * chosen.dropout))
-        if self.head.hides:
-            seen &= ~hidden(firings.azimuth, firings.elevation, np.radians(chosen.blind_shift))
+        seen &= ~hidden(firings.azimuth, firings.elevation, np.radians(chosen.blind_shift))
         # a rough surface seen at a slant spreads the range by its height over the cosine
         roughness = chosen.roughness * ROUGHNESS[material]
         spread = np.minimum(roughness / np.maximum(cosine, 0.05), 4 * roughness)
@@ -180,22 +151,15 @@ class Lidar:
 
         ray = seen.nonzero()[0]
         points = firings.origins[ray] + firings.directions[ray] * distance[ray, None]
-        if sweep is not None:
-            points = sweep.moved(points, chosen.deskew * firings.phase[ray])
         material, gain = material[ray], self.gains[ray // AZIMUTH_STEPS]
-        light = _light(distance[ray], cosine[ray])
+        # the unit compensates distance up to some 15 m
+        far = np.exp(-((np.maximum(distance[ray] - 15.0, 0.0) / 45.0) ** 2))
+        light = far * cosine[ray] / (cosine[ray] + 0.03)
         mean = REMISSION[material] * gain * chosen.remission_gain * light
         spread = REMISSION_SPREAD[material] * np.sqrt(light) * shine[ray]
         remission = np.clip(mean + spread - 0.10 * (1.0 - light), 0.0, 0.99)
         # dark and mirror-like surfaces send too little back to be told from nothing
         remission[dark[ray] < DARK_SHARE[material]] = 0.0
-        labels = hits.labels.astype(np.uint32) | (hits.instances.astype(np.uint32) << 16)
         # the files hold whole millimetres and hundredths
         values = np.concatenate([np.round(points, 3), np.round(remission, 2)[:, None]], axis=1)
-        return Scan(values.astype(np.float32), labels[ray])
-
-
-def _light(distance: Floats, cosine: Floats) -> Floats:
-    # the unit compensates distance up to some 15 m
-    far = np.exp(-((np.maximum(distance - 15.0, 0.0) / 45.0) ** 2))
-    return np.asarray(far * cosine / (cosine + 0.03))
+        return Scan(values.astype(np.float32), hits.labels[ray].astype(np.uint32))

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pcnn.simulate.simulator import drawn
 
 BLOCK_LENGTH = 40.0  # [m] a street is generated block by block, each from its own seed
-DISTRICT_BLOCKS = 6  # blocks that share the settings of a district
-ANY_HEIGHT = (0.5, 2.8)  # [m] of sensors on robots, people, cars and lorries
-
-#: The LiDAR of the KITTI recording vehicle, or one of any number of beams for each sequence.
-Sensors = Literal["hdl64", "any"]
 
 
 @dataclass(frozen=True)
@@ -25,12 +19,8 @@ class Course:
     bend: float = drawn((0.08, 0.30), (0.14, 0.30))  # largest sideways slope of the centre line
     hill: float = drawn((0.005, 0.060), (0.020, 0.060))  # largest grade
     crown: float = drawn((0.010, 0.040))  # slope of the street down from its centre line
-    camber: float = drawn((0.005, 0.050))  # largest slope across, changing along the street
-    bank_left: float = drawn((-0.06, 0.09))  # slope of the land away from the street, beyond the
-    bank_right: float = drawn((-0.06, 0.09))  # sidewalk
     road_half_width: float = drawn((4.4, 6.2), (4.8, 6.0))
     parking_width: float = drawn((2.0, 2.5))
-    verge_width: float = drawn((0.0, 2.4))  # grass strip between kerb and sidewalk
     sidewalk_width: float = drawn((1.6, 4.0), (3.0, 4.2))
     kerb_height: float = drawn((0.06, 0.16))
     relief: float = drawn((0.05, 0.35), (0.20, 0.40))  # amplitude of the land near the street
@@ -45,22 +35,19 @@ class Course:
 
 
 @dataclass(frozen=True)
-class StreetSettings(Course):
-    """Settings of a district: `*_share` are probabilities, `*_count` means of a block or side."""
+class Style:
+    """Settings of a block: `*_share` are probabilities, `*_count` means of a block or side."""
 
     front_depth: float = drawn((1.5, 7.5), (5.0, 9.0))  # mean from sidewalk to buildings
     building_height: float = drawn((5.5, 14.0), (8.0, 13.0))
     crossing_share: float = drawn((0.25, 0.60))
-    island_share: float = drawn((0.15, 0.45))
-    park_share: float = drawn((0.25, 0.60))  # plots without a building
+    park_share: float = drawn((0.30, 0.65))  # plots without a building
     forecourt_share: float = drawn((0.10, 0.22))
-    fence_share: float = drawn((0.20, 0.42))
-    hedge_share: float = drawn((0.38, 0.55))
-    thicket_share: float = drawn((0.60, 1.00))  # parks that are overgrown
+    fence_share: float = drawn((0.15, 0.35))
+    hedge_share: float = drawn((0.45, 0.60))
     tree_share: float = drawn((0.50, 1.00))  # sidewalks with trees
     tree_spacing: float = drawn((6.0, 12.0), (6.0, 7.5))
-    leaf_density: float = drawn((1.5, 4.5), (2.5, 4.0))  # leaves met on a metre through a crown
-    bush_count: float = drawn((12.0, 28.0))
+    bush_count: float = drawn((20.0, 44.0))
     lamp_spacing: float = drawn((14.0, 26.0))
     sign_count: float = drawn((1.5, 4.5))
     parked_share: float = drawn((0.30, 0.70))  # of the parking places that are taken
@@ -81,5 +68,4 @@ class SensorSettings:
     dropout: float = drawn((0.6, 1.3), (1.2, 1.5))  # factor on the share of lost returns
     remission_gain: float = drawn((0.90, 1.10), (0.86, 0.96))
     max_range: float = drawn((78.0, 82.0))  # [m]
-    deskew: float = drawn((0.97, 1.0))  # share of the sensor's motion that is taken out of a scan
     blind_shift: float = drawn((-1.0, 1.0))  # [deg] by which the vehicle hides less than usual
