@@ -9,8 +9,7 @@ from pcnn.dataflows import (
     Reference,
     SummedBlocks,
 )
-from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
-from pcnn.dataflows.grouping import Sorted
+from pcnn.dataflows.gather_scatter import TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WeightStationary
@@ -42,7 +41,6 @@ DATAFLOWS: list[Dataflow] = [
     Blocked(),
     SummedBlocks(),
     TORCHSPARSE,
-    GatherScatter(Sorted(0.5), locality=False),
     WeightStationary(),
     Hybrid(2),
     Triplets(),

@@ -6,15 +6,22 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from pcnn.dataflows.grouping import Adaptive, Grouping, Sorted
-from pcnn.dataflows.padded_buffer import Placement, multiply_slots, placement, reduce_block
+from pcnn.dataflows.padded_buffer import (
+    Placement,
+    multiply_slots,
+    placement,
+    reduce_block,
+    upload,
+)
 from pcnn.dataflows.reduced_product import has_wide_products
-from pcnn.dataflows.row_movement import KernelRows, Side, TorchRows, Triplets
-from pcnn.dataflows.torch_sums import accumulator, join, joined_groups, per_group
+from pcnn.dataflows.reference import Reference
+from pcnn.dataflows.torch_sums import join, joined_groups, kernels_serve, per_group
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.
@@ -24,9 +31,13 @@ ADAPTIVE = Adaptive(0.25)
 MOST_STREAMS = 4
 
 
-def uses_kernels(x: Tensor) -> bool:
-    """True if Triton kernels move the rows of a tensor; elsewhere torch does."""
-    return x.is_cuda
+#: Rows that are gathered: those of the features, or of the gradients.
+Side = Literal["in", "out"]
+
+
+def uses_kernels(x: Tensor, dtype: torch.dtype) -> bool:
+    """True if kernels move the rows of a tensor; elsewhere the reference computes."""
+    return kernels_serve(x, dtype)
 
 
 @dataclass(frozen=True)
@@ -35,10 +46,9 @@ class GatherScatter:
 
     ``X[p] = x[j]`` for all triplets (i, j, k), by slot; ``Y = X[slot k] @ W[k]``; ``out[i]`` sums
     its rows of Y. The two buffers hold T x C_in and T x C_out values and some padding, by nature.
-    On a GPU, rows are moved by Triton kernels; on other devices torch's index operations do the
-    same, and only the grouping matters there.
+    On a GPU, rows are moved by Triton kernels; elsewhere, and in float64, the reference computes.
 
-    Sums are float32 (float64 of float64): inside the products, and when rows are scattered. Between
+    Sums are float32: inside the products, and when rows are scattered. Between
     the two, a product is rounded to the compute dtype: a float16 product beyond 65504 overflows
     even where the sum would not, and an output row carries one rounding more.
 
@@ -86,42 +96,63 @@ class GatherScatter:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        x = join(x, spec.skip)
-        move, placed = self._movement(x, layouts, spec)
-        place, rows = placed.place, move.prepare(x)
-        matrices = w.to(spec.compute_dtype).to(move.operands)  # [K, A, C] of one group
+        if not uses_kernels(x, spec.compute_dtype):
+            return Reference().forward(x, w, layouts[:3], n_out, spec)
+        from pcnn.kernels.epilogue import finish
+        from pcnn.kernels.gather_scatter import scatter, scatter_slots
+
+        dtype, rows = spec.compute_dtype, join(x, spec.skip).contiguous()
+        placed = self._placement(layouts, spec, x.device)
+        place = placed.place
+        matrices = w.to(dtype)  # [K, A, C] of one group
         if spec.groups > 1:
             matrices = per_group(matrices, spec.groups)  # [K, G, A, C]
         if spec.transposed:  # read through its strides
             matrices = matrices.transpose(-2, -1)
-        gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=move.operands)
-        products = rows.new_empty(place.rows, spec.groups * matrices.shape[-1], dtype=move.operands)
+        channels = spec.groups * matrices.shape[-1]
+        gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=dtype)
+        products = rows.new_empty(place.rows, channels, dtype=dtype)
         jobs = [
             partial(multiply_slots, gathered, block.start, own, products, block.start, block.rows)
             for block, own in zip(place.blocks, placed.matrices(matrices), strict=True)
         ]
         for block in place.identity_blocks():
-            same, own = rows.to(move.operands), block.take(matrices)
+            same, own = rows.to(dtype), block.take(matrices)
             jobs.append(partial(multiply_slots, same, 0, own, products, place.gathered, block.rows))
-        move.gather(rows, "in", gathered)
+        self._gather(rows, layouts, placed, "in", gathered)
         run_on_streams(jobs, rows.device, self.streams)
-        return move.scatter(products, n_out, spec)
+        if self.locality:
+            out = products.new_empty(n_out, channels, dtype=spec.out_dtype)
+            by_out, how = (layouts[7], layouts[8], layouts[9]), (spec.epilogue, self.scatter_tile)
+            scatter(products, by_out, placed.shifts, out, epilogue=how[0], tile=how[1])
+            return out
+        sums = products.new_zeros(n_out, channels, dtype=torch.float32)
+        lists = layouts[1], layouts[4], placed.shifts
+        scatter_slots(products, *lists, sums, tile=self.scatter_tile)
+        return finish(sums, spec.out_dtype, spec.epilogue)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        (move, _), groups = self._movement(x, layouts, spec), spec.groups
-        place, wide = move.place, accumulator(spec.compute_dtype)
+        if not uses_kernels(x, spec.compute_dtype):
+            return Reference().weight_grad(x, g, layouts[:3], spec)
+        from pcnn.kernels.gather_scatter import clear_padding
+
+        placed, groups = self._placement(layouts, spec, x.device), spec.groups
+        place, padding = placed.place, placed.place.padding()
         # sums over rows leave float16's range: the results are wide, or else the operands too
-        operands = move.operands if has_wide_products() else wide
-        zeros = x.new_zeros(groups, x.shape[1] // groups, g.shape[1] // groups, dtype=wide)
-        parts = [zeros] * (len(place.offsets) - 1)  # of slots without triplets
-        sides, buffers = (move.prepare(x), move.prepare(g)), []
+        operands = spec.compute_dtype if has_wide_products() else torch.float32
+        shape = groups, x.shape[1] // groups, g.shape[1] // groups
+        parts = [x.new_zeros(shape, dtype=torch.float32)] * (len(place.offsets) - 1)
+        sides, buffers = (x.contiguous(), g.contiguous()), []
         names: tuple[Side, Side] = ("in", "out")
         for rows, side in zip(sides, names, strict=True):
-            buffers.append(rows.new_empty(place.gathered, rows.shape[1], dtype=operands))
-            move.gather(rows, side, buffers[-1])
-            move.clear(buffers[-1])
+            buffer = rows.new_empty(place.gathered, rows.shape[1], dtype=operands)
+            self._gather(rows, layouts, placed, side, buffer)
+            if padding:
+                longest = max(last - first for first, last in padding)
+                clear_padding(upload(padding, x.device), longest, buffer)
+            buffers.append(buffer)
         for block in place.blocks:
             pair = [buffer[block.start : block.end] for buffer in buffers]
             reduce_block(pair, block, groups, parts)
@@ -129,22 +160,32 @@ class GatherScatter:
             reduce_block([rows.to(operands) for rows in sides], block, groups, parts)
         return joined_groups(torch.stack(parts), spec)
 
-    def _movement(
-        self, x: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
-    ) -> tuple[KernelRows | TorchRows, Placement]:
-        """The mover of a map's rows, kernels on a GPU, torch elsewhere; and where they lie."""
-        in_index, out_index, offsets, identity, *order = layouts
-        slot, dtype = int(identity) if self.identity else -1, spec.compute_dtype
-        placed = placement(offsets, self.grouping, slot, spec.mirrored, x.device)
-        if not uses_kernels(x):
-            return TorchRows(placed.place, Triplets(in_index, out_index), dtype), placed
+    def _placement(
+        self, layouts: Sequence[Tensor], spec: ConvSpec, device: torch.device
+    ) -> Placement:
+        slot = int(layouts[3]) if self.identity else -1
+        return placement(layouts[2], self.grouping, slot, spec.mirrored, device)
+
+    def _gather(
+        self,
+        rows: Tensor,
+        layouts: Sequence[Tensor],
+        placed: Placement,
+        side: Side,
+        buffer: Tensor,
+    ) -> None:
+        """Copy rows of the features, or of the gradients, to all blocks of a buffer."""
+        from pcnn.kernels.gather_scatter import gather, gather_slots
+
+        skip, tile = placed.place.identity, self.gather_tile
+        if not placed.place.gathered:
+            return
         if self.locality:
-            a, b, c, d, e, f = order
-            triplets = Triplets(in_index, out_index, (a, b, c), (d, e, f))
+            position, slots, starts = layouts[4:7] if side == "in" else layouts[7:10]
+            gather(rows, (position, slots, starts), placed.shifts, buffer, skip=skip, tile=tile)
         else:
-            triplets = Triplets(in_index, out_index, counts=order[0])
-        how = placed.shifts, self.gather_tile, self.scatter_tile
-        return KernelRows(placed.place, triplets, dtype, *how), placed
+            index = layouts[0 if side == "in" else 1]
+            gather_slots(rows, index, layouts[4], placed.shifts, buffer, skip=skip, tile=tile)
 
 
 #: TorchSparse (MLSys 2022). The paper searches tolerance and threshold for each layer

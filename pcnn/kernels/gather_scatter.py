@@ -3,10 +3,9 @@
 In the order of rows (TorchSparse section 4.3.2, Fig. 9b) the gather is input-stationary: a program
 holds some rows in registers, looks up the triplets of each, and writes the row to the buffer rows
 of all of them. The scatter is output-stationary: a row sums its products in registers, in float32
-(float64 of float64 products) in the order of the slots, and is written once. So there are no
-atomics, and two runs give identical bits. In the order of slots (Fig. 9a) rows are read again for
-every slot, and products are added by atomics. Programs split channels by a tile that Minuet
-(section 5.2.1) tunes.
+in the order of the slots, and is written once. So there are no atomics, and two runs give identical
+bits. In the order of slots (Fig. 9a) rows are read again for every slot, and products are added by
+atomics. Programs split channels by a tile that Minuet (section 5.2.1) tunes.
 
 A padded buffer holds the rows of every slot in the order of ``pairs``; the rows of slot k begin at
 ``shifts[k] + offsets[k]``, so the triplet at position p of ``pairs`` has row ``p + shifts[slot]``.
@@ -14,7 +13,6 @@ A padded buffer holds the rows of every slot in the order of ``pairs``; the rows
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -139,7 +137,6 @@ def scatter_kernel(  # type: ignore[no-untyped-def]
     CHANNELS: tl.constexpr,
     TILE: tl.constexpr,
     ROWS: tl.constexpr,
-    SUMS: tl.constexpr,
     RELU: tl.constexpr,
 ):
     """See `scatter`."""
@@ -151,7 +148,7 @@ def scatter_kernel(  # type: ignore[no-untyped-def]
     inside = column < CHANNELS
     entry = tl.load(offsets_ptr + row, mask=exists, other=0)
     last = tl.load(offsets_ptr + row + 1, mask=exists, other=0)
-    sums = tl.zeros((ROWS, TILE), dtype=SUMS)
+    sums = tl.zeros((ROWS, TILE), dtype=tl.float32)
     # four triplets a turn: their look-ups and loads overlap, additions keep their order
     turns = (tl.max(last - entry, 0) + 3) // 4
     for _ in range(turns):
@@ -163,10 +160,10 @@ def scatter_kernel(  # type: ignore[no-untyped-def]
         term_1 = read_rows(products_ptr, row_1, column, inside, CHANNELS)
         term_2 = read_rows(products_ptr, row_2, column, inside, CHANNELS)
         term_3 = read_rows(products_ptr, row_3, column, inside, CHANNELS)
-        sums += term_0.to(SUMS)
-        sums += term_1.to(SUMS)
-        sums += term_2.to(SUMS)
-        sums += term_3.to(SUMS)
+        sums += term_0.to(tl.float32)
+        sums += term_1.to(tl.float32)
+        sums += term_2.to(tl.float32)
+        sums += term_3.to(tl.float32)
         entry += 4
     place = row[:, None] * CHANNELS + column[None, :]
     shown = inside[None, :]
@@ -205,14 +202,13 @@ def scatter(
         return
     position, slot, offsets = by_out
     tiles, tile, block = tile_shape(channels, tile, products.element_size())
-    sums = tl.float64 if products.dtype == torch.float64 else tl.float32
     scale, shift, residual, relu = epilogue or NO_EPILOGUE
     residual = None if residual is None else residual.contiguous()
     _launch_scatter(
         (triton.cdiv(rows, block) * tiles, 1),
         (products, position, slot, offsets, shifts, out, scale, shift, residual),
         (rows,),
-        (channels, tile, block, sums, relu),
+        (channels, tile, block, relu),
         WARPS,
     )
 
@@ -226,7 +222,7 @@ def move_slots_kernel(  # type: ignore[no-untyped-def]
     index_ptr,  # [T] int32
     counts_ptr,  # [K] int64
     shifts_ptr,  # [K] int64
-    target_ptr,  # the buffer, or sums [N_out, C] float32 or float64
+    target_ptr,  # the buffer, or sums [N_out, C] float32
     skip,
     CHANNELS: tl.constexpr,
     TILE: tl.constexpr,
@@ -278,7 +274,7 @@ def scatter_slots(
     index: Tensor,  # [T] int32, rows of the sums by slot
     counts: Tensor,
     shifts: Tensor,
-    sums: Tensor,  # [N_out, C] float32 or float64, contiguous, added to
+    sums: Tensor,  # [N_out, C] float32, contiguous, added to
     *,
     tile: int | None = None,
 ) -> None:

@@ -29,7 +29,7 @@ NO_EPILOGUE = {"scale_ptr": None, "shift_ptr": None, "residual_ptr": None, "RELU
 #: Kernel, constants besides the tile, rows it reads and rows it writes in its text.
 KERNELS = {
     "gather": (gather_kernel, {}, 1, 4),
-    "scatter": (scatter_kernel, {"SUMS": triton.language.float32, **NO_EPILOGUE}, 4, 1),
+    "scatter": (scatter_kernel, NO_EPILOGUE, 4, 1),
     "gather_slots": (move_slots_kernel, {"VOLUME": 27, "SLOTS": 32, "SCATTER": False}, 1, 1),
 }
 
