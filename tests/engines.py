@@ -7,7 +7,6 @@ from pcnn.dataflows import (
     Dataflow,
     OutputStationary,
     Reference,
-    SummedBlocks,
 )
 from pcnn.dataflows.gather_scatter import TORCHSPARSE
 from pcnn.dataflows.hybrid import Hybrid
@@ -39,7 +38,6 @@ BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
 DATAFLOWS: list[Dataflow] = [
     Reference(),
     Blocked(),
-    SummedBlocks(),
     TORCHSPARSE,
     WeightStationary(),
     Hybrid(2),

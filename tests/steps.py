@@ -33,7 +33,7 @@ def gathered(view: KernelMap) -> Tensor:
     """``[T, 3]`` int64 (output row, slot, input row), sorted, of the steps of a side."""
     layout = view.layout("steps")
     if len(layout) > 5:
-        inputs, outputs, sizes = steps.pairs_of_steps(layout, view.n_out)
+        inputs, outputs, sizes = steps.pairs_of_steps(layout)
         slots = torch.arange(view.volume, device=sizes.device).repeat_interleave(sizes)
     else:
         table = steps.table_of_steps(layout, view.n_out, view.volume)

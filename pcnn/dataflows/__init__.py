@@ -1,7 +1,7 @@
 """Dataflows: the two products of a convolution over the triplets of a kernel map."""
 
 from pcnn.dataflows.base import Dataflow
-from pcnn.dataflows.blocked import Blocked, SummedBlocks
+from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.reference import Reference
@@ -15,5 +15,4 @@ __all__ = [
     "GatherScatter",
     "OutputStationary",
     "Reference",
-    "SummedBlocks",
 ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 
 from pcnn.dataflows.base import Dataflow
-from pcnn.dataflows.blocked import Blocked, SummedBlocks
+from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.geometry import KernelMap
 from pcnn.geometry.steps import MOST_TRIPLETS, TABLE_BUDGET_BYTES
 
 # made once: compiled code may name them, but not make them
-_BLOCKED, _SUMMED = Blocked(), SummedBlocks()
+_BLOCKED = Blocked()
 _STEPS, _SECTIONS = OutputStationary(), OutputStationary(sections=True)
 _WHOLE = WeightStationary(half=False)
 
@@ -20,16 +20,14 @@ _WHOLE = WeightStationary(half=False)
 def usual_dataflow(kernel_map: KernelMap, device: torch.device, reproducible: bool) -> Dataflow:
     """The dataflow of a kernel map on a device.
 
-    On a CPU several inputs of a slot, as on native points, are summed first. On a GPU a map whose
-    inputs int32 cannot count, or whose ranges of them exceed the memory budget, is read pair by
-    pair.
+    On a GPU a map whose inputs int32 cannot count, or whose ranges of them exceed the memory
+    budget, is read pair by pair.
     """
-    one, other = kernel_map.edges.one_per_slot
     if device.type != "cuda":
-        return _BLOCKED if one and other else _SUMMED
+        return _BLOCKED
     if reproducible:
         return _STEPS
-    if one and other:
+    if all(kernel_map.edges.one_per_slot):
         return _SECTIONS
     return _WHOLE if is_huge(kernel_map) else _STEPS
 
@@ -37,7 +35,7 @@ def usual_dataflow(kernel_map: KernelMap, device: torch.device, reproducible: bo
 def usual_dataflows(device: torch.device, reproducible: bool) -> tuple[Dataflow, ...]:
     """All that `usual_dataflow` may return on a device; that of voxels comes first."""
     if device.type != "cuda":
-        return _BLOCKED, _SUMMED
+        return (_BLOCKED,)
     return (_STEPS,) if reproducible else (_SECTIONS, _STEPS, _WHOLE)
 
 

@@ -35,7 +35,8 @@ _split = torch.split_with_sizes
 class Blocked:
     """Output-stationary sums over blocks of rows, any device, any float dtype.
 
-    Rounding is that of `Reference`; only the order of additions differs.
+    Several inputs of a slot are summed before the product, ``sum_j x_j W_k = (sum_j x_j) W_k``, in
+    the accumulator's dtype. Else rounding is that of `Reference`, in another order of additions.
     """
 
     name: str = "blocked"
@@ -59,7 +60,7 @@ class Blocked:
         product_space = rows.new_empty(largest, out.shape[1])
         for block, start, end, used, sizes in blocks:
             gathered, products = gather_space[: end - start], product_space[: end - start]
-            self._gather(rows, inputs, start, end, gathered)
+            _gather(rows, inputs, start, end, gathered)
             # one split instead of two slices a slot: half of the host time of small slots
             parts = zip(used, _split(gathered, sizes), _split(products, sizes), strict=True)
             for k, left, terms in parts:
@@ -88,7 +89,7 @@ class Blocked:
         grad_space = left.new_empty(largest, right.shape[1])
         for _, start, end, used, sizes in blocks:
             gathered, grads = input_space[: end - start], grad_space[: end - start]
-            self._gather(left, inputs, start, end, gathered)
+            _gather(left, inputs, start, end, gathered)
             torch.index_select(right, 0, out_index[start:end], out=grads)
             if groups > 1:
                 gathered, grads = gathered.view(-1, groups, c_in), grads.view(-1, groups, c_out)
@@ -100,32 +101,16 @@ class Blocked:
                     slots[k].add_(outer(a, b))
         return joined_groups(out, spec)
 
-    def _gather(
-        self, rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor
-    ) -> None:
-        """Write what is multiplied, of a range of the layout."""
-        torch.index_select(rows, 0, inputs[0][start:end], out=out)
 
-
-@dataclass(frozen=True)
-class SummedBlocks(Blocked):
-    """`Blocked` for maps whose slots hold several inputs: they are summed before the product.
-
-    ``sum_j x_j W_k = (sum_j x_j) W_k``, so a slot of a row takes one product however many inputs it
-    holds, and nothing is stored for each of them. Sums are in the accumulator's dtype.
-    """
-
-    name: str = "summed_blocks"
-    needs: tuple[str, ...] = ("bags",)
-    needs_weight_grad: tuple[str, ...] = ("bags",)
-
-    def _gather(
-        self, rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor
-    ) -> None:
-        in_index, starts = inputs
-        first, last = starts[start], starts[end]
-        places = (starts[start:end] - first).to(in_index.dtype)
-        out.copy_(nn.functional.embedding_bag(in_index[first:last], rows, places, mode="sum"))
+def _gather(rows: Tensor, inputs: Sequence[Tensor], start: int, end: int, out: Tensor) -> None:
+    """Write the sums of a range of bags."""
+    in_index, starts = inputs
+    if len(starts) > len(in_index):  # every bag holds one input
+        torch.index_select(rows, 0, in_index[start:end], out=out)
+        return
+    first, last = starts[start], starts[end]
+    places = (starts[start:end] - first).to(in_index.dtype)
+    out.copy_(nn.functional.embedding_bag(in_index[first:last], rows, places, mode="sum"))
 
 
 def _by_slot(matrices: Tensor, spec: ConvSpec) -> tuple[Tensor, ...]:

@@ -73,7 +73,7 @@ class OutputStationary(OuterProducts):
         plain = TorchSums.of(x, w, n_out, spec)
         volume = len(plain.matrices)
         if len(layouts) > 5:
-            in_index, out_index, sizes = pairs_of_steps(layouts, n_out)
+            in_index, out_index, sizes = pairs_of_steps(layouts)
             plain.add_pairs(in_index, out_index, sizes, None, both=False)
         else:
             plain.add_table(table_of_steps(layouts, n_out, volume), torch.arange(volume))

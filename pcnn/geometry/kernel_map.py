@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.geometry.block_layouts import Layout, counts_of_bags, pairs_of_bags
-from pcnn.geometry.layouts import LAYOUTS, derived, has_steps
+from pcnn.geometry.layouts import LAYOUTS, Layout, derived, has_steps
 
 if TYPE_CHECKING:
     from pcnn.geometry.kernel_slots import Kernel
@@ -64,7 +63,6 @@ class EdgeSet:
     symmetric: bool  # (i, j, k) implies (j, i, K - 1 - k)
     #: layouts that this edge set derives in its own way, by name; others as in `LAYOUTS`
     derive: Mapping[str, Callable[[KernelMap], Layout]] = field(default_factory=dict)
-    crowded: bool = False  # so many triplets that plans leave lists of them out
     #: ``[1]`` int32 on the device, rows of the (input, output) geometry that hold a site; ``None``:
     #: all rows do. Spare rows have no triplets.
     counts: tuple[Tensor | None, Tensor | None] = (None, None)
@@ -85,7 +83,7 @@ class EdgeSet:
 class KernelMap:
     """Triplets ``(i, j, k)`` of one convolution: ``out[i] += x[j] @ W[k]``.
 
-    Made by `from_pairs`, `from_bags` or `from_table`. Every view of an edge set equals every other
+    Made by `from_pairs` or `from_table`. Every view of an edge set equals every other
     of the same side.
 
     Args:
@@ -159,32 +157,6 @@ class KernelMap:
             edges.layouts["masks", False] = (masks,)
         if counts is not None:
             edges.layouts["counts", False] = (counts,)
-        return cls(edges)
-
-    @classmethod
-    def from_bags(
-        cls,
-        bags: Layout,
-        n_in: int,
-        n_out: int,
-        one_per_slot: bool = True,
-        one_per_slot_transposed: bool = True,
-        symmetric: bool = False,
-    ) -> KernelMap:
-        """Kernel map of inputs listed by block of output rows, on the host.
-
-        Args:
-            bags: see `pcnn.geometry.layouts.bags`.
-            n_in: as in `from_pairs`, with the following.
-            n_out: ...
-            one_per_slot: ...
-            one_per_slot_transposed: ...
-            symmetric: ...
-        """
-        unique = one_per_slot, one_per_slot_transposed
-        derive = {"pairs": pairs_of_bags, "counts": counts_of_bags}
-        edges = EdgeSet((n_in, n_out), int(bags[-1][0]), unique, symmetric, derive)
-        edges.layouts["bags", False] = bags
         return cls(edges)
 
     def __repr__(self) -> str:
@@ -353,9 +325,6 @@ class KernelMap:
                     ends = there[name, side][-1]
                     # of a map in memory of fixed size the host knows the room alone
                     return None if ends.is_meta else int(ends[-1])
-        for side in (False, True):
-            if ("bags", side) in there:
-                return there["bags", side][0].shape[0]
         return None
 
     def validate(self) -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pcnn.geometry.block_layouts import Layout as Layout
-from pcnn.geometry.block_layouts import bags, blocks, row_starts
+from pcnn.geometry.blocks import blocks, row_starts
 from pcnn.geometry.padding import BY_SLOT, MASKS, PAIRS, ROWS_CSR, STEPS, TABLE, Padding
 from pcnn.geometry.slot_subsets import half_pairs, hybrid, is_threshold
 from pcnn.geometry.steps import STEPS as NAMES
+from pcnn.geometry.steps import Layout as Layout
 from pcnn.geometry.steps import check_table_size, fitting_steps, steps, table_of_steps
 
 if TYPE_CHECKING:
@@ -201,8 +201,7 @@ LAYOUTS: Mapping[str, LayoutKind] = {
         LayoutKind("by_out", by_out, True, 6),
         LayoutKind("by_in", by_in, True, 6),
         LayoutKind("identity_slot", identity_slot, True),
-        LayoutKind("blocks", blocks, True, 12),
-        LayoutKind("bags", bags, True, 20),
+        LayoutKind("blocks", blocks, True, 20),
         LayoutKind("steps", steps, padding=STEPS),
         LayoutKind("fitting_steps", fitting_steps, padding=STEPS),
         LayoutKind("half_pairs", half_pairs, True),

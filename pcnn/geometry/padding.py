@@ -12,8 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.geometry.block_layouts import Layout
-from pcnn.geometry.steps import BEYOND, TILE_ROWS, stored_steps
+from pcnn.geometry.steps import BEYOND, TILE_ROWS, Layout, stored_steps
 
 
 class Part(NamedTuple):

@@ -61,9 +61,6 @@ SPARE_STEPS = 1 << 15
 #: Steps, 2 MB, that every map may take: those of few rows are listed, however dense they are.
 FEW_STEPS = 1 << 12
 
-#: Steps whose inputs are looked up at once, to bound memory.
-STEPS_AT_ONCE = 1 << 16
-
 Layout = tuple[Tensor, ...]
 
 
@@ -122,93 +119,51 @@ def _mirrored(kernel_map: KernelMap, name: str) -> Layout | None:
 
 
 def _sections(kernel_map: KernelMap, sections: int) -> Layout:
-    """Steps of every section of the slots, one after another."""
-    in_index, slot_index, row_offsets = kernel_map.layout("rows_csr")
-    rows, volume, triplets = kernel_map.n_out, kernel_map.volume, in_index.shape[0]
-    check_ranges(rows, volume, triplets)
-    # rows, and slots within a row, lie one after another: the running sum is where each ends
-    row = torch.repeat_interleave(
-        torch.arange(rows, device=in_index.device), row_offsets.diff(), output_size=triplets
+    """Steps of every section of the slots, each with an order of the rows."""
+    in_index, slot, row_offsets = kernel_map.layout("rows_csr")
+    rows, volume, device = kernel_map.n_out, kernel_map.volume, in_index.device
+    check_ranges(rows, volume, len(in_index))
+    row = torch.arange(rows, device=device).repeat_interleave(row_offsets.diff())
+    entry = row * volume + slot
+    fan_in = torch.bincount(entry, minlength=rows * volume)
+    starts = pad(fan_in.cumsum(0), (1, 0))
+    rank = torch.arange(len(entry), device=device) - starts[entry]
+    tiles, section = -(-rows // TILE_ROWS), slot % sections
+    # fullest slot first in order; rows without an input of the section stand last
+    fullest = fan_in.new_zeros(sections, rows)
+    fullest.view(-1).scatter_reduce_(0, section * rows + row, rank + 1, "amax")
+    order = torch.argsort(torch.where(fullest > 0, fullest, BEYOND), dim=1, stable=True)
+    out = order.new_full((sections, tiles * TILE_ROWS), -1)
+    out[:, :rows] = order
+    if sections > 1:
+        out[:, :rows] = torch.where(fullest.gather(1, order) > 0, order, -1)
+    place = torch.empty_like(order).scatter_(
+        1, order, torch.arange(rows, device=device).expand_as(order)
     )
-    fan_in = in_index.new_zeros(rows * volume)
-    fan_in.index_add_(0, row * volume + slot_index, torch.ones_like(in_index))
-    fan_in = fan_in.view(rows, volume)
+    place = place[section, row]
+    tile = section * tiles + torch.div(place, TILE_ROWS, rounding_mode="floor")
+    most = int(rank.max()) + 1 if len(rank) else 1
+    step, inverse = torch.unique((tile * volume + slot) * most + rank, return_inverse=True)
+    edges = torch.arange(sections * tiles + 1, device=device) * (volume * most)
+    ends = torch.searchsorted(step, edges)
+    begin, end = ends[:-1], ends[1:]
+    longest_first = torch.argsort(end - begin, descending=True, stable=True)
+    size = sections * tiles * -(-volume // sections)
     if not kernel_map.one_per_slot:
-        return steps_of(fan_in, in_index)
-    number = torch.arange(volume, device=in_index.device) % sections
-    parts = []
-    for section in range(sections):
-        own = torch.where(number == section, fan_in, 0)
-        width = -(-volume // sections)
-        parts.append(_single_steps(own, in_index, _starts(fan_in), width, sections > 1))
-    lengths = [part[3].shape[0] for part in parts]
-    shifts = torch.tensor([sum(lengths[:place]) for place in range(sections)])
-    out, begin, end, slot, listed = (torch.cat(column) for column in zip(*parts, strict=True))
-    shift = shifts.to(begin).repeat_interleave(len(begin) // sections)
-    order = torch.argsort(end - begin, descending=True, stable=True)
-    return out[order], (begin + shift)[order], (end + shift)[order], slot, listed
-
-
-def _starts(fan_in: Tensor) -> Tensor:
-    """``[rows * K + 1]`` int32: where the inputs of every row and slot begin."""
-    return pad(torch.cumsum(fan_in.flatten(), 0, dtype=torch.int32), (1, 0))
-
-
-def steps_of(
-    fan_in: Tensor,  # [rows, K] int32, inputs of every slot
-    in_index: Tensor,  # [T] int32 inputs by row, then slot
-) -> Layout:
-    """`steps` of slots with several inputs; nothing waits."""
-    (rows, volume), starts = fan_in.shape, _starts(fan_in)
-    size = stored_steps(len(in_index), -(-rows // TILE_ROWS), volume)
-    out, begin, end, *listed = _listed(fan_in, in_index, starts, size)
-    begin, end = (torch.where(end <= size, one, -1) for one in (begin, end))
-    columns = torch.arange(volume + 1, device=in_index.device)
-    entries = out.clamp(min=0)[:, None, :] * volume + columns[:, None]
-    ranges = torch.where(out[:, None, :] >= 0, starts[entries], 0)
-    return out, begin, end, *listed, ranges, in_index
-
-
-def _single_steps(
-    fan_in: Tensor, in_index: Tensor, starts: Tensor, slots: int, cut: bool
-) -> Layout:
-    """Steps of a section with one input a slot; rows without any have a place where it is whole."""
-    size = -(-len(fan_in) // TILE_ROWS) * slots
-    out, *others = _listed(fan_in, in_index, starts, size)
-    there = fan_in.any(1)[out.clamp(min=0)] if cut else torch.ones_like(out, dtype=torch.bool)
-    return torch.where(there, out, -1), *others
-
-
-def _listed(fan_in: Tensor, in_index: Tensor, starts: Tensor, size: int) -> Layout:
-    """`steps` as far as there is room; begin and end are those with room for all."""
-    (rows, volume), device = fan_in.shape, in_index.device
-    tiles = -(-rows // TILE_ROWS)
-    fullest = fan_in.amax(1) if volume else fan_in.new_zeros(rows)
-    order = torch.argsort(torch.where(fullest > 0, fullest, BEYOND), stable=True)
-    out = order.new_full((tiles * TILE_ROWS,), -1)
-    out[:rows] = order
-    own = fan_in.new_zeros(tiles * TILE_ROWS, volume)
-    own[:rows] = fan_in[order]
-    most = own.view(tiles, TILE_ROWS, volume).amax(1).to(torch.int64)  # [tiles, K]
-    longest_first = torch.argsort(most.sum(1), descending=True, stable=True)
-    out, most = out.view(tiles, TILE_ROWS)[longest_first], most[longest_first]
-    slot, listed = in_index.new_zeros(size), in_index.new_full((size, TILE_ROWS), -1)
-    ends = most.flatten().cumsum(0)
-    for first in range(0, size, STEPS_AT_ONCE):
-        number = torch.arange(first, min(size, first + STEPS_AT_ONCE), device=device)
-        # which of the tiles' slots every step is of: no host sync, where repeating would take one
-        entry = torch.searchsorted(ends, number, right=True).clamp(max=most.numel() - 1)
-        rank = number - ends[entry] + most.flatten()[entry]
-        tile = torch.div(entry, volume, rounding_mode="floor")
-        column = entry - tile * volume
-        place = out[tile].clamp(min=0) * volume + column[:, None]  # [steps, TILE_ROWS]
-        there = (rank[:, None] < fan_in.reshape(-1)[place]) & (out[tile] >= 0)
-        slot[number] = column.to(torch.int32)
-        position = torch.where(there, starts[place] + rank[:, None], 0)
-        listed[number] = torch.where(there, in_index[position], -1) if len(in_index) else -1
-    end = most.sum(1).cumsum(0)
-    begin = end - most.sum(1)
-    return (*(one.to(torch.int32) for one in (out, begin, end)), slot, listed)
+        size = stored_steps(len(in_index), tiles, volume)
+        begin, end = (torch.where(end <= size, one, -1) for one in (begin, end))
+    number = torch.div(step, most, rounding_mode="floor") % volume
+    listed = in_index.new_full((max(size, len(step)), TILE_ROWS), -1)
+    listed[inverse, place % TILE_ROWS] = in_index
+    found = out.view(-1, TILE_ROWS)[longest_first], begin[longest_first], end[longest_first]
+    slots = pad(number, (0, max(0, size - len(number))))[:size]
+    layout = *(one.to(torch.int32) for one in (*found, slots)), listed[:size]
+    if kernel_map.one_per_slot:
+        return layout
+    columns = torch.arange(volume + 1, device=device)
+    entries = found[0].clamp(min=0)[:, None, :] * volume + columns[:, None]
+    ranges = torch.where(found[0][:, None, :] >= 0, starts[entries], 0)
+    return *layout, ranges.to(torch.int32), in_index
 
 
 def table_of_steps(layout: Sequence[Tensor], n_out: int, volume: int) -> Tensor:
@@ -233,28 +188,16 @@ def table_of_steps(layout: Sequence[Tensor], n_out: int, volume: int) -> Tensor:
     return table[:-1].view(n_out, volume)
 
 
-def pairs_of_steps(layout: Sequence[Tensor], n_out: int) -> Layout:
-    """``in_index``, ``out_index [T]`` int32 by slot, and ``[K]`` int64 their numbers, of ranges.
-
-    The host waits once.
-    """
+def pairs_of_steps(layout: Sequence[Tensor]) -> Layout:
+    """``in_index``, ``out_index [T]`` int32 by slot, and ``[K]`` int64 their numbers, of ranges."""
     out, *_, starts, inputs = layout
-    sizes = (starts[:, 1:] - starts[:, :-1]).sum((0, 2), dtype=torch.int64)
-    place = torch.argsort(torch.where(out < 0, n_out, out).flatten(), stable=True)[:n_out]
-    tile, column = torch.div(place, TILE_ROWS, rounding_mode="floor"), place % TILE_ROWS
-    rows = torch.arange(n_out, dtype=torch.int32, device=inputs.device)
-    in_index, out_index = inputs.new_empty(2, len(inputs)).unbind()
-    first = 0
-    for slot, size in enumerate(sizes.tolist()):
-        begin = starts[tile, slot, column]
-        own = starts[tile, slot + 1, column] - begin  # [N_out]
-        shift = begin - (own.cumsum(0, dtype=torch.int32) - own)
-        at = torch.repeat_interleave(shift, own, output_size=size)
-        at += torch.arange(size, dtype=torch.int32, device=inputs.device)
-        in_index[first : first + size] = inputs[at]
-        out_index[first : first + size] = torch.repeat_interleave(rows, own, output_size=size)
-        first += size
-    return in_index[:first], out_index[:first], sizes
+    sizes = (starts[:, 1:] - starts[:, :-1]).transpose(0, 1)  # [K, tiles, TILE_ROWS]
+    flat, begin = sizes.flatten(), starts[:, :-1].transpose(0, 1).flatten()
+    shift = begin - (flat.cumsum(0, dtype=torch.int32) - flat)
+    at = shift.repeat_interleave(flat)
+    at += torch.arange(len(at), dtype=torch.int32, device=at.device)
+    out_index = out.expand_as(sizes).flatten().repeat_interleave(flat)
+    return inputs[at], out_index, sizes.sum((1, 2), dtype=torch.int64)
 
 
 def stored_steps(triplets: int, tiles: int, volume: int) -> int:

@@ -97,9 +97,7 @@ class _FixedMap:
         (source, target), edges = sides, like.edges
         rows, counts = (source.rows, target.rows), (source.count, target.count)
         kind = edges.volume, edges.one_per_slot, edges.symmetric
-        self.map = KernelMap(
-            EdgeSet(rows, *kind, crowded=edges.crowded, counts=counts, kernel=edges.kernel)
-        )
+        self.map = KernelMap(EdgeSet(rows, *kind, counts=counts, kernel=edges.kernel))
         # by whether the map is seen backwards
         rooms = MapRoom(*rows, triplets), MapRoom(*rows[::-1], triplets)
         self._held: list[tuple[Key, Padding, Layout, MapRoom]] = []

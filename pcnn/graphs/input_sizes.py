@@ -26,10 +26,6 @@ class NoFixedSize(ValueError):
     """A map with a layout that does not lie in memory of fixed size; the message says why."""
 
 
-class CrowdedMap(NoFixedSize):
-    """A map with so many triplets that a copy of them costs more than a graph saves."""
-
-
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of a planned input, or of the memory that such inputs fit."""
@@ -110,8 +106,6 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     kept = built.edges.layouts.items()
     there = {key: layout for key, layout in kept if key[0].partition(":")[0] in LAYOUTS}
     wanted = planned.layouts(backward)
-    if built.edges.crowded:
-        raise CrowdedMap(f"{built} has too many triplets for memory of fixed size; thin the points")
     held = set(wanted) if there.keys() >= set(wanted) else set(there)
     return {key: layout for key, layout in there.items() if key in held}
 

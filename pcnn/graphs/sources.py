@@ -10,7 +10,7 @@ import torch
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.graphs.buckets import Edges
-from pcnn.graphs.input_sizes import CrowdedMap, Sizes
+from pcnn.graphs.input_sizes import Sizes
 from pcnn.graphs.memory import (
     Cloud,
     CloudMemory,
@@ -43,10 +43,7 @@ class Tensors:
         if _plans_inside(given, planner):
             return ("voxel", self.edges.above(at.rows), *kind), given
         planner(at, False)
-        try:
-            sizes = Sizes.of(planner.recipe_on(at), given, backward=False)
-        except CrowdedMap:  # other clouds may have room
-            return None
+        sizes = Sizes.of(planner.recipe_on(at), given, backward=False)
         room = sizes.room(self.edges)
         return ("planned", room.rows[0], room.form), Planned(given, sizes)
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.block_layouts import Layout
 from pcnn.geometry.layouts import derived
-from pcnn.geometry.steps import STEPS
+from pcnn.geometry.steps import STEPS, Layout
 from pcnn.kernels import cuda
 from pcnn.maps.steps import row_masks, step_views
 from pcnn.maps.table_to_pairs import pairs_layout, table_layout

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, block_layouts, grid_of_cells, layouts, steps
+from pcnn.geometry import Kernel, KernelMap, blocks, grid_of_cells, layouts, steps
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.slot_subsets import slot_norms, split_slots, threshold_of
@@ -106,24 +106,17 @@ def of_rows(view: KernelMap) -> Triplets:
 
 
 def of_blocks(view: KernelMap) -> Triplets:
-    inputs, outputs, by_row, offsets, segments, shape = view.layout("blocks")
+    inputs, starts, outputs, by_row, offsets, segments, shape = view.layout("blocks")
     found: Triplets = []
-    for block, slot, start, end in segments.tolist():
-        assert (outputs[start:end] // shape[1] == block).all()
-        slots = torch.full((end - start,), slot)
-        found += triplets(outputs[start:end], inputs[start:end], slots)
+    for block, slot, first, last in segments.tolist():
+        assert (outputs[first:last] // shape[1] == block).all()
+        for bag in range(first, last):
+            own = inputs[starts[bag] : starts[bag + 1]].tolist()
+            assert own
+            found += [(int(outputs[bag]), j, slot) for j in own]
     owners = torch.arange(view.n_out).repeat_interleave(offsets.cpu().diff())
     assert outputs[by_row].tolist() == owners.tolist()
     return found
-
-
-def of_bags(view: KernelMap) -> Triplets:
-    inputs, starts, outputs, _, _, segments, _ = view.layout("bags")
-    found: Triplets = []
-    for _, slot, first, last in segments.tolist():
-        for bag in range(first, last):
-            found += [(int(outputs[bag]), j, slot) for j in inputs[starts[bag] : starts[bag + 1]]]
-    return [(i, int(j), k) for i, j, k in found]
 
 
 def of_places(name: str) -> Callable[[KernelMap], Triplets]:
@@ -227,7 +220,6 @@ ALL: Mapping[str, Callable[[KernelMap], Triplets]] = {
     "pairs": of_pairs,
     "rows_csr": of_rows,
     "blocks": of_blocks,
-    "bags": of_bags,
     **{name: of_places(name) for name in ("by_out", "by_in")},
     **{name: of_steps(name) for name in STEPS},
 }
@@ -271,7 +263,7 @@ def test_every_layout_holds_the_triplets_by_kernels(
 def test_every_layout_holds_the_triplets_by_torch(
     case: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_layouts, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 37)
     plain = make(case)
     names = {**ALL, **(ONE if plain.one_per_slot else {})}
     for flipped in (False, True):

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from pcnn.dataflows import Blocked, OutputStationary, Reference
-from pcnn.dataflows.blocked import SummedBlocks
 from pcnn.maps import BruteForce, MapBuilder
 from pcnn.ops import ENGINES, Engine, resolve
 from pcnn.ops.conformance import random_map
@@ -61,7 +60,7 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     unique, several = random_map(6, 9, 8, 20), random_map(6, 9, 8, 20)
     unique = replace(unique, edges=replace(unique.edges, one_per_slot=(True, True)))
     for side in (several, several.transpose()):
-        assert auto.choose(side, cpu) == SummedBlocks()
+        assert auto.choose(side, cpu) == Blocked()
         chosen = auto.choose(side, cuda)
         assert chosen.needs == OutputStationary().needs
         assert chosen.deterministic
