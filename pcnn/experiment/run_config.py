@@ -62,25 +62,25 @@ ABOUT: Mapping[str, Mapping[str, Any]] = {
 OTHERS = ("callbacks", "logger", "augment", "tta", "data", "choices")
 #: Describing keys that may be left out.
 _FREE = (
-    "point_thin",
-    "layers",
-    "deterministic",
-    "channels",
-    "metric",
-    "monitor",
-    "monitor_mode",
-    *ABOUT["trainer"],
+    *("point_thin", "layers", "deterministic", "channels"),
+    *("metric", "monitor", "monitor_mode", "cuda_graphs"),
 )
 #: What the program passes to a target beside its configuration.
+_OF_RUN = ("run_folder", "config", "source", "class_names", "colors")
 GIVEN: Mapping[str, tuple[str, ...]] = {
     "model": ("in_channels", "out_channels", "engine", "task"),
     "task": (
-        *("net", "class_names", "ignore_index", "voxel_size", "benchmark"),
-        *("cuda_graphs", "views"),
+        "net",
+        "class_names",
+        "ignore_index",
+        "voxel_size",
+        "benchmark",
+        "cuda_graphs",
+        "views",
     ),
     "trainer": ("callbacks", "logger", "default_root_dir", "plugins", "enable_checkpointing"),
-    "callbacks": ("run_folder", "config", "source", "class_names", "colors"),
-    "logger": ("run_folder", "config", "source", "class_names", "colors"),
+    "callbacks": _OF_RUN,
+    "logger": _OF_RUN,
 }
 #: Strategies whose gradients no hooks have to see.
 _ONE_PROCESS_A_DEVICE = (
@@ -96,15 +96,9 @@ def checked(cfg: DictConfig) -> DictConfig:
     for key in written:
         if key not in RUN and key not in ABOUT and key not in OTHERS:
             raise ConfigError(str(key), "no such key")
-    groups: dict[str, Any] = {
-        "callbacks": {},
-        "logger": {},
-        "augment": None,
-        "tta": None,
-        "data": {},
-    }
+    groups: dict[str, Any] = {"callbacks": {}, "logger": {}, "data": {}, "choices": {}}
     defaults = {key: default for key, (_, default) in RUN.items()}
-    cfg = OmegaConf.create({**defaults, **groups, "choices": {}, **written})
+    cfg = OmegaConf.create({**defaults, **groups, "augment": None, "tta": None, **written})
     for key in missing(OmegaConf.to_container(cfg, resolve=False)):
         raise ConfigError(key, "needs a value")
     _check_keys(resolved(cfg))
@@ -240,16 +234,13 @@ def _check_nodes(cfg: DictConfig) -> None:
         "model": without(resolved(cfg.model), "model"),
         "task": training,
         "trainer": without(resolved(cfg.trainer), "trainer"),
-        **{
-            f"{group}.{name}": node
-            for group in ("callbacks", "logger")
-            for name, node in resolved(cfg[group]).items()
-            if node is not None  # null leaves it out
-        },
     }
+    for group in ("callbacks", "logger"):
+        nodes |= {f"{group}.{name}": node for name, node in resolved(cfg[group]).items()}
     for where, node in nodes.items():
-        given = dict.fromkeys(GIVEN[where.partition(".")[0]])
-        make(node, where, allow, build=False, **given)
+        if node is not None:  # null leaves it out
+            given = dict.fromkeys(GIVEN[where.partition(".")[0]])
+            make(node, where, allow, build=False, **given)
     data_module(cfg)
     views(cfg)
     if evaluation is not None:

@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 CSV, PICTURES, PICTURE = 1 << 28, 8, 1 << 24
 #: Entries of metrics.json and of the configuration that say which run it is.
 ABOUT = ("dataset", "source", "model", "task", "geometry", "engine", "seed", "steps", "revision")
-#: Figures that are told by their mean, and by their peak.
-SPEED, MEMORY = "speed/", "memory/"
-#: Figures that fall by orders of magnitude.
-WIDE = ("loss", "lr")
 
 Series = list[tuple[int, float]]
 
@@ -47,8 +43,7 @@ class RecordedRun:
     config: Mapping[str, Any]  # by dotted name
     metrics: Mapping[str, Any] = field(default_factory=dict)  # none where it is not finished
     series: Mapping[str, Series] = field(default_factory=dict)  # figures over steps
-    class_names: Sequence[str] = ()
-    passes: Mapping[str, Tensor] = field(default_factory=dict)  # confusion counts [C, C + 1]
+    counts: Counts = Counts((), {})  # noqa: RUF009 - a value
     pictures: Sequence[Path] = ()
 
     @classmethod
@@ -60,18 +55,15 @@ class RecordedRun:
         content = read_yaml(path)
         if not isinstance(content, dict):
             raise FileError(path, "holds no configuration")
-        counts = read_counts(folder) if (folder / CONFUSION).is_file() else Counts((), {})
         finished = (folder / run_folder.METRICS).is_file()
-        tables = sorted(folder.glob("*/version_*/metrics.csv"), key=version)
         images = [*sorted(folder.glob("*.png")), *sorted(folder.glob("pictures/*.png"))]
         return cls(
             name,
             folder,
             flat(content),
             run_folder.load_metrics(folder) if finished else {},
-            read_series(tables),
-            counts.class_names,
-            counts.passes,
+            read_series(sorted(folder.glob("*/version_*/metrics.csv"), key=version)),
+            read_counts(folder) if (folder / CONFUSION).is_file() else Counts((), {}),
             [one for one in images if one.stat().st_size <= PICTURE][:PICTURES],
         )
 
@@ -80,10 +72,10 @@ class RecordedRun:
         """What the run is."""
         last = max((values[-1][0] for values in self.series.values()), default=0)
         known = {"steps": f"not finished, {last} so far", **self.config, **self.metrics}
-        found = {
-            name: known.get(name, known.get(f"{name}.name", known.get(f"data.{name}", "-")))
-            for name in ABOUT
-        }
+        found = {}
+        for name in ABOUT:
+            keys = name, f"{name}.name", f"data.{name}"
+            found[name] = next((known[key] for key in keys if key in known), "-")
         return found | {"folder": self.folder}
 
     @property
@@ -92,9 +84,9 @@ class RecordedRun:
         found: dict[str, float] = {}
         for name, series in self.series.items():
             values = [value for _, value in series]
-            if name.startswith(SPEED):
+            if name.startswith("speed/"):
                 found[f"{name}, mean"] = sum(values) / len(values)
-            elif name.startswith(MEMORY):
+            elif name.startswith("memory/"):
                 found[f"{name}, peak"] = max(values)
         start = self.metrics.get("start") or {}
         return found | {f"start/{name}": value for name, value in start.items()}
@@ -110,19 +102,19 @@ class RecordedRun:
         """IoU of every class, or the share of right answers of a classification [%]."""
         found: dict[str, float] = {}
         kind = class_accuracy if self.about["task"] == "classification" else iou
-        for which, counts in self.passes.items():
-            values = zip(self.class_names, kind(counts), present(counts), strict=True)
+        for which, counts in self.counts.passes.items():
+            values = zip(self.counts.class_names, kind(counts), present(counts), strict=True)
             found |= {f"{which}: {name}": 100 * float(one) for name, one, there in values if there}
         return found
 
 
 def runs_of(folders: Sequence[Path]) -> list[RecordedRun]:
     """Read runs; a folder of several, as a sweep leaves it, stands for all of them."""
-    found: list[Path] = []
+    found: dict[Path, None] = {}
     for folder in folders:
         inner = sorted(path.parent for path in folder.glob(f"*/{run_folder.CONFIG}"))
-        found += inner if inner and not (folder / run_folder.CONFIG).is_file() else [folder]
-    found = list(dict.fromkeys(found))
+        several = inner and not (folder / run_folder.CONFIG).is_file()
+        found |= dict.fromkeys(inner if several else [folder])
     parts = [folder.resolve().parts for folder in found]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(own[-depth:]) for own in parts]
@@ -151,14 +143,11 @@ def read_series(paths: Sequence[Path]) -> dict[str, Series]:
     found: dict[str, dict[int, float]] = {}
     for path in paths:
         with named(path, "table of figures"):
-            rows = [
-                (int(float(row.pop("step"))), row)
-                for row in csv.DictReader(read_text(path, CSV).splitlines())
-            ]
+            table = csv.DictReader(read_text(path, CSV).splitlines())
+            rows = [(int(float(row.pop("step"))), row) for row in table]
             first = min((step for step, _ in rows), default=math.inf)
-            for values in found.values():
-                for step in [one for one in values if one >= first]:
-                    del values[step]
+            for name, values in found.items():
+                found[name] = {step: value for step, value in values.items() if step < first}
             for step, row in rows:
                 for name, text in row.items():
                     if name and name != "epoch" and text and math.isfinite(float(text)):
@@ -170,9 +159,8 @@ def write_report(path: Path, runs: Sequence[RecordedRun]) -> None:
     """Write runs as one page, side by side, which asks no network for anything."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    pages = Environment(
-        loader=PackageLoader("pcnn.experiment", "."), autoescape=True, undefined=StrictUndefined
-    )
+    loader = PackageLoader("pcnn.experiment", ".")
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     pages.filters["visible"] = visible
     settings = table(runs, lambda run: run.config)
     content = {
@@ -189,9 +177,12 @@ def write_report(path: Path, runs: Sequence[RecordedRun]) -> None:
         "images": {
             "Curves": charts(runs),
             "Confusion": [
-                (f"{run.name}: {which}", picture(partial(confusion, counts, run.class_names)))
+                (
+                    f"{run.name}: {which}",
+                    picture(partial(confusion, counts, run.counts.class_names)),
+                )
                 for run in runs
-                for which, counts in run.passes.items()
+                for which, counts in run.counts.passes.items()
             ],
             "Pictures": [
                 (f"{run.name}: {one.name}", address("png", one.read_bytes()))
@@ -208,16 +199,15 @@ def table(
     runs: Sequence[RecordedRun], entries: Callable[[RecordedRun], Mapping[str, Any]]
 ) -> dict[str, list[str]]:
     """A row an entry that some run has, with a cell a run."""
+
+    def shown(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        return str(value)
+
     found = [entries(run) for run in runs]
     keys = dict.fromkeys(key for one in found for key in one)
     return {key: [shown(one.get(key, "-")) for one in found] for key in keys}
-
-
-def shown(value: Any) -> str:
-    """A value of a table."""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)
 
 
 def charts(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
@@ -231,12 +221,12 @@ def charts(runs: Sequence[RecordedRun]) -> list[tuple[str, str]]:
 
 
 def curves(name: str, drawn: Sequence[tuple[RecordedRun, Series]], axes: Axes) -> None:
-    """Draw a figure over the steps of runs."""
+    """Draw a figure over the steps of runs; what falls by orders of magnitude on a log scale."""
     for run, series in drawn:
         few = "." if len(series) < 100 else ""
         axes.plot(*zip(*series, strict=True), few + "-", lw=1, label=plain(run.name))
     least = min(value for _, series in drawn for _, value in series)
-    if name.endswith(WIDE) and least > 0:
+    if name.endswith(("loss", "lr")) and least > 0:
         axes.set_yscale("log")
     axes.set_xlabel("step")
     axes.grid(alpha=0.3)
@@ -254,9 +244,10 @@ def confusion(counts: Tensor, names: Sequence[str], axes: Axes) -> None:
     axes.set_xlabel("predicted")
     for row, column in product(places, places) if len(kept) <= 20 else ():
         value = float(shares[row, column])
-        colour = "white" if value > 0.6 else "black"
-        text = f"{100 * value:.0f}" if value >= 0.005 else ""
-        axes.text(column, row, text, ha="center", va="center", fontsize=5, color=colour)
+        if value >= 0.005:
+            colour = "white" if value > 0.6 else "black"
+            centred = {"ha": "center", "va": "center", "fontsize": 5, "color": colour}
+            axes.text(column, row, f"{100 * value:.0f}", **centred)
 
 
 def plain(text: str) -> str:

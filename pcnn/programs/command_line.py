@@ -84,11 +84,6 @@ def readable_help() -> Iterator[None]:
         for name in ("train", "eval"):
             text = text.replace(f"python {name}.py", program(name))
         for line in text.splitlines():
-            say(wrapped(line))
-
-
-def wrapped(line: str) -> str:
-    """A line of at most 80 columns, and more that are indented below it."""
-    if len(line) <= COLUMNS:
-        return line
-    return textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+            long = len(line) > COLUMNS
+            fill = textwrap.fill(line, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+            say(fill if long else line)

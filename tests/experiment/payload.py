@@ -8,14 +8,11 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger
-from lightning.pytorch.plugins import MixedPrecision
-from lightning.pytorch.profilers import SimpleProfiler
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import nn
 
 from pcnn.datasets import OnVoxels
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.features import Elastic
 from pcnn.datasets.transforms.mixes import LaserMix
 from pcnn.tasks import EvaluationViews, SegmentationTask
 
@@ -35,49 +32,22 @@ class _Fires:
         return super().__new__(cls)
 
 
-class Loss(_Fires, nn.Module): ...
-
-
-class Optimizer(_Fires, torch.optim.SGD): ...
-
-
-class Task(_Fires, SegmentationTask): ...
-
-
-class DataModule(_Fires, L.LightningDataModule): ...
-
-
-class Trainer(_Fires, L.Trainer): ...
-
-
-class Strategy(_Fires, SingleDeviceStrategy): ...
-
-
-class Profiler(_Fires, SimpleProfiler): ...
-
-
-class Precision(_Fires, MixedPrecision): ...
-
-
-class Hook(_Fires, Callback): ...
-
-
-class Logger(_Fires, CSVLogger): ...
-
-
-class Voxels(_Fires, OnVoxels): ...
-
-
-class Changes(_Fires, Augmentation): ...
-
-
-class Mix(_Fires, LaserMix): ...
-
-
-class Distortion(_Fires, Elastic): ...
-
-
-class Views(_Fires, EvaluationViews): ...
+BASES: dict[str, type] = {
+    "Loss": nn.Module,
+    "Optimizer": torch.optim.SGD,
+    "Task": SegmentationTask,
+    "DataModule": L.LightningDataModule,
+    "Trainer": L.Trainer,
+    "Strategy": SingleDeviceStrategy,
+    "Hook": Callback,
+    "Logger": CSVLogger,
+    "Voxels": OnVoxels,
+    "Changes": Augmentation,
+    "Mix": LaserMix,
+    "Views": EvaluationViews,
+}
+for _name, _base in BASES.items():
+    globals()[_name] = type(_name, (_Fires, _base), {"__module__": __name__})
 
 
 class Reduced:
