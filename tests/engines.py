@@ -9,9 +9,8 @@ from pcnn.dataflows import (
     Reference,
 )
 from pcnn.dataflows.gather_scatter import TORCHSPARSE
-from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import (
     BruteForce,

@@ -1,21 +1,93 @@
-"""Pairs by slot on tensor cores, added to the output by atomics: the weight-stationary dataflow."""
+"""Pairs by slot, added by atomics, and near slots by output row before that: Spira section 5.4."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.dataflows.gemm import OuterProducts
 from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
+from pcnn.geometry.slot_subsets import USUAL
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 
 
+class Parts(NamedTuple):
+    """What a product sums: listed pairs, and dense slots of a table or the central one."""
+
+    in_index: Tensor  # [T] int32
+    out_index: Tensor  # [T] int32
+    counts: Tensor  # [S] int64, pairs of every listed slot
+    sparse: Tensor | None = None  # [S] int32, the listed slots; None: the first S
+    both: bool = False  # a pair (i, j) of slot k stands for (j, i) of slot K - 1 - k too
+    central: bool = False  # row i meets row i at the central slot, which is not listed
+    table: Tensor | None = None  # [N_out, D] int32, input rows of the dense slots
+    dense: Tensor | None = None  # [D] int32, the dense slots
+
+
+class ByPairs(OuterProducts):
+    """Both dataflows below: sums over `Parts`."""
+
+    tiles: ChunkTiles | None
+    dense_tiles: RowTiles | None
+
+    @property
+    def name(self) -> str:
+        """See `Dataflow.name`."""
+        raise NotImplementedError
+
+    def parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
+        """The parts of a map of so many slots."""
+        raise NotImplementedError
+
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        if kernels_serve(x, spec.compute_dtype):
+            return self.by_kernels(x, w, layouts, n_out, spec)
+        part, plain = self.parts(layouts, w.shape[0]), TorchSums.of(x, w, n_out, spec)
+        if part.table is not None and part.dense is not None:
+            plain.add_table(part.table, part.dense)
+        if part.central:
+            plain.add_centre()
+        plain.add_pairs(part.in_index, part.out_index, part.counts, part.sparse, part.both)
+        return finish(plain.sums, spec)
+
+    def by_kernels(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter."""
+        from pcnn.kernels.dense_slots import write_dense
+        from pcnn.kernels.epilogue import finish as finish_by_kernel
+        from pcnn.kernels.gathered_product import compute_type
+        from pcnn.kernels.weight_stationary import add_pairs
+
+        compute_type(spec.compute_dtype, self.name)
+        shape, x, w = ProductShape.of(w, spec), x.contiguous(), w.contiguous()
+        if spec.skip is not None:
+            spec = spec._replace(skip=spec.skip.contiguous())
+        part, sums = self.parts(layouts, shape.volume), None
+        if part.counts.shape[0]:
+            sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
+            pairs = part.in_index, part.out_index, part.counts, part.sparse, part.both
+            add_pairs(sums, x, w, *pairs, shape, spec, self.tiles)
+            if part.table is None and not part.central:
+                return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
+        # last, as it writes every row: what follows the sums then takes no pass of its own
+        out = sums
+        if out is None or spec.out_dtype != out.dtype:
+            out = x.new_empty(n_out, shape.width, dtype=spec.out_dtype)
+        write_dense(out, x, w, part.table, part.dense, shape, spec, self.dense_tiles, sums)
+        return out
+
+
 @dataclass(frozen=True)
-class WeightStationary(OuterProducts):
+class WeightStationary(ByPairs):
     """Programs keep to one slot's weight and multiply chunks of its pairs.
 
     Every pair is multiplied and nothing else is: no row is padded, which serves kernels of many
@@ -30,63 +102,71 @@ class WeightStationary(OuterProducts):
 
     half: bool = True  # read one half of the pairs of a submanifold map
     tiles: ChunkTiles | None = None  # how the pairs are cut; None picks by shape (ChunkTiles.of)
-    central_tiles: RowTiles | None = None  # the same of the central slot (RowTiles.of)
+    dense_tiles: RowTiles | None = None  # the same of the central slot (RowTiles.of)
     fuses: bool = True
     deterministic: bool = False
 
     @property
     def name(self) -> str:
         """``weight_stationary``, followed by settings that are not the usual ones."""
-        words = ["weight_stationary"]
-        words += [] if self.half else ["whole"]
-        words += [tiles.name for tiles in (self.tiles,) if tiles is not None]
-        words += [f"central_{tiles.name}" for tiles in (self.central_tiles,) if tiles is not None]
-        return "_".join(words)
+        return _named("weight_stationary" + "_whole" * (not self.half), self)
 
     @property
     def needs(self) -> tuple[str, ...]:
         return ("half_pairs",) if self.half else ("pairs", "counts")
 
-    def forward(
-        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
-    ) -> Tensor:
-        if kernels_serve(x, spec.compute_dtype):
-            return self.by_kernels(x, w, layouts, n_out, spec)
+    def parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
         in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
-        plain = TorchSums.of(x, w, n_out, spec)
-        both = counts.shape[0] < w.shape[0]
-        if both and w.shape[0] % 2:
-            plain.add_centre()
-        plain.add_pairs(in_index, out_index, counts, None, both)
-        return finish(plain.sums, spec)
-
-    def by_kernels(
-        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
-    ) -> Tensor:
-        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter."""
-        from pcnn.kernels.dense_slots import write_dense
-        from pcnn.kernels.epilogue import finish as finish_by_kernel
-        from pcnn.kernels.gathered_product import compute_type
-        from pcnn.kernels.weight_stationary import add_pairs
-
-        compute_type(spec.compute_dtype, self.name)
-        in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
-        shape, x, w, spec = operands(x, w, spec)
-        both = counts.shape[0] < shape.volume
-        sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
-        pairs = in_index, out_index, counts, None
-        add_pairs(sums, x, w, *pairs, both, shape, spec, self.tiles)
-        if not (both and shape.volume % 2):
-            return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
-        # the central slot last: it writes every row
-        out = sums if spec.out_dtype == sums.dtype else torch.empty_like(sums, dtype=spec.out_dtype)
-        write_dense(out, x, w, None, None, shape, spec, self.central_tiles, sums)
-        return out
+        both = counts.shape[0] < volume
+        return Parts(in_index, out_index, counts, None, both, both and volume % 2 == 1)
 
 
-def operands(x: Tensor, w: Tensor, spec: ConvSpec) -> tuple[ProductShape, Tensor, Tensor, ConvSpec]:
-    """Shape of a product, and its operands contiguous, as kernels read them."""
-    shape = ProductShape.of(w, spec)
-    if spec.skip is not None:
-        spec = spec._replace(skip=spec.skip.contiguous())
-    return shape, x.contiguous(), w.contiguous(), spec
+@dataclass(frozen=True)
+class Hybrid(ByPairs):
+    """Slots of small L1 norm output-stationary, the others weight-stationary.
+
+    The offsets of a kernel are filled the less often the farther they reach. Near slots are worth a
+    place in every row's table, and their sums are written once, without atomics; far ones are
+    listed as pairs, and added to float32 sums before that. Of a submanifold map half of the far
+    slots' pairs are read.
+
+    Where one of the two has no slot, only the other runs: at threshold 0 the `WeightStationary`
+    flow; beyond the largest norm every slot is dense, and the result is written directly. Otherwise
+    two runs do not give identical bits. Dtypes and devices are those of `WeightStationary`.
+    """
+
+    threshold: int | None = None  # Spira's t: slots of a smaller L1 norm are dense
+    tiles: ChunkTiles | None = None  # how the pairs are cut; None picks by shape (ChunkTiles.of)
+    dense_tiles: RowTiles | None = None  # the same of the dense slots (RowTiles.of)
+    fuses: bool = True
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.threshold < 0:
+            raise ValueError(f"threshold must be at least 0, got {self.threshold}")
+
+    @property
+    def name(self) -> str:
+        """``hybrid_<threshold>`` or ``hybrid_usual``, then settings that are not the usual ones."""
+        return _named(f"hybrid_{self._setting}", self)
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        return ("half_pairs",) if self.threshold == 0 else (f"hybrid:{self._setting}",)
+
+    @property
+    def _setting(self) -> str:
+        return USUAL if self.threshold is None else str(self.threshold)
+
+    def parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
+        if self.threshold == 0:
+            return WeightStationary().parts(layouts, volume)
+        table, dense, in_index, out_index, counts, sparse = layouts
+        both = dense.shape[0] + sparse.shape[0] < volume  # half of the sparse slots is listed
+        return Parts(in_index, out_index, counts, sparse, both, False, table, dense)
+
+
+def _named(name: str, flow: WeightStationary | Hybrid) -> str:
+    tiles, dense = flow.tiles, flow.dense_tiles
+    own = "" if tiles is None else f"_{tiles.name}"
+    return name + own + ("" if dense is None else f"_dense_{dense.name}")

@@ -27,8 +27,8 @@ from pcnn.dataflows.grouping import (
     Sorted,
     Symmetric,
 )
-from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Sort, Triplets
+from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap
 from pcnn.geometry.slot_subsets import slot_norms
 from pcnn.geometry.steps import TILE_ROWS

@@ -13,8 +13,7 @@ import torch
 from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
-from pcnn.dataflows.hybrid import Hybrid
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.maps import SortedSearch

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.dataflows import Reference
-from pcnn.dataflows.hybrid import Hybrid
+from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, blocks
 from pcnn.maps import SortedSearch, Windowed, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
 from pcnn.dataflows.gemm import OutputStationary
-from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, layouts
 from pcnn.kernels import pinned
 from pcnn.maps import MapBuilder, SortedSearch, Windowed

@@ -12,9 +12,8 @@ import torch
 from pcnn.dataflows import ConvSpec, Dataflow, Reference, gather_scatter
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Fixed
-from pcnn.dataflows.hybrid import Hybrid
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
 from pcnn.geometry import Kernel, steps
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.steps import TILE_ROWS
@@ -41,7 +40,7 @@ WIDE = ImplicitGemm(GemmBlocks(128, 32, 32, 1, 4, 3))
 FUSING = [
     ImplicitGemm(GEMM),
     ImplicitGemm(replace(GEMM, split=3), ("fitting_steps",)),
-    ByKernels(WeightStationary(tiles=SMALL, central_tiles=ROWS)),
+    ByKernels(WeightStationary(tiles=SMALL, dense_tiles=ROWS)),
     ByKernels(Hybrid(2, tiles=SMALL, dense_tiles=ROWS)),
     ByKernels(Hybrid(9, tiles=SMALL, dense_tiles=ROWS)),
     WIDE,
