@@ -155,7 +155,7 @@ WRONG = {
     "dataset=kitti task=registration model=resunet dataset.on_error=skip": "dataset",
     "dataset=kitti_pairs model=resunet +dataset.on_error=skip": "dataset.on_error",
     "dataset=kitti_pairs model=resunet +dataset.crop=3": "dataset.crop",
-    "+dataset.shards=x": "dataset.shards",
+    "+dataset.tiles=x": "dataset.tiles",
     "+dataset.ground_truth=legacy": "dataset.ground_truth",
     "+dataset.augment={}": "dataset.augment",
     "+dataset.seed=1": "dataset.seed",
@@ -233,9 +233,9 @@ def test_keys_of_a_data_set_reach_its_module_and_its_sets() -> None:
     assert (module.crop, module.seed, module.sets.source) == (7, 5, "real")
     assert module.augment.sector == 160.0
     module = data_module(checked(composed("model=resunet", "dataset=kitti_pairs")))
-    assert (module.voxel_size, module.limit_val) == (0.3, 400)
-    assert module.augment.scale == (0.8, 1.2)
-    assert module.sets.simulate["frame_stride"] == 4
+    assert (module.voxel_size, module.sources[""].limit_val) == (0.3, 400)
+    assert module.sources[""].augment.scale == (0.8, 1.2)
+    assert module.sources[""].sets.simulate["frame_stride"] == 4
 
 
 def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:

@@ -245,7 +245,7 @@ def _coloured(
         classes = found.classes[part.rows]
         rgb = predictor.rgb(torch.from_numpy(classes.astype(np.int64)))
         values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(255)}
-        yield part.places / cloud.scale, rgb, values
+        yield part.places / cloud.reading.scale, rgb, values
 
 
 def prediction_view(
@@ -261,7 +261,7 @@ def prediction_view(
     colours = np.round(np.clip(shares / top, 0.0, 1.0) * 255).astype(np.uint8)
     shown = ViewedCloud(
         visible(cloud.path.name),
-        part.places / cloud.scale,
+        part.places / cloud.reading.scale,
         part.rows,
         part.channels[:, 0] if channels in (1, 4) else None,
         colours if channels in (3, 4) else None,

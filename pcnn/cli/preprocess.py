@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +33,7 @@ class PreprocessOptions:
     overrides: Overrides
     check: Annotated[bool, "Read the clouds of the validation too."] = True
     workers: Annotated[Workers | None, "Processes; every core unless given; 0: this alone."] = None
+    shards: Annotated[Path | None, "Folder to write few large files to: dataset.shards."] = None
     progress: Progress = True
     conf: Conf = None
 
@@ -42,7 +44,6 @@ def preprocess(options: PreprocessOptions) -> None:
     Give the options of the training. A run may be stopped at any time; the next one keeps what is
     there. Files that cannot be read are named, the others are done, and the exit code is 1.
     """
-    from pcnn.datasets.cloud_dataset import CloudDataset
     from pcnn.datasets.preparation import Preparation
     from pcnn.programs.command_line import short_errors
 
@@ -50,10 +51,29 @@ def preprocess(options: PreprocessOptions) -> None:
         data = clouds_of(options)
     with refusing():
         data.prepare_data()
-        train = data.build("train")
-        val = data.build("val") if options.check else None
-    clouds = [one if isinstance(one, CloudDataset) else None for one in (train, val)]
-    do_all(Preparation(*clouds), options)
+        train = data.dataset("train")
+        val = data.dataset("val") if options.check else None
+    work = Preparation(train, val)
+    try:
+        do_all(work, options)
+    finally:
+        if options.shards is not None:
+            pack(data, options.shards, options.progress)
+
+
+def pack(data: CloudDataModule, folder: Path, progress: bool) -> None:
+    """Write the clouds of training and validation as shards."""
+    from pcnn.console import Console, Progress
+    from pcnn.datasets.shards import write_shards
+
+    console, facts = Console(), {"kind": data.source_kind, "classes": data.class_names}
+    for split in ("train", "val"):
+        dataset = data.dataset(split)
+        if dataset is not None:
+            with Progress(console, split, len(dataset)) if progress else nullcontext() as bar:
+                told = str if bar is None else bar.advance
+                number = write_shards(dataset, folder / split, facts, told)
+            console.say(f"{folder / split}: {counted(number, 'cloud')}")
 
 
 def clouds_of(options: PreprocessOptions) -> CloudDataModule:

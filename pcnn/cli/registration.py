@@ -93,7 +93,6 @@ class KittiGtOptions:
     root: Annotated[Path, ARGUMENT, "KITTI odometry: sequences/ and poses/."]
     split: Annotated[str, "train, val or test."] = "test"
     ground_truth: Annotated[str, "legacy (as published) or fixed (calibrated right)."] = "legacy"
-    poses: Annotated[str, "odometry, or semantic (sequences/XX/poses.txt)."] = "odometry"
 
 
 def kitti_gt(options: KittiGtOptions) -> None:
@@ -107,12 +106,12 @@ def kitti_gt(options: KittiGtOptions) -> None:
 
     split, ground_truth = options.split, options.ground_truth
     with refusing():
-        data = KITTIOdometry(options.root, split, ground_truth, options.poses, make_missing=True)
+        data = KITTIOdometry(options.root, split, ground_truth, make_missing=True)
         title = f"{ground_truth} ground truth"
-        made = data.fill_cache(partial(track, description=title, transient=True))
+        made = data.make(partial(track, description=title, transient=True))
     say(
         f"{counted(len(data.pairs), f'{split} pair')}, {made} of them made now: "
-        f"{data.cache.path(0, 0, 0).parent}"
+        f"{data.kept(0, 0, 0).parent}"
     )
 
 

@@ -1,7 +1,7 @@
 """Lightning data modules: labelled clouds, and pairs of clouds.
 
-`exact_loading` makes the loaders of all of them: `batch_stream` places every batch, `packed` brings
-it from a worker process, `unreadable` skips or names what is damaged.
+`exact_loading` makes the loaders of all of them, and skips or names what is damaged: `batch_stream`
+places every batch, `packed` brings it from a worker process.
 """
 
 from importlib import import_module
@@ -9,31 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
-    from pcnn.datamodules.pairs import (
-        MixedPairsDataModule,
-        PairSource,
-        RegistrationDataModule,
-    )
+    from pcnn.datamodules.pairs import PairSource, RegistrationDataModule
 
-__all__ = [
-    "ClassificationDataModule",
-    "CloudDataModule",
-    "MixedPairsDataModule",
-    "PairSource",
-    "RegistrationDataModule",
-]
-
-# imported when they are asked for: a segmentation needs no pairs
-_HOMES = {
-    "ClassificationDataModule": "pcnn.datamodules.clouds",
-    "CloudDataModule": "pcnn.datamodules.clouds",
-    "MixedPairsDataModule": "pcnn.datamodules.pairs",
-    "PairSource": "pcnn.datamodules.pairs",
-    "RegistrationDataModule": "pcnn.datamodules.pairs",
-}
+__all__ = ["ClassificationDataModule", "CloudDataModule", "PairSource", "RegistrationDataModule"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    """Import a module when it is first asked for: a segmentation needs no pairs."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    home = "clouds" if "Cloud" in name or "Classification" in name else "pairs"
+    return getattr(import_module(f"{__name__}.{home}"), name)

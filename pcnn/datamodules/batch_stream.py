@@ -2,10 +2,8 @@
 
 Lightning counts batches but does not place a loader: after a restart it asks for a fresh iterator,
 which would replay the first batches of an epoch. ``BatchStream`` therefore asks how many batches
-were consumed since the start of training, and continues from there.
-
-Neither class is a ``DataLoader``: Lightning would replace a DataLoader's sampler (by a padded
-distributed one, or by a sequential one under ``overfit_batches``) and with it the keys.
+were consumed since the start of training, and continues from there. Neither class is a
+``DataLoader``, whose sampler, and with it the keys, Lightning would replace.
 """
 
 from __future__ import annotations
@@ -17,7 +15,8 @@ import mmap
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -26,8 +25,8 @@ from lightning.pytorch import Trainer
 from torch.utils.data import DataLoader, Dataset
 
 from pcnn.datamodules.packed import BatchMemory, CollatePacked, unpacked
-from pcnn.datamodules.unreadable import plain_errors
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
+from pcnn.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +36,25 @@ AHEAD = 2
 Collate = Callable[[Sequence[Any]], Any]
 
 
+class SampleError(UserError):
+    """A sample cannot be read; the text names the file, the rule it breaks, and what to do."""
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let a `SampleError` pass without the traceback that a worker process puts before its text."""
+    try:
+        yield
+    except SampleError as error:
+        text = str(error).rpartition(f"{SampleError.__name__}: ")[2]
+        raise SampleError(text.strip()) from error
+
+
 def batches_done(trainer: Trainer) -> int:
     """Return how many training batches were completed since the start, also after a restart.
 
-    It is restored from a checkpoint before the loaders are made. The count since the start is used
-    and not the one within the epoch: the latter is reset or not after a restart, depending on
-    where in the epoch the checkpoint fell and on ``max_steps``.
+    The count within the epoch is reset or not after a restart, depending on where in the epoch the
+    checkpoint fell and on ``max_steps``; this one is restored before the loaders are made.
     """
     total: Any = trainer.fit_loop.epoch_loop.batch_progress.total
     return int(total.processed)
@@ -64,15 +76,16 @@ class BatchStream:
         collate: Collate,
         num_workers: int = 0,
         pin_memory: bool = False,
-        first: int | float | None = None,
+        first: int | float | None = None,  # batches, or share, of every epoch that is repeated
     ) -> None:
-        self._dataset = dataset
         self._sampler = sampler
-        self._first = _count(first, sampler.batches_per_epoch)
         self._position = position
-        self._collate = collate
-        self._num_workers = num_workers
-        self._pin_memory = pin_memory
+        self._dataset, self._collate = dataset, collate
+        self._processes = num_workers, pin_memory
+        batches = sampler.batches_per_epoch
+        if isinstance(first, float):
+            first = int(first * batches)
+        self._first = batches if first is None else min(batches, max(1, first))
         self._next = 0
         self.seconds_waited = 0.0
         # this name is where Lightning's teardown looks for worker processes to stop
@@ -84,28 +97,27 @@ class BatchStream:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield ``len(self)`` batches from the current position on."""
-        if self._position is not None:
-            self._seek(self._position())
+        position = self._next if self._position is None else self._position()
+        if position != self._next:
+            self._iterator, self._next = None, position
         for _ in range(len(self)):
             began = time.perf_counter()
             if self._iterator is None:
-                self._iterator = self._load()
+                given = self._dataset, self._collate, *self._processes
+                self._iterator = iter(_loader(self._keys(self._next), *given))
             with plain_errors():
                 batch = unpacked(next(self._iterator))
             self._next += 1
             self.seconds_waited += time.perf_counter() - began
             yield batch
 
-    def _seek(self, position: int) -> None:
-        if position != self._next:
-            self._iterator = None
-            self._next = position
-
-    def _load(self) -> Iterator[Any]:
-        keys = _KeysFrom(self._sampler, self._next, self._first)
-        return iter(
-            _loader(self._dataset, keys, self._collate, self._num_workers, self._pin_memory, False)
-        )
+    def _keys(self, position: int) -> Iterator[list[Key]]:
+        """Batches of keys from a position on; with `first` batches, epoch e has e * first, ..."""
+        epoch, offset = divmod(position, self._first)
+        for number in itertools.count(epoch):
+            start = number * len(self) + offset
+            yield from itertools.islice(self._sampler.batches(start), self._first - offset)
+            offset = 0
 
     def state_dict(self) -> dict[str, int]:
         """Return what fixes the sequence of batches; the position is the trainer's to keep."""
@@ -136,7 +148,7 @@ class EvaluationLoader:
         pin_memory: bool = False,
     ) -> None:
         self._sampler = sampler
-        self._loader = _loader(dataset, sampler, collate, num_workers, pin_memory, num_workers > 0)
+        self._loader = _loader(sampler, dataset, collate, num_workers, pin_memory, num_workers > 0)
 
     def __len__(self) -> int:
         """Number of batches of a pass, the same on every rank."""
@@ -184,51 +196,25 @@ def leave_stop_signals(worker: int) -> None:
     signal.signal(signal.SIGTERM, receive)
 
 
-class _KeysFrom:
-    """The batches of keys of a sampler from a position on, as a batch sampler."""
-
-    # with `first` batches of every epoch only, epoch e has the positions e * first, ...
-
-    def __init__(self, sampler: EpochSampler, position: int, first: int) -> None:
-        self._sampler = sampler
-        self._position = position
-        self._first = first
-
-    def __iter__(self) -> Iterator[list[Key]]:
-        epoch, offset = divmod(self._position, self._first)
-        for number in itertools.count(epoch):
-            start = number * self._sampler.batches_per_epoch
-            batches = self._sampler.batches(start + offset)
-            yield from itertools.islice(batches, self._first - offset)
-            offset = 0
-
-
-def _count(first: int | float | None, batches: int) -> int:
-    if first is None:
-        return batches
-    return min(batches, max(1, first if isinstance(first, int) else int(first * batches)))
-
-
-def _memory(num_workers: int) -> BatchMemory | None:
-    try:
-        # one more: a worker is given its next batch just before its last one is taken
-        return BatchMemory(num_workers, AHEAD + 1) if num_workers else None
-    except OSError:  # a machine that promises no more memory than it has
-        return None
-
-
 def _loader(
+    keys: Iterable[list[Key]],
     dataset: Dataset[Any],
-    keys: _KeysFrom | EvaluationSampler,
     collate: Collate,
     num_workers: int,
     pin_memory: bool,
-    persistent: bool,
+    persistent: bool = False,
 ) -> DataLoader[Any]:
+    memory = None
+    if num_workers:
+        try:
+            # one more: a worker is given its next batch just before its last one is taken
+            memory = BatchMemory(num_workers, AHEAD + 1)
+        except OSError:  # a machine that promises no more memory than it has
+            log.debug("batches are sent without memory of their own")
     return DataLoader(
         dataset,
         batch_sampler=keys,  # type: ignore[arg-type]  # only iterated; an endless one has no length
-        collate_fn=CollatePacked(collate, _memory(num_workers)),
+        collate_fn=CollatePacked(collate, memory),
         num_workers=num_workers,
         prefetch_factor=AHEAD if num_workers else None,
         pin_memory=pin_memory,

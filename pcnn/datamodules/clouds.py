@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-from torch.utils.data import Dataset
-
 from pcnn.datamodules.batch_stream import Collate
-from pcnn.datamodules.exact_loading import ExactLoading
-from pcnn.datamodules.unreadable import OnError
-from pcnn.datasets.batches import CollateClassification, CollateSegmentation, CollateTraining
-from pcnn.datasets.cloud_dataset import ClassifiedClouds, CloudDataset
+from pcnn.datamodules.exact_loading import ExactLoading, OnError
+from pcnn.datasets.batches import CollateClouds
+from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.columns import colours_first
+from pcnn.datasets.shards import ShardedClouds
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import UserError
 from pcnn.ranges import Count, Length, Natural, Seed, Workers
@@ -55,6 +53,7 @@ class CloudDataModule(ExactLoading):
         geometry: Placement | None = None,
         on_error: OnError = "raise",
         balance_steps: Natural = 1,
+        shards: str | None = None,
     ) -> None:
         super().__init__(
             batch_size=batch_size,
@@ -71,7 +70,8 @@ class CloudDataModule(ExactLoading):
         self.crop = crop
         self.point_max = point_max
         self.augment = augment
-        self.cache = Path(data_dir) / "cache" if cache else None
+        self.cache = Path(data_dir) / "cache" if cache and shards is None else None
+        self.shards = None if shards is None else Path(shards)
         self.limit_train = limit_train
         self.limit_val = limit_val
 
@@ -107,10 +107,9 @@ class CloudDataModule(ExactLoading):
         """Names of the channels of the network input besides x, y, z."""
         if self.sets.known_channels is not None:
             return tuple(self.sets.known_channels)
-        in_use = (dataset for dataset in self._datasets.values() if dataset is not None)
-        dataset: Any = next(in_use, None) or self._built("train")
-        dataset = dataset.clouds if isinstance(dataset, ClassifiedClouds) else dataset
-        return tuple(dataset.clouds.channels)
+        in_use = (one for one in self._datasets.values() if one is not None)
+        dataset = next(in_use, None) or self.dataset("train")
+        return tuple(dataset.channels)
 
     @property
     def in_channels(self) -> int:
@@ -120,91 +119,85 @@ class CloudDataModule(ExactLoading):
     @property
     def source_kind(self) -> Kind:
         """Kind of the clouds, ``real`` or ``simulated``."""
+        if self.shards is not None:
+            return cast("Kind", ShardedClouds(self.shards / "train").facts["kind"])
         return self.sets.found.kind
 
     @property
     def data_root(self) -> Path:
         """The folder the clouds are read from."""
-        return self.sets.found.root
+        return self.shards or self.sets.found.root
 
     @property
     def tests_on_validation(self) -> bool:
         """True where the test reads the clouds of the validation."""
-        return self.sets.tests_on_validation
-
-    def to_raw(self, labels: np.ndarray) -> np.ndarray:
-        """Translate train ids ([P], 0..C-1 or 255) into the labels that the set's files use."""
-        return self.sets.to_raw(labels)
-
-    def prediction_path(self, name: str) -> Path:
-        """Return where the set's layout wants the predicted labels of a cloud, relative."""
-        return self.sets.prediction_path(name)
+        return self.shards is not None or self.sets.tests_on_validation
 
     def prepare_data(self) -> None:
         """Find the files, or simulate them; called by one process of each machine."""
-        _ = self.sets.found
+        _ = self.source_kind
 
-    def build(self, split: Split) -> Dataset[Any] | None:
+    def build(self, split: Split) -> CloudDataset | None:
         """Make the data set of a split; None where it has no clouds."""
         if split == "test" and self.tests_on_validation:
             if self.sets.note_on_test:
                 log.warning("%s", self.sets.note_on_test)
-            return self._built("val")
-        clouds, train = self.sets.find(split), split == "train"
+            return cast("CloudDataset | None", self.dataset("val"))
+        train = split == "train"
+        clouds = self.sets.find(split) if self.shards is None else self._sharded(split)
         if clouds is None:
             return None
-        made = CloudDataset(
+        augment = self.augment if train else None
+        if augment is not None and augment.chromatic and not colours_first(clouds.channels):
+            raise UserError(
+                f"augment.chromatic changes the first three channels, which are "
+                f"{', '.join(clouds.channels[:3])}.\n"
+                "possible: dataset.channels=[red,green,blue,...], or augment.chromatic=null"
+            )
+        return CloudDataset(
             clouds,
             voxel_size=self.voxel_size,
-            crop=self.crop,
+            crop=self.crop if self.shards is None else None,
             point_max=self.point_max if train else None,
-            augment=self.augment if train else None,
+            augment=augment,
             cache=self.cache / str(clouds.recipe()["set"]) if train and self.cache else None,
             seed=self.seed,
             geometry=self.geometry,
             limit=self.limit_train if train else self.limit_val,
+            class_of=self.class_of,
         )
-        made.gives_raw_points = not train
-        self._check_colours(made)
-        return made
 
-    def _check_colours(self, made: CloudDataset) -> None:
-        if made.augment is None or made.augment.chromatic is None:
-            return
-        names = made.clouds.channels
-        if not colours_first(names):
-            raise UserError(
-                f"augment.chromatic changes the first three channels, which are "
-                f"{', '.join(names[:3])}.\n"
-                "possible: dataset.channels=[red,green,blue,...], or augment.chromatic=null"
-            )
+    def _sharded(self, split: Split) -> ShardedClouds | None:
+        """The clouds of a split in shards, which must be those that this training would keep."""
+        assert self.shards is not None
+        if not (self.shards / split).is_dir():
+            return None
+        clouds = ShardedClouds(self.shards / split)
+        recipe = {**self.geometry.recipe(self.voxel_size), "crop": self.crop}
+        clouds.check(recipe=recipe, classes=self.class_names)
+        return clouds
 
-    def dataset(self, split: Split) -> CloudDataset | None:
-        """Return the data set of a split, set up on the first call."""
-        return cast("CloudDataset | None", self._built(split))  # made by `build`
+    @property
+    def class_of(self) -> Callable[[str], int] | None:
+        """Class of a whole cloud by its name; None where points have classes."""
+        return None
 
     def collate(self) -> Collate:
         """Return what joins samples into one sparse tensor."""
-        return CollateSegmentation(self.in_channels, self.geometry)
+        return CollateClouds(self.in_channels, self.geometry, self.voxel_size)
 
     def collate_training(self) -> Collate:
         """Return what joins the rows of samples, without points; another `collate` as it is."""
         given = self.collate()
-        if type(given) is CollateSegmentation:
-            return CollateTraining(given.in_channels, given.placement)
-        return given
+        if type(given) is not CollateClouds:
+            return given
+        return CollateClouds(given.in_channels, given.placement, rows_alone=True)
 
 
 class ClassificationDataModule(CloudDataModule):
     """Loaders of `CloudBatch`: a class a cloud; arguments as `CloudDataModule`."""
 
-    def build(self, split: Split) -> Dataset[Any] | None:
-        """Make the data set of a split; None where it has no clouds."""
-        made = super().build(split)
-        if isinstance(made, CloudDataset):
-            return ClassifiedClouds(made, self.sets.class_of)
-        return made  # that of the validation, or None
-
-    def collate(self) -> Collate:
-        """Return what joins clouds into one sparse tensor."""
-        return CollateClassification(self.in_channels, self.geometry)
+    @property
+    def class_of(self) -> Callable[[str], int]:
+        """Class of a whole cloud by its name."""
+        return self.sets.class_of

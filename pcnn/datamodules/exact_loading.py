@@ -1,4 +1,4 @@
-"""The loaders of every data module: resumed exactly, evaluated exactly."""
+"""The loaders of every data module: resumed exactly, evaluated exactly, damaged samples skipped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import lightning.pytorch as pl
 import numpy as np
@@ -14,21 +14,30 @@ import torch
 from torch.utils.data import Dataset
 
 from pcnn.cores import available_cores
-from pcnn.datamodules.batch_stream import BatchStream, Collate, EvaluationLoader, batches_done
-from pcnn.datamodules.unreadable import OnError, SkipBroken
+from pcnn.datamodules.batch_stream import (
+    BatchStream,
+    Collate,
+    EvaluationLoader,
+    SampleError,
+    batches_done,
+)
 from pcnn.datasets.cloud_sets import SPLIT_NAMES, Split
 from pcnn.datasets.placement import OnVoxels, Placement
-from pcnn.datasets.sampler import EpochSampler, EvaluationSampler
-from pcnn.errors import UserError
+from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
+from pcnn.errors import UNREADABLE, UserError
 from pcnn.messages import counted
 from pcnn.ranges import Count, Natural, Seed, Workers
 
 log = logging.getLogger(__name__)
 
+OnError = Literal["raise", "skip"]
+
 #: More hardly help: a large scan takes 40 ms of a core, a step 10 ms of a GPU.
 MOST = 16
 #: On a CPU, whose steps take longer than any sample.
 MOST_FOR_CPU = 2
+#: So many samples in a row that cannot be read mean that the disk is gone, not that files are bad.
+_IN_A_ROW = 20
 
 _SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
     "fit": ("train", "val"),
@@ -74,7 +83,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
         self.num_workers = num_workers
         self.seed = seed
         self.geometry = geometry or OnVoxels()
-        self._datasets: dict[Split, Dataset[Any] | None] = {}
+        self._datasets: dict[Split, Any] = {}
 
     @abstractmethod
     def build(self, split: Split) -> Dataset[Any] | None:
@@ -93,13 +102,16 @@ class ExactLoading(pl.LightningDataModule, ABC):
     def data_root(self) -> Path:
         """The folder the samples are read from."""
 
+    @property
+    def tests_on_validation(self) -> bool:
+        """True where the test reads the samples of the validation."""
+        return False
+
     def setup(self, stage: str | None = None) -> None:
         """Find the files of the splits that a stage needs."""
         splits = _SPLITS_OF_STAGE[stage]
-        for split in splits:
-            self._built(split)
-        trains = "train" in self._datasets
-        if not trains and all(self._datasets[split] is None for split in splits):
+        found = [self.dataset(split) for split in splits]
+        if "train" not in self._datasets and not any(one is not None for one in found):
             raise UserError(
                 f"{self.data_root}: the {SPLIT_NAMES[splits[0]]} split has no {self.unit}s to "
                 "evaluate.\n"
@@ -107,58 +119,59 @@ class ExactLoading(pl.LightningDataModule, ABC):
             )
 
     @property
-    def tests_on_validation(self) -> bool:
-        """True where the test reads the samples of the validation."""
-        return False
-
-    @property
     def workers(self) -> int:
         """Worker processes of each loader; less of small sets, unless they are asked for."""
         devices = 1 if self.trainer is None else self.trainer.num_devices
-        on_cpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cpu"
-        return worker_count(self.num_workers, max(1, available_cores() // devices), on_cpu)
+        return worker_count(
+            self.num_workers, max(1, available_cores() // devices), self._device() == "cpu"
+        )
 
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""
-        dataset = self._built("train")
-        if dataset is None:
-            raise ValueError(f"no training {self.unit}s are configured")
-        trainer = self.trainer
+        sampler, trainer = self.train_sampler(), self.trainer
         return BatchStream(
-            SkipBroken(dataset, self.on_error, self.advice),
-            self.train_sampler(),
+            SkipBroken(self.dataset("train"), self.on_error, self.advice),
+            sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
             first=self._overfit() or None,
             collate=self.collate_training(),
-            **self._loading(_length(dataset)),
+            **self._loading(sampler.n),
         )
 
     def train_sampler(self) -> EpochSampler:
         """Return the sequence of this rank's training batches."""
-        dataset = self._built("train")
+        dataset, rank = self.dataset("train"), self._rank()
         if dataset is None:
             raise ValueError(f"no training {self.unit}s are configured")
+        # a set of one sample can be trained on, whatever the configured batch size
+        n = len(dataset)
+        size = min(self.batch_size, max(1, n // rank["world"]))
+        if size < self.batch_size:
+            log.warning(
+                "%s to train on and %s: batches hold %d instead of %d",
+                counted(n, self.unit),
+                counted(rank["world"], "rank"),
+                size,
+                self.batch_size,
+            )
         return EpochSampler(
-            _length(dataset),
-            self._train_batch_size(_length(dataset)),
+            n,
+            size,
             seed=self.seed,
             shuffle=not self._overfit(),
-            costs=self._costs(dataset),
+            costs=self._costs(dataset) if rank["world"] > 1 else None,
             within=max(1, self.balance_steps),
-            **self._rank(),
+            **rank,
         )
 
-    def _costs(self, dataset: Dataset[Any]) -> np.ndarray | None:
+    def _costs(self, dataset: Any) -> np.ndarray | None:
         """Sizes of the files of each sample [bytes]; None where ranks are not balanced."""
-        size = getattr(dataset, "size", None)
-        alone = self._rank()["world"] == 1
-        if size is None or alone or not self.balance_steps or self._overfit():
+        if not hasattr(dataset, "size") or not self.balance_steps or self._overfit():
             return None
         try:
-            sizes = [size(index) for index in range(_length(dataset))]
+            return np.array([dataset.size(index) for index in range(len(dataset))], np.float64)
         except OSError:  # a file that is gone is told where it is read
             return None
-        return np.array(sizes, dtype=np.float64)
 
     def _overfit(self) -> int | float:
         return getattr(self.trainer, "overfit_batches", 0)
@@ -178,32 +191,19 @@ class ExactLoading(pl.LightningDataModule, ABC):
         dtype = self.trainer.lightning_module.dtype
         return batch.to(dtype=dtype) if isinstance(dtype, torch.dtype) else batch
 
-    def _built(self, split: Split) -> Dataset[Any] | None:
+    def dataset(self, split: Split) -> Any:
+        """Return the data set of a split, made on the first call; None where it has no samples."""
         if split not in self._datasets:
             self._datasets[split] = self.build(split)
         return self._datasets[split]
 
     def _evaluation(self, split: Split) -> EvaluationLoader | Sequence[EvaluationLoader]:
-        dataset = self._built(split)
+        dataset = self.dataset(split)
         if dataset is None:
             return []
-        sampler = EvaluationSampler(_length(dataset), self.val_batch_size, **self._rank())
+        sampler = EvaluationSampler(len(dataset), self.val_batch_size, **self._rank())
         loading = self._loading(len(sampler))
         return EvaluationLoader(SkipBroken(dataset), sampler, collate=self.collate(), **loading)
-
-    def _train_batch_size(self, n: int) -> int:
-        # a set of one sample can be trained on, whatever the configured batch size
-        world = self._rank()["world"]
-        size = min(self.batch_size, max(1, n // world))
-        if size < self.batch_size:
-            log.warning(
-                "%s to train on and %s: batches hold %d instead of %d",
-                counted(n, self.unit),
-                counted(world, "rank"),
-                size,
-                self.batch_size,
-            )
-        return size
 
     def _rank(self) -> dict[str, int]:
         if self.trainer is None:
@@ -212,17 +212,54 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     def _loading(self, tasks: int) -> dict[str, Any]:
         workers = self.workers if self.num_workers is not None else min(self.workers, tasks)
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return {"num_workers": workers, "pin_memory": on_gpu}
+        return {"num_workers": workers, "pin_memory": self._device() == "cuda"}
 
-
-def _length(dataset: Dataset[Any]) -> int:
-    return len(cast(Any, dataset))  # torch's own class leaves it open
+    def _device(self) -> str | None:
+        return None if self.trainer is None else self.trainer.strategy.root_device.type
 
 
 def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
     """Return the number of worker processes of a loader."""
     if given is not None:
         return min(given, max(1, cores))
-    most = MOST_FOR_CPU if on_cpu else MOST
-    return max(0, min(cores - 1, most))
+    return max(0, min(cores - 1, MOST_FOR_CPU if on_cpu else MOST))
+
+
+class SkipBroken(Dataset[Any]):
+    """A set whose unreadable samples are named, or replaced.
+
+    With ``skip`` the next sample of the set that can be read takes the place of one that cannot, in
+    the same epoch: batches stay as large as they are, and a pure function of (seed, position). Each
+    is named once in every worker process.
+    """
+
+    def __init__(
+        self, dataset: Dataset[Any], on_error: OnError = "raise", advice: str = ""
+    ) -> None:
+        self._dataset = dataset
+        self._skips = on_error == "skip"
+        self._advice = advice
+        self._named: set[int] = set()
+
+    def __len__(self) -> int:
+        """Number of samples, the unreadable ones too."""
+        return len(cast(Any, self._dataset))
+
+    def __getitem__(self, key: Key) -> Any:
+        """Return the sample of a key, or of the next index whose sample can be read."""
+        epoch, first = key
+        for step in range(_IN_A_ROW if self._skips else 1):
+            index = (first + step) % len(self)
+            try:
+                return self._dataset[(epoch, index)]
+            except UNREADABLE as error:
+                refused: Exception = error
+            except UserError as error:  # no file to repair, or to skip
+                raise SampleError(str(error)) from error
+            if self._skips and index not in self._named:
+                self._named.add(index)
+                log.warning("a sample is left out, and the next one takes its place: %s", refused)
+        end = f"repair or remove the file{self._advice}"
+        if self._skips:
+            end = f"{_IN_A_ROW} samples in a row cannot be read"
+        raise SampleError(f"{refused}\n{end}") from refused

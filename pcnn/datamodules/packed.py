@@ -35,65 +35,62 @@ class BatchMemory:
     """
 
     #: memory in use by its key, which is the same number in a forked process
-    _known: ClassVar[WeakValueDictionary[int, BatchMemory]] = WeakValueDictionary()
+    known: ClassVar[WeakValueDictionary[int, BatchMemory]] = WeakValueDictionary()
 
     def __init__(self, workers: int, each: int, room: int = ROOM) -> None:
         self._each = each
-        self._parts = torch.frombuffer(mmap.mmap(-1, workers * each * room), dtype=torch.uint8)
-        self._parts = self._parts.view(workers * each, room)  # [parts, bytes]
+        self.parts = torch.frombuffer(mmap.mmap(-1, workers * each * room), dtype=torch.uint8)
+        self.parts = self.parts.view(workers * each, room)  # [parts, bytes]
         # number of the batch that a part holds, 0: none
-        self._holds = np.frombuffer(mmap.mmap(-1, 8 * workers * each), np.int64)
+        self.holds = np.frombuffer(mmap.mmap(-1, 8 * workers * each), np.int64)
         self._made = 0
-        self._known[id(self)] = self
+        self.known[id(self)] = self
 
-    def part(self, worker: int, size: int) -> SentPart | None:
+    def part(self, worker: int, size: int) -> Part | None:
         """Return memory for the next batch of a worker; None where it has none free or so large."""
-        own = self._holds[worker * self._each : (worker + 1) * self._each]
+        own = self.holds[worker * self._each : (worker + 1) * self._each]
         free = np.flatnonzero(own == 0)
-        if not len(free) or size > self._parts.shape[1]:
+        if not len(free) or size > self.parts.shape[1]:
             return None
         self._made += 1
         index = worker * self._each + int(free[0])
-        self._holds[index] = self._made
-        return SentPart(self._parts[index, :size], (id(self), index, self._made, size))
+        self.holds[index] = self._made
+        return Part((id(self), index, self._made, size), arrived=False)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         # a process that was not forked does not have this memory
         return type(None), ()
 
 
-class SentPart:
-    """Memory of a batch, where it is written; in the process that receives it, a `ReceivedPart`."""
+class Part:
+    """Memory of a batch; in the process where it arrived it is free for others once taken."""
 
-    def __init__(self, memory: Tensor, place: tuple[int, int, int, int]) -> None:
-        self.memory = memory
-        self._place = place
+    def __init__(self, place: tuple[int, int, int, int], arrived: bool = True) -> None:
+        self._place, self._arrived = place, arrived
+        key, self.index, self.number, size = place
+        self._source = BatchMemory.known[key]
+        self.memory = self._source.parts[self.index, :size]
 
-    def __reduce__(self) -> tuple[type[ReceivedPart], tuple[int, int, int, int]]:
-        return ReceivedPart, self._place
-
-
-class ReceivedPart:
-    """A batch that arrived, until it is taken; its memory is free for the next one after that."""
-
-    def __init__(self, key: int, index: int, number: int, size: int) -> None:
-        self._source = BatchMemory._known[key]
-        self._index, self._number, self._size = index, number, size
+    def __reduce__(self) -> tuple[type[Part], tuple[tuple[int, int, int, int]]]:
+        return Part, (self._place,)
 
     def take(self, pinned: bool) -> Tensor:
         """Return a copy, in page-locked memory or not; once."""
-        if self._source._holds[self._index] != self._number:
+        if not self._held():
             raise RuntimeError("this batch was taken before: its memory may hold another one now")
-        own = torch.empty(self._size, dtype=torch.uint8, pin_memory=pinned)
+        own = torch.empty(len(self.memory), dtype=torch.uint8, pin_memory=pinned)
         # by one thread: those of torch would wait for cores that the workers use
-        np.copyto(own.numpy(), self._source._parts[self._index, : self._size].numpy())
-        self._source._holds[self._index] = 0
+        np.copyto(own.numpy(), self.memory.numpy())
+        self._source.holds[self.index] = 0
         return own
+
+    def _held(self) -> bool:
+        return bool(self._source.holds[self.index] == self.number)
 
     def __del__(self) -> None:
         # a pass that ends early leaves batches that are never taken
-        if self._source._holds[self._index] == self._number:
-            self._source._holds[self._index] = 0
+        if self._arrived and self._held():
+            self._source.holds[self.index] = 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ class Packed:
 
     content: bytes  # the object, pickled without its tensors
     places: tuple[_Place, ...]  # of the tensors, in the order in which they were met
-    buffer: Tensor | SentPart | ReceivedPart  # [bytes] uint8
+    buffer: Tensor | Part  # [bytes] uint8
 
     @classmethod
     def of(cls, batch: Any, memory: BatchMemory | None = None) -> Packed:
@@ -134,19 +131,17 @@ class Packed:
 
     def unpack(self) -> Any:
         """Return the object; its tensors are views of the buffer."""
-        buffer = self._own(pinned=False)
+        buffer = self.buffer.take(pinned=False) if isinstance(self.buffer, Part) else self.buffer
         tensors = [_view(buffer, place) for place in self.places]
-        return _Unpickler(io.BytesIO(self.content), tensors).load()
+        unpickler = pickle.Unpickler(io.BytesIO(self.content))
+        unpickler.persistent_load = tensors.__getitem__  # type: ignore[method-assign]
+        return unpickler.load()
 
     def pin_memory(self) -> Packed:
         """Return the same in page-locked memory."""
-        return Packed(self.content, self.places, self._own(pinned=True))
-
-    def _own(self, pinned: bool) -> Tensor:
-        if isinstance(self.buffer, ReceivedPart):
-            return self.buffer.take(pinned)
-        buffer = self.buffer.memory if isinstance(self.buffer, SentPart) else self.buffer
-        return buffer.pin_memory() if pinned else buffer
+        buffer = self.buffer
+        pinned = buffer.take(pinned=True) if isinstance(buffer, Part) else buffer.pin_memory()
+        return Packed(self.content, self.places, pinned)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self.buffer, Tensor):  # torch would make a file of shared memory for it
@@ -196,12 +191,3 @@ class _Pickler(pickle.Pickler):
             self._numbers[id(obj)] = len(self.tensors)
             self.tensors.append(obj)
         return self._numbers[id(obj)]
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, tensors: Sequence[Tensor]) -> None:
-        super().__init__(file)
-        self._tensors = tensors
-
-    def persistent_load(self, pid: Any) -> Tensor:
-        return self._tensors[pid]

@@ -11,13 +11,8 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud, labels_or_ignore
-from pcnn.datasets.placement import (
-    OnVoxels,
-    Placement,
-    RawPoints,
-    Sample,
-)
-from pcnn.geometry import Geometry, PointSet, VoxelGrid
+from pcnn.datasets.placement import OnVoxels, Placement, RawPoints, Sample, VoxelSize
+from pcnn.geometry import PointSet
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -70,13 +65,8 @@ class Batch:
 
     def tensors(self) -> list[Tensor]:
         """Every tensor beside the network's inputs."""
-        found = []
-        for value in vars(self).values():
-            if isinstance(value, RawPoints):
-                value = value.features
-            if isinstance(value, Tensor):
-                found.append(value)
-        return found
+        values = [v.features if isinstance(v, RawPoints) else v for v in vars(self).values()]
+        return [value for value in values if isinstance(value, Tensor)]
 
     def _mapped(
         self, entering: Callable[[SparseTensor], SparseTensor], beside: Callable[[Tensor], Tensor]
@@ -155,10 +145,7 @@ class CloudBatch(Batch):
 
     def _raw(self) -> RawPoints:
         if self.raw is None:
-            raise ValueError(
-                "the points of a training batch cannot be moved; take the batch from an "
-                "evaluation loader"
-            )
+            raise ValueError(f"{self.names}: {_TRAINS}")
         return self.raw
 
     @property
@@ -186,31 +173,17 @@ class CloudBatch(Batch):
 class CollateClouds:
     """Joins samples into one sparse tensor. A class, so that workers can receive it."""
 
-    def __init__(self, in_channels: int, placement: Placement | None = None) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        placement: Placement | None = None,
+        voxel_size: VoxelSize | None = None,  # with which points may be placed again
+        rows_alone: bool = False,  # as in a batch of training
+    ) -> None:
         self.in_channels = in_channels
         self.placement = placement or OnVoxels()
-
-    def nothing(self) -> Sample:
-        """A sample of no points, from which a batch of no samples is made."""
-        empty = torch.empty(0, self.in_channels)
-        none = torch.empty(0, dtype=torch.int64)
-        cloud = Cloud(empty[:, :3], empty[:, 3:], none, "", "", none)
-        return self.placement.sample(cloud, 1.0)
-
-    def joined(self, parts: Sequence[Sample]) -> SparseTensor:
-        """Join the inputs of one or more samples, in their order."""
-        for part in parts:
-            if part.features.shape[1] != self.in_channels:
-                raise ValueError(
-                    f"{part.path}: {part.features.shape[1]} input channels, the data set has "
-                    f"{self.in_channels}"
-                )
-        geometry = joined_geometry([part.geometry for part in parts])
-        return SparseTensor(torch.cat([part.features for part in parts]), geometry)
-
-
-class CollateSegmentation(CollateClouds):
-    """Joins samples with labelled points; arguments as `CollateClouds`."""
+        self.voxel_size = voxel_size
+        self.rows_alone = rows_alone
 
     def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
         """Return the batch of the samples, in their order.
@@ -218,86 +191,61 @@ class CollateSegmentation(CollateClouds):
         Points of an unlabelled scan among labelled ones are ``IGNORE``. No samples give a batch
         of zero scans whose input is one empty cloud.
         """
-        parts = samples or [self.nothing()]
-        labelled = any(s.point_labels is not None for s in parts)
-        places = [s.point_index for s in parts if s.point_index is not None]
+        parts = list(samples) or [self._nothing()]
+        clouds = [part.cloud for part in parts]
+        for part in parts:
+            if part.features.shape[1] != self.in_channels:
+                raise ValueError(
+                    f"{part.cloud.path}: {part.features.shape[1]} input channels, the data set has "
+                    f"{self.in_channels}"
+                )
+        inputs = torch.cat([part.features for part in parts])
+        geometries: list[Any] = [part.geometry for part in parts]
+        if len(set(map(type, geometries))) > 1:
+            raise ValueError("samples of a batch lie on voxels and on native points")
+        labels = torch.cat([part.labels.reshape(-1) for part in parts])
+        names = tuple(sample.cloud.name for sample in samples)
+        paths = tuple(sample.cloud.path for sample in samples)
+        totals = tuple(sample.cloud.n_points_total for sample in samples)
+        if self.rows_alone:
+            rows = [without_points(geometry) for geometry in geometries]
+            tensor = SparseTensor(inputs, type(rows[0]).collate(rows))
+            none = torch.zeros(len(samples) + 1, dtype=torch.int64)
+            points = torch.empty(0, 3)
+            number = sum(cloud.n_points for cloud in clouds)
+            return CloudBatch(
+                tensor, labels, points, None, none, names, paths, None, totals, None, number
+            )
+        labelled = any(cloud.labels is not None for cloud in clouds)
+        own = [labels_or_ignore(cloud.labels, cloud.n_points) for cloud in clouds]
+        places = [cloud.point_index for cloud in clouds if cloud.point_index is not None]
+        raw = None
+        if self.voxel_size is not None:
+            features = torch.cat([cloud.features for cloud in clouds])
+            raw = RawPoints(features, self.voxel_size, self.placement)
         return CloudBatch(
-            self.joined(parts),
-            torch.cat([s.labels for s in parts]),
-            torch.cat([s.points for s in parts]),
-            torch.cat([labels_or_ignore(s.point_labels, len(s.points)) for s in parts])
-            if labelled
-            else None,
-            torch.tensor([0, *(len(s.points) for s in samples)]).cumsum(0),
-            tuple(s.name for s in samples),
-            tuple(s.path for s in samples),
-            torch.cat(places) if len(places) == len(parts) else None,
-            tuple(s.n_points_total for s in samples),
-            _joined_raw([s.raw for s in parts]),
+            SparseTensor(inputs, type(geometries[0]).collate(geometries)),
+            labels,
+            torch.cat([cloud.points for cloud in clouds]),
+            torch.cat(own) if labelled else None,
+            torch.tensor([0, *(sample.cloud.n_points for sample in samples)]).cumsum(0),
+            names,
+            paths,
+            torch.cat(places) if len(places) == len(clouds) else None,
+            totals,
+            raw,
         )
 
-
-class CollateTraining(CollateClouds):
-    """Joins the rows of samples, without their points; arguments as `CollateClouds`."""
-
-    def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
-        """Return the batch of the samples, one or more, in their order."""
-        tensor = self.joined([replace(s, geometry=without_points(s.geometry)) for s in samples])
-        return CloudBatch(
-            tensor,
-            torch.cat([s.labels for s in samples]),
-            torch.empty(0, 3),
-            None,
-            torch.zeros(len(samples) + 1, dtype=torch.int64),
-            tuple(s.name for s in samples),
-            tuple(s.path for s in samples),
-            n_points_total=tuple(s.n_points_total for s in samples),
-            n_points=sum(len(s.points) for s in samples),
-        )
+    def _nothing(self) -> Sample:
+        """A sample of no points, from which a batch of no samples is made."""
+        empty = torch.empty(0, self.in_channels)
+        none = torch.empty(0, dtype=torch.int64)
+        cloud = Cloud(empty[:, :3], empty[:, 3:], none, "", "", none)
+        return self.placement.sample(cloud, 1.0)
 
 
-class CollateClassification(CollateClouds):
-    """Joins samples with one label each; arguments as `CollateClouds`."""
-
-    def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
-        """Return the batch of the samples, in their order; no samples give one of zero clouds."""
-        points = [s.points if s.raw is not None else s.points[:0] for s in samples]
-        return CloudBatch(
-            self.joined(samples or [self.nothing()]),
-            torch.tensor([int(s.labels) for s in samples], dtype=torch.int64),
-            torch.cat([torch.empty(0, 3), *points]),
-            None,
-            torch.tensor([0, *map(len, points)]).cumsum(0),
-            tuple(s.name for s in samples),
-            tuple(s.path for s in samples),
-            raw=_joined_raw([s.raw for s in samples]),
-            n_points=sum(len(s.points) for s in samples),
-        )
-
-
-def without_points(geometry: Geometry) -> Geometry:
+def without_points(geometry: Any) -> Any:
     """The same rows, with nothing that leads back to the points they were made from."""
     if isinstance(geometry, PointSet):
         return replace(geometry, inverse=None, chosen=None, check=False)
-    assert isinstance(geometry, VoxelGrid)
     return replace(geometry, inverse=None, check=False)
-
-
-def joined_geometry(geometries: Sequence[Geometry]) -> Geometry:
-    """One geometry of several single clouds, at least one, in their order."""
-    points = [g for g in geometries if isinstance(g, PointSet)]
-    voxels = [g for g in geometries if isinstance(g, VoxelGrid)]
-    if points and voxels:
-        raise ValueError(
-            f"{len(voxels)} samples of a batch lie on voxels, {len(points)} on native points; "
-            "give all samples one geometry"
-        )
-    return PointSet.collate(points) if points else VoxelGrid.collate(voxels)
-
-
-def _joined_raw(parts: Sequence[RawPoints | None]) -> RawPoints | None:
-    """The raw points of all clouds; None if one has none."""
-    there = [part for part in parts if part is not None]
-    if not there or len(there) < len(parts):
-        return None
-    return replace(there[0], features=torch.cat([part.features for part in there]))

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -34,30 +35,25 @@ class CloudCache:
         text = json.dumps({"format": _FORMAT, **recipe}, sort_keys=True)
         self.folder = Path(folder) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def get(self, name: str, sources: Sequence[Path], build: Callable[[], Cloud]) -> Cloud:
-        """Return the entry ``name``, built when it is absent, stale or corrupt."""
-        found = self.find(name, sources)
-        if found is not None:
-            return found
-        stamp = _stamp(sources)  # of before the files are read
-        cloud = build()
-        _write(self._path(name), cloud, stamp)
-        return cloud
-
     def find(self, name: str, sources: Sequence[Path]) -> Cloud | None:
         """Return the entry ``name``; None when it is absent, stale or corrupt."""
-        path = self._path(name)
+        path = self.folder / f"{name}.npz"
         if not path.exists():
             return None
         try:
-            entry, found = _read(path)
+            entry, found = read_entry(path, path)
         except FileError as error:
             log.warning("rebuilding the corrupt cache entry %s (%s)", path, error)
             return None
         return entry if np.array_equal(found, _stamp(sources)) else None
 
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.npz"
+    def put(self, name: str, sources: Sequence[Path], build: Callable[[], Cloud]) -> Cloud:
+        """Make the entry ``name`` and return it."""
+        stamp = _stamp(sources)  # of before the files are read
+        cloud = build()
+        with whole_file(self.folder / f"{name}.npz") as file:
+            write_entry(file, cloud, stamp)
+        return cloud
 
 
 def _stamp(sources: Sequence[Path]) -> np.ndarray:
@@ -68,39 +64,44 @@ def _stamp(sources: Sequence[Path]) -> np.ndarray:
     return np.array([(s.st_size, s.st_mtime_ns) for s in stats], dtype=np.int64)
 
 
-def _read(path: Path) -> tuple[Cloud, np.ndarray]:
-    data = read_npz(path)
-    with named(path, "cache entry"):
-        points, features, labels = data["points"], data["features"], data.get("labels")
-        rows = len(points)
-        if points.dtype != np.float32 or points.shape != (rows, 3):
-            raise FileError(path, f"points are {points.dtype} {list(points.shape)}")
-        if features.dtype != np.float32 or features.ndim != 2 or len(features) != rows:
-            raise FileError(path, f"features are {features.dtype} {list(features.shape)}")
-        if labels is not None and (labels.dtype != np.uint8 or labels.shape != (rows,)):
-            raise FileError(path, f"labels are {labels.dtype} {list(labels.shape)}")
+#: Types and columns of the arrays of an entry: labels are train ids and `IGNORE`, which fit a byte.
+_ARRAYS = {"points": (np.float32, 2), "features": (np.float32, 2), "labels": (np.uint8, 1)}
+_ARRAYS |= {"point_index": (np.int64, 1)}
+
+
+def read_entry(file: Path | IO[bytes], origin: Path) -> tuple[Cloud, np.ndarray]:
+    """A cloud as `write_entry` wrote it, and the stamp of its sources."""
+    data = read_npz(file, origin=origin)
+    with named(origin, "cache entry"):
+        found: dict[str, torch.Tensor | None] = {"labels": None, "point_index": None}
+        for name, (kind, axes) in _ARRAYS.items():
+            array = data.get(name)
+            if array is None and name in found:
+                continue
+            if array is None or array.dtype != kind or array.ndim != axes:
+                raise FileError(origin, f"{name} must be {axes}-d {np.dtype(kind)}, found {array}")
+            found[name] = torch.from_numpy(array)
+        labels = found.pop("labels")
         cloud = Cloud(
-            torch.from_numpy(points),
-            torch.from_numpy(features),
-            None if labels is None else torch.from_numpy(labels).long(),
-            str(data["name"]),
-            str(data["path"]),
+            **found,  # type: ignore[arg-type]  # by name
+            labels=None if labels is None else labels.long(),
+            name=str(data["name"]),
+            path=str(data["path"]),
             n_points_total=int(data["n_points_total"]),
         )
         return cloud, data["stamp"]
 
 
-def _write(path: Path, cloud: Cloud, stamp: np.ndarray) -> None:
-    """A reduced cloud as arrays by name; labels are train ids and `IGNORE`, which fit a byte."""
+def write_entry(file: IO[bytes], cloud: Cloud, stamp: np.ndarray) -> None:
+    """Write a cloud as arrays by name."""
     arrays = {
         "stamp": stamp,
-        "points": cloud.points.numpy(),
-        "features": cloud.features.numpy(),
         "name": np.array(cloud.name),
         "path": np.array(cloud.path),
         "n_points_total": np.array(cloud.n_points_total),
     }
-    if cloud.labels is not None:
-        arrays["labels"] = cloud.labels.numpy().astype(np.uint8)
-    with whole_file(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]  # by name
+    for name, (kind, _) in _ARRAYS.items():
+        values = getattr(cloud, name)
+        if values is not None:
+            arrays[name] = values.numpy().astype(kind, copy=False)
+    np.savez(file, **arrays)  # type: ignore[arg-type]  # by name

@@ -43,10 +43,7 @@ class Cloud:
         return self.points.shape[0]
 
     def select(self, rows: Tensor) -> Cloud:
-        """Return the points of the given rows ([M] int64 in 0..P-1) with their places in the file.
-
-        A mask [P] bool selects likewise.
-        """
+        """Return the points of rows ([M] int64 in 0..P-1) or of a mask [P]."""
         if rows.dtype == torch.bool:
             rows = rows.nonzero()[:, 0]
 
@@ -65,10 +62,9 @@ class Cloud:
 
 
 def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
-    """All points of both clouds in one frame, under the name of the first.
+    """All points of both clouds in one frame, under the name of the first, of no one file.
 
-    The result knows no places in a file, since there are two files; where one of the clouds is not
-    labelled, its points are ``IGNORE``.
+    Where one of the clouds is not labelled, its points are ``IGNORE``.
     """
     if first.features.shape[1] != second.features.shape[1]:
         raise ValueError(

@@ -13,13 +13,7 @@ from torch.utils.data import Dataset
 
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud, joined_cloud
-from pcnn.datasets.placement import (
-    OnVoxels,
-    Placement,
-    RawPoints,
-    Sample,
-    VoxelSize,
-)
+from pcnn.datasets.placement import OnVoxels, Placement, Sample, VoxelSize
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import crop, sphere_crop
@@ -76,6 +70,7 @@ class CloudDataset(Dataset[Sample]):
         seed: int = 0,
         geometry: Placement | None = None,
         limit: int | None = None,
+        class_of: Callable[[str], int] | None = None,  # of whole clouds; None: points have classes
     ) -> None:
         if point_max is not None and point_max < 1:
             raise ValueError(f"point_max must be at least 1 row or none, got {point_max}")
@@ -86,13 +81,26 @@ class CloudDataset(Dataset[Sample]):
         self.point_max = point_max
         self.augment = augment
         self.seed = seed
-        self.gives_raw_points = False  # set for evaluation, whose points may be placed again
         self._chosen = evenly_spaced(range(len(clouds)), limit)
-        recipe = {**self.geometry.recipe(voxel_size), "crop": crop, **clouds.recipe()}
+        self.recipe = {**self.geometry.recipe(voxel_size), "crop": crop}
+        recipe = {**self.recipe, **clouds.recipe()}
         self._cache = None if cache is None else CloudCache(cache, recipe)
+        self.classes: list[int] | None = None  # of the clouds
+        if class_of is not None:
+            if augment is not None and (augment.mix3d or augment.mix is not None):
+                raise ValueError(
+                    "a mix of two rooms has no type: classify with augment=rooms, or "
+                    "augment.mix3d=0 and augment.mix=null"
+                )
+            self.classes = [class_of(self.name(index)) for index in range(len(self))]
 
     def __len__(self) -> int:
         return len(self._chosen)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the F features of a point."""
+        return self.clouds.channels
 
     def read(self, index: int) -> Cloud:
         """Return all points of a cloud as its file holds them, checked."""
@@ -110,87 +118,61 @@ class CloudDataset(Dataset[Sample]):
         """Return what identifies a cloud within the set."""
         return self.clouds.name(self._chosen[index])
 
-    def cloud(self, key: Key | int) -> Cloud:
-        """Return the cropped, possibly reduced, augmented cloud of a key (epoch, index).
-
-        A plain index stands for epoch 0.
-        """
+    def __getitem__(self, key: Key | int) -> Sample:
+        """Return the sample of a key (epoch, index); a plain index stands for epoch 0."""
         epoch, index = key if isinstance(key, tuple) else (0, key)
-        if not 0 <= index < len(self):
+        if not 0 <= index < len(self._chosen):
             raise IndexError(f"scan {index} of a set of {len(self)}")
-        cloud = self.changed(epoch, index)
+        cloud, _ = self.keep(index)
+        if self.augment is not None or self.point_max is not None:
+            cloud = self._mixed(self._changed(cloud, epoch, index), epoch, index)
+        sample = self.geometry.sample(cloud, self.voxel_size)
+        if self.classes is None:
+            return sample
+        whole = replace(cloud, labels=None)
+        return replace(sample, labels=torch.tensor(self.classes[index]), cloud=whole)
+
+    def _mixed(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
+        """A changed cloud, with another one added to it by chance."""
         if self.augment is None or self.augment.mix3d == 0.0:
             return cloud
         generator = sample_generator(self.seed, epoch, index, MIX3D)
         if generator.random() >= self.augment.mix3d:
             return cloud
-        return joined_cloud(cloud, self.changed(epoch, self._other(index, generator)))
+        other = self._other(index, generator)
+        return joined_cloud(cloud, self._changed(self.keep(other)[0], epoch, other))
 
-    def changed(self, epoch: int, index: int) -> Cloud:
-        """Return a cloud as it is in an epoch, before others are added to it."""
-        cloud = self.stored(index)
+    def _changed(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
+        """A cloud as it is in an epoch, before others are added to it."""
         if self.augment is not None:
             cloud = self.augment(
                 cloud,
                 sample_generator(self.seed, epoch, index),
-                lambda generator: self.stored(self._other(index, generator)),
+                lambda generator: self.keep(self._other(index, generator))[0],
             )
         if self.point_max is None:
             return cloud
         # a stream of its own: crops do not change with what augmentations draw
         generator = sample_generator(self.seed, epoch, index, CROP)
-        return sphere_crop(
-            cloud, generator, self.point_max, self.geometry.row_cell(self.voxel_size)
-        )
-
-    def stored(self, index: int) -> Cloud:
-        """Return the cropped cloud, or what the cache keeps of it."""
-        if self._cache is None:
-            return crop(self.read(index), self.crop)
-        return self._cache.get(
-            self.name(index),
-            self.sources(index),
-            lambda: self.geometry.kept(crop(self.read(index), self.crop), self.voxel_size),
-        )
+        cell = self.geometry.row_cell(self.voxel_size)
+        return sphere_crop(cloud, generator, self.point_max, cell)
 
     def keep(self, index: int) -> tuple[Cloud, bool]:
-        """Put a cloud into the cache ahead of time, unless it is there."""
+        """Return a cloud, cropped and kept in the cache, and whether it was there."""
         if self._cache is None:
-            raise RuntimeError("this set was made without a cache")
-        found = self._cache.find(self.name(index), self.sources(index))
-        return (self.stored(index), False) if found is None else (found, True)
+            cloud = self.clouds.read(self._chosen[index])
+            return (cloud if self.crop is None else crop(cloud, self.crop)), False
+        name, sources = self.name(index), self.sources(index)
+        found = self._cache.find(name, sources)
+        if found is not None:
+            return found, True
+
+        def build() -> Cloud:
+            return self.geometry.kept(crop(self.read(index), self.crop), self.voxel_size)
+
+        return self._cache.put(name, sources, build), False
 
     def _other(self, index: int, generator: np.random.Generator) -> int:
         """Draw another scan; the only one of a set is its own partner."""
         n = len(self)
         return (index + 1 + int(generator.integers(n - 1))) % n if n > 1 else index
-
-    def __getitem__(self, key: Key | int) -> Sample:
-        """Return the sample of a key (epoch, index)."""
-        cloud = self.cloud(key)
-        sample = self.geometry.sample(cloud, self.voxel_size)
-        if not self.gives_raw_points:
-            return sample
-        return replace(sample, raw=RawPoints(cloud.features, self.voxel_size, self.geometry))
-
-
-class ClassifiedClouds(Dataset[Sample]):
-    """Clouds with one class each, which their names tell."""
-
-    def __init__(self, clouds: CloudDataset, class_of: Callable[[str], int]) -> None:
-        if clouds.augment is not None and (clouds.augment.mix3d or clouds.augment.mix is not None):
-            raise ValueError(
-                "a mix of two rooms has no type: classify with augment=rooms, or augment.mix3d=0 "
-                "and augment.mix=null"
-            )
-        self.clouds = clouds
-        self.labels = [class_of(clouds.name(index)) for index in range(len(clouds))]
-        self.size = clouds.size
-
-    def __len__(self) -> int:
-        return len(self.clouds)
-
-    def __getitem__(self, key: Key | int) -> Sample:
-        """Return the sample of a key (epoch, index)."""
-        label = self.labels[key[1] if isinstance(key, tuple) else key]
-        return replace(self.clouds[key], labels=torch.tensor(label))

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from pcnn.datasets.cloud_dataset import LabelledClouds
 from pcnn.datasets.labels import LabelMap
 from pcnn.files.simulated import kind_of
@@ -49,65 +47,47 @@ class Published:
         source: str,
         data_dir: str,
         arguments: Mapping[str, Any] | None,
-        required: Sequence[str] = (),
+        required: Sequence[str] = (),  # files and folders of the root
     ) -> DataSource:
-        """Find the set, or simulate it; see `resolve_source`."""
-        data, given = Path(data_dir), dict(arguments or {})
+        """Decide which folder the set is read from, and simulate one if that is what is asked for.
 
-        def simulate() -> Path:
+        * ``auto``: the given root; else the default root where it exists; else simulated data.
+        * ``real``: the given root or the default root, which must hold real data.
+        * ``simulated``: the given root, which must hold simulated data; else what the simulator
+          writes, or has written.
+
+        A root that lacks something is never replaced by simulated data. Simulated data is announced
+        in the log at level WARNING.
+        """
+        if source not in SOURCES:
+            raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
+        default = Path(data_dir) / self.folder
+        chosen = Path(root) if root is not None else default
+        if root is None and (source == "simulated" or (source == "auto" and not chosen.exists())):
+            if source == "auto":
+                log.warning("%s: no root was given and %s does not exist", self.name, default)
+            given = dict(arguments or {})
             simulator = pkgutil.resolve_name(self.simulator)  # no real set imports it
-            return Path(simulator.write(simulator.folder(data, given), **given))
-
-        default = data / self.folder
-        return resolve_source(self.name, root, source, default, simulate, required, self.steps)
-
-
-def resolve_source(
-    name: str,
-    root: str | Path | None,
-    source: str,
-    default_root: Path,
-    simulate: Callable[[], Path],
-    required: Sequence[str],
-    steps: str = "",
-) -> DataSource:
-    """Decide which folder a data set is read from, and simulate one if that is what is asked for.
-
-    * ``auto``: the given root; else the default root where it exists; else simulated data.
-    * ``real``: the given root or the default root, which must hold real data.
-    * ``simulated``: the given root, which must hold simulated data; else what `simulate` writes,
-      or has written, and returns the folder of.
-
-    A root that lacks something is never replaced by simulated data. Simulated data is announced
-    in the log at level WARNING.
-    """
-    if source not in SOURCES:
-        raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
-    chosen = Path(root) if root is not None else default_root
-    if root is None and (source == "simulated" or (source == "auto" and not chosen.exists())):
-        if source == "auto":
-            log.warning("%s: no root was given and %s does not exist", name, default_root)
-        chosen = simulate()
-    _check(name, chosen, required, steps)
-    kind = kind_of(chosen)
-    if source != "auto" and kind != source:
-        raise ValueError(
-            f"{name}: source={source}, but {chosen} holds {kind} data; give another root or "
-            f"source={kind}"
-        )
-    if kind == "simulated":
-        log.warning("%s: SIMULATED data from %s; results say nothing of real scans", name, chosen)
-    else:
-        log.info("%s: real data from %s", name, chosen)
-    return DataSource(chosen, kind)
-
-
-def _check(name: str, root: Path, required: Sequence[str], steps: str) -> None:
-    if not root.is_dir():
-        raise FileNotFoundError(f"{name}: {root} is not a folder. {steps}".rstrip())
-    missing = [path for path in required if not (root / path).exists()]
-    if missing:
-        raise FileNotFoundError(f"{name}: {root} lacks {', '.join(missing)}. {steps}".rstrip())
+            chosen = Path(simulator.write(simulator.folder(Path(data_dir), given), **given))
+        if not chosen.is_dir():
+            raise FileNotFoundError(f"{self.name}: {chosen} is not a folder. {self.steps}")
+        missing = [path for path in required if not (chosen / path).exists()]
+        if missing:
+            raise FileNotFoundError(
+                f"{self.name}: {chosen} lacks {', '.join(missing)}. {self.steps}"
+            )
+        kind = kind_of(chosen)
+        if source not in ("auto", kind):
+            raise ValueError(
+                f"{self.name}: source={source}, but {chosen} holds {kind} data; give another root "
+                f"or source={kind}"
+            )
+        if kind == "simulated":
+            text = "%s: SIMULATED data from %s; results say nothing of real scans"
+            log.warning(text, self.name, chosen)
+        else:
+            log.info("%s: real data from %s", self.name, chosen)
+        return DataSource(chosen, kind)
 
 
 Split = Literal["train", "val", "test"]
@@ -145,9 +125,7 @@ class CloudSets(ABC):
     @property
     @abstractmethod
     def found(self) -> DataSource:
-        """The folder of the files, and their kind; where there is no folder,
-        it is simulated once.
-        """
+        """The folder of the files, and their kind; where there is none, it is simulated once."""
 
     @property
     @abstractmethod
@@ -161,10 +139,6 @@ class CloudSets(ABC):
     def class_of(self, name: str) -> int:
         """Class of a whole cloud by its name, 0..C-1, for a classification."""
         raise ValueError(f"{name}: clouds of this set have no class as a whole")
-
-    def to_raw(self, labels: np.ndarray) -> np.ndarray:
-        """Translate train ids ([P], 0..C-1 or 255) into the labels that the set's files use."""
-        return self.label_map.decode(labels)
 
     def prediction_path(self, name: str) -> Path:
         """Return where the set's layout wants the predicted labels of a cloud, relative."""
@@ -205,9 +179,8 @@ def parts_there(
 
 def warn_left_out(root: Path, names: Sequence[str], total: int, why: str) -> None:
     """Say in the log which clouds of a root are left out; of many, the first twenty."""
-    shown = 20
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    listed = ", ".join(names[:shown]) + more
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    listed = ", ".join(names[:20]) + more
     log.warning("%s: %d of %d %s and are left out: %s", root, len(names), total, why, listed)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
 
@@ -27,14 +24,7 @@ from pcnn.datasets.cloud_sets import (
     without_figures,
 )
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
-from pcnn.datasets.readers.clouds import (
-    ALSO,
-    SUFFIXES,
-    Reading,
-    chosen_columns,
-    read_columns,
-    read_points,
-)
+from pcnn.datasets.readers.clouds import Reading, chosen_columns, read_columns, read_points
 from pcnn.datasets.readers.label_files import (
     is_cloud_file,
     label_source,
@@ -47,13 +37,7 @@ from pcnn.ranges import Label, PartialShare, Positive
 
 log = logging.getLogger(__name__)
 
-#: Clouds whose labels are counted, labels that are shown, the largest that gets a class's name.
-_COUNTED, _SHOWN, _MOST_NAMED = 20, 20, 99
-
 _Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
-
-
-SPLITS = ("train", "val", "test", "all")
 
 
 @dataclass(frozen=True)
@@ -81,36 +65,25 @@ class FolderSplit:
                 f"val_fraction {self.val_fraction}"
             )
         if not self.root.is_dir():
-            raise FileNotFoundError(
-                f"{self.root} is not a folder; give the folder of your clouds as root"
-            )
+            raise FileNotFoundError(f"{self.root} is not a folder of clouds")
 
     @property
     def has_own_test(self) -> bool:
         """True where the test reads other clouds than the validation."""
-        return "test" in self._folders if self._has_folders else self.test_fraction > 0.0
+        return "test" in self._folders if self._folders else self.test_fraction > 0.0
 
-    def clouds(self, split: str) -> list[Path]:
+    def clouds(self, split: Split) -> list[Path]:
         """Return the clouds of a split, sorted; an empty list where none are meant for it."""
-        if split not in SPLITS:
-            raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         wanted = "val" if split == "test" and not self.has_own_test else split
-        if split != "all" and self._has_folders:
+        if self._folders:
             if wanted not in self._folders and wanted != "train":
                 return []
             return self._found(self._folders.get(wanted), split)
-        # one split names the clouds that are left out of all of them
-        clouds = self._found(self.root, split, says=split != "val")
-        if split == "all":
-            return clouds
+        clouds = self._found(self.root, split)
         by_hash = sorted(clouds, key=lambda p: hashlib.sha256(self.name(p).encode()).digest())
         val, test = held_out(len(clouds), self.val_fraction, self.test_fraction)
-        chosen = {
-            "val": by_hash[:val],
-            "test": by_hash[val : val + test],
-            "train": by_hash[val + test :],
-        }[wanted]
-        return sorted(chosen)
+        start, end = {"val": (0, val), "test": (val, val + test)}.get(wanted, (val + test, None))
+        return sorted(by_hash[start:end])
 
     def name(self, path: Path) -> str:
         """Return the path of a cloud below the root, without suffix."""
@@ -118,45 +91,31 @@ class FolderSplit:
 
     @cached_property
     def _folders(self) -> dict[str, Path]:
-        names = ("train", "val", "test")
-        return {name: self.root / name for name in names if (self.root / name).is_dir()}
+        """Folders of the splits; none where the root has neither ``train`` nor ``val``."""
+        found = {name: self.root / name for name in SPLIT_NAMES if (self.root / name).is_dir()}
+        return found if found.keys() & {"train", "val"} else {}
 
-    @property
-    def _has_folders(self) -> bool:
-        return "train" in self._folders or "val" in self._folders
-
-    def _found(self, folder: Path | None, split: str, says: bool = True) -> list[Path]:
-        clouds = [] if folder is None else self._labelled(self._below(folder), says)
-        if clouds:
-            return clouds
-        raise FileNotFoundError(
-            f"no labelled cloud for {split} under {self.root}: "
-            f"looked for {', '.join(f'*{s}' for s in (*SUFFIXES, *ALSO))} with labels in "
-            "NAME.label or NAME_label.npy, beside the cloud or in a folder labels/ beside its own, "
-            "a property or column 'label' or 'class' (dataset.columns=[x,y,z,...,label]), or LAS "
-            "classes"
-        )
-
-    def _below(self, folder: Path) -> list[Path]:
-        found = without_label_files(
-            path for path in folder.rglob("*") if is_cloud_file(path, also=True)
-        )
-        return sorted(found)
-
-    def _labelled(self, clouds: list[Path], says: bool) -> list[Path]:
-        with_labels = [path for path in clouds if self._may_be_labelled(path)]
-        kept = set(with_labels)
+    def _found(self, folder: Path | None, split: Split) -> list[Path]:
+        below = [] if folder is None else folder.rglob("*")
+        clouds = sorted(without_label_files(p for p in below if is_cloud_file(p, also=True)))
+        labelled = [path for path in clouds if self._may_be_labelled(path)]
         # texts and archives may be anything else
-        clouds = [path for path in clouds if path in kept or is_cloud_file(path)]
+        clouds = [path for path in clouds if is_cloud_file(path) or path in labelled]
         by_name: dict[str, Path] = {}
         for path in clouds:
             other = by_name.setdefault(self.name(path), path)
             if other != path:
                 raise ValueError(f"{other} and {path} have one name; keep one of them")
-        without = [self.name(path) for path in clouds if path not in kept]
-        if with_labels and without and says:
+        if not labelled:
+            raise FileNotFoundError(
+                f"{self.root}: no labelled cloud for {split}: labels lie in NAME.label or "
+                "NAME_label.npy, beside the cloud or in a folder labels/, in a column 'label' or "
+                "'class' (dataset.columns=[x,y,z,...,label]), or are classes of LAS"
+            )
+        without = [name for name, path in by_name.items() if path not in labelled]
+        if without and (split != "val" or self._folders):  # one split names those without any
             warn_left_out(self.root, without, len(clouds), "clouds have no labels")
-        return with_labels
+        return labelled
 
     def _may_be_labelled(self, path: Path) -> bool:
         try:
@@ -173,34 +132,15 @@ def held_out(n: int, val_fraction: float, test_fraction: float) -> tuple[int, in
 
 
 class FolderClouds:
-    """Clouds in files that `pcnn.datasets.read_points` reads, found in subfolders too.
-
-    Labels lie beside a cloud as ``NAME.label`` or ``NAME_label.npy``, in a folder of labels beside
-    the clouds' own (`pcnn.datasets.readers.label_files.label_files`), in a PLY file's ``label`` or
-    ``class`` property, or in a LAS file's ``classification``.
-
-    The split is that of `FolderSplit`; a set of one cloud trains on it,
-    and its validation is empty.
-    """
+    """Clouds of a split in files that `pcnn.datasets.read_points` reads, in subfolders too."""
 
     def __init__(
-        self,
-        root: str | Path,
-        labels: LabelMap | Sequence[str],
-        split: str = "all",
-        *,
-        val_fraction: float = 0.2,
-        test_fraction: float = 0.0,
-        reading: Reading | None = None,
+        self, split: FolderSplit, name: Split, labels: LabelMap, reading: Reading | None = None
     ) -> None:
-        self.root = Path(root)
-        columns = None if reading is None else reading.columns
-        self.split = FolderSplit(self.root, val_fraction, test_fraction, columns)
-        self.label_map = (
-            labels if isinstance(labels, LabelMap) else read_classes({"names": list(labels)})
-        )
+        self.split = split
+        self.label_map = labels
         self.reading = replace(reading or Reading(), centred=True)
-        self._clouds = self.split.clouds(split)
+        self._clouds = split.clouds(name)
 
     def __len__(self) -> int:
         return len(self._clouds)
@@ -211,14 +151,13 @@ class FolderClouds:
     def sources(self, index: int) -> Sequence[Path]:
         path = self._clouds[index]
         labels = label_source(path, self.reading.columns)
-        return [path] if labels in (None, path) else [path, labels]  # type: ignore[list-item]
+        return [path] if labels is None or labels == path else [path, labels]
 
     def recipe(self) -> Mapping[str, object]:
-        channels = self.reading.channels
-        columns = self.reading.columns
+        channels, columns = self.reading.channels, self.reading.columns
         return {
             "set": "folder",
-            "root": str(self.root.resolve()),
+            "root": str(self.split.root.resolve()),
             "labels": sorted(self.label_map.raw_to_train.items()),
             "channels": None if channels is None else list(channels),
             "intensity_max": self.reading.intensity_max,
@@ -238,13 +177,14 @@ class FolderClouds:
                 return self.reading.names(table)
             except UNREADABLE as error:
                 refusals.append(str(error))
-        raise FileError(self.root, f"none of {len(refusals)} clouds can be read; {refusals[0]}")
+        raise FileError(
+            self.split.root, f"none of {len(refusals)} clouds can be read; {refusals[0]}"
+        )
 
     def read(self, index: int) -> Cloud:
         """Return the points of a cloud, without missing returns."""
         path = self._clouds[index]
-        reading = replace(self.reading, channels=self.channels)
-        cloud = read_points(path, self.name(index), reading)
+        cloud = read_points(path, self.name(index), replace(self.reading, channels=self.channels))
         source, labels = label_source(path, self.reading.columns), cloud.labels
         if source is None:
             raise FileError(path, "its labels are gone")
@@ -254,37 +194,15 @@ class FolderClouds:
         try:
             train = self.label_map.encode(labels.numpy(), str(source))
         except FileError as error:  # no damage, but classes that nobody named
-            raise UserError(f"{error}\n{self._offer()}") from error
+            raise UserError(
+                f"{error}\npossible: dataset.class_names, dataset.classes, dataset.ignore_label"
+            ) from error
         return replace(cloud, labels=torch.from_numpy(train))
-
-    def _offer(self) -> str:
-        """Class names for the labels of some clouds, as an option."""
-        counts: Counter[int] = Counter()
-        for path in self._clouds[:_COUNTED]:
-            with suppress(*UNREADABLE):
-                source = label_source(path, self.reading.columns)
-                cloud = read_points(path, reading=replace(self.reading, channels=(), fill={}))
-                labels = cloud.labels.numpy() if cloud.labels is not None else None
-                if source is not None and source != path:
-                    labels = read_labels(source, cloud.n_points_total)
-                if labels is not None:
-                    counts.update(dict(zip(*np.unique(labels, return_counts=True), strict=True)))
-        ignored = {k for k, v in self.label_map.raw_to_train.items() if v == IGNORE}
-        found = {int(label): n for label, n in sorted(counts.items()) if label not in ignored}
-        said = ", ".join(f"{label} ({n:,})" for label, n in list(found.items())[:_SHOWN])
-        names = self.label_map.class_names
-        if not found or min(found) < 0 or max(found) > _MOST_NAMED:
-            return f"labels of the clouds (points): {said}; dataset.classes maps them to names"
-        offered = [*names, *(f"class_{k}" for k in range(len(names), max(found) + 1))]
-        return (
-            f"labels of the clouds (points): {said}\n"
-            f"possible: dataset.class_names=[{','.join(offered)}], or dataset.ignore_label=LABEL"
-        )
 
 
 @dataclass(frozen=True)
 class FolderSets(CloudSets):
-    """The splits of a folder of clouds; formats and splits as in `FolderClouds`."""
+    """The splits of a folder of clouds, as `FolderSplit` has them."""
 
     root: str  # the folder
     classes: str | Mapping[str, Any] | None = None  # a YAML file of classes, or what it holds
@@ -313,15 +231,14 @@ class FolderSets(CloudSets):
             )
         if self.classes is not None:
             if self.colors is not None or self.ignore_label is not None:
-                raise ValueError(
-                    "colors and ignore_label belong to class_names; put them into classes"
-                )
+                raise ValueError("classes holds colors and ignore_label; give none beside it")
             return read_classes(self.classes)
-        ignore = IGNORE if self.ignore_label is None else self.ignore_label
-        names = list(self.class_names or ())
-        if 0 <= ignore < len(names):
+        names, ignore = list(self.class_names or ()), self.ignore_label
+        if ignore is not None and 0 <= ignore < len(names):
             raise ValueError(f"ignore_label {ignore} is the label of the class {names[ignore]}")
-        return read_classes({"names": names, "colors": self.colors, "ignore": [ignore]})
+        colors = None if self.colors is None else [list(color) for color in self.colors]
+        ignored = IGNORE if ignore is None else ignore
+        return read_classes({"names": names, "colors": colors, "ignore": ignored})
 
     @cached_property
     def reading(self) -> Reading:
@@ -344,11 +261,16 @@ class FolderSets(CloudSets):
         """True where the largest intensity was given."""
         return self.intensity_max is not None
 
+    @cached_property
+    def split(self) -> FolderSplit:
+        """Which clouds train, validate and test."""
+        columns = self.reading.columns
+        return FolderSplit(Path(self.root), self.val_fraction, self.test_fraction, columns)
+
     @property
     def tests_on_validation(self) -> bool:
         """True where no clouds are set apart for the test."""
-        split = FolderSplit(Path(self.root), self.val_fraction, self.test_fraction)
-        return not split.has_own_test
+        return not self.split.has_own_test
 
     @property
     def note_on_test(self) -> str:  # type: ignore[override]
@@ -360,20 +282,9 @@ class FolderSets(CloudSets):
 
     def find(self, split: Split) -> FolderClouds | None:
         """Find the clouds of a split; None where none is meant for it, which the log says."""
-        found = FolderClouds(
-            self.root,
-            self.label_map,
-            split,
-            val_fraction=self.val_fraction,
-            test_fraction=self.test_fraction,
-            reading=self.reading,
-        )
+        found = FolderClouds(self.split, split, self.label_map, self.reading)
         if len(found):
             return found
-        log.warning(
-            "%s: no clouds are left for the %s split%s",
-            self.root,
-            SPLIT_NAMES[split],
-            without_figures(split),
-        )
+        text = "%s: no clouds are left for the %s split%s"
+        log.warning(text, self.root, SPLIT_NAMES[split], without_figures(split))
         return None

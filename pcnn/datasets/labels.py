@@ -7,15 +7,16 @@ hold raw ids; a `LabelMap` translates. The classes of a user's own clouds come f
 from __future__ import annotations
 
 import colorsys
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from annotated_types import Interval, Len, MinLen
 
+from pcnn.config.values import refusal
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
@@ -63,21 +64,16 @@ class LabelMap:
         table[raw] = train
         return table
 
-    def _encoded(self, wide: np.ndarray) -> np.ndarray:
-        """Train ids of raw ids [P] int64; -1 of ids that the map does not know."""
-        table = self._table
-        if table is not None:  # a third of the time of a search
-            return table.take(np.clip(wide, -1, len(table) - 1), mode="wrap")
-        ids, classes = self._known
-        rows = np.searchsorted(ids, wide).clip(max=len(ids) - 1)
-        return np.where(ids[rows] == wide, classes[rows], -1)
-
     def encode(self, raw: np.ndarray, origin: str) -> np.ndarray:
         """Translate raw ids into train ids."""
-        found = self._encoded(raw.astype(np.int64))
+        wide, (ids, classes) = raw.astype(np.int64), self._known
+        if self._table is not None:  # a third of the time of a search
+            found = self._table.take(np.clip(wide, -1, len(self._table) - 1), mode="wrap")
+        else:
+            rows = np.searchsorted(ids, wide).clip(max=len(ids) - 1)
+            found = np.where(ids[rows] == wide, classes[rows], -1)
         strange = found < 0
         if strange.any():
-            ids = self._known[0]
             unknown, counts = np.unique(raw[strange], return_counts=True)
             raise FileError(
                 origin,
@@ -88,9 +84,7 @@ class LabelMap:
         return found
 
     def decode(self, train: np.ndarray) -> np.ndarray:
-        """Translate train ids into the raw ids of a prediction file,
-        ``IGNORE`` into `ignored_raw`.
-        """
+        """Translate train ids into raw ids of a prediction file, ``IGNORE`` into `ignored_raw`."""
         train = np.asarray(train)
         known = (train >= 0) & (train < self.num_classes)
         if not (known | (train == IGNORE)).all():
@@ -112,7 +106,14 @@ def check_labels(labels: Tensor) -> None:
         raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
 
 
-_KEYS = ("names", "colors", "map", "ignore")
+_Class = Annotated[int, Interval(ge=-(1 << 63), lt=1 << 63)]  # a label, a whole number of 64 bits
+_Byte = Annotated[float, Interval(ge=0, le=255)]
+_KEYS: Mapping[str, Any] = {
+    "names": Annotated[list[str], Len(1, IGNORE - 1)],
+    "colors": list[tuple[_Byte, _Byte, _Byte]] | None,
+    "map": dict[_Class, str] | None,
+    "ignore": _Class | Annotated[list[_Class], MinLen(1)] | None,
+}
 
 
 def read_classes(source: str | Path | Mapping[str, Any]) -> LabelMap:
@@ -125,32 +126,57 @@ def read_classes(source: str | Path | Mapping[str, Any]) -> LabelMap:
     * ``ignore``: labels that count nowhere; the first is written where a prediction has no class.
       Left out, that is 255.
     """
-    content, origin = (source, "classes") if isinstance(source, Mapping) else _load(Path(source))
+    if isinstance(source, Mapping):
+        content, origin = source, "classes"
+    else:
+        origin = str(source)
+        if not Path(source).is_file():
+            raise MissingFileError(source, "no such class file (names, colors, map, ignore)")
+        content = read_yaml(Path(source))
     with named(origin, "class file"):
-        return _classes(content, origin)
+        if not isinstance(content, Mapping):
+            raise ValueError(f"a class file is a mapping with {', '.join(_KEYS)}")
+        return _classes(content)
 
 
-def _classes(content: Mapping[str, Any], origin: str) -> LabelMap:
-    unknown = [str(key) for key in content if key not in _KEYS]
-    if unknown:
-        raise ValueError(f"{origin}: unknown key {unknown[0][:80]}; there are {', '.join(_KEYS)}")
-    names: Any = content.get("names")
-    if not _is_list(names) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{origin}: names must be a list of class names")
-    if not 1 <= len(names) < IGNORE or len(set(names)) < len(names):
-        raise ValueError(f"{origin}: names must hold 1 to {IGNORE - 1} different names")
-    colors = colors_of(content.get("colors"), len(names), origin)
-    ignored: Any = content.get("ignore", [IGNORE])
-    ignored = [ignored] if isinstance(ignored, int) else ignored
-    if not _is_list(ignored) or not ignored or not all(_is_int(label) for label in ignored):
-        raise ValueError(f"{origin}: ignore must be a list of labels, whole numbers")
-    classes = _labels(content.get("map"), names, origin)
-    both = [label for label in ignored if label in classes]
+def _classes(content: Mapping[Any, Any]) -> LabelMap:
+    for key in ["names", *content]:
+        if key not in _KEYS:
+            raise ValueError(f"unknown key {str(key)[:80]}; there are {', '.join(_KEYS)}")
+        rule = refusal(content.get(key), _KEYS[key])
+        if rule is not None:
+            raise ValueError(f"{key}: {str(content.get(key))[:80]} is not valid: {rule}")
+    names, colors, table = content["names"], content.get("colors"), content.get("map")
+    if len(set(names)) < len(names):
+        raise ValueError("names: they must differ")
+    if colors is None:
+        hues = [colorsys.hsv_to_rgb(i / len(names), 0.8, 0.9) for i in range(len(names))]
+        colors = [[255 * part for part in hue] for hue in hues]
+    if len(colors) != len(names):
+        raise ValueError(f"colors: {len(colors)} for {len(names)} classes")
+    named_labels = {int(label): name for label, name in (table or {}).items()}
+    if table is None:
+        named_labels = dict(enumerate(names))
+    for label, name in named_labels.items():
+        if name not in names:
+            raise ValueError(f"map: label {label} is {name[:80]!r}, none of {', '.join(names)}")
+    ignored = content.get("ignore")
+    ignored = [IGNORE] if ignored is None else [ignored] if isinstance(ignored, int) else ignored
+    both = named_labels.keys() & set(ignored)
     if both:
-        raise ValueError(f"{origin}: label {both[0]} is both in map and in ignore")
-    first = [next(raw for raw, at in classes.items() if at == c) for c in range(len(names))]
-    to_train = classes | dict.fromkeys(ignored, IGNORE)
-    return LabelMap(tuple(names), colors, to_train, tuple(first), ignored[0])
+        raise ValueError(f"ignore: label {min(both)} is in map, too")
+    first = {name: label for label, name in reversed(named_labels.items())}
+    missing = [name for name in names if name not in first]
+    if missing:
+        raise ValueError(f"map: no label for {', '.join(missing)}")
+    train = {label: names.index(name) for label, name in named_labels.items()}
+    return LabelMap(
+        tuple(names),
+        tuple((round(red), round(green), round(blue)) for red, green, blue in colors),
+        train | dict.fromkeys(ignored, IGNORE),
+        tuple(first[name] for name in names),
+        ignored[0],
+    )
 
 
 def contents(labels: LabelMap) -> dict[str, Any]:
@@ -164,68 +190,3 @@ def contents(labels: LabelMap) -> dict[str, Any]:
         "map": {str(raw): labels.class_names[train] for raw, train in classes.items()},
         "ignore": ignored,
     }
-
-
-def colors_of(colors: Sequence[Sequence[float]] | None, n: int, origin: str) -> tuple[Rgb, ...]:
-    """Check the colours of n classes; None gives evenly spread hues."""
-    if colors is None:
-        hues = [colorsys.hsv_to_rgb(i / n, 0.8, 0.9) for i in range(n)]
-        colors = [[255 * part for part in hue] for hue in hues]
-    if not _is_list(colors) or len(colors) != n:
-        found = len(colors) if _is_list(colors) else "no list of"
-        raise ValueError(f"{origin}: {found} colors for {n} classes")
-    return tuple(_rgb(color, origin) for color in colors)
-
-
-def _rgb(color: Any, origin: str) -> Rgb:
-    numbers = _is_list(color) and all(isinstance(part, (int, float)) for part in color)
-    if not numbers or len(color) != 3 or not all(0 <= part <= 255 for part in color):
-        raise ValueError(
-            f"{origin}: a color is [red, green, blue] in 0..255, got {str(color)[:80]}"
-        )
-    red, green, blue = (round(part) for part in color)
-    return red, green, blue
-
-
-def _labels(table: Any, names: Sequence[str], origin: str) -> dict[int, int]:
-    """Class of every label, in the order of the file."""
-    if table is None:
-        return {label: label for label in range(len(names))}
-    if isinstance(table, Mapping):
-        table = {_number(label): name for label, name in table.items()}
-    if not isinstance(table, Mapping) or not all(_is_int(label) for label in table):
-        raise ValueError(f"{origin}: map must give a class name for labels, as 2: ground")
-    strange = [label for label, name in table.items() if name not in names]
-    if strange:
-        raise ValueError(
-            f"{origin}: map gives label {strange[0]} to {str(table[strange[0]])[:80]!r}, which is "
-            f"not among the names {', '.join(names)}"
-        )
-    missing = [name for name in names if name not in table.values()]
-    if missing:
-        raise ValueError(f"{origin}: map has no label for {', '.join(missing)}")
-    return {label: list(names).index(name) for label, name in table.items()}
-
-
-def _load(path: Path) -> tuple[Mapping[str, Any], str]:
-    if not path.is_file():
-        raise MissingFileError(path, "no such class file (names, colors, map, ignore)")
-    content = read_yaml(path)
-    if not isinstance(content, dict):
-        raise FileError(path, f"a class file is a mapping with {', '.join(_KEYS)}")
-    return {str(key): value for key, value in content.items()}, str(path)
-
-
-def _number(label: Any) -> Any:
-    """A label written as text as the number it is."""
-    whole = isinstance(label, str) and re.fullmatch(r"-?\d{1,18}", label, re.ASCII)
-    return int(label) if whole else label
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _is_int(value: Any) -> bool:
-    """True for a label, a whole number of 64 bits."""
-    return type(value) is int and -(1 << 63) <= value < 1 << 63

@@ -66,43 +66,18 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A cloud on a geometry with what is needed to score every point of it."""
+    """A cloud on a geometry, with the cloud itself, by which every point of it is scored."""
 
     geometry: Geometry  # its rows, voxels or native points
     features: Tensor  # [N, 3 + F] float32: (x, y, z, features) of points, or means of voxels
     # [N] int64: of native points, or the majority in a voxel; [] the class of the cloud
     labels: Tensor
-    points: Tensor  # [P, 3] float32 [m]
-    point_labels: Tensor | None  # [P] int64 or None
-    # as in Cloud
-    name: str
-    path: str
-    point_index: Tensor | None
-    n_points_total: int
-    raw: RawPoints | None = None  # the points' own features, where they may be placed again
-
-    @classmethod
-    def of(cls, geometry: Geometry, features: Tensor, labels: Tensor, cloud: Cloud) -> Sample:
-        """Make the sample of a cloud from its rows; arguments as in the class."""
-        return cls(
-            geometry,
-            features,
-            labels,
-            cloud.points,
-            cloud.labels,
-            cloud.name,
-            cloud.path,
-            cloud.point_index,
-            cloud.n_points_total,
-        )
+    cloud: Cloud
 
 
 @dataclass(frozen=True, eq=False)
 class RawPoints:
-    """The features of the points themselves, and what put the points on their geometry.
-
-    With them, evaluation puts points of a batch on the geometry again: moved, or some of them.
-    """
+    """What puts points of an evaluation's batch on the geometry again: moved, or some of them."""
 
     features: Tensor  # [P, F] float32, besides x, y, z
     voxel_size: VoxelSize  # edge of a cell of the finest level [m]
@@ -124,10 +99,7 @@ class RawPoints:
         return self.placement.place(points, inputs, scans, batch_size, self.voxel_size, planner)
 
     def fragments(self, points: Tensor, scans: Tensor, batch_size: int) -> Iterator[Tensor]:
-        """Yield rows of points of which no two share a row of the input; see `fragments`.
-
-        Where every point is a row, this is one fragment of all.
-        """
+        """Yield rows of points of which no two share a row of the input; see `fragments`."""
         cell = self.placement.row_cell(self.voxel_size)
         if cell is not None:
             yield from fragments(points, scans, cell, batch_size)
@@ -140,9 +112,8 @@ def fragments(
 ) -> Iterator[Tensor]:
     """Yield the rows of one point a cell, until every point was among them.
 
-    Fragment k holds point ``k mod count`` of every cell, in the points' order, so that each one
-    covers the whole cloud, and cells of fewer points repeat theirs. As many fragments as the
-    fullest cell has points; works on the device of the points.
+    Fragment k holds point ``k mod count`` of every cell, in the points' order; there are as many as
+    the fullest cell has points.
 
     Source: the test mode of Pointcept's GridSample (transform.py).
     """
@@ -164,7 +135,6 @@ class OnVoxels:
     name: Literal["voxel"] = "voxel"  # in configurations and reports
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
-        """Voxelise a cloud; see `voxelize_cloud`."""
         return voxelize_cloud(cloud, size)
 
     def place(
@@ -176,24 +146,21 @@ class OnVoxels:
         size: VoxelSize,
         planner: Planner | None = None,
     ) -> SparseTensor:
-        """Voxelise points of several clouds; inputs are means."""
         return voxelize(
             points, inputs, batch, voxel_size=size, batch_size=batch_size, planner=planner
         )
 
     def row_cell(self, size: VoxelSize) -> VoxelSize:
-        """Return the voxel size."""
         return size
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
-        """Keep the means of the cells; augmented ones are voxelised again."""
+        """The means of the cells, which are voxelised again once they are augmented."""
         return reduce_cloud(cloud, size)
 
     def recipe(self, size: VoxelSize) -> Mapping[str, object]:
-        """Return the voxel size."""
-        return {
-            "voxel_size": float(size) if isinstance(size, (int, float)) else list(map(float, size))
-        }
+        if isinstance(size, (int, float)):
+            return {"voxel_size": float(size)}
+        return {"voxel_size": list(map(float, size))}
 
 
 def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Sample:
@@ -208,7 +175,7 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Sample:
     except ValueError as error:
         raise FileError(cloud.path, str(error)) from error
     inputs = _inputs(cloud)
-    return Sample.of(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
+    return Sample(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
 
 
 def _inputs(cloud: Cloud) -> Tensor:
@@ -278,8 +245,7 @@ class OnPoints:
     @property
     def neighbourhood(self) -> Neighbourhood:
         """How kernels relate the points."""
-        rule = self.outside, self.volume, self.cell, self.metric
-        return Neighbourhood(*rule, memory=self.memory)
+        return Neighbourhood(self.outside, self.volume, self.cell, self.metric, memory=self.memory)
 
     def place(
         self,
@@ -290,7 +256,6 @@ class OnPoints:
         size: VoxelSize,
         planner: Planner | None = None,
     ) -> SparseTensor:
-        """Put points of several clouds into cells of ``size``, each where it is."""
         x = native_points(
             points,
             inputs,
@@ -306,11 +271,9 @@ class OnPoints:
         return x
 
     def row_cell(self, size: VoxelSize) -> VoxelSize | None:
-        """Return what the points are thinned by."""
         return self.thin
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
-        """Put the points of a cloud into cells of ``size``, each where it is."""
         inputs = _inputs(cloud)
         try:
             x = self.place(cloud.points, inputs, None, 1, size)
@@ -323,12 +286,11 @@ class OnPoints:
                 labels = cloud.labels[x.geometry.chosen]
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
-        return Sample.of(x.geometry, x.features, labels, cloud)
+        return Sample(x.geometry, x.features, labels, cloud)
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
-        """Keep every point: they are thinned after augmentation, as in evaluation."""
+        """Every point: they are thinned after augmentation, as in evaluation."""
         return replace(cloud, point_index=None)
 
     def recipe(self, size: VoxelSize) -> Mapping[str, object]:
-        """Nothing but the cropped cloud, whatever the size."""
         return {"geometry": self.name}

@@ -13,8 +13,8 @@ import numpy as np
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.clouds import open_points
 from pcnn.datasets.readers.columns import PART
+from pcnn.datasets.readers.formats import pcd_header
 from pcnn.datasets.readers.label_files import confidence_file, write_label_file
-from pcnn.datasets.readers.vertices import pcd_header
 from pcnn.datasets.semantic_kitti import TEST_SEQUENCES
 from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.files.ply import write_ply

@@ -18,16 +18,12 @@ Key = tuple[int, int]
 class EpochSampler:
     """The endless sequence of training batches of one rank.
 
-    The sequence is counted in batches from the start of training: batch ``p`` lies in epoch
-    ``e = p // batches_per_epoch``. Epoch ``e`` visits the samples in the order of ``order(e)``, a
-    function of (seed, e) alone, so any position can be reached without replaying what came before
-    it, whatever the number of worker processes.
+    Batch ``p``, counted from the start of training, lies in epoch ``p // batches_per_epoch``, whose
+    order is a function of (seed, epoch) alone: any position is reached without replaying others.
 
     With ``world`` ranks the batches of one step are ``world`` consecutive slices of that order:
     all ranks together see what one process with ``world * batch_size`` samples a batch would see.
-    Every rank has the same number of batches. The last samples of an epoch that do not fill a step
-    (fewer than ``world * batch_size``) are left out of that epoch; another epoch's order brings
-    them back.
+    The last samples of an epoch that do not fill a step are left out of it.
     """
 
     n: int  # number of samples in the set
@@ -42,12 +38,10 @@ class EpochSampler:
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.world)
-        if self.within < 1:
-            raise ValueError(f"within must be at least 1 step, got {self.within}")
+        if self.within < 1 or self.seed < 0:
+            raise ValueError(f"within from 1, seed from 0 on; got {self.within}, {self.seed}")
         if self.costs is not None and len(self.costs) != self.n:
             raise ValueError(f"{len(self.costs)} costs of {self.n} samples")
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.n < self.batch_size * self.world:
             raise ValueError(
                 f"{self.n} training samples cannot fill one batch of {self.batch_size} on each of "
@@ -140,8 +134,7 @@ class EvaluationSampler:
     """One pass over a set, in order, every sample on exactly one rank and none twice.
 
     Batch ``b`` of the set goes to rank ``b % world``. Every rank gets the same number of batches,
-    because collective operations inside a step would wait for ever otherwise: a rank that has
-    none left gets an empty batch (no keys), which a task must accept and which counts for nothing.
+    as collective operations would wait for ever otherwise: where none is left, it is empty.
     """
 
     n: int  # number of samples in the set
@@ -185,11 +178,7 @@ def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
 
 @dataclass(eq=False)
 class TrainingShare:
-    """The share of a training's batches that come before the batch of a key.
-
-    A pure function of the key and of what fixes the order: worker processes, devices and
-    interruptions change nothing. All samples of a step have the same share.
-    """
+    """The share of a training's batches that come before the batch of a key, a pure function."""
 
     sampler: EpochSampler  # the order of the samples, each in the step that the order puts it in
     batches: int  # of the whole training, on each rank; 1 or more

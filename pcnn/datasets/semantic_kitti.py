@@ -75,11 +75,9 @@ class SemanticKITTI:
         return len(self._scans)
 
     def name(self, index: int) -> str:
-        """Return sequence and scan, as in ``08/000123``."""
         return self._scans[index].name
 
     def sources(self, index: int) -> Sequence[Path]:
-        """Return the scan's ``.bin`` and, where there is one, its ``.label``."""
         scan = self._scans[index]
         return [scan.points] if scan.labels is None else [scan.points, scan.labels]
 
@@ -161,7 +159,6 @@ class SemanticKITTISets(CloudSets):
 
     @property
     def known_channels(self) -> Sequence[str]:
-        """The remission."""
         return SemanticKITTI.channels
 
     @property
@@ -177,50 +174,41 @@ class SemanticKITTISets(CloudSets):
 
     def find(self, split: Split) -> SemanticKITTI | None:
         """Find the scans of a split; None where it has no sequences."""
-        wanted = {
-            "train": self.train_sequences,
-            "val": self.val_sequences,
-            "test": self.test_sequences,
-        }
-        sequences = tuple(wanted[split])
-        if not sequences:
-            return None
-        root = self.found.root
-        folder = root / "sequences"
+        sequences = tuple(getattr(self, f"{split}_sequences"))
+        folder = self.found.root / "sequences"
         if self.found.kind == "simulated":
             # a simulated set holds the sequences it was asked to have scans in
             sequences = tuple(s for s in sequences if (folder / f"{s:02d}").is_dir()) or sequences
-        sequences = parts_there(
-            root,
-            split,
-            sequences,
-            lambda s: (folder / f"{s:02d}" / "velodyne").is_dir(),
-            "sequences",
-            self.allow_missing,
-        )
+        if sequences:
+            sequences = parts_there(
+                self.found.root,
+                split,
+                sequences,
+                lambda s: (folder / f"{s:02d}" / "velodyne").is_dir(),
+                "sequences",
+                self.allow_missing,
+            )
         if not sequences:
             return None
         # there is no truth to wait for where it is not public: predictions are all that is made
         hidden = split == "test" and set(sequences) <= set(TEST_SEQUENCES)
-        return SemanticKITTI(root, sequences, self.labels, not hidden)
+        return SemanticKITTI(self.found.root, sequences, self.labels, not hidden)
 
     def prediction_path(self, name: str) -> Path:
-        """Return the official place of a prediction: ``sequences/08/predictions/000123.label``."""
         sequence, scan = name.split("/")
         return Path("sequences", sequence, "predictions", f"{scan}.label")
 
 
 def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Scan]:
     found: list[_Scan] = []
-    unlabelled: list[_Scan] = []
-    absent = [s for s in sequences if not (root / f"sequences/{s:02d}/velodyne").is_dir()]
-    if absent:
-        raise FileNotFoundError(
-            f"{root}/sequences lacks {', '.join(f'{s:02d}/velodyne' for s in absent)}. "
-            f"dataset.allow_missing=true uses the sequences that are there. {DOWNLOAD}"
-        )
+    unlabelled: list[str] = []
     for sequence in sequences:
         folder = root / "sequences" / f"{sequence:02d}"
+        if not (folder / "velodyne").is_dir():
+            raise FileNotFoundError(
+                f"{root}/sequences lacks {sequence:02d}/velodyne. dataset.allow_missing=true uses "
+                f"the sequences that are there. {DOWNLOAD}"
+            )
         points = {path.stem: path for path in sorted((folder / "velodyne").glob("*.bin"))}
         labels = {path.stem: path for path in sorted((folder / "labels").glob("*.label"))}
         for stem in labels.keys() - points.keys():
@@ -229,12 +217,14 @@ def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Sc
             )
         for stem, path in points.items():
             scan = _Scan(f"{sequence:02d}/{stem}", path, labels.get(stem))
-            (unlabelled if labelled_only and scan.labels is None else found).append(scan)
+            if labelled_only and scan.labels is None:
+                unlabelled.append(scan.name)
+            else:
+                found.append(scan)
     if not found:
         kind = "labelled scan (velodyne/*.bin with labels/*.label)" if labelled_only else "scan"
         numbers = ", ".join(f"{sequence:02d}" for sequence in sequences)
         raise FileNotFoundError(f"no {kind} in {root}/sequences/{{{numbers}}}. {DOWNLOAD}")
     if unlabelled:
-        names = [scan.name for scan in unlabelled]
-        warn_left_out(root, names, len(names) + len(found), "scans have no label")
+        warn_left_out(root, unlabelled, len(unlabelled) + len(found), "scans have no label")
     return found

@@ -58,8 +58,8 @@ def class_counts(dataset: Any, classes: int) -> Tensor:
 
     Of a large set, `MAX_CLOUDS` clouds spread evenly are counted.
     """
-    if not hasattr(dataset, "read"):
-        return torch.bincount(torch.as_tensor(dataset.labels), minlength=classes)
+    if getattr(dataset, "classes", None) is not None:
+        return torch.bincount(torch.as_tensor(dataset.classes), minlength=classes)
     chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), MAX_CLOUDS)).round())
     counts = torch.zeros(classes, dtype=torch.int64)
     for index in chosen.astype(int).tolist():

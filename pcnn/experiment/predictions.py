@@ -41,8 +41,8 @@ class LabelWriter(Callback):
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         for scan, name in enumerate(batch.names if outputs is not None else ()):
             classes = batch.full_scan(scan, outputs["predictions"], self.ignore_index)
-            path = self.folder / data.prediction_path(name)
-            write_label_file(path, data.to_raw(classes.cpu().numpy()))
+            path = self.folder / data.sets.prediction_path(name)
+            write_label_file(path, data.sets.label_map.decode(classes.cpu().numpy()))
 
 
 def check_apart(folder: Path, datamodule: Any) -> None:
@@ -52,7 +52,7 @@ def check_apart(folder: Path, datamodule: Any) -> None:
     """
     dataset = datamodule.dataset("test")
     rows = range(0 if dataset is None else len(dataset))
-    wanted = {(folder / datamodule.prediction_path(dataset.name(row))).parent for row in rows}
+    wanted = {(folder / datamodule.sets.prediction_path(dataset.name(row))).parent for row in rows}
     own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
     for place in sorted(wanted):
         if place.resolve() in own:

@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from pcnn.datasets.batches import CollateSegmentation
+from pcnn.datasets.batches import CollateClouds
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.placement import Placement, VoxelSize
@@ -122,7 +122,7 @@ class Predictor:
         """The network's input, on its device, where the points of a CUDA device are placed too."""
         if self.device.type != "cuda":
             sample = self.placement.sample(cloud, self.voxel_size)
-            batch = CollateSegmentation(self.in_channels, self.placement)([sample])
+            batch = CollateClouds(self.in_channels, self.placement)([sample])
             return batch.to(self.device).tensor
         points, features = cloud.points.to(self.device), cloud.features.to(self.device)
         clouds = torch.zeros(len(points), dtype=torch.int64, device=self.device)
@@ -151,9 +151,7 @@ class Predictor:
 
         Intensities are scaled where their range leaves no doubt and no option says their largest.
         """
-        notes = []
-        if cloud.reading.scale is None and cloud.scale != 1.0:
-            notes.append(f"its header gives coordinates in units of {cloud.scale:.6g} m")
+        notes: list[str] = []
         channels = map(meant, self.reading.channels or ())
         if not self.unit_intensity or cloud.reading.intensity_max or "intensity" not in channels:
             return cloud, notes

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from pcnn.datasets.readers.clouds import declared_unit
 from pcnn.datasets.readers.doubts import unit_doubt
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
@@ -219,9 +218,6 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
         return cloud
     if isinstance(cloud, str | Path):
         read, name = read_local(Path(cloud), columns), str(cloud)
-        declared = declared_unit(Path(cloud))
-        if declared != 1.0:
-            log.warning("%s: its header gives coordinates in units of %.6g m", name, declared)
     else:
         read = local_points(cloud, name)
     if read.missing:

@@ -9,11 +9,10 @@ import io
 import mmap
 import os
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -76,8 +75,7 @@ def read_npy(path: Path) -> np.ndarray:
         size = path.stat().st_size
         check_size(path, size)
         dtype, shape, fortran, start = _announced(file, size, path)
-        values = np.fromfile(path, dtype, prod(shape), offset=start)
-        return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
+        return _shaped(np.fromfile(path, dtype, prod(shape), offset=start), shape, fortran)
 
 
 def open_npy(path: Path) -> np.ndarray | Records:
@@ -92,7 +90,7 @@ def open_npy(path: Path) -> np.ndarray | Records:
 
 
 def _announced(
-    file: BinaryIO, size: int, path: Path
+    file: IO[bytes], size: int, path: object
 ) -> tuple[np.dtype, tuple[int, ...], bool, int]:
     """Type, shape and order of an array, and the bytes in front of its numbers, by its header."""
     start = io.BytesIO(file.read(_HEADER))
@@ -116,9 +114,7 @@ def _announced(
     return dtype, shape, fortran, start.tell()
 
 
-def _array(content: bytes, path: Path) -> np.ndarray:
-    dtype, shape, fortran, start = _announced(io.BytesIO(content), len(content), path)
-    values = np.frombuffer(bytearray(content), dtype, prod(shape), start)
+def _shaped(values: np.ndarray, shape: tuple[int, ...], fortran: bool) -> np.ndarray:
     return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
 
 
@@ -127,40 +123,30 @@ _RATIO, _SLACK = 1032, 1 << 10
 _ENCRYPTED = 1
 
 
-def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz`` file by name."""
-    with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
-        members = _members(archive, path)
-        wanted = [name for name in (members if names is None else names) if name in members]
-        total = sum(members[name].file_size for name in wanted)
-        check_size(path, total, "what it unpacks to")
-        return {name: _array(archive.read(members[name]), path) for name in wanted}
-
-
-def names_in(path: Path) -> list[str]:
-    """Names of the arrays of an ``.npz`` file."""
-    with named(path, ".npz file"), zipfile.ZipFile(path) as archive:
-        return list(_members(archive, path))
-
-
-def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, zipfile.ZipInfo]:
-    found: dict[str, zipfile.ZipInfo] = {}
-    size = path.stat().st_size
-    for member in archive.infolist():
-        name = member.filename.removesuffix(".npy")
-        if not member.filename.endswith(".npy") or {"/", "\\", "\0"} & set(name) or name in found:
-            raise FileError(path, f"member {member.filename[:80]!r} is no array, or there twice")
-        packed = member.compress_type == zipfile.ZIP_DEFLATED
-        if not (packed or member.compress_type == zipfile.ZIP_STORED):
-            raise FileError(path, f"array {name[:80]!r} must be stored or deflated")
-        most = (_RATIO if packed else 1) * min(member.compress_size, size) + _SLACK
-        if member.flag_bits & _ENCRYPTED or member.file_size > most:
-            raise FileError(
-                path,
-                f"array {name[:80]!r} is encrypted, or claims {member.file_size} bytes out of "
-                f"{member.compress_size}",
-            )
-        found[name] = member
+def read_npz(file: Path | IO[bytes], origin: Path | None = None) -> dict[str, np.ndarray]:
+    """Arrays of an ``.npz`` file by name; of an open one, `origin` is named in errors."""
+    path = file if isinstance(file, Path) else origin
+    found: dict[str, np.ndarray] = {}
+    with named(path, ".npz file"), zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        check_size(path, sum(member.file_size for member in members), "what it unpacks to")
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            # what is read is bounded by what the file holds, whatever it claims
+            packed = member.compress_type == zipfile.ZIP_DEFLATED
+            most = (_RATIO if packed else 1) * member.compress_size + _SLACK
+            if (
+                name in found
+                or not member.filename.endswith(".npy")
+                or not (packed or member.compress_type == zipfile.ZIP_STORED)
+                or member.flag_bits & _ENCRYPTED
+                or member.file_size > most
+            ):
+                raise FileError(path, f"member {member.filename[:80]!r} is no plain array")
+            content = archive.read(member)
+            dtype, shape, fortran, start = _announced(io.BytesIO(content), len(content), path)
+            values = np.frombuffer(bytearray(content), dtype, prod(shape), start)
+            found[name] = _shaped(values, shape, fortran)
     return found
 
 

@@ -21,7 +21,7 @@ TEXT = 64 << 20
 YAML = 1 << 20
 
 
-def check_size(path: Path, size: int, what: str = "the file") -> None:
+def check_size(path: object, size: int, what: str = "the file") -> None:
     """Refuse what would take more memory than the limit."""
     if size > LIMIT * GIB:
         raise FileError(path, f"{what} takes {size / GIB:,.1f} GiB, the limit is {LIMIT:g} GiB")

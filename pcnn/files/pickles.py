@@ -24,7 +24,6 @@ from pcnn.errors import FileError
 from pcnn.files.bounded import TEXT, check_size, named
 
 _KIND = re.compile(r"(b1|[fiu][1248]|[SU]\d{1,4})")
-_ORDERS = ("<", ">", "|", "=")
 
 
 class PickledKind:
@@ -36,63 +35,31 @@ class PickledKind:
         self.dtype = np.dtype(code)
 
     def __setstate__(self, state: Any) -> None:
-        order = state[1]
-        if order not in _ORDERS or any(part is not None for part in state[2:5]):
+        if state[1] not in ("<", ">", "|", "=") or any(part is not None for part in state[2:5]):
             raise pickle.UnpicklingError("a type with fields is not taken")
-        self.dtype = self.dtype.newbyteorder(order)
+        self.dtype = self.dtype.newbyteorder(state[1])
 
 
 class PickledArray:
-    """Stands in for `numpy.ndarray`."""
+    """Stands in for `numpy.ndarray`; `values` is the array."""
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any) -> None:
         self.values = np.empty(0)
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, fortran, raw = state
-        if isinstance(raw, str):
-            raw = raw.encode("latin-1")
-        if not isinstance(raw, bytes | bytearray):
-            raise pickle.UnpicklingError("an array without its bytes is not taken")
         self.values = _array(raw, kind, shape, "F" if fortran else "C")
 
 
-def _array(raw: bytes | bytearray, kind: PickledKind, shape: Any, order: Any) -> np.ndarray:
+def _array(raw: Any, kind: PickledKind, shape: Any, order: Any) -> np.ndarray:
+    raw = raw.encode("latin-1") if isinstance(raw, str) else bytes(memoryview(raw))
     if not isinstance(shape, tuple) or any(type(n) is not int or n < 0 for n in shape):
         raise pickle.UnpicklingError("an array without a shape is not taken")
     return np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if order == "F" else "C").copy()
 
 
-def _reconstruct(kind: Any, shape: Any, code: Any) -> PickledArray:
-    return PickledArray()
-
-
-def _scalar(kind: PickledKind, raw: Any) -> Any:
-    raw = raw.encode("latin-1") if isinstance(raw, str) else raw
-    return _array(raw, kind, (1,), "C")[0].item()
-
-
-def _encode(text: str, encoding: str = "latin1") -> bytes:
-    return text.encode("latin-1")
-
-
-def _from_buffer(raw: Any, kind: PickledKind, shape: Any, order: str) -> np.ndarray:
-    return _array(bytes(raw), kind, shape, order)
-
-
-#: Names in a pickle of plain values and arrays, with their safe replacements.
-STAND_INS: Mapping[str, Callable[..., Any]] = {
-    **{f"numpy.{core}.multiarray._reconstruct": _reconstruct for core in ("core", "_core")},
-    **{f"numpy.{core}.multiarray.scalar": _scalar for core in ("core", "_core")},
-    **{f"numpy.{core}.numeric._frombuffer": _from_buffer for core in ("core", "_core")},
-    "numpy.ndarray": PickledArray,
-    "numpy.dtype": PickledKind,
-    "_codecs.encode": _encode,
-}
-
-
 class _Fixed:
-    """A stand-in that a pickle calls and cannot change: states may be set on what it names."""
+    """What a pickle calls and cannot change: states may be set on what it names."""
 
     __slots__ = ("_call",)
     _call: Callable[..., Any]
@@ -107,6 +74,20 @@ class _Fixed:
         raise pickle.UnpicklingError("it changes what reads it")
 
 
+#: Names in a pickle of plain values and arrays, with their safe replacements.
+STAND_INS: Mapping[str, Callable[..., Any]] = {
+    **{f"numpy.{core}.multiarray._reconstruct": PickledArray for core in ("core", "_core")},
+    **{
+        f"numpy.{core}.multiarray.scalar": lambda kind, raw: _array(raw, kind, (1,), "C")[0].item()
+        for core in ("core", "_core")
+    },
+    **{f"numpy.{core}.numeric._frombuffer": _array for core in ("core", "_core")},
+    "numpy.ndarray": PickledArray,
+    "numpy.dtype": PickledKind,
+    "_codecs.encode": lambda text, encoding="latin1": text.encode("latin-1"),
+}
+
+
 class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         found = STAND_INS.get(f"{module}.{name}")
@@ -116,46 +97,31 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> Any:
-    """Content of a pickle of plain values and NumPy arrays."""
+    """A list or dict of plain values, in which `array_of` finds NumPy arrays."""
     with named(path, "pickle of plain values"):
         size = path.stat().st_size
         if size > TEXT:
             raise FileError(path, f"{size} bytes are too many for a list ({TEXT} at most)")
         content = path.read_bytes()
         # lengths beyond the file, and places in a memo that would be as long as they say
+        memo = (pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT)
         for _, argument, place in pickletools.genops(content):
-            if place is not None and _is_memo(content, place) and int(argument or 0) > size:
+            is_memo = place is not None and content[place : place + 1] in memo
+            if is_memo and int(argument or 0) > size:
                 raise FileError(path, f"byte {place}: no pickle of plain values")
-        return with_arrays(_ArraysOnly(io.BytesIO(content)).load(), 8 * size + 1000)
+        found = _ArraysOnly(io.BytesIO(content)).load()
+        if not isinstance(found, list | dict):
+            raise FileError(path, "neither a list nor a dict")
+        return found
 
 
-def _is_memo(content: bytes, place: int) -> bool:
-    return content[place : place + 1] in (pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT)
+def array_of(value: Any) -> np.ndarray | None:
+    """The array that a value of `read_pickle` or `read_arrays` is; None where it is none."""
+    value = value.values if isinstance(value, PickledArray) else value
+    value = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value
+    return value if isinstance(value, np.ndarray) else None
 
 
-def with_arrays(value: Any, most: int) -> Any:
-    """The same with arrays in place of what stood in for them."""
-    left = most
-
-    def plain(value: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise ValueError("it holds more values than its size allows")
-        if isinstance(value, PickledArray):
-            return value.values
-        if isinstance(value, dict):
-            return {plain(key): plain(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(plain(item) for item in value)
-        if isinstance(value, PickledKind) or callable(value):
-            raise ValueError("it holds a type, not a value")
-        return value
-
-    return plain(value)
-
-
-_VALUES = 1 << 24
 _NAME = 4096  # characters
 _OLD = 5  # pickles at the start of a file before version 1.6 of torch
 
@@ -205,13 +171,10 @@ def read_arrays(path: Path) -> Any:
         try:
             with torch.serialization.safe_globals(stand_ins):
                 # tensors of an archive are taken out of the file's own bytes, never beyond them
-                content = torch.load(
+                return torch.load(
                     path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
                 )
         except pickle.UnpicklingError as error:
             raise FileError(
-                path,
-                "no file of torch, or one that holds more than tensors and plain values, of which "
-                "nothing is read",
+                path, "no file of torch, or of more than tensors and plain values, which are read"
             ) from error
-        return with_arrays(content, _VALUES)

@@ -30,9 +30,9 @@ class NetworkDescriptor:
         if len(points) == 0:
             raise ValueError("a cloud without points has no descriptors")
         points = points.to(self.device)
-        cloud = placed(points, self.voxel_size, self.placement, "cloud")
-        places = cloud.places.float()
-        x = SparseTensor(cloud.features, cloud.geometry)
+        sample = placed(points, self.voxel_size, self.placement, "cloud")
+        places = sample.features[:, :3].float()
+        x = SparseTensor(sample.features[:, 3:].contiguous(), sample.geometry)
         head = getattr(self.net, "overlap_head", None)
         if head is None:
             return Described(places.cpu(), unit_length(self._finite(self.net(x))).cpu())

@@ -50,7 +50,7 @@ def test_a_training_finds_what_was_made(
 ) -> None:
     options = (*words(kitti, tmp_path), f"geometry={geometry}")
     assert "5 clouds: 4 made, 1 read without problems" in run(*options, "--workers", 2)
-    monkeypatch.setattr(cache, "_write", never)
+    monkeypatch.setattr(cache, "write_entry", never)
     assert "4 already there" in run(*options, "--workers", 0)
     dataset = build.data(checked(composed(*map(str, options)))).build("train")
     for index in range(4):

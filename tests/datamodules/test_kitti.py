@@ -47,8 +47,9 @@ def test_what_it_is(root: Path):
     data.prepare_data()
     assert data.source_kind == "real"
     assert data.data_root == root
-    assert data.to_raw(np.array([8, 255])).tolist() == [40, 0]
-    assert data.prediction_path("08/000123") == Path("sequences/08/predictions/000123.label")
+    assert data.sets.label_map.decode(np.array([8, 255])).tolist() == [40, 0]
+    path = data.sets.prediction_path("08/000123")
+    assert path == Path("sequences/08/predictions/000123.label")
 
 
 def same(one: CloudBatch, other: CloudBatch) -> bool:
@@ -85,7 +86,7 @@ def test_training_uses_the_cache_and_evaluation_every_point(root: Path):
     train = data.dataset("train")
     sample = train[next(i for i in range(len(train)) if train.name(i) == batch.names[0])]
     assert (len(batch.points), batch.point_labels, batch.point_index) == (0, None, None)
-    assert batch.n_points == len(sample.points) > 0
+    assert batch.n_points == sample.cloud.n_points > 0
     assert torch.equal(batch.labels, sample.labels)
     with pytest.raises(ValueError, match="take it from an evaluation loader"):
         _ = batch.inverse

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pcnn.datamodules import MixedPairsDataModule, PairSource, RegistrationDataModule
+from pcnn.datamodules import PairSource, RegistrationDataModule
 from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
 from pcnn.datasets.registration.placed_pairs import MixedPairs
 from pcnn.datasets.registration.sensors import Sparser
@@ -21,14 +21,14 @@ AUGMENT = PairAugmentation(rotation=40.0, sensors=(Sparser((300, 900)),))
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> MixedPairsDataModule:
+def data(tmp_path: Path) -> RegistrationDataModule:
     write_predator(tmp_path / "rooms", ("a", "b", "c"))
     for sequence in (0, 6):
         write_drive(tmp_path / "drives", sequence)
     return mixed(tmp_path)
 
 
-def mixed(root: Path, **options: Any) -> MixedPairsDataModule:
+def mixed(root: Path, **options: Any) -> RegistrationDataModule:
     drives = KITTISets(
         root=str(root / "drives"),
         ground_truth="odometry",
@@ -40,11 +40,11 @@ def mixed(root: Path, **options: Any) -> MixedPairsDataModule:
         "drives": PairSource(drives, 0.3, AUGMENT),
     }
     settings: dict[str, Any] = {"num_workers": 0, "feature_noise": 0.01, "batch_size": 4}
-    return MixedPairsDataModule(sources, **(settings | options))
+    return RegistrationDataModule(sources=sources, voxel_size=1.0, **(settings | options))
 
 
 def test_sources_alternate_in_units_of_their_cells(
-    data: MixedPairsDataModule, tmp_path: Path
+    data: RegistrationDataModule, tmp_path: Path
 ) -> None:
     with pytest.raises(RuntimeError, match="after setup"):
         _ = data.source_kind
@@ -66,7 +66,7 @@ def test_sources_alternate_in_units_of_their_cells(
     assert one.name == again.name
     assert not torch.equal(one.transform, again.transform)
     # the same again, and another in the next epoch
-    assert torch.equal(train[0, 1].source.places, samples[1].source.places)
+    assert torch.equal(train[0, 1].source.features, samples[1].source.features)
     assert not torch.equal(train[1, 1].transform, samples[1].transform)
     # every pair once in validation, as a module of its own source has it, in cells
     assert len(val) == sum(map(len, val.parts.values()))
@@ -76,7 +76,7 @@ def test_sources_alternate_in_units_of_their_cells(
     single, joined = alone[0], val[0]
     assert joined.name.scene == f"rooms::{single.name.scene}"
     torch.testing.assert_close(
-        joined.source.places, single.source.places / 0.1, atol=1e-4, rtol=1e-5
+        joined.source.features[:, :3], single.source.features[:, :3] / 0.1, atol=1e-4, rtol=1e-5
     )
     expected = single.transform.clone()
     expected[:3, 3] /= 0.1
@@ -86,9 +86,9 @@ def test_sources_alternate_in_units_of_their_cells(
 
 
 def test_a_resumed_stream_goes_on_with_the_same_pairs(
-    data: MixedPairsDataModule, tmp_path: Path
+    data: RegistrationDataModule, tmp_path: Path
 ) -> None:
-    def read(module: MixedPairsDataModule, number: int) -> list[tuple[Any, ...]]:
+    def read(module: RegistrationDataModule, number: int) -> list[tuple[Any, ...]]:
         found = []
         for batch in module.train_dataloader():
             bits = float(batch.source_places.double().sum())
@@ -112,14 +112,15 @@ def test_a_resumed_stream_goes_on_with_the_same_pairs(
     assert float(batch.source_places.double().sum()) == whole[-1][2]
 
 
-def test_what_is_refused(data: MixedPairsDataModule) -> None:
+def test_what_is_refused(data: RegistrationDataModule) -> None:
     with pytest.raises(UserError, match="dataset=threedmatch"):
         data.pairs("test")
     with pytest.raises(ValueError, match="source"):
-        MixedPairsDataModule({})
+        RegistrationDataModule(voxel_size=1.0)
     growing = PairAugmentation(rotation_growth=((0.0, 10.0),))
+    source = PairSource(KITTISets(), 0.3, growing)
     with pytest.raises(ValueError, match="rotation_growth"):
-        PairSource(KITTISets(), 0.3, growing)
+        RegistrationDataModule(sources={"drives": source}, voxel_size=1.0)
 
 
 def test_figures_of_every_source_by_itself() -> None:

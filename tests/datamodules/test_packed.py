@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from pcnn.datamodules.packed import BatchMemory, CollatePacked, Packed, ReceivedPart, unpacked
+from pcnn.datamodules.packed import BatchMemory, CollatePacked, Packed, Part, unpacked
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.batches import CloudBatch, CollateSegmentation
+from pcnn.datasets.batches import CloudBatch, CollateClouds
 from tests.datasets.clouds import cloud
 
 
 def batch(placement: Placement, *sizes: int) -> CloudBatch:
     samples = [placement.sample(cloud(n, seed=n), 0.5) for n in sizes]
-    return CollateSegmentation(4, placement)(samples)
+    return CollateClouds(4, placement)(samples)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ class Clouds(Dataset):
 @pytest.mark.parametrize("room", [1 << 20, 64, None])  # enough, too little, none at all
 def test_batches_pass_through_memory_that_is_used_again(room: int | None):
     memory = room and BatchMemory(2, 3, room)
-    collate = CollatePacked(CollateSegmentation(4), memory)
+    collate = CollatePacked(CollateClouds(4), memory)
     loader = DataLoader(Clouds(), batch_size=2, collate_fn=collate, num_workers=2)
     numbers = []
     for number, sent in enumerate(loader):
         assert isinstance(sent, Packed)
-        assert isinstance(sent.buffer, ReceivedPart) == (room == 1 << 20)
-        if isinstance(sent.buffer, ReceivedPart):
-            numbers.append((sent.buffer._index, sent.buffer._number))
-        own = CollateSegmentation(4)([Clouds()[2 * number], Clouds()[2 * number + 1]])
+        assert isinstance(sent.buffer, Part) == (room == 1 << 20)
+        if isinstance(sent.buffer, Part):
+            numbers.append((sent.buffer.index, sent.buffer.number))
+        own = CollateClouds(4)([Clouds()[2 * number], Clouds()[2 * number + 1]])
         for a, b in zip(unpacked(sent).tensors(), own.tensors(), strict=True):
             assert torch.equal(a, b)
         if numbers:
             with pytest.raises(RuntimeError, match="taken before"):
                 sent.unpack()
     if memory:
-        assert not memory._holds.any()
+        assert not memory.holds.any()
     if numbers:
         assert [n for _, n in numbers] == [1, 1, 2, 2, 3, 3]
         assert {index // 3 for index, _ in numbers} == {0, 1}
@@ -97,20 +97,20 @@ def test_batches_that_are_never_taken_free_their_memory():
     memory = BatchMemory(1, 3, 1 << 20)
     loader = DataLoader(
         Clouds(),
-        collate_fn=CollatePacked(CollateSegmentation(4), memory),
+        collate_fn=CollatePacked(CollateClouds(4), memory),
         num_workers=1,
         persistent_workers=True,
     )
     for _ in range(2):  # a sanity check before a training ends its pass early
         assert unpacked(next(iter(loader))).names
     # the first ones may be made before those of the last pass have been let go
-    *_, last = (isinstance(sent.buffer, ReceivedPart) for sent in loader)
+    *_, last = (isinstance(sent.buffer, Part) for sent in loader)
     assert last
-    assert not memory._holds.any()
+    assert not memory.holds.any()
 
 
 def test_a_process_that_is_not_forked_has_no_such_memory():
-    collate = CollatePacked(CollateSegmentation(4), BatchMemory(1, 2, 64))
+    collate = CollatePacked(CollateClouds(4), BatchMemory(1, 2, 64))
     assert pickle.loads(pickle.dumps(collate)).memory is None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pcnn.datamodules import CloudDataModule
-from pcnn.datamodules.unreadable import SampleError
+from pcnn.datamodules.batch_stream import SampleError
 from pcnn.programs.command_line import short_errors
 from tests.datamodules.modules import kitti_module
 from tests.datasets.clouds import write_scan

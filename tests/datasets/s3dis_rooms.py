@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
-from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
+from pcnn.datasets.s3dis.files import write_array_room
 
 
-def room_arrays(points: int, seed: int = 0) -> RoomArrays:
+def room_arrays(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     """A room 4 m wide whose floor, ceiling, walls and chairs differ in place and colour."""
     rng = np.random.default_rng(seed)
     segment = rng.choice([0, 1, 2, 8], points).astype(np.int16)
@@ -23,22 +23,22 @@ def room_arrays(points: int, seed: int = 0) -> RoomArrays:
     order = np.argsort([CLASS_NAMES[c] for c in segment], kind="stable")
     segment = segment[order]
     _, instance = np.unique([CLASS_NAMES[c] for c in segment], return_inverse=True)
-    return RoomArrays(
-        np.round(coord[order], 3).astype(np.float32),
-        color[order].astype(np.uint8),
-        segment,
-        instance.reshape(-1).astype(np.int16),
-    )
+    return {
+        "coord": np.round(coord[order], 3).astype(np.float32),
+        "color": color[order].astype(np.uint8),
+        "segment": segment,
+        "instance": instance.reshape(-1).astype(np.int16),
+    }
 
 
-def write_text(folder: Path, room: RoomArrays) -> Path:
+def write_text(folder: Path, room: dict[str, np.ndarray]) -> Path:
     """Write `Annotations/CLASS_1.txt`, as Stanford3dDataset_v1.2 does."""
     (folder / "Annotations").mkdir(parents=True)
-    for label in np.unique(room.segment):
-        rows = room.segment == label
+    for label in np.unique(room["segment"]):
+        rows = room["segment"] == label
         lines = [
             "{:.3f} {:.3f} {:.3f} {} {} {}".format(*xyz.tolist(), *rgb.tolist())
-            for xyz, rgb in zip(room.coord[rows].astype(float), room.color[rows], strict=True)
+            for xyz, rgb in zip(room["coord"][rows].astype(float), room["color"][rows], strict=True)
         ]
         (folder / "Annotations" / f"{CLASS_NAMES[label]}_1.txt").write_text("\n".join(lines) + "\n")
     return folder
@@ -49,7 +49,7 @@ def write_set(root: Path, rooms: dict[str, int], layout: str = "arrays") -> Path
     for seed, (name, points) in enumerate(rooms.items()):
         room = room_arrays(points, seed)
         if layout == "arrays":
-            write_array_room(root / name, room)
+            write_array_room(root / name, **room)
         else:
             write_text(root / name, room)
     return root

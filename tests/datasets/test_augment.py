@@ -393,25 +393,25 @@ def mixing(root: Path, **options: Any) -> CloudDataset:
 def test_mixed_samples_are_functions_of_their_key(root: Path, options: dict[str, Any]):
     first, again = mixing(root, **options), mixing(root, **options)
     keys = [(0, 0), (0, 1), (1, 0), (1, 2)]
-    ahead = {key: first.cloud(key) for key in keys}
+    ahead = {key: first[key].cloud for key in keys}
     for key in reversed(keys):  # another order, another object, as after a restart
-        assert torch.equal(again.cloud(key).points, ahead[key].points)
+        assert torch.equal(again[key].cloud.points, ahead[key].points)
         assert torch.equal(again[key].labels, first[key].labels)
     one, other = ahead[0, 0].points, ahead[1, 0].points
     assert len(one) != len(other) or not torch.equal(one, other)
 
 
 def test_mix3d_adds_another_cloud_as_it_is_in_its_own_turn(root: Path):
-    plain, both = mixing(root), mixing(root, mix3d=1.0).cloud((2, 0))
-    own = plain.cloud((2, 0))
+    plain, both = mixing(root), mixing(root, mix3d=1.0)[2, 0].cloud
+    own = plain[2, 0].cloud
     assert torch.equal(both.points[:300], own.points)
-    (other,) = (i for i in (1, 2) if plain.cloud((2, i)).n_points == both.n_points - 300)
-    assert torch.equal(both.points[300:], plain.cloud((2, other)).points)
-    assert torch.equal(mixing(root, mix3d=1e-9).cloud((2, 0)).points, own.points)
+    (other,) = (i for i in (1, 2) if plain[2, i].cloud.n_points == both.n_points - 300)
+    assert torch.equal(both.points[300:], plain[2, other].cloud.points)
+    assert torch.equal(mixing(root, mix3d=1e-9)[2, 0].cloud.points, own.points)
     sample = mixing(root, mix3d=1.0, geometry=OnPoints())[0, 2]
     assert isinstance(sample.geometry, PointSet)
-    assert sample.geometry.rows == len(sample.points) > 100
+    assert sample.geometry.rows == sample.cloud.n_points > 100
     for frame in (1, 2):  # the only scan of a set is mixed with itself
         for kind, suffix in (("velodyne", "bin"), ("labels", "label")):
             (root / "sequences/00" / kind / f"{frame:06d}.{suffix}").unlink()
-    assert mixing(root, mix=LaserMix(), mix3d=1.0).cloud(0).n_points == 600
+    assert mixing(root, mix=LaserMix(), mix3d=1.0)[0].cloud.n_points == 600

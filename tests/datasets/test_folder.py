@@ -8,7 +8,7 @@ import pytest
 
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.folder import FolderClouds, FolderSets, FolderSplit
-from pcnn.datasets.labels import IGNORE, read_classes
+from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
 from pcnn.datasets.readers.clouds import Reading
 from pcnn.errors import FileError, UserError
 from tests.datasets.clouds import scan
@@ -35,13 +35,25 @@ def write(path: Path, n: int = 20, ignored: int = IGNORE) -> None:
 
 
 def clouds(root: Path, labels: object = CLASSES, **options: object) -> CloudDataset:
-    return CloudDataset(FolderClouds(root, labels, **options), voxel_size=1.0)
+    return CloudDataset(found(root, "train", labels, val_fraction=0.0, **options), voxel_size=1.0)
+
+
+def found(
+    root: Path,
+    split: str,
+    labels: object = CLASSES,
+    reading: Reading | None = None,
+    **shares: float,
+) -> FolderClouds:
+    if not isinstance(labels, LabelMap):
+        labels = read_classes({"names": list(labels)})
+    return FolderClouds(FolderSplit(root, **shares), split, labels, reading)
 
 
 @pytest.mark.parametrize(("suffix", "ignored"), [("bin", -1), ("npy", IGNORE), ("ply", -1)])
 def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int):
     write(tmp_path / f"a.{suffix}", ignored=ignored)
-    data = clouds(tmp_path, read_classes({"names": CLASSES, "ignore": [ignored]}))
+    data = clouds(tmp_path, read_classes({"names": list(CLASSES), "ignore": [ignored]}))
     cloud = data.read(0)
     assert (data.name(0), cloud.name) == ("a", "a")
     np.testing.assert_allclose(cloud.points, scan(20)[:, :3], rtol=1e-6)
@@ -52,7 +64,7 @@ def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int)
 
 
 def names(root: Path, split: str, **options: object) -> list[str]:
-    data = FolderClouds(root, CLASSES, split=split, **options)
+    data = found(root, split, **options)
     return [data.name(i) for i in range(len(data))]
 
 
@@ -64,7 +76,6 @@ def test_folders_make_the_split(tmp_path: Path):
     assert names(tmp_path, "test") == ["val/c"]
     write(tmp_path / "test/d.bin")
     assert names(tmp_path, "test") == ["test/d"]
-    assert len(names(tmp_path, "all")) == 4
 
 
 def test_a_share_makes_the_split_otherwise(tmp_path: Path):
@@ -153,7 +164,7 @@ def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptu
     write(tmp_path / "a.bin")
     scan(3).tofile(tmp_path / "b.bin")
     np.save(tmp_path / "c.npy", scan(3))
-    assert names(tmp_path, "all") == ["a"]
+    assert names(tmp_path, "train", val_fraction=0.0) == ["a"]
     assert "2 of 3 clouds have no labels and are left out: b, c" in caplog.messages[0]
 
 
@@ -202,7 +213,7 @@ def test_labels_keep_to_their_points_where_returns_are_missing(tmp_path: Path):
 def test_what_does_not_fit_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         clouds(tmp_path / "none")
-    with pytest.raises(FileNotFoundError, match="no labelled cloud for all"):
+    with pytest.raises(FileNotFoundError, match="no labelled cloud"):
         clouds(tmp_path)
     write(tmp_path / "a.npy")
     np.save(tmp_path / "a.npy", scan(19))
@@ -211,14 +222,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path):
     write(tmp_path / "a.ply")
     with pytest.raises(ValueError, match="have one name"):
         clouds(tmp_path)
-    for name, value in (
-        ("split", "dev"),
-        ("val_fraction", -0.1),
-        ("val_fraction", 1.0),
-        ("test_fraction", 0.9),
-    ):
+    for name, value in (("val_fraction", -0.1), ("val_fraction", 1.0), ("test_fraction", 0.9)):
         with pytest.raises(ValueError, match=name):
-            FolderClouds(tmp_path, CLASSES, **{name: value})
+            FolderSplit(tmp_path, **{name: value})
 
 
 def test_label_columns_and_archives_train(tmp_path: Path) -> None:
@@ -233,14 +239,14 @@ def test_label_columns_and_archives_train(tmp_path: Path) -> None:
     columns = ("x", "y", "z", "intensity", "label")
     with_npz = FolderSets(str(tmp_path), class_names=["a", "b", "c"], columns=columns)
     split = FolderSplit(tmp_path, 0.0, columns=columns)
-    found = [path.name for path in split.clouds("train")]
-    assert found == ["a.bin", "b.npy", "c.txt", "d.npz"]
+    files = [path.name for path in split.clouds("train")]
+    assert files == ["a.bin", "b.npy", "c.txt", "d.npz"]
     clouds = replace(with_npz, val_fraction=0.0).find("train")
     assert clouds is not None
     for index in range(len(clouds)):
         assert clouds.read(index).labels.tolist() == (np.arange(60) % 3).tolist()
     few = replace(with_npz, class_names=["a", "b"], val_fraction=0.0).find("train")
     assert few is not None
-    with pytest.raises(UserError, match=r"class_names=\[a,b,class_2\]") as error:
+    with pytest.raises(UserError, match=r"dataset\.class_names") as error:
         few.read(0)
     assert not isinstance(error.value, FileError)

@@ -95,30 +95,31 @@ def test_negative_labels():
             labels.encode(np.array([3, unknown]), "x")
 
 
-WRONG = [
-    ("names: [a", "not YAML"),
-    ("- a", "is a mapping with names, colors, map, ignore"),
-    ("{}", "names must be a list"),
-    ("names: a", "names must be a list"),
-    ("names: [a, a]", "1 to 254 different names"),
-    ("names: []", "1 to 254"),
-    ("names: [a, b]\ncolors: [[1, 2, 3]]", "1 colors for 2 classes"),
-    ("names: [a]\ncolors: red", "no list of colors for 1 classes"),
-    ("names: [a]\ncolors: [[1, 2, 300]]", r"\[red, green, blue\] in 0..255, got \[1, 2, 300\]"),
-    ("names: [a]\nmap: {2: b}", "gives label 2 to 'b', which is not among the names a"),
-    ("names: [a, b]\nmap: {2: a}", "map has no label for b"),
-    ("names: [a]\nmap: {ground: a}", "map must give a class name for labels"),
-    ("names: [a]\nmap: {2: a, 2: a}", "not YAML .*2 is given twice"),
-    ("names: [a]\nmap: {2: a}\nignore: [2]", "label 2 is both in map and in ignore"),
-    ("names: [a]\nignore: [x]", "ignore must be a list of labels"),
-    ("names: [a]\nignore: []", "ignore must be a list of labels"),
-    ("names: [a]\ncolours: []", "unknown key colours; there are names, colors, map, ignore"),
-]
+WRONG = {
+    # text of a class file: the key that is named
+    "names: [a": "not YAML",
+    "- a": "mapping",
+    "{}": "names",
+    "names: a": "names",
+    "names: [a, a]": "names",
+    "names: []": "names",
+    "names: [a, b]\ncolors: [[1, 2, 3]]": "colors",
+    "names: [a]\ncolors: red": "colors",
+    "names: [a]\ncolors: [[1, 2, 300]]": "colors",
+    "names: [a]\nmap: {2: b}": "map: label 2",
+    "names: [a, b]\nmap: {2: a}": "map: no label for b",
+    "names: [a]\nmap: {ground: a}": "map",
+    "names: [a]\nmap: {2: a, 2: a}": "given twice",
+    "names: [a]\nmap: {2: a}\nignore: [2]": "ignore: label 2",
+    "names: [a]\nignore: [x]": "ignore",
+    "names: [a]\nignore: []": "ignore",
+    "names: [a]\ncolours: []": "unknown key colours",
+}
 
 
 def test_entries_that_do_not_fit_are_named(tmp_path: Path):
     path = tmp_path / "classes.yaml"
-    for text, said in WRONG:
+    for text, said in WRONG.items():
         path.write_text(text)
         with pytest.raises(ValueError, match=rf"classes\.yaml: .*{said}"):
             read_classes(path)

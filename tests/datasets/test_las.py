@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import laspy
@@ -13,7 +12,7 @@ from pcnn.datasets.readers import las
 from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from tests.datasets.damaged_folder import DAMAGES
 from tests.datasets.las_files import CODES, places, write_las
-from tests.datasets.point_files import PLAIN, refused
+from tests.datasets.point_files import refused
 
 
 @pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 2), ("A.LAS", 6), ("a.laz", 7)])
@@ -63,20 +62,6 @@ def test_a_library_that_breaks_costs_one_file(
         (tmp_path / "child.py").write_text(program)
         refused(tmp_path / "a.las")
     assert read_points(tmp_path / "a.las", reading=Reading(centred=True)).n_points == 40
-
-
-def test_units_of_a_header_become_metres(tmp_path: Path) -> None:
-    for code, unit in ((9002, 0.3048), (9003, 1200 / 3937), (9001, 1.0)):
-        written = write_las(tmp_path / "a.las")
-        keys = np.array([1, 1, 0, 1, 3076, 0, 1, code], "<u2").tobytes()
-        written.header.vlrs.append(laspy.VLR("LASF_Projection", 34735, "", keys))
-        written.write(tmp_path / "a.las")
-        os.utime(tmp_path / "a.las", (code, code))
-        cloud = open_parts(tmp_path / "a.las", PLAIN)
-        assert cloud.scale == pytest.approx(unit)
-        np.testing.assert_allclose(cloud.whole().places, places(40) * unit, rtol=1e-12)
-        plain = open_parts(tmp_path / "a.las", Reading(scale=1.0))
-        np.testing.assert_allclose(plain.whole().places, places(40), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("a.las", 1), ("a.laz", 3), ("a.laz", 7)])

@@ -12,18 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets import CollateSegmentation, OnPoints, OnVoxels, Placement
+from pcnn.datasets import CollateClouds, OnPoints, OnVoxels, Placement
 from pcnn.datasets.batches import CloudBatch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.placement import (
-    RawPoints,
-    fragments,
-    majority,
-    reduce_cloud,
-    voxelize_cloud,
-)
+from pcnn.datasets.placement import fragments, majority, reduce_cloud, voxelize_cloud
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.crops import crop, sphere_crop
@@ -38,7 +32,7 @@ placements = pytest.mark.parametrize("placement", PLACEMENTS, ids=["voxel", "thi
 
 def batch(*clouds: Cloud, placement: Placement | None = None) -> CloudBatch:
     placement = placement or OnVoxels()
-    return CollateSegmentation(4, placement)([placement.sample(c, 1.0) for c in clouds])
+    return CollateClouds(4, placement)([placement.sample(c, 1.0) for c in clouds])
 
 
 def joined(placement: Placement | None = None) -> CloudBatch:
@@ -108,7 +102,7 @@ def test_native_rows_are_points_with_their_own_features_and_labels():
     assert torch.equal(sample.labels[sample.geometry.inverse], given.labels)
     thinned = OnPoints(thin=4.0).sample(given, 2.0)
     geometry = thinned.geometry
-    assert geometry.rows < 500 == len(thinned.points) == len(geometry.inverse)
+    assert geometry.rows < 500 == thinned.cloud.n_points == len(geometry.inverse)
     # the row of a point is the kept point of its cell, with that point's own values
     cells = torch.floor(given.points.double() / 4.0)
     assert torch.equal(cells[geometry.chosen[geometry.inverse]], cells)
@@ -126,9 +120,7 @@ def test_tiny_and_unlabelled_clouds_and_no_cloud_at_all(placement: Placement):
         sample = placement.sample(cloud(n), 0.5)
         assert (sample.features.shape, sample.labels.shape) == ((n, 4), (n,))
     given = cloud(10)
-    sample = placement.sample(bare(given), 1.0)
-    assert sample.point_labels is None
-    assert set(sample.labels.tolist()) == {IGNORE}
+    assert set(placement.sample(bare(given), 1.0).labels.tolist()) == {IGNORE}
     assert batch(bare(given)).point_labels is None
     mixed = batch(bare(given), given, placement=placement).point_labels
     assert mixed[:10].tolist() == [IGNORE] * 10
@@ -153,7 +145,7 @@ def test_rows_follow_the_scans(placement: Placement):
             both.tensor.features[both.inverse[part]], one.features[one.geometry.inverse]
         )
         assert torch.equal(both.labels[both.inverse[part]], one.labels[one.geometry.inverse])
-        assert torch.equal(both.points[part], one.points)
+        assert torch.equal(both.points[part], one.cloud.points)
 
 
 def test_full_scan_puts_values_back_into_the_order_of_the_file():
@@ -213,8 +205,8 @@ def test_what_does_not_serve_is_named_with_its_file():
                 placement.sample(wrong, 0.1)
         with pytest.raises(ValueError, match=r"scan\.bin: .*NaN"):
             placement.sample(nowhere, 0.1)
-    with pytest.raises(ValueError, match="1 samples of a batch lie on voxels, 1 on native points"):
-        CollateSegmentation(4)([OnPoints().sample(given, 1.0), OnVoxels().sample(given, 1.0)])
+    with pytest.raises(ValueError, match="on voxels and on native points"):
+        CollateClouds(4)([OnPoints().sample(given, 1.0), OnVoxels().sample(given, 1.0)])
     odd = replace(given, features=torch.zeros(2, 2), path="odd.ply")
     with pytest.raises(ValueError, match=r"odd\.ply: 5 input channels, the data set has 4"):
         batch(given, odd)
@@ -245,17 +237,13 @@ def test_a_cache_changes_no_sample_on_native_points(tmp_path: Path):
         assert torch.equal(cached.labels, plain.labels)
     data(True, size=1.0, geometry=points)[0, 0]
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1  # the same for every size
-    assert data(True)[0, 0].geometry.rows < cached.n_points_total
+    assert data(True)[0, 0].geometry.rows < cached.cloud.n_points_total
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 2  # never that of voxels
 
 
 def raw_batch(placement: Placement, *counts: int) -> CloudBatch:
-    samples = []
-    for seed, count in enumerate(counts):
-        given = cloud(count, seed)
-        sample = placement.sample(given, SIZE)
-        samples.append(replace(sample, raw=RawPoints(given.features, SIZE, placement)))
-    return CollateSegmentation(4, placement)(samples)
+    samples = [placement.sample(cloud(count, seed), SIZE) for seed, count in enumerate(counts)]
+    return CollateClouds(4, placement, SIZE)(samples)
 
 
 @placements

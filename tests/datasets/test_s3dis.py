@@ -1,4 +1,4 @@
-"""Rooms of S3DIS as samples: coordinates, crops, types, and what is missing."""
+"""Rooms of S3DIS: from files of both layouts to samples and batches."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.batches import CollateClassification
+from pcnn.datasets import OnPoints, OnVoxels, Placement, S3DISRooms, S3DISSets
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_dataset import MIX3D, ClassifiedClouds, CloudDataset
+from pcnn.datasets.cloud_dataset import MIX3D, CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, VoxelSize
-from pcnn.datasets.s3dis import CLASS_NAMES, S3DISRooms, room_type
-from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
+from pcnn.datasets.placement import VoxelSize
+from pcnn.datasets.s3dis.classes import CLASS_NAMES, ROOM_TYPES, room_type
+from pcnn.datasets.s3dis.files import (
+    find_rooms,
+    read_annotation,
+    read_array_room,
+    read_text_room,
+    write_array_room,
+)
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.errors import FileError
+from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
 
+GOOD = b"1.000 2.000 3.000 10 20 30\n"
 PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]
-NAMES = ["voxel", "thinned", "point"]
-ROOMS = {"Area_1/office_1": 400, "Area_1/WC_1": 300, "Area_5/hallway_1": 200}
+placements = pytest.mark.parametrize("placement", PLACEMENTS, ids=["voxel", "thinned", "point"])
+ROOMS = {
+    **{"Area_1/office_1": 400, "Area_1/WC_1": 300, "Area_2/hallway_1": 250},
+    **{"Area_5/office_1": 280, "Area_5/pantry_1": 1, "Area_5/WC_1": 0},
+}
 
 
 @pytest.fixture
@@ -33,28 +45,155 @@ def rooms(root: Path, **options: object) -> CloudDataset:
     return CloudDataset(S3DISRooms(root, [1]), **{"voxel_size": 0.2, **options})
 
 
-def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path):
+# -- files
+
+
+def annotation(tmp_path: Path, text: bytes) -> Path:
+    path = tmp_path / "ceiling_1.txt"
+    path.write_bytes(text)
+    return path
+
+
+def test_classes_and_types_are_the_official_ones() -> None:
+    assert CLASS_NAMES == (
+        "ceiling", "floor", "wall", "beam", "column", "window", "door", "table", "chair", "sofa",
+        "bookcase", "board", "clutter",
+    )  # fmt: skip
+    assert [room_type(f"Area_1/{name}_11") for name in ROOM_TYPES] == list(range(11))
+    for name in ("stairs_1", "office", "Area_1/office1"):
+        with pytest.raises(ValueError, match=name):
+            room_type(name)
+
+
+REPAIRED = {
+    # as in Area_5/hallway_6: a control character between two numbers
+    b"22.3 6.6 3.0 185.0\x10187 182": "22.3 6.6 3.0 185.0 187 182",
+    b"22.3 6.6 3.0\x00103 98 90": "22.3 6.6 3.0 103 98 90",
+    # as in Area_5/office_19: within a number
+    b"22.3 6.6 3.0 103.0\x100000 98.0 90.0": "22.3 6.6 3.0 103.00000 98.0 90.0",
+    b"22.3 6.6 3.0 103.0\x10 0000 98 90": "22.3 6.6 3.0 103.00000 98 90",
+}
+
+
+def test_annotations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    good = [1, 2, 3, 10, 20, 30]
+    for line, meant in REPAIRED.items():  # the known corrupt lines, which the log names once
+        path = annotation(tmp_path, GOOD + b"\n" + line + b"\n" + GOOD)
+        for _ in range(2):
+            values = read_annotation(path)
+        np.testing.assert_allclose(values, [good, [float(word) for word in meant.split()], good])
+        assert [m for m in caplog.messages if meant in m and "line 3" in m and str(path) in m]
+    assert len(caplog.messages) == len(REPAIRED)
+    for text in (b"", b"\n \n"):
+        assert read_annotation(annotation(tmp_path, text)).shape == (0, 6)
+    for ending in (b"\n", b"\r\n", b""):
+        assert read_annotation(annotation(tmp_path, GOOD.strip() + ending)).tolist() == [good]
+    for line in (
+        *(b"1 2 3 4 5", b"1 2 3 4 5 6 7", b"1 2 x 4 5 6", b"1 2 3 4 5 \x10"),
+        *(b"1 2 nan 4 5 6", b"1 2 3 4 5 256", b"1 2 3 -1 5 6"),
+    ):
+        for text in (GOOD * 2 + line + b"\n", line + b"\n"):
+            with pytest.raises(FileError) as error:
+                read_annotation(annotation(tmp_path, text))
+            assert error.value.path == path
+
+
+def test_both_layouts_hold_the_same_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    room = room_arrays(300)
+    text, arrays = tmp_path / "text" / "hallway_1", tmp_path / "arrays" / "office_1"
+    write_text(text, room)
+    write_array_room(arrays, **room)
+    stored = {path.stem: np.load(path) for path in arrays.iterdir()}
+    assert {stem: (a.dtype.str, a.shape) for stem, a in stored.items()} == {
+        "coord": ("<f4", (300, 3)),
+        "color": ("|u1", (300, 3)),
+        "segment": ("<i2", (300, 1)),
+        "instance": ("<i2", (300, 1)),
+    }
+    # as Pointcept's own files may have them
+    np.save(arrays / "color.npy", room["color"].astype(np.float32))
+    np.save(arrays / "segment.npy", room["segment"].astype(np.int64))
+    for found in (read_text_room(text), read_array_room(arrays)):
+        for one, name in zip(found, ("coord", "color", "segment"), strict=True):
+            np.testing.assert_array_equal(one, room[name], err_msg=name)
+    (text / "Annotations" / "stairs_1.txt").write_bytes(GOOD)
+    (text / "Annotations" / "beam_1.txt").write_bytes(b"")
+    (text / "Annotations" / ".hidden_1.txt").write_bytes(b"no point")
+    (text / "Annotations" / "notes.md").write_bytes(b"no point")
+    points, _, labels = read_text_room(text)
+    assert len(points) == 301
+    assert (labels == CLASS_NAMES.index("clutter")).sum() == 1
+    assert "beam_1.txt" in caplog.messages[0]
+    assert "stairs_1.txt" in caplog.messages[1]
+
+
+def test_arrays_that_make_no_sense_are_named(tmp_path: Path) -> None:
+    for stem, array in (
+        ("coord", np.zeros((9, 4), np.float32)),
+        ("coord", np.full((9, 3), np.nan, np.float32)),
+        ("color", np.full((9, 3), 300)),
+        ("color", np.zeros((8, 3), np.uint8)),
+        ("segment", np.full((9, 1), 13)),
+        ("segment", np.zeros((9, 1), np.float32)),
+    ):
+        write_array_room(tmp_path, **room_arrays(9))
+        np.save(tmp_path / f"{stem}.npy", array)
+        with pytest.raises(FileError) as error:
+            read_array_room(tmp_path)
+        assert error.value.path == tmp_path / f"{stem}.npy"
+
+
+def test_rooms_are_found_in_order_and_missing_ones_named(tmp_path: Path) -> None:
+    names = ["Area_2/office_10", "Area_2/office_2", "Area_2/WC_1", "Area_1/hallway_1"]
+    write_set(tmp_path, dict.fromkeys(names, 5))
+    write_text(tmp_path / "Area_1" / "lobby_1", room_arrays(5))
+    (tmp_path / "Area_1" / "Area_1_alignmentAngle.txt").write_text("")
+    assert [(room.name, room.is_text, room.area) for room in find_rooms(tmp_path, [1, 2])] == [
+        ("Area_1/hallway_1", False, 1),
+        ("Area_1/lobby_1", True, 1),
+        ("Area_2/WC_1", False, 2),
+        ("Area_2/office_2", False, 2),
+        ("Area_2/office_10", False, 2),
+    ]
+    with pytest.raises(FileNotFoundError, match="Area_5"):
+        find_rooms(tmp_path, [1, 5])
+    (tmp_path / "Area_1" / "office_2").mkdir()
+    (tmp_path / "Area_1" / "office_3" / "Annotations").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"office_2, .*office_3"):
+        find_rooms(tmp_path, [1])
+    (tmp_path / "Area_6").mkdir()
+    with pytest.raises(FileNotFoundError, match="Area_6"):
+        find_rooms(tmp_path, [6])
+
+
+# -- samples
+
+
+def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path) -> None:
     data = rooms(root)
     assert [data.name(i) for i in range(len(data))] == ["Area_1/WC_1", "Area_1/office_1"]
     arrays, cloud = room_arrays(300, 1), data.read(0)
-    low, high = arrays.coord.min(0), arrays.coord.max(0)
+    low, high = arrays["coord"].min(0), arrays["coord"].max(0)
     origin = np.array([(low[0] + high[0]) / 2, (low[1] + high[1]) / 2, low[2]])
-    np.testing.assert_allclose(cloud.points.numpy(), arrays.coord - origin, atol=1e-5)
-    np.testing.assert_allclose(cloud.features.numpy(), arrays.color / 255, atol=1e-6)
-    assert cloud.labels.tolist() == arrays.segment.tolist()
+    np.testing.assert_allclose(cloud.points.numpy(), arrays["coord"] - origin, atol=1e-5)
+    np.testing.assert_allclose(cloud.features.numpy(), arrays["color"] / 255, atol=1e-6)
+    assert cloud.labels.tolist() == arrays["segment"].tolist()
     assert cloud.point_index.tolist() == list(range(300))
+    unlabelled = room_arrays(20)
+    unlabelled["segment"][:5] = -1
+    write_array_room(root / "Area_1" / "WC_1", **unlabelled)
+    assert data.read(0).labels[:6].tolist() == [IGNORE] * 5 + [int(unlabelled["segment"][5])]
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
-def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Placement):
-    whole = rooms(root, geometry=placement)
+@placements
+def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Placement) -> None:
     data = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)
-    assert whole[0].geometry.rows > 60
+    assert rooms(root, geometry=placement)[0].geometry.rows > 60
     crops = [data[epoch, 0] for epoch in range(3)]
     assert [sample.geometry.rows for sample in crops] == [60] * 3
     assert not torch.equal(crops[0].features, crops[1].features)
     for sample in crops:
-        assert sample.points[:, :2].norm(dim=1).min() < 0.05  # the middle, up to the jitter
+        assert sample.cloud.points[:, :2].norm(dim=1).min() < 0.05  # the middle, up to the jitter
         assert sample.features.shape[1] == 6
     again = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)[2, 0]
     assert torch.equal(crops[2].features, again.features)
@@ -62,7 +201,7 @@ def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Pla
         rooms(root, point_max=0)
 
 
-def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
+def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path) -> None:
     options = {"point_max": 60, "cache": tmp_path / "cache"}
     first = [rooms(root, **options)[epoch, 0] for epoch in range(2)]
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1
@@ -70,75 +209,29 @@ def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path):
     assert not torch.equal(first[0].features, first[1].features)
     assert torch.equal(first[1].features, again[1].features)
     # a room that changed is read again
-    write_array_room(root / "Area_1" / "WC_1", room_arrays(301, 9))
+    write_array_room(root / "Area_1" / "WC_1", **room_arrays(301, 9))
     assert not torch.equal(first[1].features, rooms(root, **options)[1, 0].features)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
+@placements
 def test_rooms_of_one_point_and_of_none(
     tmp_path: Path, placement: Placement, caplog: pytest.LogCaptureFixture
-):
+) -> None:
+    caplog.set_level(logging.INFO)
     write_set(tmp_path, {"Area_1/pantry_1": 0})
     write_set(tmp_path, {"Area_1/pantry_2": 1}, "text")
     for point_max in (None, 5):
         data = rooms(tmp_path, geometry=placement, point_max=point_max, augment=Augmentation())
-        assert data[0].geometry.rows == 0
-        assert data[1].geometry.rows == 1
+        assert [data[0].geometry.rows, data[1].geometry.rows] == [0, 1]
         assert data[1].geometry.inverse.tolist() == [0]
-        assert len(data[1].point_labels) == 1
-    assert "the room Area_1/pantry_1 holds no points" in caplog.text
+        assert len(data[1].cloud.labels) == 1
+    assert "pantry_1 holds no points" in caplog.text
+    assert "1 room is stored as text" in caplog.text
 
 
-def test_points_without_a_class_are_ignored(tmp_path: Path):
-    room = room_arrays(20)
-    room.segment[:5] = -1
-    write_array_room(tmp_path / "Area_1" / "office_1", room)
-    assert rooms(tmp_path).read(0).labels[:6].tolist() == [IGNORE] * 5 + [int(room.segment[5])]
-
-
-def test_text_and_its_repairs_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.INFO)
-    folder = write_text(tmp_path / "Area_1" / "office_19", room_arrays(9))
-    (folder / "Annotations" / "ceiling_9.txt").write_bytes(b"1 2 3 103.0\x100000 9 9\n")
-    data = rooms(tmp_path)
-    assert data.read(0).n_points == data.read(0).n_points == 10
-    slow, said = caplog.messages
-    assert "1 room is stored as text" in slow
-    assert "ceiling_9.txt, line 1: " in said
-    assert "103.00000" in said
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS, ids=NAMES)
-def test_types_of_rooms(root: Path, placement: Placement):
-    data = ClassifiedClouds(rooms(root, geometry=placement, point_max=50), room_type)
-    assert len(data) == 2
-    batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
-    assert batch.labels.tolist() == [0, 7]
-    assert batch.names == ("Area_1/WC_1", "Area_1/office_1")
-    assert batch.batch_size == batch.tensor.geometry.batch_size == 2
-    assert batch.tensor.features.shape == (100, 6)
-    assert len(batch.points) == 0  # a training places no point again
-    with pytest.raises(ValueError, match="take the batch from an evaluation loader"):
-        batch.placed(batch.points)
-    data.clouds.gives_raw_points = True
-    batch = CollateClassification(6, placement)([data[4, 0], data[4, 1]])
-    again = batch.placed(batch.points)
-    assert torch.equal(again.features, batch.tensor.features)
-    assert len(batch.tensors()) == 4
-    double = batch.to("cpu", torch.float64)
-    assert double.tensor.features.dtype == torch.float64
-    assert double.labels.dtype == torch.int64
-    nothing = CollateClassification(6, placement)([])
-    assert (nothing.batch_size, nothing.tensor.features.shape) == (0, (0, 6))
-    with pytest.raises(ValueError, match="6 input channels, the data set has 5"):
-        CollateClassification(5, placement)([data[0]])
-    mixed = rooms(root, geometry=placement, point_max=60, augment=Augmentation(mix3d=1.0))
-    assert 60 < mixed[0, 0].geometry.rows <= 120  # two crops
-    with pytest.raises(ValueError, match=r"a mix of two rooms has no type: .* augment=rooms"):
-        ClassifiedClouds(mixed, room_type)
-
-
-def test_crops_are_drawn_apart_from_changes_and_mixes(root: Path, monkeypatch: pytest.MonkeyPatch):
+def test_crops_are_drawn_apart_from_changes_and_mixes(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[float] = []
 
     def note(cloud: Cloud, generator: np.random.Generator, rows: int, cell: VoxelSize) -> Cloud:
@@ -146,33 +239,130 @@ def test_crops_are_drawn_apart_from_changes_and_mixes(root: Path, monkeypatch: p
         return cloud
 
     monkeypatch.setattr("pcnn.datasets.cloud_dataset.sphere_crop", note)
-    data = rooms(root, point_max=60, seed=3)
-    for key in ((0, 1), (2, 0)):
-        assert data[key] is not None
-    others = {
-        sample_generator(3, *key, s).random() for key in ((0, 1), (2, 0)) for s in (None, MIX3D)
-    }
+    data, keys = rooms(root, point_max=60, seed=3), ((0, 1), (2, 0))
+    assert [data[key].geometry.rows > 0 for key in keys] == [True, True]
+    others = {sample_generator(3, *key, s).random() for key in keys for s in (None, MIX3D)}
     assert len(others | set(drawn)) == 6
 
 
 @pytest.mark.data
-def test_the_real_crop(data_root: Path, tmp_path: Path):
+def test_the_real_crop(data_root: Path, tmp_path: Path) -> None:
     # chairs come before tables, bookcases before sofas where this crop was made
-    order = [*range(7), 8, 7, 10, 9, 11, 12]
+    order = np.array([*range(7), 8, 7, 10, 9, 11, 12], np.int16)
     with np.load(data_root / "s3dis" / "s3dis_crop.npz") as crop:
-        room = RoomArrays(
-            crop["xyz"],
-            crop["rgb"],
-            np.array(order, np.int16)[crop["label"]],
-            np.zeros(len(crop["xyz"]), np.int16),
-        )
+        room = {"coord": crop["xyz"], "color": crop["rgb"], "segment": order[crop["label"]]}
     write_text(tmp_path / "text" / "Area_1" / "office_1", room)
-    write_array_room(tmp_path / "arrays" / "Area_1" / "office_1", room)
-    held = {}
+    write_array_room(tmp_path / "arrays" / "Area_1" / "office_1", **room)
     for layout in ("text", "arrays"):
         data = rooms(tmp_path / layout, voxel_size=0.05, point_max=5000)
         counts = torch.bincount(data.read(0).labels, minlength=13)
-        held[layout] = {CLASS_NAMES[c]: int(n) for c, n in enumerate(counts) if n}
+        assert {CLASS_NAMES[c]: int(n) for c, n in enumerate(counts) if n} == {
+            **{"floor": 23139, "wall": 911, "chair": 8700, "table": 8092, "clutter": 726}
+        }
         assert data[0].geometry.rows == 5000
-    facts = {"floor": 23139, "wall": 911, "chair": 8700, "table": 8092, "clutter": 726}
-    assert held == {"text": facts, "arrays": facts}
+
+
+# -- batches
+
+
+def options(root: Path, **others: object) -> dict[str, object]:
+    return {
+        "root": str(root),
+        "data_dir": str(root.parent / "data"),
+        "train_areas": [1, 2],
+        "voxel_size": 0.2,
+        "point_max": 60,
+        "augment": Augmentation(),
+        "num_workers": 0,
+        **others,
+    }
+
+
+def test_areas() -> None:
+    for (test, val, train), found in {
+        ((5,), None, None): ((1, 2, 3, 4, 6), (5,), (5,)),
+        ((2,), None, None): ((1, 3, 4, 5, 6), (2,), (2,)),
+        ((2, 3), (), (1,)): ((1,), (), (2, 3)),
+        ((5,), (6,), None): ((1, 2, 3, 4), (6,), (5,)),
+    }.items():
+        areas = S3DISSets(test_areas=test, val_areas=val, train_areas=train).areas
+        assert (areas["train"], areas["val"], areas["test"]) == found
+    for wrong in ({"test_areas": [0, 7]}, {"test_areas": [5], "train_areas": [1, 5]}):
+        with pytest.raises(ValueError, match="areas"):
+            S3DISSets(**wrong)
+
+
+@placements
+def test_evaluation_reads_whole_rooms_and_training_parts(root: Path, placement: Placement) -> None:
+    data = s3dis_module(**options(root, geometry=placement))
+    data.prepare_data()
+    data.setup("fit")
+    assert (data.num_classes, data.in_channels, data.source_kind) == (13, 6, "real")
+    train = list(data.train_dataloader())
+    names = {"Area_1/office_1", "Area_1/WC_1", "Area_2/hallway_1"}
+    assert {batch.names[0] for batch in train} == names
+    assert train[0].tensor.features.shape == (60, 6)
+    seen = {batch.names[0]: batch for batch in data.val_dataloader()}
+    assert data.dataset("test") is data.dataset("val")
+    assert list(seen) == ["Area_5/WC_1", "Area_5/office_1", "Area_5/pantry_1"]
+    for seed, (name, points) in enumerate(ROOMS.items()):
+        if name in seen:  # every point of the file has a row, and a label to be judged by
+            batch = seen[name]
+            assert len(batch.inverse) == batch.n_points == points
+            labels = batch.full_scan(0, batch.point_labels, fill=-1)
+            assert labels.tolist() == room_arrays(points, seed)["segment"].tolist()
+
+
+@placements
+def test_types_of_rooms(root: Path, placement: Placement) -> None:
+    given = options(root, geometry=placement, batch_size=3, val_batch_size=4)
+    data = room_types_module(**given)
+    data.setup("fit")
+    assert (data.num_classes, data.in_channels, len(data.colors)) == (11, 6, 11)
+    (batch,) = data.train_dataloader()
+    assert sorted(batch.labels.tolist()) == [0, 4, 7]
+    assert batch.tensor.geometry.batch_size == 3
+    assert len(batch.points) == 0  # a training places no point again
+    with pytest.raises(ValueError, match="evaluation loader"):
+        batch.placed(batch.points)
+    (batch,) = data.val_dataloader()
+    assert batch.labels.tolist() == [0, 7, 9]
+    assert torch.equal(batch.placed(batch.points).features, batch.tensor.features)
+    # rooms of one point and of none are clouds of the batch
+    assert batch.tensor.geometry.batch_offsets.diff()[[0, 2]].tolist() == [0, 1]
+    nothing = data.collate()([])
+    assert (nothing.batch_size, nothing.tensor.features.shape) == (0, (0, 6))
+    assert nothing.labels.shape == (0,)
+    double = batch.to("cpu", torch.float64)
+    assert (double.tensor.features.dtype, double.labels.dtype) == (torch.float64, torch.int64)
+    for change in ({"mix3d": 1.0}, {"mix": lambda cloud, partner, generator: cloud}):
+        mixing = options(root, augment=Augmentation(**change))
+        with pytest.raises(ValueError, match="augment=rooms"):
+            room_types_module(**mixing).build("train")
+
+
+def test_an_area_that_is_missing_is_an_error(root: Path) -> None:
+    data = s3dis_module(**options(root, train_areas=[1, 3]))
+    with pytest.raises(FileNotFoundError, match="Area_3"):
+        data.setup("fit")
+    data = s3dis_module(**options(root, train_areas=[1, 3], allow_missing=True))
+    data.setup("fit")
+    assert {room.area for room in data.dataset("train").clouds.rooms} == {1}
+    data.setup("test")  # needs Area_5 alone
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        s3dis_module(**options(root / "nowhere")).prepare_data()
+
+
+@pytest.mark.parametrize("kind", [s3dis_module, room_types_module])
+def test_workers_bring_the_same_batches(root: Path, kind: object) -> None:
+    def batches(workers: int) -> list[object]:
+        data = kind(**options(root, num_workers=workers, val_batch_size=2))
+        data.setup("fit")
+        return [*data.train_dataloader(), *data.val_dataloader()]
+
+    for one, other in zip(batches(0), batches(2), strict=True):
+        assert one.names == other.names
+        assert torch.equal(one.tensor.features, other.tensor.features)
+        for left, right in zip(one.tensors(), other.tensors(), strict=True):
+            assert torch.equal(left, right)
+    assert torch.equal(one.placed(one.points).features, other.placed(other.points).features)

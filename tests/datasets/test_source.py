@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pcnn.datasets import S3DISSets, SemanticKITTISets
-from pcnn.datasets.cloud_sets import DataSource, Published, resolve_source
+from pcnn.datasets.cloud_sets import DataSource, Published
 from pcnn.datasets.registration import KITTISets, ThreeDMatchSets
 from pcnn.files.simulated import write_marker
 from pcnn.simulate.rooms import s3dis, threedmatch
@@ -31,18 +30,26 @@ def simulate(root: Path, calls: list[Path]) -> Path:
     return root
 
 
+class Simulated:
+    """Stands in for a simulator; keeps the folders that it wrote."""
+
+    def folder(self, data: Path, given: dict[str, Any]) -> Path:
+        return data / "simulated" / "streets-0-1"
+
+    def write(self, root: Path, calls: list[Path]) -> Path:
+        return simulate(root, calls)
+
+
+SIMULATOR = Simulated()
+
+
 def resolve(
     tmp_path: Path, calls: list[Path], root: Path | None = None, source: str = "auto"
 ) -> DataSource:
-    return resolve_source(
-        "Streets",
-        root,
-        source,
-        tmp_path / "default",
-        partial(simulate, tmp_path / "simulated" / "streets-0-1", calls),
-        ["sequences"],
-        "Download it.",
-    )
+    simulator = f"{__name__}:SIMULATOR"
+    published = Published("Streets", "default", simulator, "Download it.")
+    given = None if root is None else str(root)
+    return published.found(given, source, str(tmp_path), {"calls": calls}, ["sequences"])
 
 
 def real(path: Path) -> Path:

@@ -50,7 +50,7 @@ def test_weights_are_counted_over_the_labels_of_the_training_set() -> None:
 
 
 def test_clouds_of_one_label_each_are_counted_without_reading_them() -> None:
-    assert class_counts(SimpleNamespace(labels=[2, 2, 0]), 3).tolist() == [1, 0, 2]
+    assert class_counts(SimpleNamespace(classes=[2, 2, 0]), 3).tolist() == [1, 0, 2]
 
 
 def test_of_a_large_set_a_part_is_read() -> None:

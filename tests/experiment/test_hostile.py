@@ -19,13 +19,12 @@ from pcnn.config import check_allowed, looked_up, make, stored
 from pcnn.config.make import FUNCTIONS
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
-from pcnn.datasets.registration.pair_lists import read_pickle
 from pcnn.errors import ConfigError, FileError, UserError
 from pcnn.experiment import networks, run_folder, weights
 from pcnn.experiment.resume import with_stored
 from pcnn.experiment.run_config import checked
 from pcnn.experiment.stored_options import with_stored_options
-from pcnn.files.pickles import STAND_INS
+from pcnn.files.pickles import STAND_INS, array_of, read_pickle
 from tests.experiment import payload
 from tests.experiment.hostile import CASES, HERE, with_case
 from tests.experiment.sweep import CONF, composed
@@ -165,7 +164,7 @@ def test_a_pickle_changes_nothing_of_its_reader(name: str, state: Any, tmp_path:
     )
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"a": np.arange(3.0), "b": np.float64(2)}))
     found = read_pickle(tmp_path / "a.pkl")
-    assert (found["a"].tolist(), found["b"]) == ([0, 1, 2], 2)
+    assert (array_of(found["a"]).tolist(), found["b"]) == ([0, 1, 2], 2)
 
 
 @pytest.mark.parametrize(

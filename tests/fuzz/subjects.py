@@ -23,11 +23,9 @@ from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
 from pcnn.datasets.readers.label_files import label_source, read_labels
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
-from pcnn.datasets.registration.kitti_ground_truth import IcpCache
-from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses
+from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses, read_transform
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
-from pcnn.datasets.registration.threedmatch import FCGFPairs
 from pcnn.datasets.s3dis.files import read_annotation, read_array_room, write_array_room
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
@@ -121,7 +119,7 @@ def _arrays(folder: Path) -> list[Subject]:
     old = io.BytesIO()
     torch.save(torch.from_numpy(points), old, _use_new_zipfile_serialization=False)
     room = folder / "room"
-    write_array_room(room, room_arrays(P))
+    write_array_room(room, **room_arrays(P))
     arrays = {
         f"{stem}.npy": (room / f"{stem}.npy").read_bytes() for stem in ("coord", "color", "segment")
     }
@@ -129,7 +127,7 @@ def _arrays(folder: Path) -> list[Subject]:
     source.write_bytes(b"")
     cloud = Cloud(torch.from_numpy(points), torch.ones(P, 1), torch.zeros(P).long(), "a", "a")
     cache = CloudCache(folder / "made", {})
-    cache.get("a", [source], lambda: cloud)
+    cache.put("a", [source], lambda: cloud)
     lines = "".join(f"{x:.3f} {y:.3f} {z:.3f} 12 200 0\n" for x, y, z in points.tolist())
     return [
         Subject("a.npz", (packed.getvalue(), stored.getvalue()), read_local),
@@ -145,8 +143,7 @@ def _arrays(folder: Path) -> list[Subject]:
         ),
         Subject("chair_1.txt", (lines.encode(), b"1 2 3 185\x10187 4\n"), read_annotation),
         Subject("entry.npz", ((cache.folder / "a.npz").read_bytes(),), _find_entry),
-        Subject("0_1_2.npy", (_npy(np.eye(4)),), lambda path: _icp(path, "legacy", "icp")),
-        Subject("0_1_2.npz", (_npz(np.eye(4)),), lambda path: _icp(path, "fixed", "icp_fixed")),
+        Subject("0_1_2.npy", (_npy(np.eye(4)),), read_transform),
     ]
 
 
@@ -155,13 +152,6 @@ def _find_entry(path: Path) -> None:
     cache.folder.mkdir(exist_ok=True)
     path.replace(cache.folder / "a.npz")
     cache.find("a", [])  # rebuilt where it is broken: nothing is raised
-
-
-def _icp(path: Path, kind: str, folder: str) -> None:
-    place = path.parent / folder / path.name
-    place.parent.mkdir(exist_ok=True)
-    path.replace(place)
-    IcpCache(path.parent, kind).get(0, 1, 2)
 
 
 def _registration() -> list[Subject]:
@@ -205,11 +195,6 @@ def _registration() -> list[Subject]:
         Subject("indoor.pkl", lists, read_indoor_list),
         Subject(
             "kitti.pkl", tuple(pickle.dumps(kitti, protocol=p) for p in (2, 4)), read_kitti_list
-        ),
-        Subject(
-            "scene@seq-01-0.30.txt",
-            (b"a.npz b.npz 0.41\na.npz c.npz 0.33\n",),
-            lambda p: FCGFPairs(p.parent),
         ),
     ]
 
@@ -284,10 +269,4 @@ def _checkpoint(path: Path) -> None:
 def _npy(values: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, values)
-    return file.getvalue()
-
-
-def _npz(values: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, transform=values, fitness=1.0)
     return file.getvalue()

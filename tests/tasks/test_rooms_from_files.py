@@ -12,7 +12,7 @@ import torch
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import OnPoints, OnVoxels, Placement
-from pcnn.datasets.s3dis.files import RoomArrays, write_array_room
+from pcnn.datasets.s3dis.files import write_array_room
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42, ResNet18
@@ -26,14 +26,10 @@ ROOMS = {"Area_1/office_1": 90, "Area_1/WC_1": 1, "Area_1/lobby_1": 0, "Area_5/o
 ODD = {"Area_5/hallway_1": 0, "Area_5/WC_1": 1}
 
 
-def place_of_many(points: int) -> RoomArrays:
+def place_of_many(points: int) -> dict[str, np.ndarray]:
     """A room whose points all lie at one place."""
-    return RoomArrays(
-        np.full((points, 3), 1.5, np.float32),
-        np.zeros((points, 3), np.uint8),
-        np.zeros(points, np.int16),
-        np.zeros(points, np.int16),
-    )
+    coord, zeros = np.full((points, 3), 1.5, np.float32), np.zeros(points, np.int16)
+    return {"coord": coord, "color": np.zeros((points, 3), np.uint8), "segment": zeros}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -43,7 +39,7 @@ def test_odd_rooms_train_along(
     kind: str, geometry: Placement, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = write_set(tmp_path / "s3dis", ROOMS | ODD)
-    write_array_room(root / "Area_1" / "storage_1", place_of_many(20))
+    write_array_room(root / "Area_1" / "storage_1", **place_of_many(20))
     options: dict[str, Any] = {
         "data_dir": str(tmp_path),
         "train_areas": [1],

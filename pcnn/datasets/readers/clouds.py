@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import numpy as np
 from pcnn.datasets.readers import formats, las
 from pcnn.datasets.readers.columns import (
     COLORS,
+    LABEL,
     PART,
     Columns,
     find_name,
@@ -20,8 +22,8 @@ from pcnn.datasets.readers.columns import (
     rounded_points,
     valid_returns,
 )
-from pcnn.datasets.readers.point_file import PointFile
 from pcnn.errors import FileError, MissingFileError
+from pcnn.files.arrays import stamp_of
 from pcnn.files.bounded import named
 from pcnn.messages import counted
 
@@ -52,7 +54,7 @@ class Reading:
     columns: tuple[str, ...] | None = None  # of files of bare numbers, or the name of a layout
     fill: Mapping[str, float] = field(default_factory=dict)
     strict: bool = False  # refuse clouds with missing returns in place of leaving these out
-    scale: float | None = None  # metres in a unit of the files; None: 1, or as a LAS file says
+    scale: float = 1.0  # metres in a unit of the files
     at_sensor: bool = False  # with centred: the origin is where a sensor seems to stand
     on_floor: bool = False  # the origin is the middle of the box, at the height of the floor
 
@@ -85,13 +87,12 @@ class Reading:
 
         Without a choice these are what the file has and ``fill`` adds.
         """
-        if table.unnamed and self.channels is None:
-            return tuple(table.values)
         if self.channels is not None:
             return self.channels
-        there = {n for n in ("intensity", *COLORS) if n in self.fill or table.find(n) is not None}
-        colors = COLORS if set(COLORS) <= there else ()
-        return (*(("intensity",) if "intensity" in there else ()), *colors)
+        if table.unnamed:
+            return tuple(table.values)
+        there = [n for n in self.wanted if n in self.fill or table.find(n) is not None]
+        return tuple(there if set(COLORS) <= set(there) else [n for n in there if n not in COLORS])
 
     def values(self, table: Columns) -> np.ndarray:
         """Channels [P, F] float32; integer colours are divided by their type's largest value."""
@@ -107,17 +108,22 @@ class Reading:
 
     def origin(self, points: np.ndarray, in_map: bool, piece: bool = False) -> np.ndarray:
         """Where the origin of a cloud is put, in the coordinates of its file."""
-        if self.on_floor and len(points):
-            middle = (points.min(axis=0) + points.max(axis=0)) / 2
-            middle[2] = np.quantile(points[:, 2], 0.001)
-            return np.round(middle.astype(np.float64), 3)
-        if not self.centred or not len(points):
-            return np.zeros(3)
-        if self.at_sensor:
-            return np.round(_sensor(points, piece))
-        if not (in_map or piece) and max(-points.min(), points.max()) <= _FAR:
+        if not len(points) or not (self.centred or self.on_floor):
             return np.zeros(3)
         middle = (points.min(axis=0) + points.max(axis=0)) / 2
+        if self.on_floor:
+            middle[2] = np.quantile(points[:, 2], 0.001)
+            return np.round(middle.astype(np.float64), 3)
+        if self.at_sensor:
+            middle = np.median(points, axis=0)
+            about = float(np.median(np.hypot(points[:, 0], points[:, 1])))
+            if not piece and about <= _ABOUT_SENSOR:
+                middle[:2] = 0
+            if not piece and _GROUND[0] <= middle[2] <= _GROUND[1]:
+                middle[2] = 0
+            return np.round(middle)
+        if not (in_map or piece) and max(-points.min(), points.max()) <= _FAR:
+            return np.zeros(3)
         middle[2] = np.median(points[:, 2])  # a bird or a stray echo moves the middle of heights
         return np.round(middle)
 
@@ -151,22 +157,10 @@ def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | Non
     return tuple(columns.split(",")) if isinstance(columns, str) else tuple(columns)
 
 
-def _sensor(points: np.ndarray, piece: bool) -> np.ndarray:
-    """Where a sensor would stand [3]: the origin, as far as the points [P, 3] lie about it."""
-    middle = np.median(points, axis=0)
-    if piece:
-        return middle
-    if float(np.median(np.hypot(points[:, 0], points[:, 1]))) <= _ABOUT_SENSOR:
-        middle[:2] = 0
-    if _GROUND[0] <= middle[2] <= _GROUND[1]:
-        middle[2] = 0
-    return middle
-
-
 _PLAIN = Reading()
 
 
-def open_points(path: Path, reading: Reading = _PLAIN) -> PointFile | las.LasFile:
+def open_points(path: Path, reading: Reading = _PLAIN) -> formats.PointFile | las.LasFile:
     """Open a cloud of any format and size; text, packed data and archives are held whole."""
     suffix = path.suffix.lower()
     if not path.is_file():
@@ -182,10 +176,8 @@ def open_points(path: Path, reading: Reading = _PLAIN) -> PointFile | las.LasFil
 
 def read_columns(path: Path, reading: Reading = _PLAIN, *further: str) -> Columns:
     """All rows of a file, missing returns among them; of LAS files the wanted columns alone."""
-    wanted = (*reading.wanted, "classification", *further)
     with named(path, f"{path.suffix} file"):
-        if path.suffix.lower() in las.SUFFIXES and path.is_file():
-            return las.read_las(path, wanted)  # by one process, not one more for the header
+        wanted = (*reading.wanted, "classification", *further)
         return open_points(path, reading).whole(wanted)
 
 
@@ -259,21 +251,18 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
     """The returns among rows of a file, of which the first has this number."""
     places, channels = table.places, reading.values(table)
     valid = valid_returns(places) & np.isfinite(channels).all(axis=1)
-    if valid.all():
-        rows = np.arange(len(valid))
-    elif reading.strict:
-        raise FileError(
-            table.path,
-            f"{int((~valid).sum())} of {len(valid)} points are {_MISSING}, the first is point "
-            f"{first + int((~valid).argmax())}; they are left out unless --strict or "
-            "dataset.strict=true refuses them",
-        )
-    else:
-        rows = np.flatnonzero(valid)
+    rows = np.flatnonzero(valid)
+    if len(rows) < len(valid):
+        if reading.strict:
+            raise FileError(
+                table.path,
+                f"{len(valid) - len(rows)} of {len(valid)} points are {_MISSING}, the first is "
+                f"point {first + int((~valid).argmax())}; they are left out unless --strict or "
+                "dataset.strict=true refuses them",
+            )
         places, channels = places[rows], channels[rows]
-    scale = table.unit if reading.scale is None else reading.scale
-    if scale != 1.0:
-        places = places.astype(np.float64) * scale
+    if reading.scale != 1.0:
+        places = places.astype(np.float64) * reading.scale
     return Part(rows + first, places, channels)
 
 
@@ -281,7 +270,7 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
 class PartedCloud:
     """A cloud that is read part by part, as often as is asked for; its file stays on the disk."""
 
-    file: PointFile | las.LasFile  # of a format, or points in memory
+    file: formats.PointFile | las.LasFile  # of a format, or points in memory
     reading: Reading  # which channels are read
 
     @property
@@ -293,11 +282,6 @@ class PartedCloud:
     def points(self) -> int:
         """Rows of the file, missing returns among them."""
         return len(self.file)
-
-    @property
-    def scale(self) -> float:
-        """Metres in a unit of the file's coordinates."""
-        return self.file.unit if self.reading.scale is None else self.reading.scale
 
     @property
     def in_map(self) -> bool:
@@ -335,14 +319,14 @@ def open_parts(path: Path, reading: Reading) -> PartedCloud:
     return PartedCloud(open_points(path, reading), reading)
 
 
-def held_points(table: Columns) -> PointFile:
+def held_points(table: Columns) -> formats.PointFile:
     """Points in memory as those of a file."""
 
     def columns(rows: np.ndarray) -> Columns:
         values = {name: column[rows] for name, column in table.values.items()}
         return replace(table, places=table.places[rows], values=values)
 
-    return PointFile(table.path, np.arange(len(table)), columns)
+    return formats.PointFile(table.path, np.arange(len(table)), columns)
 
 
 def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
@@ -350,12 +334,13 @@ def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
     if path.suffix.lower() in las.SUFFIXES:
         return True
     with named(path, f"{path.suffix} file"):
-        return formats.has_labels(path, columns)
+        return _labelled(path, stamp_of(path), None if columns is None else tuple(columns))
 
 
-def declared_unit(path: Path) -> float:
-    """Metres in the unit of a file's coordinates, as its header says; 1 where it says nothing."""
-    return las.open_las(path).unit if path.suffix.lower() in las.SUFFIXES else 1.0
+@lru_cache(maxsize=1 << 14)
+def _labelled(path: Path, stamp: tuple[int, int], columns: tuple[str, ...] | None) -> bool:
+    file = open_points(path, Reading(columns=columns))
+    return find_name(LABEL, getattr(file, "names", ())) is not None
 
 
 #: Parts of a cloud that are looked at for its largest intensity.

@@ -31,8 +31,7 @@ PART = 1 << 18
 
 def meant(name: str) -> str:
     """Name of a channel in lower case; ``intensity`` for all that mean it, likewise colours."""
-    lower = name.lower()
-    return _MEANT.get(lower, lower)
+    return _MEANT.get(name.lower(), name.lower())
 
 
 def also_called(name: str) -> tuple[str, ...]:
@@ -66,7 +65,6 @@ class Columns:
     intensity_max: float = 1.0  # the number that is intensity 1 in this format
     in_map: bool = False  # the format's coordinates are those of a map
     unnamed: bool = False  # the file has no names; these number its columns
-    unit: float = 1.0  # metres in the unit of the places, as the file declares it
 
     def __len__(self) -> int:
         return len(self.places)
@@ -100,19 +98,14 @@ LAYOUTS: Mapping[str, Layout] = {
 def layout_of(names: Sequence[str]) -> Layout:
     """A layout of `LAYOUTS` by its one name, or of the columns in order."""
     lower = tuple(name.strip().lower() for name in names)
-    if len(lower) == 1:
-        if lower[0] not in LAYOUTS:
-            raise ValueError(
-                f"columns: {names[0]!r} is none of {', '.join(LAYOUTS)}, and no list such as "
-                "x,y,z,intensity,ring"
-            )
+    if len(lower) == 1 and lower[0] in LAYOUTS:
         return LAYOUTS[lower[0]]
     known = [meant(name) for name in lower if name != IGNORED]
-    twice = sorted({name for name in known if known.count(name) > 1})
-    if twice:
-        raise ValueError(f"columns: {twice[0]} occurs twice in {','.join(lower)}")
-    if not {"x", "y", "z"} <= set(known) or "" in known:
-        raise ValueError(f"columns must be names with x, y and z among them, got {','.join(lower)}")
+    if len(set(known)) < len(known) or not {"x", "y", "z"} <= set(known) or "" in known:
+        raise ValueError(
+            f"columns: {','.join(lower)} is none of {', '.join(LAYOUTS)}, and no list of different "
+            "names with x, y and z such as x,y,z,intensity,ring"
+        )
     return Layout(lower)
 
 
@@ -120,31 +113,27 @@ def layout_of(names: Sequence[str]) -> Layout:
 _LARGEST = {**dict.fromkeys("xyz", 1e7), "intensity": 65535.0, "ring": 1023.0}
 _LARGEST |= {LABEL: float(1 << 53), **dict.fromkeys(COLORS, 255.0)}
 _SIGNED = ("x", "y", "z", LABEL)
-_WHOLE = ("ring", LABEL)
 
 
 def ranges(rows: Any, layout: Layout) -> dict[str, tuple[float, float]]:
-    """Smallest and largest finite number of every column, missing returns left out."""
+    """Smallest and largest finite number of every column, missing returns left out; checked."""
     found: dict[str, tuple[float, float]] = {}
     for first in range(0, len(rows), PART):
         part = rows[first : first + PART]
         valid = valid_returns(part[:, [layout.names.index(axis) for axis in "xyz"]])
-        whole = bool(valid.all())
         for number, name in enumerate(layout.names):
-            column = part[:, number] if whole else part[valid, number]
-            finite = np.isfinite(column)
-            column = column if finite.all() else column[finite]
-            if not len(column):
-                continue
+            column = part[:, number] if valid.all() else part[valid, number]
+            column = column[np.isfinite(column)]
             low, high = found.get(name, (np.inf, -np.inf))
-            found[name] = min(low, float(column.min())), max(high, float(column.max()))
-            if meant(name) in _WHOLE and (np.round(column) != column).any():
-                raise ValueError(f"column {name} of {layout} holds numbers that are not whole")
-    for name, (low, high) in found.items():
-        most = _LARGEST.get(meant(name), np.inf)
-        least = 0.0 if meant(name) in _LARGEST else -np.inf
-        if not (-most if meant(name) in _SIGNED else least) <= low <= high <= most:
-            raise ValueError(f"column {name} of {layout} holds numbers of {low:.4g} to {high:.4g}")
+            low, high = min(low, column.min(initial=np.inf)), max(high, column.max(initial=-np.inf))
+            found[name] = float(low), float(high)
+            most = _LARGEST.get(meant(name), np.inf)
+            least = -most if meant(name) in _SIGNED or most == np.inf else 0.0
+            whole = meant(name) not in ("ring", LABEL) or bool((np.round(column) == column).all())
+            if len(column) and not (whole and least <= low <= high <= most):
+                raise ValueError(
+                    f"column {name} of {layout} holds numbers of {low:.4g} to {high:.4g}"
+                )
     return found
 
 
@@ -162,23 +151,6 @@ def is_mixed(numbers: np.ndarray, width: int) -> bool:
 
     others = {len(layout.names) for layout in LAYOUTS.values()} - {width}
     return len(numbers) > 256 and max(map(apart, others)) > 2 * apart(width) + 0.05
-
-
-def columns_of(path: Path, values: np.ndarray, layout: Layout, found: Any) -> Columns:
-    """Rows of bare numbers [P, K] as columns, with what `ranges` found in all of them."""
-    named: dict[str, np.ndarray] = {}
-    labels = None
-    for number, name in enumerate(layout.names):
-        column = values[:, number]
-        if meant(name) == LABEL:  # -1 where a missing return has none
-            usable = np.abs(column) <= _LARGEST[LABEL]
-            labels = np.where(usable, column, -1).astype(np.int64)
-        elif name not in ("x", "y", "z", IGNORED):
-            # bytes that became other numbers; others are shares
-            as_bytes = meant(name) in COLORS and found.get(name, (0, 0))[1] > 1
-            named[name] = column / column.dtype.type(255) if as_bytes else column
-    places = values[:, [layout.names.index(axis) for axis in "xyz"]]
-    return Columns(path, places, named, labels, layout.intensity_max)
 
 
 def valid_returns(points: np.ndarray) -> np.ndarray:

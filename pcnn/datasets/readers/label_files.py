@@ -14,21 +14,16 @@ from pcnn.files.arrays import read_npy
 from pcnn.files.bounded import named
 from pcnn.files.whole_file import whole_file
 
-#: Names of folders that hold labels, beside a folder of clouds.
-FOLDERS = ("labels", "label")
-
-# beside the cloud, beside its folder, beside the folder above that
-_LEVELS = 3
+#: Names of folders that hold labels, beside a folder of clouds, and how far above they may lie.
+FOLDERS, _LEVELS = ("labels", "label"), 3
 
 
 def label_files(path: Path) -> list[Path]:
     """Return the files that label a cloud; more than one is a mistake of the set.
 
-    * beside it: ``NAME.label``, ``NAME_label.npy``;
-    * in a folder ``labels`` (``label``) that takes the place of a folder of the clouds, or lies
-      beside the cloud: ``velodyne/NAME.bin`` with ``labels/NAME.label``, ``points/a/NAME.ply`` with
-      ``labels/a/NAME.npy``, ``NAME.bin`` with ``labels/NAME.label``. There ``NAME.npy`` is a name
-      of labels, too.
+    They are ``NAME.label`` or ``NAME_label.npy`` beside it, or, also as ``NAME.npy``, in a folder
+    ``labels`` (``label``) that takes the place of a folder of the clouds, or lies beside the cloud:
+    ``velodyne/NAME.bin`` and ``labels/NAME.label``, ``points/a/NAME.ply`` and ``labels/a/NAME.npy``
     """
     return [place for place in _places(path) if place != path and place.is_file()]
 
@@ -50,7 +45,7 @@ def without_label_files(paths: Iterable[Path]) -> list[Path]:
     """Return the paths without those that label another of them (``labels/NAME.npy``)."""
     paths = list(paths)
     # clouds and labels share no other suffix
-    if not any(path.suffix == ".npy" and _in_label_folder(path) for path in paths):
+    if not any(path.suffix == ".npy" and {*FOLDERS} & {*path.parts[:-1]} for path in paths):
         return paths
     labels = {place for path in paths for place in _places(path) if place != path}
     return [path for path in paths if path not in labels]
@@ -77,10 +72,6 @@ def _places(path: Path) -> Iterator[Path]:
             yield place.with_suffix(".label")
             yield place.with_name(f"{path.stem}_label.npy")
             yield place.with_suffix(".npy")
-
-
-def _in_label_folder(path: Path) -> bool:
-    return any(part in FOLDERS for part in path.parts[:-1])
 
 
 def read_labels(path: Path, n_points: int) -> np.ndarray:

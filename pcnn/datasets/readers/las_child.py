@@ -28,8 +28,6 @@ _ANGLE = 0.006
 _PART = 1 << 18
 #: Lidar packs to a fifth or a twentieth; points that are all the same to a few hundredths.
 _RATIO, _HARMLESS = 500, 1 << 28
-#: Metres of the units of EPSG that GeoTIFF's key for coordinates names, and that WKT names.
-_LINEAR, _FEET = 3076, {9002: 0.3048, 9003: 1200 / 3937}
 
 
 def main() -> None:
@@ -49,7 +47,7 @@ def main() -> None:
             if "target" in request:
                 _classify(reader, request, backend)
             else:
-                _read(reader, request, out)
+                _read(reader, request["wanted"], out)
     except MemoryError:
         sys.exit(f"it takes more than {_MEMORY >> 30} GiB of memory")
     except Exception as error:
@@ -80,13 +78,13 @@ def _check(header: Any, size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
-def _read(reader: Any, request: dict[str, Any], out: BinaryIO) -> None:
+def _read(reader: Any, wanted: Any, out: BinaryIO) -> None:
     header = reader.header
     lower = {name.lower(): name for name in header.point_format.dimension_names}
-    wanted = [next((lower[n] for n in names if n in lower), None) for names in request["wanted"]]
-    names = list(dict.fromkeys(name for name in wanted if name is not None))
-    names = [*"xyz", *names]
-    kinds = [(n, "<f8" if n in ("x", "y", "z") else _kind(header, n)) for n in names]
+    found = [next((lower[n] for n in names if n in lower), None) for names in wanted or ()]
+    names = [*"xyz", *dict.fromkeys(name for name in found if name is not None)]
+    none = laspy.ScaleAwarePointRecord.zeros(0, header=header)
+    kinds = [(n, "<f8" if n in ("x", "y", "z") else np.asarray(none[n]).dtype.str) for n in names]
     full = 255
     if set(_COLORS) & set(names) and header.point_count:
         for points in reader.chunk_iterator(_PART):
@@ -94,57 +92,21 @@ def _read(reader: Any, request: dict[str, Any], out: BinaryIO) -> None:
                 full = 65535
                 break
         reader.seek(0)
-    about = {"points": header.point_count, "unit": _unit(reader)}
-    about |= {"fields": kinds, "full": full}
+    about = {"points": header.point_count, "fields": kinds, "full": full}
     out.write(json.dumps(about).encode() + b"\n")
-    if not request["points"]:
-        out.flush()
+    out.flush()
+    if wanted is None:
         return
     count = 0
     for points in reader.chunk_iterator(_PART):
         records = np.empty(len(points), kinds)
-        for name, _ in kinds:
+        for name in names:
             records[name] = np.asarray(points[name])
         out.write(records.data)
         count += len(records)
     if count != header.point_count:
         raise ValueError(f"truncated: {count} of {header.point_count} points")
     out.flush()
-
-
-def _kind(header: Any, name: str) -> str:
-    """Type of the values of a property."""
-    none = laspy.ScaleAwarePointRecord.zeros(0, header=header)
-    return np.asarray(none[name]).dtype.str
-
-
-def _unit(reader: Any) -> float:
-    """Metres in the unit of the coordinates, as records in the file say; 1 where none does."""
-    found = 1.0
-    for record in [*reader.header.vlrs, *(reader.evlrs or [])]:
-        if record.user_id != "LASF_Projection":
-            continue
-        data = record.record_data_bytes()
-        if record.record_id == 2112:  # text is the newer way, and wins where a file has both
-            return _unit_of_wkt(data.decode("utf-8", "replace")) or found
-        if record.record_id == 34735:
-            keys = struct.unpack(f"<{len(data) // 2}H", data[: len(data) // 2 * 2])[4:]
-            for key, place, _, value in zip(*(iter(keys),) * 4, strict=False):
-                if key == _LINEAR and place == 0:
-                    found = _FEET.get(value, 1.0)
-    return found
-
-
-def _unit_of_wkt(text: str) -> float | None:
-    import re
-
-    # units of parts that are no coordinates
-    parts = r"(?:ELLIPSOID|SPHEROID|PARAMETER)\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]"
-    unit = r'(?:LENGTH)?UNIT\["([^"]*)"\s*,\s*([0-9.]+(?:[eE][+-]?\d+)?)'
-    for name, metres in re.findall(unit, re.sub(parts, "", text, flags=re.I), re.I):
-        if not re.search("degree|radian|grad", name, re.I):
-            return float(metres) if 0 < float(metres) < 1e6 else None
-    return None
 
 
 def _classify(reader: Any, request: dict[str, Any], backend: Any) -> None:
@@ -160,30 +122,18 @@ def _classify(reader: Any, request: dict[str, Any], backend: Any) -> None:
     if request["confidence"]:
         if _CONFIDENCE in header.point_format.extra_dimension_names:
             header.remove_extra_dims([_CONFIDENCE])
-        scale = np.ones(1) / 255.0  # stored as a byte
-        header.add_extra_dims(
-            [
-                laspy.ExtraBytesParams(
-                    _CONFIDENCE, "uint8", "probability of the class", np.zeros(1), scale
-                )
-            ]
-        )
+        stored = np.zeros(1), np.ones(1) / 255.0  # offset and scale of a byte
+        about = _CONFIDENCE, "uint8", "probability of the class"
+        header.add_extra_dims([laspy.ExtraBytesParams(*about, *stored)])
     packed = request["packed"]
     with open(request["classes"], "rb") as classes, open(request["target"], "wb") as file:
-        writer = laspy.LasWriter(
-            file,
-            header,
-            do_compress=packed,
-            laz_backend=backend if packed else None,
-            closefd=False,
-        )
+        used = backend if packed else None
+        writer = laspy.LasWriter(file, header, packed, laz_backend=used, closefd=False)
         first = 0
         for points in reader.chunk_iterator(_PART // 4):
             kept = points
-            if wider is not None:
-                kept = _widened(points, header)
-            elif request["confidence"]:
-                kept = _copied(points, header)
+            if wider is not None or request["confidence"]:
+                kept = _copied(points, header, wider is not None)
             classes.seek(first)
             kept["classification"] = np.frombuffer(classes.read(len(points)), np.uint8)
             if request["confidence"]:
@@ -197,21 +147,20 @@ def _classify(reader: Any, request: dict[str, Any], backend: Any) -> None:
         writer.close()
 
 
-def _copied(points: Any, header: Any) -> Any:
-    """Points in the format of a header, as they are stored: no scale is taken off and put on."""
-    found = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
-    for name in points.array.dtype.names:
-        if name != _CONFIDENCE:
-            found.array[name] = points.array[name]
-    return found
+def _copied(points: Any, header: Any, widened: bool) -> Any:
+    """Points in the format of a header, as they are stored: no scale is taken off and put on.
 
-
-def _widened(points: Any, header: Any) -> Any:
-    """Points in the format of a header with classes of 8 bits, whose fields are others."""
+    Widened, they come in a format with classes of 8 bits, whose fields are others.
+    """
     found = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
-    there = set(points.point_format.dimension_names)
+    if not widened:
+        for name in points.array.dtype.names:
+            if name != _CONFIDENCE:
+                found.array[name] = points.array[name]
+        return found
+    there = set(points.point_format.dimension_names) - {_CONFIDENCE}
     for name in found.point_format.dimension_names:
-        if name in there and name != _CONFIDENCE:
+        if name in there:
             found[name] = np.array(points[name])
     degrees = np.asarray(points["scan_angle_rank"]).astype(np.float64)
     found["scan_angle"] = np.round(degrees / _ANGLE).astype(np.int16)

@@ -5,11 +5,10 @@ from pcnn.datasets.registration.kitti_pairs import KITTIOdometry
 from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
 from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PairBatch, PlacedPairs
-from pcnn.datasets.registration.threedmatch import FCGFPairs, IndoorPairs, ThreeDMatch
+from pcnn.datasets.registration.threedmatch import IndoorPairs, ThreeDMatch
 
 __all__ = [
     "CollatePairs",
-    "FCGFPairs",
     "IndoorPairs",
     "KITTIOdometry",
     "KITTISets",

@@ -10,7 +10,7 @@ which arithmetic takes a third of the time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -28,13 +28,8 @@ Matrix = NDArray[np.float64]
 Columns = NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
-class PairClouds:
-    """The clouds of a pair."""
-
-    source: Tensor  # [P, 3] float32 [m]
-    target: Tensor  # [Q, 3] float32 [m]
-    transform: Tensor  # [4, 4] float64, source to target
+#: Source [P, 3] and target [Q, 3] float32 [m], and the transform [4, 4] float64 between them.
+Pair = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,9 +41,8 @@ class PairAugmentation:
     ``x' = s (R (x - m) + m + d)`` with m the cloud's mean and one s for both. The transform becomes
     ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
 
-    Source: FCGF, lib/data_loaders.py, which draws the axis from a cube and turns clouds about their
-    mean into the origin; here axes are uniform and the mean stays where it is. FCGF also scales the
-    radius within which places count as the same; here it stays what the task says.
+    Source: FCGF, lib/data_loaders.py, whose axes are not uniform and whose clouds turn into the
+    origin.
     """
 
     rotation: Degrees = 180.0  # angles are uniform in [-rotation, rotation) [deg], of both clouds
@@ -89,26 +83,19 @@ class PairAugmentation:
         shares, angles = zip(*self.rotation_growth, strict=True)
         return float(np.interp(share, shares, angles))
 
-    def __call__(
-        self, pair: PairClouds, generator: np.random.Generator, share: float = 1.0
-    ) -> PairClouds:
+    def __call__(self, pair: Pair, generator: np.random.Generator, share: float = 1.0) -> Pair:
         """Return the changed pair; the given one stays as it is."""
-        source = self._measured(pair.source, generator)
-        target = self._measured(pair.target, generator)
+        source, target = (self._measured(points, generator) for points in pair[:2])
         largest = self.largest_angle(share)
         moves = [self._motion(cloud, generator, largest) for cloud in (source, target)]
         factor = 1.0
         if self.scale is not None and generator.random() < self.scale_probability:
             factor = generator.uniform(*self.scale)
-        truth = moves[1] @ pair.transform.numpy() @ np.linalg.inv(moves[0])
+        truth = moves[1] @ pair[2].numpy() @ np.linalg.inv(moves[0])
         if not self.legacy_scale_bug:
             truth[:3, 3] *= factor
-        return replace(
-            pair,
-            source=similar(source, moves[0], factor),
-            target=similar(target, moves[1], factor),
-            transform=torch.from_numpy(truth),
-        )
+        placed = similar(source, moves[0], factor), similar(target, moves[1], factor)
+        return *placed, torch.from_numpy(truth)
 
     def _measured(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         """The points as another measurement might have had them."""

@@ -27,9 +27,7 @@ MOST_CORRESPONDENCES = 5000  # as in the published gt.info
 def information_matrix(points: Tensor) -> Tensor:
     """Information of true correspondences about a transform's error: ``sum_p Gᵀ G``.
 
-    ``G = [I, -[p]ₓ]`` at the points of the target's frame; the first entry is their number.
-
-    Source: Choi, Zhou, Koltun 2015, Eq. 10.
+    ``G = [I, -[p]ₓ]`` at the points of the target's frame (Choi, Zhou, Koltun 2015, Eq. 10).
     """
     points = points.double()
     if len(points) > MOST_CORRESPONDENCES:
@@ -114,10 +112,7 @@ def make_ground_truth(
     target = out or folder
     there = [name for name in SCENE_FILES if (target / name).exists()]
     if there and not replace:
-        raise FileExistsError(
-            f"{target / there[0]} is there already; write to another folder (--out), or say that "
-            "it may be replaced (--replace)"
-        )
+        raise FileExistsError(f"{target / there[0]} is there already (--out, --replace)")
     files = numbered_fragments(folder)
     poses = {number: read_pose(path) for number, path in files.items()}
     clouds = {number: read_fragment(path) for number, path in files.items()}
@@ -134,10 +129,8 @@ def make_ground_truth(
 def read_pose(cloud: Path) -> Tensor:
     """Pose [4, 4] float64 in the file beside a cloud."""
     places = [cloud.with_name(f"{cloud.stem}.{kind}.txt") for kind in ("info", "pose")]
-    for path in places:
-        if path.is_file():
-            break
-    else:
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
         raise MissingFileError(cloud, f"no pose beside it ({', '.join(p.name for p in places)})")
     lines = numbered_lines(path)[-4:]
     if len(lines) != 4:

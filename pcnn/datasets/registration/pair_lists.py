@@ -12,7 +12,7 @@ from pcnn.datasets.registration.gt_files import checked_overlap
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
-from pcnn.files.pickles import read_pickle
+from pcnn.files.pickles import array_of, read_pickle
 from pcnn.registration.transforms import assembled, rigid
 
 
@@ -25,18 +25,18 @@ def read_indoor_list(path: Path) -> list[RegistrationPair]:
     content = read_pickle(path)
     with named(path, "list of indoor pairs"):
         if isinstance(content, dict):
-            return _predator(path, content)
+            names = ("src", "tgt", "rot", "trans", "overlap")
+            content = [_of_predator(*one) for one in zip(*map(content.get, names), strict=True)]  # type: ignore[arg-type]
         return [
             _pair(
                 path,
                 index,
+                one,
                 one["scene_name"],
-                one["frag_id0"],
-                one["frag_id1"],
-                _pose(one["rotation"], one["translation"]),
-                one["overlap"],
+                assembled(_numbers(one["rotation"]), _numbers(one["translation"]).reshape(3)),
+                checked_overlap(path, f"entry {index}", float(one["overlap"])),
             )
-            for index, one in enumerate(_list(path, content))
+            for index, one in enumerate(content)
         ]
 
 
@@ -47,62 +47,37 @@ def read_kitti_list(path: Path) -> list[RegistrationPair]:
     """
     content = read_pickle(path)
     with named(path, "list of KITTI pairs"):
-        return [
-            _pair(
-                path,
-                index,
-                f"{_whole(path, index, one['seq_id']):02d}",
-                one["frame0"],
-                one["frame1"],
-                _numbers(one["transform"]),
-            )
-            for index, one in enumerate(_list(path, content))
-        ]
+        pairs = []
+        for index, one in enumerate(content):
+            one |= {"frag_id0": one["frame0"], "frag_id1": one["frame1"]}
+            scene = f"{_whole(path, index, one['seq_id']):02d}"
+            pairs.append(_pair(path, index, one, scene, _numbers(one["transform"]), None))
+        return pairs
 
 
-def _list(path: Path, content: Any) -> list[Any]:
-    if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-        raise FileError(path, "not a list of pairs")
-    return content
-
-
-def _predator(path: Path, content: dict[Any, Any]) -> list[RegistrationPair]:
-    pairs = []
-    for index, (source, target) in enumerate(zip(content["src"], content["tgt"], strict=True)):
-        # test/SCENE/cloud_bin_N.pth
-        pairs.append(
-            _pair(
-                path,
-                index,
-                Path(target).parent.name,
-                int(Path(target).stem.rpartition("_")[2]),
-                int(Path(source).stem.rpartition("_")[2]),
-                _pose(content["rot"][index], content["trans"][index]),
-                content["overlap"][index],
-            )
-        )
-    return pairs
+def _of_predator(source: str, target: str, turn: Any, shift: Any, overlap: Any) -> dict[str, Any]:
+    """A pair of paths such as test/SCENE/cloud_bin_N.pth in GeoTransformer's form."""
+    return {
+        "scene_name": Path(target).parent.name,
+        "frag_id0": int(Path(target).stem.rpartition("_")[2]),
+        "frag_id1": int(Path(source).stem.rpartition("_")[2]),
+        "rotation": turn,
+        "translation": shift,
+        "overlap": overlap,
+    }
 
 
 def _pair(
-    path: Path,
-    index: int,
-    scene: Any,
-    target: Any,
-    source: Any,
-    transform: np.ndarray | torch.Tensor,
-    overlap: Any = None,
+    path: Path, index: int, one: Any, scene: Any, transform: torch.Tensor, overlap: float | None
 ) -> RegistrationPair:
-    """A pair of checked values."""
     if not isinstance(scene, str) or not scene or "/" in scene or scene.startswith("."):
         raise FileError(path, f"entry {index}: {str(scene)[:40]!r} is no name of a scene")
-    share = None if overlap is None else checked_overlap(path, f"entry {index}", float(overlap))
     return RegistrationPair(
         scene,
-        _whole(path, index, target),
-        _whole(path, index, source),
+        _whole(path, index, one["frag_id0"]),
+        _whole(path, index, one["frag_id1"]),
         rigid(transform, f"{path}: transform of entry {index}"),
-        overlap=share,
+        overlap=overlap,
         index=index,
     )
 
@@ -114,14 +89,8 @@ def _whole(path: Path, index: int, value: Any) -> int:
     return number
 
 
-def _numbers(values: Any) -> np.ndarray:
-    # lists may hold themselves
-    if not isinstance(values, np.ndarray) or values.size > 16:
+def _numbers(values: Any) -> torch.Tensor:
+    array = array_of(values)
+    if array is None or array.size > 16:
         raise ValueError("a transform must be an array")
-    return values.astype(np.float64)
-
-
-def _pose(rotation: Any, translation: Any) -> torch.Tensor:
-    turn = torch.from_numpy(_numbers(rotation))
-    shift = torch.from_numpy(_numbers(translation)).reshape(3)
-    return assembled(turn, shift)
+    return torch.from_numpy(array.astype(np.float64))

@@ -6,20 +6,20 @@ import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from pcnn.datasets.batches import Batch, joined_geometry
+from pcnn.datasets.batches import Batch
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.placement import Placement
-from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, similar, subset
+from pcnn.datasets.placement import Placement, Sample
+from pcnn.datasets.registration.augment import Pair, PairAugmentation, similar, subset
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import sample_generator
-from pcnn.geometry import Geometry
 from pcnn.metrics.registration.pair_results import OF_SOURCE, PairId
 from pcnn.tensor import SparseTensor
 
@@ -34,22 +34,24 @@ JITTERED = 0.95
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedCloud:
-    """One cloud on a geometry."""
-
-    geometry: Geometry  # N rows, voxels or native points
-    places: Tensor  # [N, 3] float32 [m]: native points, or means of voxels
-    features: Tensor  # [N, 1] float32, ones or nearly
-
-
-@dataclass(frozen=True, eq=False)
 class PlacedPair:
-    """Both clouds of a pair on geometries."""
+    """Both clouds of a pair on geometries, as `placed` puts them there."""
 
-    source: PlacedCloud
-    target: PlacedCloud
+    source: Sample
+    target: Sample
     transform: Tensor  # [4, 4] float64, source to target, after augmentation
     name: PairId  # identifies the pair
+
+
+def placed(points: Tensor, size: float, geometry: Placement, name: str) -> Sample:
+    """Put points [P, 3] on a geometry, on their device.
+
+    Features [N, 4] are the places of rows (native points, or means of voxels) and an input of one.
+    """
+    sample = geometry.sample(Cloud(points, points[:, :0], None, name, name), size)
+    # the features of a sample without features of its own are its coordinates
+    places = sample.features
+    return replace(sample, features=torch.cat([places, torch.ones_like(places[:, :1])], dim=1))
 
 
 @dataclass(eq=False)
@@ -71,13 +73,14 @@ class PlacedPairs(Dataset[PlacedPair]):
     seed: int = 0  # selects all random numbers
     kept_bytes: int = KEPT_BYTES  # of clouds that a process keeps after reading them
     share: Callable[[Key], float] | None = None  # of the training that is done at a key
-    unit: float = 1.0
+    unit: float = 1.0  # length that becomes 1 [m]
 
     def __post_init__(self) -> None:
-        if not self.unit > 0.0:
-            raise ValueError(f"unit must be positive [m], got {self.unit}")
-        if self.feature_noise < 0.0:
-            raise ValueError(f"feature_noise must be at least 0, got {self.feature_noise}")
+        if not self.unit > 0.0 or self.feature_noise < 0.0:
+            raise ValueError(
+                f"unit must be positive, feature_noise from 0 on; got {self.unit}, "
+                f"{self.feature_noise}"
+            )
         if self.max_points is not None and self.max_points < 1:
             raise ValueError(f"max_points must be at least 1 or none, got {self.max_points}")
         if not self.pairs.pairs:
@@ -90,11 +93,11 @@ class PlacedPairs(Dataset[PlacedPair]):
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def clouds(self, index: int) -> PairClouds:
-        """Return the clouds of a pair as their files hold them."""
+    def clouds(self, index: int) -> Pair:
+        """Return the clouds of a pair as their files hold them, and their transform."""
         pair = self.chosen[index]
         source, target = (self._read(pair.scene, one) for one in (pair.source, pair.target))
-        return PairClouds(source, target, pair.transform)
+        return source, target, pair.transform
 
     def __getitem__(self, key: Key | int) -> PlacedPair:
         """Return the sample of a key (epoch, index); a plain index stands for epoch 0."""
@@ -109,21 +112,18 @@ class PlacedPairs(Dataset[PlacedPair]):
         if self.unit != 1.0:
             clouds = in_units(clouds, self.unit)
         name = self.chosen[index].id
-        source, target = (
-            self._placed(points, generator, str(name)) for points in (clouds.source, clouds.target)
-        )
-        return PlacedPair(source, target, clouds.transform, name)
+        source, target = (self._placed(points, generator, str(name)) for points in clouds[:2])
+        return PlacedPair(source, target, clouds[2], name)
 
-    def _placed(self, points: Tensor, generator: np.random.Generator, name: str) -> PlacedCloud:
-        cloud = placed(points, self.voxel_size, self.geometry, name)
-        if self.max_points is not None and len(cloud.places) > self.max_points:
-            kept = subset(cloud.places, generator, self.max_points)
-            cloud = placed(kept, self.voxel_size, self.geometry, name)
+    def _placed(self, points: Tensor, generator: np.random.Generator, name: str) -> Sample:
+        sample = placed(points, self.voxel_size, self.geometry, name)
+        if self.max_points is not None and len(sample.features) > self.max_points:
+            kept = subset(sample.features[:, :3], generator, self.max_points)
+            sample = placed(kept, self.voxel_size, self.geometry, name)
         if self.feature_noise > 0.0 and generator.random() < JITTERED:
-            noise = generator.standard_normal((len(cloud.places), 1), dtype=np.float32)
-            features = cloud.features + self.feature_noise * torch.from_numpy(noise)
-            cloud = replace(cloud, features=features)
-        return cloud
+            noise = generator.standard_normal((len(sample.features), 1), dtype=np.float32)
+            sample.features[:, 3:] += self.feature_noise * torch.from_numpy(noise)
+        return sample
 
     def _read(self, scene: str, index: int) -> Tensor:
         if (scene, index) in self._kept:
@@ -134,12 +134,8 @@ class PlacedPairs(Dataset[PlacedPair]):
             self._kept[scene, index] = points
         if len(points) == 0 and (scene, index) not in self._empty:
             self._empty.add((scene, index))
-            log.warning(
-                "%s: cloud %d of %s is empty; its pairs contribute nothing",
-                self.pairs.name,
-                index,
-                scene,
-            )
+            text = "%s: cloud %d of %s is empty; its pairs contribute nothing"
+            log.warning(text, self.pairs.name, index, scene)
         return points
 
 
@@ -154,8 +150,6 @@ class MixedPairs(Dataset[PlacedPair]):
     alternate: bool  # sources take turns
 
     def __post_init__(self) -> None:
-        if not self.parts:
-            raise ValueError("a mixed set needs a source of pairs or more")
         self._names = list(self.parts)
         self._longest = max(map(len, self.parts.values()))
 
@@ -190,23 +184,12 @@ class MixedPairs(Dataset[PlacedPair]):
         raise AssertionError("the index was checked")
 
 
-def in_units(pair: PairClouds, unit: float) -> PairClouds:
+def in_units(pair: Pair, unit: float) -> Pair:
     """The pair with all lengths divided by a unit [m]."""
-    still = np.eye(4)
-    transform = pair.transform.clone()
+    source, target = (similar(points, np.eye(4), 1.0 / unit) for points in pair[:2])
+    transform = pair[2].clone()
     transform[:3, 3] /= unit
-    return PairClouds(
-        similar(pair.source, still, 1.0 / unit), similar(pair.target, still, 1.0 / unit), transform
-    )
-
-
-def placed(points: Tensor, size: float, geometry: Placement, name: str) -> PlacedCloud:
-    """Put points [P, 3] on a geometry, on their device, with an input of ones."""
-    cloud = Cloud(points, points[:, :0], None, name, name)
-    sample = geometry.sample(cloud, size)
-    # the features of a sample without features of its own are its coordinates
-    places = sample.features
-    return PlacedCloud(sample.geometry, places, torch.ones_like(places[:, :1]))
+    return source, target, transform
 
 
 class PairBatch(Batch):
@@ -218,7 +201,7 @@ class PairBatch(Batch):
     def __init__(
         self,
         inputs: tuple[SparseTensor, ...],
-        source_places: Tensor,
+        source_places: Tensor,  # [N, 3] float32 of the rows
         target_places: Tensor,  # [M, 3] float32
         source_offsets: Tensor,  # [B + 1] int64: cloud b has the rows offsets[b]..offsets[b + 1]
         target_offsets: Tensor,  # [B + 1] int64
@@ -256,37 +239,26 @@ class CollatePairs:
 
     def __call__(self, pairs: Sequence[PlacedPair]) -> PairBatch:
         """Return the batch of the pairs, in their order; no pairs give a batch of none."""
-        nothing = (
-            [] if pairs else [placed(torch.empty(0, 3), self.voxel_size, self.placement, "nothing")]
-        )
-        source = [pair.source for pair in pairs]
-        target = [pair.target for pair in pairs]
-        sides = source or nothing, target or nothing
-        entering = [[*sides[0], *sides[1]]] if self.one_pass else sides
-        transforms = [
-            torch.empty(0, 4, 4, dtype=torch.float64),
-            *(p.transform[None] for p in pairs),
-        ]
+        sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
+        offsets = [torch.tensor([0, *(len(s.features) for s in side)]).cumsum(0) for side in sides]
+        if not pairs:
+            none = [placed(torch.empty(0, 3), self.voxel_size, self.placement, "nothing")]
+            sides = none, none
+        rows = [torch.cat([sample.features for sample in side]) for side in sides]
+        entering: Any = [[*sides[0], *sides[1]]] if self.one_pass else sides
         return PairBatch(
-            tuple(map(_side, entering)),
-            _places(sides[0]),
-            _places(sides[1]),
-            _offsets(source),
-            _offsets(target),
-            torch.cat(transforms),
+            tuple(map(_joined, entering)),
+            rows[0][:, :3].contiguous(),
+            rows[1][:, :3].contiguous(),
+            offsets[0],
+            offsets[1],
+            torch.cat([torch.empty(0, 4, 4).double(), *(pair.transform[None] for pair in pairs)]),
             names=tuple(pair.name for pair in pairs),
             voxel_size=self.voxel_size,
         )
 
 
-def _side(clouds: Sequence[PlacedCloud]) -> SparseTensor:
-    geometry = joined_geometry([cloud.geometry for cloud in clouds])
-    return SparseTensor(torch.cat([cloud.features for cloud in clouds]), geometry)
-
-
-def _places(clouds: Sequence[PlacedCloud]) -> Tensor:
-    return torch.cat([cloud.places for cloud in clouds])
-
-
-def _offsets(clouds: Sequence[PlacedCloud]) -> Tensor:
-    return torch.tensor([0, *(len(cloud.places) for cloud in clouds)]).cumsum(0)
+def _joined(samples: Sequence[Sample]) -> SparseTensor:
+    geometries: list[Any] = [sample.geometry for sample in samples]
+    ones = torch.cat([sample.features[:, 3:] for sample in samples])
+    return SparseTensor(ones, type(geometries[0]).collate(geometries))

@@ -9,8 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import torch
 from annotated_types import Interval, MinLen
 
 from pcnn.datasets.cloud import Cloud
@@ -48,20 +46,16 @@ class S3DISRooms:
     def __init__(self, root: str | Path, areas: Sequence[int]) -> None:
         self.root = Path(root)
         self.rooms = find_rooms(self.root, areas)
-        self._named: set[int] = set()  # rooms of which the log has told what is odd
         text = sum(room.is_text for room in self.rooms)
         if text:
-            log.info(
-                "%s: %s stored as text, which is slow without dataset.cache",
-                self.root,
-                counted(text, "room is", "rooms are"),
-            )
+            stored = counted(text, "room is", "rooms are")
+            note = "%s: %s stored as text, which is slow without dataset.cache"
+            log.info(note, self.root, stored)
 
     def __len__(self) -> int:
         return len(self.rooms)
 
     def name(self, index: int) -> str:
-        """Return area and room, as in `Area_5/office_1`."""
         return self.rooms[index].name
 
     def sources(self, index: int) -> Sequence[Path]:
@@ -71,27 +65,7 @@ class S3DISRooms:
         return {"set": "s3dis", "root": str(self.root.resolve())}
 
     def read(self, index: int) -> Cloud:
-        """Return all points of a room.
-
-        Repairs, and a room without points, are named in the log, once in every process.
-        """
-        room = self.rooms[index]
-        arrays, notes = room.read()
-        if not arrays.n_points:
-            notes = [*notes, f"{room.folder}: the room {room.name} holds no points"]
-        if notes and index not in self._named:
-            self._named.add(index)
-            for note in notes:
-                log.warning("%s", note)
-        cloud = Cloud(
-            torch.from_numpy(arrays.coord),
-            torch.from_numpy(arrays.color.astype(np.float32) / 255),
-            torch.from_numpy(arrays.labels),
-            room.name,
-            str(room.folder),
-            torch.arange(arrays.n_points),
-        )
-        return on_floor(cloud)
+        return on_floor(self.rooms[index].read())
 
 
 @dataclass(frozen=True)
@@ -99,7 +73,7 @@ class S3DISSets(CloudSets):
     """The splits of S3DIS, or simulated rooms in their place."""
 
     root: str | None = None  # folder that holds Area_1 and so on
-    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.resolve_source
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.Published.found
     data_dir: str = "data"  # folder for the default root and for simulated sets
     test_areas: Sequence[_Area] = TEST_AREAS  # areas to test on
     val_areas: Sequence[_Area] | None = None  # areas to validate on
@@ -119,7 +93,6 @@ class S3DISSets(CloudSets):
 
     @property
     def known_channels(self) -> Sequence[str]:
-        """Red, green and blue."""
         return S3DISRooms.channels
 
     @cached_property
@@ -127,12 +100,10 @@ class S3DISSets(CloudSets):
         """Areas by split."""
         test = self.test_areas
         val = test if self.val_areas is None else self.val_areas
-        train = self.train_areas
-        if train is None:
-            train = [area for area in AREAS if area not in (*test, *val)]
-        unknown = sorted({*test, *val, *train} - set(AREAS))
-        if unknown:
-            raise ValueError(f"areas are 1 to 6, got {', '.join(map(str, unknown))}")
+        others = [area for area in AREAS if area not in (*test, *val)]
+        train = others if self.train_areas is None else self.train_areas
+        if not {*test, *val, *train} <= set(AREAS):
+            raise ValueError(f"areas are 1 to 6, got {sorted({*test, *val, *train})}")
         both = sorted(set(train) & {*test, *val})
         if both:
             raise ValueError(
@@ -153,15 +124,12 @@ class S3DISSets(CloudSets):
 
     def find(self, split: Split) -> S3DISRooms | None:
         """Find the rooms of a split; None where it has no areas."""
-        root = self.found.root
-        areas = parts_there(
-            root,
-            split,
-            self.areas[split],
-            lambda area: (root / f"Area_{area}").is_dir(),
-            "areas",
-            self.allow_missing,
-        )
+        root, wanted = self.found.root, self.areas[split]
+
+        def is_there(area: int) -> bool:
+            return (root / f"Area_{area}").is_dir()
+
+        areas = parts_there(root, split, wanted, is_there, "areas", self.allow_missing)
         return S3DISRooms(root, areas) if areas else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,6 +11,14 @@ from torch import Tensor
 
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.poses import random_pose
+
+
+class Pair(NamedTuple):
+    """The clouds of a pair [P, 3], [Q, 3] and their transform [4, 4]."""
+
+    source: Tensor
+    target: Tensor
+    transform: Tensor
 
 
 def world(seed: int = 0, points: int = 6000) -> Tensor:

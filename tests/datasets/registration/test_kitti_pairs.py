@@ -7,23 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.registration.kitti_ground_truth import (
-    LEGACY_CALIBRATION,
-    IcpCache,
-    odometry_transform,
-    refined,
-)
 from pcnn.datasets.registration.kitti_pairs import (
     EXCLUDED,
+    LEGACY_CALIBRATION,
     SPLITS,
     KITTIOdometry,
+    odometry_transform,
     pairs_of,
     read_calibration,
     read_poses,
+    refined,
 )
 from pcnn.datasets.registration.pair_lists import read_kitti_list
+from pcnn.errors import FileError
 from pcnn.metrics.registration import rotation_error, translation_error
-from pcnn.registration.open3d_tools import Alignment, icp, open3d_name
+from pcnn.registration.open3d_tools import icp
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import world
 from tests.datasets.registration.training_sets import write_drive
@@ -60,8 +58,8 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     ):
         KITTIOdometry(tmp_path, **options)
     data = KITTIOdometry(tmp_path, make_missing=True, **options)
-    assert data.fill_cache() == 1
-    assert data.fill_cache() == 0
+    assert data.make() == 1
+    assert KITTIOdometry(tmp_path, make_missing=True, **options).make() == 0
     data = KITTIOdometry(tmp_path, **options)
     (pair,) = data.pairs
     assert (pair.scene, pair.source, pair.target) == ("07", 0, 3)
@@ -72,26 +70,16 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     exact = KITTIOdometry(tmp_path, "val", "odometry", sequences=[7])
     torch.testing.assert_close(exact.pairs[0].transform, truth, atol=1e-9, rtol=0)
     with pytest.raises(ValueError, match="not refined"):
-        exact.fill_cache()
+        exact.make()
     assert data.cloud("07", 0).shape[1] == 3
-    with np.load(data.cache.path(7, 0, 3)) as held:
-        assert held["fitness"] > 0.9
-        assert str(held["solver"]) == open3d_name()
-
-
-def test_semantic_poses_and_some_sequences(tmp_path: Path) -> None:
-    made = write_drive(tmp_path, 7, points=9000)
-    # the other poses: 4 m a frame, so that frame 2 is the partner
-    camera = made["calibration"] @ torch.stack([shifted(4.0 * f, 0, 0) for f in range(5)])
-    camera = camera @ inverse(made["calibration"])
-    folder = tmp_path / "sequences" / "07"
-    np.savetxt(folder / "poses.txt", camera[:, :3].reshape(-1, 12).numpy())
-    data = KITTIOdometry(tmp_path, "val", "odometry", "semantic", sequences=[7])
-    (pair,) = data.pairs
-    assert (pair.source, pair.target) == (0, 2)
-    torch.testing.assert_close(pair.transform, shifted(-8, 0, 0), atol=1e-9, rtol=0)
-    assert data.notes()[0] == "ground truth odometry, semantic poses"
-    assert "sequences [7] of [6, 7] alone" in data.notes()
+    path = data.kept(7, 0, 3)
+    assert path == tmp_path / "icp_fixed" / "7_0_3.npy"
+    legacy = KITTIOdometry(tmp_path, "val", sequences=[7], make_missing=True)
+    assert legacy.kept(7, 0, 3) == tmp_path / "icp" / "7_0_3.npy"  # FCGF's own files
+    path.write_bytes(b"torn")
+    with pytest.raises(FileError) as error:
+        KITTIOdometry(tmp_path, **options)
+    assert error.value.path == path
 
 
 def test_legacy_composes_on_the_other_side() -> None:
@@ -99,27 +87,11 @@ def test_legacy_composes_on_the_other_side() -> None:
     off = turned((0, 0, 1), 0.3) @ shifted(0.05, 0.02, 0)
     odometry = shifted(8, 3, 0) @ turned((0, 0, 1), 40)
     source = transform_points(inverse(odometry) @ inverse(off), target)
-    fixed, _ = refined(source, target, odometry, "fixed")
-    legacy, _ = refined(source, target, odometry, "legacy")
+    fixed = refined(source, target, odometry, "fixed")
+    legacy = refined(source, target, odometry, "legacy")
     torch.testing.assert_close(fixed, off @ odometry, atol=2e-3, rtol=0)
     torch.testing.assert_close(legacy, odometry @ off, atol=2e-3, rtol=0)
     assert float(translation_error(legacy, fixed)) > 0.01
-
-
-def test_cache_of_both_kinds(tmp_path: Path) -> None:
-    pose = shifted(1, 2, 3) @ turned((0, 1, 0), 5)
-    found = Alignment(torch.eye(4).double(), 1.0, 0.01)
-    for kind, name in (("legacy", "icp/8_0_14.npy"), ("fixed", "icp_fixed/8_0_14.npz")):
-        cache = IcpCache(tmp_path, kind)
-        assert cache.get(8, 0, 14) is None
-        cache.put(8, 0, 14, pose, found)
-        assert cache.path(8, 0, 14) == tmp_path / name
-        kept = cache.get(8, 0, 14)
-        assert kept is not None
-        assert torch.equal(kept, pose)
-        (tmp_path / name).write_bytes(b"torn")
-        with pytest.raises(ValueError, match="8_0_14"):
-            cache.get(8, 0, 14)
 
 
 def test_options_are_checked(tmp_path: Path) -> None:
@@ -127,7 +99,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
         ({"split": "all"}, "train, val, test"),
         ({"ground_truth": "good"}, "legacy, fixed, odometry"),
         ({"split": "val", "sequences": [8]}, "not belong to the val split"),
-        ({"ground_truth": "fixed", "metadata": tmp_path / "x.pkl"}, "metadata carries legacy"),
+        ({"ground_truth": "fixed", "metadata": tmp_path / "x.pkl"}, "metadata"),
     ):
         with pytest.raises(ValueError, match=words):
             KITTIOdometry(tmp_path, **options)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.augment import PairAugmentation, PairClouds, centre
+from pcnn.datasets.registration.augment import PairAugmentation, centre
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.registration.transforms import inverse, transform_points
-from tests.datasets.registration.scenes import world
+from tests.datasets.registration.scenes import Pair, world
 from tests.registration.poses import random_pose, shifted, turned
 
 ALL = {
@@ -22,14 +22,14 @@ ALL = {
 }
 
 
-def same_places(transform: Tensor, points: int = 300) -> PairClouds:
+def same_places(transform: Tensor, points: int = 300) -> Pair:
     """Row p of the source is the place of row p of the target."""
     target = world(points=points)
     source = transform_points(inverse(transform), target)
-    return PairClouds(source.float(), target.float(), transform)
+    return Pair(source.float(), target.float(), transform)
 
 
-def residual(pair: PairClouds) -> Tensor:
+def residual(pair: Pair) -> Tensor:
     """How far the transform leaves each row from its partner [m]."""
     moved = transform_points(pair.transform, pair.source.double())
     return (moved - pair.target.double()).norm(dim=1)
@@ -49,7 +49,7 @@ def test_places_stay_the_same_under_the_new_transform(options: dict) -> None:
     pair = same_places(shifted(8.0, -6.0, 1.0) @ random_pose(1))
     augment = PairAugmentation(**options)
     for seed in range(5):
-        changed = augment(pair, sample_generator(seed, 0, 0))
+        changed = Pair(*augment(pair, sample_generator(seed, 0, 0)))
         assert float(residual(changed).max()) < 2e-5
         turn = changed.transform[:3, :3]
         eye = torch.eye(3, dtype=torch.float64)
@@ -60,11 +60,11 @@ def test_places_stay_the_same_under_the_new_transform(options: dict) -> None:
 
 def test_both_clouds_turn_apart_about_their_means() -> None:
     pair = same_places(random_pose(2))
-    changed = PairAugmentation(rotation=180.0)(pair, sample_generator(0, 0, 0))
+    changed = Pair(*PairAugmentation(rotation=180.0)(pair, sample_generator(0, 0, 0)))
     for before, after in ((pair.source, changed.source), (pair.target, changed.target)):
         torch.testing.assert_close(after.mean(0), before.mean(0), atol=1e-5, rtol=0)
         assert float((after - before).norm(dim=1).max()) > 0.1
-    flat = PairAugmentation(rotation=180.0, axis="vertical")(pair, sample_generator(0, 0, 0))
+    flat = Pair(*PairAugmentation(rotation=180.0, axis="vertical")(pair, sample_generator(0, 0, 0)))
     torch.testing.assert_close(flat.target[:, 2], pair.target[:, 2], atol=1e-6, rtol=0)
 
 
@@ -78,7 +78,7 @@ def turn_of(before: Tensor, after: Tensor) -> float:
 def test_angles_fill_their_range() -> None:
     pair = same_places(torch.eye(4, dtype=torch.float64), 300)
     augment = PairAugmentation(rotation=40.0)
-    changed = [augment(pair, sample_generator(0, 0, index)) for index in range(200)]
+    changed = [Pair(*augment(pair, sample_generator(0, 0, index))) for index in range(200)]
     angles = [turn_of(pair.source, one.source) for one in changed]
     assert max(angles) < 40.001
     # uniform in [-40, 40): the mean size is 20
@@ -90,7 +90,7 @@ def test_angles_fill_their_range() -> None:
 def test_uniform_rotations_fill_the_group(largest: float) -> None:
     pair = same_places(torch.eye(4, dtype=torch.float64), 30)
     augment = PairAugmentation(rotation=largest, uniform_rotations=True)
-    changed = [augment(pair, sample_generator(0, 0, index)) for index in range(300)]
+    changed = [Pair(*augment(pair, sample_generator(0, 0, index))) for index in range(300)]
     angles = np.sort([turn_of(pair.source, one.source) for one in changed])
     # Haar's measure: a share (t - sin t) / (T - sin T) of the rotations turns by t or less
     t, end = np.deg2rad(angles), np.deg2rad(largest)
@@ -109,13 +109,13 @@ def test_rotations_grow_with_the_training() -> None:
     wanted = {0.0: 45.0, 0.2: 45.0, 0.3: 67.5, 0.4: 90.0, 0.5: 135.0, 1.0: 180.0}
     assert {share: augment.largest_angle(share) for share in wanted} == wanted
     for share, largest in wanted.items():
-        changed = [augment(pair, sample_generator(0, 0, i), share) for i in range(20)]
+        changed = [Pair(*augment(pair, sample_generator(0, 0, i), share)) for i in range(20)]
         angles = [turn_of(pair.source, one.source) for one in changed]
         assert 0.6 * largest < max(angles) < largest + 1e-3
-        again = augment(pair, sample_generator(0, 0, 0), share)
+        again = Pair(*augment(pair, sample_generator(0, 0, 0), share))
         assert torch.equal(again.source, changed[0].source)
-    whole = augment(pair, sample_generator(0, 0, 0))
-    assert torch.equal(whole.source, augment(pair, sample_generator(0, 0, 0), 1.0).source)
+    whole = Pair(*augment(pair, sample_generator(0, 0, 0)))
+    assert torch.equal(whole.source, Pair(*augment(pair, sample_generator(0, 0, 0), 1.0)).source)
 
 
 def test_refusals_of_rotations() -> None:
@@ -132,14 +132,16 @@ def test_refusals_of_rotations() -> None:
 def test_fcgf_leaves_the_translation_unscaled() -> None:
     pair = same_places(shifted(10.0, 0.0, 0.0) @ turned((0, 0, 1), 3))
     options = {"rotation": 0.0, "scale": (1.2, 1.2), "scale_probability": 1.0}
-    wrong = PairAugmentation(**options, legacy_scale_bug=True)(pair, sample_generator(0, 0, 0))
-    right = PairAugmentation(**options)(pair, sample_generator(0, 0, 0))
+    wrong = Pair(
+        *PairAugmentation(**options, legacy_scale_bug=True)(pair, sample_generator(0, 0, 0))
+    )
+    right = Pair(*PairAugmentation(**options)(pair, sample_generator(0, 0, 0)))
     # as lib/data_loaders.py has it: clouds times the factor, the transform as it was
     torch.testing.assert_close(wrong.source, pair.source * 1.2)
     torch.testing.assert_close(wrong.transform, pair.transform)
     assert float(residual(right).max()) < 2e-5
     often = PairAugmentation(rotation=0.0, scale=(2.0, 2.0), scale_probability=0.8)
-    changed = [often(pair, sample_generator(0, 0, i)).source for i in range(200)]
+    changed = [Pair(*often(pair, sample_generator(0, 0, i))).source for i in range(200)]
     scaled = [not torch.equal(source, pair.source) for source in changed]
     assert 0.7 < np.mean(scaled) < 0.9
     # |s - 1| times the translation of 10 m
@@ -152,12 +154,14 @@ def test_noise_has_the_size_that_was_asked_for() -> None:
     pair = same_places(torch.eye(4, dtype=torch.float64), 3000)
     for name in ("jitter", "warp"):
         augment = PairAugmentation(rotation=0.0, **{name: 0.02})
-        changed = [augment(pair, sample_generator(0, 0, i)).source for i in range(20)]
+        changed = [Pair(*augment(pair, sample_generator(0, 0, i))).source for i in range(20)]
         moved = torch.cat(changed) - pair.source.repeat(20, 1)
         assert float(moved.std()) == pytest.approx(0.02, rel=0.15), name
     # depth noise lies on rays, and grows with the square of the distance
-    near = PairClouds(pair.source + 0.5, pair.target + 0.5, pair.transform)
-    changed = PairAugmentation(rotation=0.0, depth_noise=0.01)(near, sample_generator(0, 0, 0))
+    near = Pair(pair.source + 0.5, pair.target + 0.5, pair.transform)
+    changed = Pair(
+        *PairAugmentation(rotation=0.0, depth_noise=0.01)(near, sample_generator(0, 0, 0))
+    )
     moved, distance = changed.source - near.source, near.source.norm(dim=1)
     across = torch.linalg.cross(moved, near.source).norm(dim=1)
     assert float(across.max()) < 1e-4
@@ -167,9 +171,9 @@ def test_noise_has_the_size_that_was_asked_for() -> None:
 
 def test_a_warp_is_smooth() -> None:
     points = torch.rand(200, 3)
-    pair = PairClouds(points, points + 0.001, torch.eye(4, dtype=torch.float64))
-    twice = PairClouds(torch.cat([points, points + 0.001]), points, pair.transform)
-    changed = PairAugmentation(rotation=0.0, warp=0.02)(twice, sample_generator(3, 0, 0))
+    pair = Pair(points, points + 0.001, torch.eye(4, dtype=torch.float64))
+    twice = Pair(torch.cat([points, points + 0.001]), points, pair.transform)
+    changed = Pair(*PairAugmentation(rotation=0.0, warp=0.02)(twice, sample_generator(3, 0, 0)))
     moved = changed.source - twice.source
     assert float((moved[:200] - moved[200:]).abs().max()) < 0.002
     assert float(moved.abs().max()) > 0.01
@@ -181,7 +185,7 @@ def test_points_left_out_are_a_part_of_the_cloud() -> None:
         sizes = set()
         for index in range(10):
             augment = PairAugmentation(rotation=0.0, **options)
-            changed = augment(pair, sample_generator(0, 0, index))
+            changed = Pair(*augment(pair, sample_generator(0, 0, index)))
             kept = {tuple(row) for row in changed.source.tolist()}
             assert kept <= {tuple(row) for row in pair.source.tolist()}
             assert 490 <= len(changed.source) <= 999
@@ -196,7 +200,7 @@ def test_threads_do_not_change_a_bit() -> None:
         found = []
         for number in (1, 2):
             torch.set_num_threads(number)
-            found.append(augment(pair, sample_generator(0, 0, 0)).source)
+            found.append(Pair(*augment(pair, sample_generator(0, 0, 0))).source)
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(*found)
@@ -204,10 +208,12 @@ def test_threads_do_not_change_a_bit() -> None:
 
 def test_where_points_lie_in_memory_does_not_change_a_bit() -> None:
     pair = same_places(random_pose(8), 1000)
-    by_column = PairClouds(pair.source.T.contiguous().T, pair.target, pair.transform)
+    by_column = Pair(pair.source.T.contiguous().T, pair.target, pair.transform)
     assert by_column.source.stride() != pair.source.stride()
     kept = pair.source.clone()
-    found = [PairAugmentation(**ALL)(one, sample_generator(1, 0, 0)) for one in (pair, by_column)]
+    found = [
+        Pair(*PairAugmentation(**ALL)(one, sample_generator(1, 0, 0))) for one in (pair, by_column)
+    ]
     assert torch.equal(found[0].source, found[1].source)
     assert torch.equal(found[0].transform, found[1].transform)
     assert torch.equal(pair.source, kept)
@@ -219,8 +225,8 @@ def test_where_points_lie_in_memory_does_not_change_a_bit() -> None:
 def test_tiny_clouds_and_numbers_that_are_refused() -> None:
     pair = same_places(random_pose(7), 300)
     for rows in (0, 1):
-        tiny = PairClouds(pair.source[:rows], pair.target, pair.transform)
-        changed = PairAugmentation(**ALL)(tiny, sample_generator(0, 0, 0))
+        tiny = Pair(pair.source[:rows], pair.target, pair.transform)
+        changed = Pair(*PairAugmentation(**ALL)(tiny, sample_generator(0, 0, 0)))
         assert changed.source.shape == (rows, 3)
         assert bool(changed.transform.isfinite().all())
     for options, words in (

@@ -147,9 +147,9 @@ def test_samples_are_functions_of_seed_epoch_and_index(geometry: Placement) -> N
 
 def test_the_input_is_jittered_in_training() -> None:
     data = samples(OnVoxels(), Scene((2000,)), feature_noise=0.01)
-    noise = torch.cat([data[epoch, 0].source.features - 1 for epoch in range(40)])
+    noise = torch.cat([data[epoch, 0].source.features[:, 3] - 1 for epoch in range(40)])
     assert float(noise.std()) == pytest.approx(0.01 * 0.95**0.5, rel=0.1)
-    still = sum(float((data[e, 0].source.features - 1).abs().max()) == 0 for e in range(200))
+    still = sum(float((data[e, 0].source.features[:, 3] - 1).abs().max()) == 0 for e in range(200))
     assert 1 <= still <= 25  # 5 of 100
 
 
@@ -157,13 +157,15 @@ def test_the_input_is_jittered_in_training() -> None:
 def test_rows_are_capped_by_a_random_subset(geometry: Placement) -> None:
     full = samples(geometry, Scene((900,)))[0]
     data = samples(geometry, Scene((900,)), max_points=100)
-    assert len(full.source.places) > 100
-    kept = [data[epoch, 0].source.places for epoch in (0, 0, 1)]
+    assert len(full.source.features) > 100
+    kept = [data[epoch, 0].source.features for epoch in (0, 0, 1)]
     assert [len(places) for places in kept] == [100, 100, 100]
     assert torch.equal(kept[0], kept[1])
     assert not torch.equal(kept[0], kept[2])
-    assert {tuple(row) for row in kept[0].tolist()} <= set(map(tuple, full.source.places.tolist()))
-    assert len(samples(geometry, Scene((50,)), max_points=100)[0].source.places) <= 50
+    assert {tuple(row) for row in kept[0].tolist()} <= set(
+        map(tuple, full.source.features.tolist())
+    )
+    assert len(samples(geometry, Scene((50,)), max_points=100)[0].source.features) <= 50
 
 
 @placements
@@ -235,9 +237,6 @@ def test_what_makes_no_sense_is_named() -> None:
     far.cloud = lambda scene, index: torch.full((5, 3), 1e9)  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="s0/1 onto 0: "):
         samples(OnVoxels(), far)[0]
-    both = [samples(OnVoxels())[0], samples(OnPoints())[0]]
-    with pytest.raises(ValueError, match="on voxels"):
-        CollatePairs(OnVoxels(), VOXEL)(both)
 
 
 @pytest.mark.parametrize("geometry", PLACEMENTS[:2], ids=NAMES[:2])
@@ -266,7 +265,7 @@ def test_clouds_are_kept_while_there_is_room() -> None:
     again = [data[0, i] for i in range(3)]
     assert scene.read == 6 + 3  # one cloud of the second pair, both of the third
     for one, other in zip(first, again, strict=True):
-        assert torch.equal(one.source.places, other.source.places)
+        assert torch.equal(one.source.features, other.source.features)
 
 
 def test_the_smallest_values_are_those_of_a_stable_sort() -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration import PairAugmentation
-from pcnn.datasets.registration.augment import PairClouds
 from pcnn.datasets.registration.scan_patterns import (
     Beams,
     SolidState,
@@ -31,6 +30,7 @@ from pcnn.datasets.registration.sensors import (
     ranges,
 )
 from pcnn.datasets.transforms.augment import sample_generator
+from tests.datasets.registration.scenes import Pair
 
 PATTERNS = (Beams(), SurveyScan(), SolidState(), SolidState(ahead=True))
 ALL = (
@@ -158,14 +158,14 @@ def test_noise_grows_with_the_distance_and_depth_comes_in_steps() -> None:
 
 
 def test_pairs_take_sensors_before_all_else_and_each_cloud_by_itself() -> None:
-    pair = PairClouds(shell(3000), shell(2500), torch.eye(4, dtype=torch.float64))
+    pair = Pair(shell(3000), shell(2500), torch.eye(4, dtype=torch.float64))
     # a sensor sees metres of its own frame: neither the turned nor the scaled cloud
     near = PairAugmentation(rotation=90.0, scale=(3.0, 3.0), sensors=(RangeCut((5.0, 5.0)),))
-    cut = near(pair, sample_generator(1, 0, 0))
+    cut = Pair(*near(pair, sample_generator(1, 0, 0)))
     for own, given in ((cut.source, pair.source), (cut.target, pair.target)):
         assert len(own) == int((ranges(given) <= 5.0).sum()) < len(given)
     thinner = PairAugmentation(rotation=0.0, sensors=(Sparser((400, 800)), RangeNoise()))
-    found = thinner(pair, sample_generator(1, 0, 0))
+    found = Pair(*thinner(pair, sample_generator(1, 0, 0)))
     assert len(found.source) < 1100
     assert len(found.target) < 1100
     assert len(found.source) != len(found.target)  # each cloud by itself

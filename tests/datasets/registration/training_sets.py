@@ -33,19 +33,6 @@ def write_predator(root: Path, scenes: tuple[str, ...] = ("a", "b"), number: int
         (root / "configs" / "indoor" / f"{name}_info.pkl").write_bytes(pickle.dumps(content))
 
 
-def write_fcgf(root: Path, scenes: tuple[str, ...]) -> None:
-    """FCGF's folder: three .npz clouds a scene in one frame, and a list of two pairs."""
-    clouds, poses = fragments(3)
-    root.mkdir(parents=True, exist_ok=True)
-    for scene in scenes:
-        for place, cloud in clouds.items():
-            points = transform_points(poses[place], cloud).numpy()
-            np.savez(root / f"{scene}@seq-01_{place:03d}.npz", pcd=points, color=points)
-        files = [f"{scene}@seq-01_{place:03d}.npz" for place in clouds]
-        lines = [f"{files[i]} {files[i + 1]} 0.45\n" for i in range(2)]
-        (root / f"{scene}@seq-01-0.30.txt").write_text("".join(lines))
-
-
 def write_drive(
     root: Path, sequence: int, frames: int = 5, points: int = 3000
 ) -> dict[str, Tensor]:
