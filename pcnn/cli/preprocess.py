@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ def pack(data: CloudDataModule, folder: Path, progress: bool) -> None:
         dataset = data.dataset(split)
         if dataset is not None:
             with Progress(console, split, len(dataset)) if progress else nullcontext() as bar:
-                told = str if bar is None else bar.advance
+                told: Callable[[], object] = nullcontext if bar is None else bar.advance
                 number = write_shards(dataset, folder / split, facts, told)
             console.say(f"{folder / split}: {counted(number, 'cloud')}")
 

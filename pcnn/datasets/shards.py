@@ -37,7 +37,7 @@ _HEADER = 30
 
 
 def write_shards(
-    dataset: CloudDataset, folder: Path, facts: Mapping[str, Any], told: Callable[[], None]
+    dataset: CloudDataset, folder: Path, facts: Mapping[str, Any], told: Callable[[], object]
 ) -> int:
     """Write the stored clouds of a set; returns how many.
 
