@@ -137,7 +137,7 @@ class SemanticKITTISets(CloudSets):
     """The splits of SemanticKITTI, or simulated streets in their place."""
 
     root: str | None = None  # folder that holds sequences
-    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.resolve_source
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.Published.found
     data_dir: str = "data"  # folder for the default root and for simulated sets
     train_sequences: Annotated[Sequence[Natural], MinLen(1)] = TRAIN_SEQUENCES
     val_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to validate on; may be empty
