@@ -1,28 +1,19 @@
-"""Progress of a training: one bar on a terminal, a line now and then in a log file."""
+"""Progress of a training: Lightning's bars on a terminal, a line now and then in a log file."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import ProgressBar
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 
-from pcnn.console import Console, duration
+from pcnn.console import duration
 from pcnn.lightning_internals import is_last_batch
+from pcnn.messages import say, visible
 from pcnn.ranges import Count
 
 # longest time without a line of steps in a log file [s]
@@ -43,163 +34,100 @@ EVALUATION = {
 }
 
 
-def format_figures(metrics: dict[str, Any], words: dict[str, str]) -> str:
-    """The metrics that are there, as ``loss 0.412  mIoU 0.35``."""
-    return "  ".join(
-        f"{word} {float(metrics[key]):.{3 if word == 'loss' else 2}f}"
+def shown(metrics: dict[str, Any], words: dict[str, str]) -> dict[str, str]:
+    """The metrics that are there, by the words for them."""
+    return {
+        word: f"{float(metrics[key]):.{3 if word == 'loss' else 2}f}"
         for key, word in words.items()
         if key in metrics
-    )
+    }
 
 
-class TrainingProgress(ProgressBar):
+class TrainingProgress(TQDMProgressBar):
     """Show how far a training is, with its figures, which are read from the device then only.
 
-    On a terminal one bar over all steps with the time left, and a second one while an evaluation
-    runs. Elsewhere a line every `every_n_steps` steps, or where these take longer than 30 s, and
-    one an evaluation. `terminal` says whether to draw bars; None asks standard output.
+    On a terminal Lightning's bars. Elsewhere a line every `every_n_steps` steps, or where these
+    take longer than 30 s. A line tells of every evaluation. `terminal` says whether to draw bars;
+    None asks standard output.
     """
 
     def __init__(self, every_n_steps: Count = 25, terminal: bool | None = None) -> None:
-        super().__init__()
-        self.every_n_steps = every_n_steps
         self.terminal = sys.stdout.isatty() if terminal is None else terminal
-        # None: the console finds standard output when it writes, also when it was redirected
-        self._console = Console(soft_wrap=True, highlight=False)
-        self._enabled = True
-        self._bars: Progress | None = None
-        self._training: TaskID | None = None
-        self._evaluation: TaskID | None = None
+        super().__init__(refresh_rate=max(every_n_steps // 10, 1) if self.terminal else 0)
+        self.every_n_steps = every_n_steps
+        self._speaks = True
         self._start = (0.0, 0)  # time and step when this process began to train
         self._told = math.inf  # time of the last line of steps; the first has one of its own
         self._seen_step = 0  # optimiser steps at the end of the batch before
 
     def disable(self) -> None:
         """Say nothing (ranks other than 0)."""
-        self._enabled = False
+        super().disable()
+        self._speaks = False
 
     def enable(self) -> None:
         """Speak again."""
-        self._enabled = True
+        super().enable()
+        self._speaks = True
 
-    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
-        """Open the bar."""
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        """Figures beside a bar."""
+        return dict(shown(trainer.callback_metrics, TRAIN))
+
+    def on_train_start(self, trainer: Trainer, *rest: Any) -> None:
+        """Begin to count."""
+        super().on_train_start(trainer, *rest)
         self._start = (time.monotonic(), trainer.global_step)
         self._told, self._seen_step = math.inf, trainer.global_step
-        self._training = self._bar("training", total_steps(trainer), trainer.global_step)
 
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
         """Move the bar, or print a line."""
+        super().on_train_batch_end(trainer, *rest)
         step = trainer.global_step
         stepped, self._seen_step = step != self._seen_step, step
-        if not self._enabled or not stepped:
+        if self.terminal or not self._speaks or not stepped:
             return  # gradients are being accumulated
-        last, now = is_last_batch(trainer), time.monotonic()
-        if self._bars is not None and self._training is not None:
-            self._bars.update(self._training, completed=step)
-            if last or step % max(self.every_n_steps // 10, 1) == 0:
-                figures = format_figures(trainer.callback_metrics, TRAIN)
-                self._bars.update(self._training, figures=figures)
-            return
+        now = time.monotonic()
         self._told = min(self._told, now)
-        if last or step % self.every_n_steps == 0 or now - self._told > QUIET:
-            self._told, total = now, total_steps(trainer)
-            figures = format_figures(trainer.callback_metrics, TRAIN)
-            self.say(f"step {step}{f'/{total}' if total else ''}  {figures}  {self._pace(trainer)}")
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open a second bar."""
-        if not trainer.sanity_checking:
-            self._evaluation = self._bar("validation", self.total_val_batches)
-
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open a bar."""
-        self._evaluation = self._bar("test", sum(trainer.num_test_batches))
-
-    def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
-        """Move it."""
-        if self._bars is not None and self._evaluation is not None:
-            self._bars.advance(self._evaluation)
-
-    on_test_batch_end = on_validation_batch_end
+        due = step % self.every_n_steps == 0 or now - self._told > QUIET
+        if due or is_last_batch(trainer):
+            self._told = now
+            most = trainer.estimated_stepping_batches
+            total = None if math.isinf(most) else int(most)  # steps of the whole training
+            begun, first = self._start
+            seconds = (now - begun) / max(step - first, 1)
+            left = f", {duration(seconds * (total - step))} left" if total else ""
+            figures = _line(shown(trainer.callback_metrics, TRAIN))
+            said = f"step {step}{f'/{total}' if total else ''}"
+            self.say(f"{said}  {figures}  {seconds:.2f} s/step{left}")
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the figures."""
+        super().on_validation_end(trainer, pl_module)
         if not trainer.sanity_checking:
-            self._end_evaluation(trainer, "validation", "val")
+            self._say_evaluation(trainer, "validation", "val")
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print the figures."""
-        self._end_evaluation(trainer, "test", "test")
-        self.close()
+        super().on_test_end(trainer, pl_module)
+        self._say_evaluation(trainer, "test", "test")
 
-    def close(self, *_: Any, **__: Any) -> None:
-        """Close the bars, so that an error stands on a clean line."""
-        if self._bars is not None:
-            self._bars.stop()
-        self._bars = self._training = self._evaluation = None
-
-    on_train_end = on_exception = teardown = close
-
-    def _end_evaluation(self, trainer: Trainer, name: str, stage: str) -> None:
-        if self._bars is not None and self._evaluation is not None:
-            self._bars.remove_task(self._evaluation)
-        self._evaluation = None
+    def _say_evaluation(self, trainer: Trainer, name: str, stage: str) -> None:
         words = {f"{stage}/{key}": word for key, word in EVALUATION.items()}
-        figures = format_figures(trainer.callback_metrics, words)
+        figures = shown(trainer.callback_metrics, words)
         if figures:
             # outside training the weights come from a checkpoint, whatever the trainer counted
             step = f" at step {trainer.global_step}" if trainer.state.fn == "fit" else ""
-            self.say(f"{name}{step}  {figures}")
-
-    def _pace(self, trainer: Trainer) -> str:
-        begun, first = self._start
-        step, total = trainer.global_step, total_steps(trainer)
-        seconds = (time.monotonic() - begun) / max(step - first, 1)
-        left = f", {duration(seconds * (total - step))} left" if total else ""
-        return f"{seconds:.2f} s/step{left}"
+            self.say(f"{name}{step}  {_line(figures)}")
 
     def say(self, text: str) -> None:
         """Print a line, above the bars where there are any."""
-        if self._enabled:
-            (self._bars.console if self._bars is not None else self._console).print(text)
-
-    @contextmanager
-    def work(self, name: str, total: int) -> Iterator[Callable[[], None]]:
-        """A bar for a piece of work within the run, or a line as it begins; yields its advance."""
-        opened = self._bars is None
-        bar = self._bar(name, total)
-        if bar is None or self._bars is None:
-            self.say(f"{name}: {total}")
-            yield lambda: None
-            return
-        bars = self._bars
-        try:
-            yield lambda: bars.advance(bar)
-        finally:
-            bars.remove_task(bar)
-            if opened:
-                self.close()
-
-    def _bar(self, name: str, total: float | None, completed: int = 0) -> TaskID | None:
-        """A new bar on a terminal."""
-        if not (self._enabled and self.terminal):
-            return None
-        if self._bars is None:
-            columns = MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
-            self._bars = Progress(
-                *(TextColumn("{task.description}"), BarColumn(bar_width=None), *columns),
-                TextColumn("{task.fields[figures]}"),
-                console=self._console,
-                refresh_per_second=4,
-                expand=True,
-            )
-            self._bars.start()
-        count = None if total is None or math.isinf(total) else int(total)
-        return self._bars.add_task(name, total=count, completed=completed, figures="")
+        if self._speaks and self.terminal:
+            Tqdm.write(visible(text))
+        elif self._speaks:
+            say(text)
 
 
-def total_steps(trainer: Trainer) -> int | None:
-    """The optimiser steps of the whole training, None when it has no end."""
-    total = trainer.estimated_stepping_batches
-    return None if math.isinf(total) else int(total)
+def _line(figures: dict[str, str]) -> str:
+    """Figures as ``loss 0.412  mIoU 0.35``."""
+    return "  ".join(f"{word} {value}" for word, value in figures.items())

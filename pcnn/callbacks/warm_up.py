@@ -6,7 +6,6 @@ import logging
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
@@ -82,12 +81,10 @@ class WarmUp(Callback):
         spans = (round(b - a, 3) for a, b in pairwise(marks))
         self.start |= dict(zip(("data", "kernels", "step"), spans, strict=True))
         self.start["all"] = round(marks[-1] - marks[0], 3)
-        progress = _progress(trainer)
-        if progress is not None:
-            progress.say(
-                "first step after {all:.1f} s: data {data:.1f}, kernels {kernels:.1f}, "
-                "step {step:.1f}".format(**self.start)
-            )
+        say = _say(trainer)
+        if say is not None:
+            text = "first step after {all:.1f} s: data {data:.1f}, kernels {kernels:.1f}, "
+            say((text + "step {step:.1f}").format(**self.start))
 
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any, **__: Any
@@ -115,7 +112,7 @@ class WarmUp(Callback):
         launches = [launch for launch in found if launch not in self._known]
         self._known.update(launches)
         if trainer.local_rank == 0:
-            compile_shown(launches, task.device, _progress(trainer))
+            compile_shown(launches, task.device, _say(trainer))
         if trainer.world_size > 1:
             trainer.strategy.barrier("kernels")
         if trainer.local_rank > 0:  # reads what is there by now
@@ -142,23 +139,18 @@ def _sizes(inputs: Sequence[SparseTensor]) -> tuple[int, ...]:
 
 
 def compile_shown(
-    launches: Sequence[Launch], device: torch.device, progress: TrainingProgress | None
+    launches: Sequence[Launch], device: torch.device, say: Callable[[str], None] | None
 ) -> int:
-    """Compile variants on all cores, with progress where that takes longer than reading them."""
+    """Compile variants on all cores; says so where that takes longer than reading them."""
     began, size = time.monotonic(), 0
-    advance: Callable[[], None] | None = None
-    with ExitStack() as stack:
-        for done, code in enumerate(compile_all(launches, device)):
-            size += code
-            if advance is not None:
-                advance()
-            elif progress is not None and time.monotonic() - began > QUIET_SECONDS:
-                left = len(launches) - done - 1
-                what = "compiling kernels, kept for later runs"
-                advance = stack.enter_context(progress.work(what, left))
+    for done, code in enumerate(compile_all(launches, device), 1):
+        size += code
+        if say is not None and time.monotonic() - began > QUIET_SECONDS:
+            say(f"compiling kernels, kept for later runs: {len(launches) - done}")
+            say = None
     return size
 
 
-def _progress(trainer: Trainer) -> TrainingProgress | None:
+def _say(trainer: Trainer) -> Callable[[str], None] | None:
     found = trainer.progress_bar_callback
-    return found if isinstance(found, TrainingProgress) else None
+    return found.say if isinstance(found, TrainingProgress) else None

@@ -126,7 +126,6 @@ def compile_kernels(
     """Compile what a training and its evaluation launch on batches of these numbers of points."""
     import torch
 
-    from pcnn.callbacks import TrainingProgress
     from pcnn.callbacks.warm_up import compile_shown
     from pcnn.experiment import networks
     from pcnn.kernels.sources_ahead import compile_sources_ahead
@@ -137,7 +136,7 @@ def compile_kernels(
     torch.cuda.set_device(device)
     compile_sources_ahead(torch.cuda.get_device_capability(device)).wait()
     launches = launches_of_training(cfg, device, precision, points)
-    size = compile_shown(launches, device, TrainingProgress())
+    size = compile_shown(launches, device, say)
     say(
         f"{counted(len(launches), 'variant')} of kernels, {size / 2**20:.1f} MiB, ready for "
         f"{torch.cuda.get_device_name(device)} after {time.perf_counter() - began:.1f} s"

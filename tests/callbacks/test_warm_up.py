@@ -1,6 +1,5 @@
 """The start of a run, reported, and the progress of compilation."""
 
-import io
 from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -9,18 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from pcnn.callbacks import TrainingProgress, WarmUp, warm_up
+from pcnn.callbacks import WarmUp, warm_up
 from pcnn.callbacks.warm_up import compile_shown
-from pcnn.console import Console
 
 CPU = torch.device("cpu")
-
-
-def spoken() -> tuple[TrainingProgress, io.StringIO]:
-    """A progress that writes lines, and where it does."""
-    progress, text = TrainingProgress(1000, terminal=False), io.StringIO()
-    progress._console = Console(file=text, soft_wrap=True, highlight=False, width=200)
-    return progress, text
 
 
 @pytest.mark.parametrize(("quiet", "lines"), [(60.0, 0), (-1.0, 1)])
@@ -32,26 +23,11 @@ def test_compiling_shows_when_it_takes_longer_than_reading(
 
     monkeypatch.setattr(warm_up, "compile_all", compile_all)
     monkeypatch.setattr(warm_up, "QUIET_SECONDS", quiet)
-    progress, text = spoken()
+    said: list[str] = []
     launches: list[Any] = [SimpleNamespace()] * 5
-    assert compile_shown(launches, CPU, progress) == 500
-    assert text.getvalue().count("compiling kernels, kept for later runs: 4") == lines
+    assert compile_shown(launches, CPU, said.append) == 500
+    assert said == ["compiling kernels, kept for later runs: 4"] * lines
     assert compile_shown(launches, CPU, None) == 500
-
-
-def test_a_bar_beside_the_training_comes_and_goes() -> None:
-    progress, text = spoken()
-    progress.terminal = True
-    with progress.work("compiling", 2) as advance:
-        assert progress._bars is not None
-        advance()
-        assert progress._bars.tasks[0].completed == 1
-    assert progress._bars is None
-    progress.disable()
-    with progress.work("compiling", 2) as advance:
-        advance()
-        assert progress._bars is None
-    assert "compiling" not in text.getvalue()  # no line of other ranks
 
 
 def test_what_cannot_be_written_down_is_compiled_at_its_first_launch(
