@@ -60,7 +60,20 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
 def load(
     model: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
 ) -> nn.Module:
-    """Make a trained network; see `pcnn.models.load`."""
+    """Make a trained network, in evaluation mode.
+
+    It takes a `SparseTensor` of the channels, the voxel size and the unit that it was trained on;
+    `pcnn.predict` takes points and sees to these.
+
+    Args:
+        model: a name of `pcnn.models.available`, or a checkpoint.
+        device: where it computes.
+        allow_targets: packages of the user's own whose classes a checkpoint may name.
+
+    Raises:
+        FileNotFoundError: no such file or name.
+        FileError: a damaged file.
+    """
     path = weights_file(model)
     with named(path, "checkpoint of a run"):
         cfg, found = opened(path, allow_targets=allow_targets)

@@ -4,6 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import nn
+
     from pcnn.models.litept import LitePT, LitePTS
     from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
     from pcnn.models.resnet import ResNet, ResNet18
@@ -19,7 +23,9 @@ if TYPE_CHECKING:
         sparse_resnet_for,
     )
     from pcnn.models.spvcnn import SPVCNN
-    from pcnn.models.trained import available, load
+
+    available: Callable[[], Mapping[str, Any]]  # trained networks by name
+    load: Callable[..., nn.Module]
 
 __all__ = [
     "SPVCNN",
@@ -63,13 +69,17 @@ _HOMES = {
             "sparse_resnet_for",
         ),
         "spvcnn": ("SPVCNN",),
-        "trained": ("available", "load"),
     }.items()
     for name in names
 }
+#: Of the room that reads checkpoints, which stands above this one.
+_TRAINED = {"available": ("catalogue", "catalogue"), "load": ("networks", "load")}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _TRAINED:
+        home, own = _TRAINED[name]
+        return getattr(import_module(f"pcnn.experiment.{home}"), own)
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

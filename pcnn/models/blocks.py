@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
@@ -165,10 +165,8 @@ def checkpoint_activations(net: nn.Module, levels: Collection[int]) -> int:
     activations is free in between, and a step takes longer by the forward of these blocks. Running
     statistics move once. Level 0 is the resolution of the input, level 1 half of it, and so on.
     """
-    if any(level < 0 for level in levels):
-        raise ValueError(
-            f"activation_checkpointing={list(levels)}: levels count from 0, the finest"
-        )
+    if min(levels, default=0) < 0:
+        raise ValueError(f"activation_checkpointing={list(levels)}: levels count from 0")
     blocks = [module for module in net.modules() if isinstance(module, ResidualBlock)]
     if levels and not blocks:
         raise ValueError(f"activation_checkpointing: {type(net).__name__} has no residual blocks")
@@ -195,12 +193,9 @@ class Recomputed:
             x,
             use_reentrant=False,
             preserve_rng_state=False,  # blocks draw no random numbers
-            context_fn=self._contexts,
+            context_fn=lambda: (nullcontext(), unmoved_statistics(block)),
         )
         return out
-
-    def _contexts(self) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), unmoved_statistics(self.block)
 
 
 @contextmanager

@@ -133,8 +133,7 @@ def MinkUNet42(
         norm: makes norms.
         input_norm: standardise the input channels first; not in the published network.
 
-    Source: 3D-MinkUNet of SPVNAS (Tang et al. 2020), the network of the TorchSparse, Minuet and
-    Spira evaluations.
+    3D-MinkUNet of SPVNAS (Tang et al. 2020), which TorchSparse, Minuet and Spira evaluate.
     """
     return MinkUNet(
         in_channels,

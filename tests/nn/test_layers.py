@@ -201,10 +201,15 @@ def test_pointwise_layers_are_linear(groups: int) -> None:
     torch.testing.assert_close(layer(x).features, layer(x, copy).features)
 
 
-def test_a_layer_says_what_it_is() -> None:
+def test_a_layer_says_what_it_is_and_is_drawn_as_torchs() -> None:
     text = repr(Conv3d(4, 8, (1, 3, 3), 2, groups=2))
     assert "4, 8, kernel_size=(1, 3, 3), stride=(2, 2, 2)" in text
     assert "engine=auto" in text
+    torch_layer, layer = nn.Conv3d(8, 16, 3, groups=2), Conv3d(8, 16, 3, groups=2)
+    for own, theirs in zip(layer.parameters(), torch_layer.parameters(), strict=True):
+        assert float(own.detach().abs().max() / theirs.detach().abs().max()) == pytest.approx(
+            1, 0.2
+        )
 
 
 def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
