@@ -148,8 +148,8 @@ __device__ __forceinline__ void visit_slots(const StepTask& task, i64 row, Visit
 template <typename Count>
 __device__ __forceinline__ void choose_bits(
     const StepsArguments& a, int columns, int own_bits, int folded_bits, Count count) {
-    DYNAMIC_SHARED(shared);
-    int* counts = (int*)shared;  // [columns]
+    DYNAMIC_SHARED(sampled);
+    int* counts = (int*)sampled;  // [columns]
     const StepTask& task = a.tasks[blockIdx.x];
     int* bits = a.bits + (i64)blockIdx.x * a.columns;
     for (int i = threadIdx.x; i < columns; i += SAMPLED) counts[i] = 0;

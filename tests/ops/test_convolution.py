@@ -69,22 +69,6 @@ def test_first_and_second_derivatives(dataflow: Dataflow, case: str) -> None:
     assert gradgradcheck(run, tensors, fast_mode=projected)
 
 
-@pytest.mark.parametrize("dataflow", SEVERAL_PER_SLOT, ids=lambda d: d.name)
-def test_half_precision_gradients_equal_float64(dataflow: Dataflow) -> None:
-    for kernel_map in (random_map(90, 90, 27, 700, symmetric=True), random_map(0, 4, 27, 0)):
-        x, weight = torch.randn(kernel_map.n_in, 8).half(), torch.randn(27, 8, 6).half()
-        toward = torch.randn(kernel_map.n_out, 6).half()
-        grads = []
-        for flow, dtype in ((Reference(), torch.float64), (dataflow, torch.float16)):
-            operands = [t.to(dtype).requires_grad_() for t in (x, weight)]
-            out = convolution(*operands, kernel_map, flow)
-            grads.append((out, *torch.autograd.grad(out, operands, toward.to(dtype))))
-        for expected, grad in zip(*grads, strict=True):
-            assert torch.equal(grad, expected) or (
-                relative_rms(grad, expected) < RELATIVE_RMS[torch.float16]
-            )
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_compute_dtype_rounds_operands_and_leaves_gradients_in_their_own(
     dtype: torch.dtype,

@@ -1,0 +1,326 @@
+"""From a CUDA source to machine code: what the text says, the compiler, the cache on disk."""
+
+import multiprocessing
+import os
+import struct
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("cuda.core")
+
+from pcnn.kernels import compiler, cuda, sources, sources_ahead
+from pcnn.kernels.bindings import require
+from pcnn.kernels.compiler import architecture, compile_source, cubin, key
+from pcnn.kernels.cubin_cache import cached, folder, read
+from pcnn.kernels.sources import FOLDER, kernels, texts, threads_of, variants_of
+from tests.forking import require_fork
+
+HOPPER = "sm_90a"
+ARCHITECTURES = {(8, 0): "sm_80", (9, 0): HOPPER, (10, 0): "sm_100", (12, 0): "sm_120"}
+NEAR = '#include "common.cuh"\n#define VALUE 3\n#ifndef THREADS\n#define THREADS 32\n#endif\n'
+TOY = """
+#include "near.cuh"
+#include "common.cuh"
+// #include <vector>
+struct A { int* out; };
+#define WIDE 512
+#ifndef CHOICE
+#define CHOICE 128  // as tuned
+#endif
+constexpr int WARPS = 4;
+static constexpr int ROWS = 32 * WARPS;
+// KERNEL(commented, A, 64)
+/* KERNEL(commented_too, A, 64) */
+KERNEL(toy, A, THREADS) { a.out[threadIdx.x] = VALUE; }
+KERNEL(number, A, 256) { }
+KERNEL(macro, A, WIDE) { }
+KERNEL(choice, A, CHOICE) { }
+KERNEL(product, A, 32 * WARPS) { }
+KERNEL(derived, A, ROWS + 32) { }
+KERNEL(
+    broken_over_lines,
+    A,
+    96
+) { }
+"""
+BLOCKS = {"toy": 32, "number": 256, "macro": 512, "choice": 128, "product": 128, "derived": 160}
+WRONG_BLOCKS = ("NOWHERE", "32 * 64", "LOOP")
+KEY = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "pcnn" / "cubin"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., str]:
+    """A source with this text, by its path, as if a new process read it."""
+
+    def write(text: str, name: str = "toy.cu") -> str:
+        (tmp_path / name).write_text(text)
+        for kept in (sources.texts, sources.code, sources.kernels):
+            kept.cache_clear()
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_the_text_says_includes_and_blocks(written) -> None:
+    written(NEAR, "near.cuh")
+    source = written(TOY)
+    assert list(texts(source)) == ["toy.cu", "common.cuh", "near.cuh"]
+    assert set(kernels(source)) == {*BLOCKS, "broken_over_lines"}
+    assert kernels("probe.cu") == {"fill": ("FillArguments", "256")}
+    for kernel, threads in (*BLOCKS.items(), ("broken_over_lines", 96)):
+        assert threads_of(source, kernel, {}) == threads, kernel
+    assert threads_of(source, "choice", {"CHOICE": 64}) == 64  # a given macro wins
+    with pytest.raises(LookupError, match="no kernel 'commented'"):
+        threads_of(source, "commented", {})
+    for words in WRONG_BLOCKS:
+        source = written(f"#define LOOP LOOP\nKERNEL(wrong, A, {words}) {{ }}")
+        with pytest.raises(ValueError, match="block size of wrong"):
+            threads_of(source, "wrong", {})
+
+
+@pytest.mark.parametrize(
+    ("include", "error"),
+    [("<cstdint>", ValueError), ("NAME", ValueError), ('"gone.cuh"', FileNotFoundError)],
+)
+def test_only_own_files_are_included(written, include: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match="includes"):
+        texts(written(f"#include {include}\n"))
+    with pytest.raises(FileNotFoundError, match=r"nothing\.cu"):
+        texts("nothing.cu")
+
+
+def test_variants_are_combined(written) -> None:
+    assert list(variants_of(written("// no choices\n"))) == [{}]
+    source = written("// variants: BITS=32 | BITS=64\n// variants: SIGN=-1 K=3 | SIGN=1 K=5\n")
+    assert list(variants_of(source)) == [
+        {"BITS": bits, "SIGN": sign, "K": k} for bits in (32, 64) for sign, k in ((-1, 3), (1, 5))
+    ]
+    with pytest.raises(ValueError, match="NAME=number"):
+        list(variants_of(written("// variants: BITS 32\n")))
+
+
+def every_source() -> Iterator[object]:
+    """Every variant of a source for Hopper; the first one for every architecture."""
+    for source in sorted(path.name for path in FOLDER.glob("*.cu")):
+        for number, variant in enumerate(variants_of(source)):
+            macros = ",".join(f"{name}={value}" for name, value in variant.items())
+            for arch in ARCHITECTURES.values() if number == 0 else (HOPPER,):
+                marks = [pytest.mark.slow] if arch != HOPPER else []
+                case = f"{source}-{macros}-{arch}"
+                yield pytest.param(source, variant, arch, id=case, marks=marks)
+
+
+@pytest.mark.parametrize(("source", "variant", "arch"), list(every_source()))
+def test_a_source_compiles(source: str, variant: dict[str, int], arch: str) -> None:
+    compiled = compile_source(source, arch, variant)
+    # a warning is mended in the source ([[maybe_unused]] where a macro decides), not kept
+    assert not compiled.log, compiled.log
+    assert compiled.cubin[:4] == b"\x7fELF"
+    # a kernel may be there under some macros only
+    built = [name for name in kernels(source) if f".text.{name}\0".encode() in compiled.cubin]
+    assert built
+    for kernel in built:
+        # the block size read from the text is the bound that the compiler was given
+        threads = threads_of(source, kernel, variant)
+        assert threads % 32 == 0, "collectives want whole warps"
+        bound = b"\x04\x05\x0c\x00" + struct.pack("<3I", threads, 1, 1)  # EIATTR_MAX_THREADS
+        assert bound in compiled.cubin
+
+
+def test_a_device_runs_the_code_of_its_major(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.bindings import nvrtc
+
+    for capability, arch in ARCHITECTURES.items():
+        assert architecture(capability) == arch
+    monkeypatch.setattr(nvrtc, "nvrtcGetSupportedArchs", lambda: (0, [80, 86, 90, 100]))
+    assert architecture((8, 9)) == "sm_86"
+    assert architecture((10, 3)) == "sm_100"
+    with pytest.raises(RuntimeError, match="sm_120"):
+        architecture((12, 0))
+
+
+def test_mistakes_and_warnings_are_shown(written) -> None:
+    head = '#include "common.cuh"\nstruct A { int* out; };\nKERNEL(wrong, A, 32) '
+    with pytest.raises(RuntimeError, match=r"toy.cu does not compile for sm_80 \(N=3\)") as said:
+        compile_source(written(head + "{ a.in = 0; }\n"), "sm_80", {"N": 3})
+    assert 'toy.cu(3): error: class "A" has no member "in"' in str(said.value)
+    log = compile_source(written(head + "{ int unused; }\n"), "sm_80", {}).log
+    assert '"unused" was declared but never referenced' in log
+
+
+def test_the_key_holds_all_that_the_code_depends_on(
+    written, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(NEAR, "near.cuh")
+    toy = written(TOY)
+    first, keys = cubin(toy, "sm_80", {}), [key(toy, "sm_80", {})]
+    assert cubin(toy, "sm_80", {}) == first
+    assert len(list(cache.glob("*.cubin"))) == 1
+    keys += [key(toy, HOPPER, {}), key(toy, "sm_80", {"THREADS": 64})]
+    assert key(toy, "sm_80", {"A": 1, "B": 2}) == key(toy, "sm_80", {"B": 2, "A": 1})
+    written(NEAR.replace("VALUE 3", "VALUE 4"), "near.cuh")
+    keys.append(key(toy, "sm_80", {}))
+    assert cubin(toy, "sm_80", {}) != first
+    written(TOY + "// more\n")
+    keys.append(key(toy, "sm_80", {}))
+    monkeypatch.setattr(compiler, "STANDARD", "c++20")
+    keys.append(key(toy, "sm_80", {}))
+    monkeypatch.setattr(compiler, "require", lambda: "99.1")
+    keys.append(key(toy, "sm_80", {}))
+    assert len(set(keys)) == len(keys)
+
+
+def test_missing_sources_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = sources_ahead.missing_sources(HOPPER)
+    assert {"levels.cu", "probe.cu"} <= set(missing)
+    assert "hash_table.cu" not in missing  # made for the macros of a kernel
+    assert sources_ahead.compile_sources_ahead((0, 0)).wait(timeout=60) != 0  # no such device
+    # a source that is not there keeps none from being compiled
+    with monkeypatch.context() as patch:
+        patch.setattr(sources_ahead, "missing_sources", lambda arch: ["probe.cu", "none.cu"])
+        sources_ahead.compile_missing((9, 0))
+    stored = read(folder() / f"{key('probe.cu', HOPPER, {})}.cubin")
+    assert stored == cubin("probe.cu", HOPPER, {})
+    assert "probe.cu" not in sources_ahead.missing_sources(HOPPER)
+
+
+def never() -> bytes:
+    raise AssertionError("built again")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda stored: b"",
+        lambda stored: stored[:10],
+        lambda stored: stored[:-1],
+        lambda stored: stored + b"x",
+        lambda stored: stored[:-3] + b"xxx",
+    ],
+    ids=["empty", "cut in the checksum", "cut", "longer", "changed"],
+)
+def test_what_is_stored_whole_is_not_built_again(cache: Path, damage) -> None:
+    assert folder() == cache
+    assert cached(KEY, lambda: b"code") == cached(KEY, never) == b"code"
+    (entry,) = cache.glob("*.cubin")
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert cached(KEY, lambda: b"rebuilt") == cached(KEY, never) == b"rebuilt"
+
+
+def test_a_failed_build_passes_through_and_leaves_nothing(cache: Path) -> None:
+    def fails() -> bytes:
+        raise OSError("the compiler's own")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(OSError, match="the compiler's own"):
+            cached(KEY, fails)
+    assert not list(cache.glob("*.cubin"))
+
+
+@pytest.mark.parametrize("kind", ["a file", "full disk", "no home"])
+def test_where_nothing_can_be_stored_the_build_serves(
+    kind: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: object, target: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    if kind == "a file":
+        (tmp_path / "file").write_text("no folder")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    elif kind == "full disk":
+        monkeypatch.setattr(os, "replace", full)
+    else:
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setattr(Path, "home", homeless)
+    with pytest.warns(RuntimeWarning, match="cannot be stored") as warned:
+        assert cached(KEY, lambda: b"code") == b"code"
+    assert len(warned) == 1
+    assert not list(cache.glob("*.cubin"))
+    assert not list(cache.glob(".*.part"))
+
+
+def use(log: Path) -> None:
+    def slow() -> bytes:
+        with log.open("a") as file:
+            file.write("built\n")
+        time.sleep(0.2)  # others arrive
+        return b"code"
+
+    assert cached(KEY, slow) == b"code"
+
+
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_those_that_start_together_build_once(kind: str, tmp_path: Path) -> None:
+    make: Callable[..., threading.Thread | multiprocessing.Process] = threading.Thread
+    if kind == "processes":
+        require_fork()
+        make = multiprocessing.get_context("fork").Process  # type: ignore[assignment]
+    log = tmp_path / "log"
+    running = [make(target=use, args=(log,)) for _ in range(4)]
+    for one in running:
+        one.start()
+    for one in running:
+        one.join(30)
+    assert log.read_text() == "built\n"
+
+
+def test_a_device_type_has_a_loader_or_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    with pytest.raises(ValueError, match=r"probe.cu .* on cpu"):
+        cuda.module("probe.cu", cpu)
+    monkeypatch.setitem(cuda.LOADERS, "cpu", lambda *given, **defines: (*given, defines))
+    assert cuda.module("probe.cu", cpu, BITS=32) == ("probe.cu", cpu, {"BITS": 32})
+
+
+@pytest.mark.parametrize(
+    ("package", "torch_cuda", "extra"),
+    [
+        ("cuda.core", None, "cu13"),
+        ("cuda.bindings.nvrtc", "12.8", "cu12"),
+        ("libnvrtc.so.13", None, "cu13"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, torch_cuda: str | None, extra: str
+) -> None:
+    from cuda.bindings import nvrtc
+
+    def missing() -> None:
+        raise RuntimeError(f'Failure finding "{package}"\nsearched here\nand there\nand there')
+
+    monkeypatch.setattr(torch.version, "cuda", torch_cuda)
+    monkeypatch.setattr("pcnn.kernels.bindings.driver_cuda", lambda: None)
+    if package.startswith("lib"):
+        monkeypatch.setattr(nvrtc, "nvrtcVersion", missing)
+    else:
+        monkeypatch.setitem(sys.modules, package, None)
+    for call in (require, lambda: cubin("probe.cu", "sm_80", {}), lambda: architecture((8, 0))):
+        with pytest.raises(ImportError, match=rf"{package}(.|\n)*\[{extra}\]") as said:
+            call()
+        assert len(str(said.value).splitlines()) <= 3
+
+
+def test_nothing_of_cuda_is_imported_before_a_kernel_is_asked_for() -> None:
+    script = "import sys, torch; before = set(sys.modules)\n"
+    script += "import pcnn, pcnn.nn, pcnn.ops, pcnn.kernels.cuda\n"
+    script += "print([name for name in set(sys.modules) - before if name.startswith('cuda')])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
