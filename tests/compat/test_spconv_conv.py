@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 import pcnn.compat.spconv.pytorch as spconv
-from tests.compat.dense import at, convolved, volume_of
 from tests.tolerance import DENSE
 
 SHAPES = {1: [23], 2: [9, 7], 3: [7, 6, 5]}
@@ -30,6 +30,29 @@ def tensor(axes: int, channels: int, many: int = 40, **how: Any) -> spconv.Spars
     indices = cells(axes, many, **how)
     features = torch.randn(len(indices), channels, generator=torch.Generator().manual_seed(1))
     return spconv.SparseConvTensor(features.double().requires_grad_(), indices, SHAPES[axes], 2)
+
+
+def at(volume: Tensor, indices: Tensor) -> Tensor:
+    """``[N, C]`` of the cells of a volume."""
+    return volume.movedim(1, -1)[tuple(indices.long().unbind(1))]
+
+
+def convolved(
+    x: spconv.SparseConvTensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    transposed: bool = False,
+    **setting: Any,
+) -> tuple[Tensor, Tensor]:
+    """Torch's dense output, without bias at sites that are not reached, and the sites."""
+    axes, krsc = len(x.spatial_shape), weight.movedim(-1, 1)  # [C_out, C_in, *kernel]
+    layer = getattr(F, f"conv{'_transpose' if transposed else ''}{axes}d")
+    out = layer(x.dense(), krsc.transpose(0, 1) if transposed else krsc, **setting)
+    there = x.replace_feature(torch.ones_like(x.features[:, :1])).dense()
+    reached = layer(there, torch.ones_like(krsc[:1, :1]), **setting) > 0.5
+    if bias is not None:
+        out = out + bias.view(1, -1, *[1] * axes)
+    return out * reached, reached[:, 0].nonzero()
 
 
 def check_gradients(layer: torch.nn.Module, x: Tensor, out: Tensor, expected: Tensor) -> None:
@@ -74,8 +97,7 @@ def test_convolution_is_that_of_torch(transposed: bool, axes: int, setting: dict
     x = tensor(axes, 3, many=20 if transposed else 40)
     out = layer(x)
     given = {n: value for n, value in setting.items() if n not in ("kernel_size", "bias")}
-    operands = x.features, x.indices, SHAPES[axes], 2, layer.weight, layer.bias
-    expected, sites = convolved(*operands, transposed, **given)
+    expected, sites = convolved(x, layer.weight, layer.bias, transposed, **given)
     assert out.spatial_shape == list(expected.shape[2:])
     assert torch.equal(out.indices.long(), sites)
     torch.testing.assert_close(out.dense(), expected, atol=DENSE, rtol=DENSE)
@@ -102,9 +124,7 @@ def test_submanifold_convolution_keeps_rows(
     weight = layer.weight
     if layer.conv1x1:  # the memory is [C_in, C_out]
         weight = weight.reshape(3, 4).t().reshape(weight.shape)
-    expected, _ = convolved(
-        x.features, x.indices, SHAPES[axes], 2, weight, layer.bias, padding=centre, dilation=steps
-    )
+    expected, _ = convolved(x, weight, layer.bias, padding=centre, dilation=steps)
     torch.testing.assert_close(out.features, at(expected, x.indices), atol=DENSE, rtol=DENSE)
     check_gradients(layer, x.features, out.features, at(expected, x.indices))
 
@@ -125,10 +145,9 @@ def test_inverse_convolution_returns_to_the_rows_of_the_input(axes: int, pooled:
     assert out.spatial_shape == x.spatial_shape
     assert out.indice_dict is middle.indice_dict
     more = [(n + 2 - 3) % 2 for n in SHAPES[axes]]  # cells that no window of the volume ends in
-    expected, _ = convolved(
-        coarse, middle.indices, middle.spatial_shape, 2, up.weight, up.bias, True,
-        stride=2, padding=1, output_padding=more,
-    )  # fmt: skip
+    how = {"stride": 2, "padding": 1, "output_padding": more}
+    middle = middle.replace_feature(coarse)
+    expected, _ = convolved(middle, up.weight, up.bias, True, **how)
     expected = at(expected, x.indices)
     torch.testing.assert_close(out.features, expected, atol=DENSE, rtol=DENSE)
     check_gradients(up, coarse, out.features, expected)
@@ -143,16 +162,13 @@ def test_pooling(axes: int, setting: tuple[int, int, int, int]) -> None:
     most = getattr(spconv, f"SparseMaxPool{axes}d")(size, **named)(x)
     mean = getattr(spconv, f"SparseAvgPool{axes}d")(size, **named)(x)
     ones = torch.ones(2, *[size] * axes, 2).double() * torch.eye(2).view(2, *[1] * axes, 2)
-    sums, sites = convolved(x.features, x.indices, SHAPES[axes], 2, ones, None, **named)
-    counts, _ = convolved(
-        torch.ones_like(x.features), x.indices, SHAPES[axes], 2, ones, None, **named
-    )
+    sums, sites = convolved(x, ones, None, **named)
+    counts, _ = convolved(x.replace_feature(torch.ones_like(x.features)), ones, None, **named)
     assert torch.equal(mean.indices.long(), sites)
     expected = at(sums / counts.clamp(min=1), mean.indices)
     torch.testing.assert_close(mean.features, expected, atol=DENSE, rtol=DENSE)
     check_gradients(torch.nn.Identity(), x.features, mean.features, expected)
-    dense = volume_of(x.features, x.indices, SHAPES[axes], 2)
-    pooled = getattr(torch.nn.functional, f"max_pool{axes}d")(dense, size, **named)
+    pooled = getattr(F, f"max_pool{axes}d")(x.dense(), size, **named)
     expected = at(pooled.clamp(min=0), most.indices)
     torch.testing.assert_close(most.features, expected, atol=DENSE, rtol=DENSE)
     check_gradients(torch.nn.Identity(), x.features, most.features, expected)
