@@ -290,28 +290,6 @@ def test_trainers_and_loggers_are_built(tmp_path: Path) -> None:
     assert checked(composed("logger=[]")).logger == {}
 
 
-def test_published_recipes() -> None:
-    cfg = checked(composed("experiment=semantic_kitti_minkunet"))
-    assert (cfg.model.width, cfg.dataset.voxel_size, cfg.dataset.crop) == (1.0, 0.05, None)
-    assert (cfg.task.optimizer.lr, cfg.task.optimizer.nesterov) == (0.24, True)
-    assert (cfg.trainer.max_epochs, cfg.global_batch_size) == (15, 16)
-    assert (cfg.dataset.batch_size, cfg.dataset.source) == (2, "real")
-    cfg = checked(composed("experiment=semantic_kitti_minkunet_mix"))
-    assert cfg.task.scheduler._target_ == "pcnn.tasks.schedules.multi_step"
-    cfg = checked(composed("experiment=s3dis_minkunet"))
-    assert cfg.trainer.max_steps * 12 == 204 * 3000  # rooms of five areas, passes
-    assert (cfg.augment.mix3d, cfg.augment.elastic.share) == (0.8, 0.95)
-
-
-def test_the_default_is_quick_and_the_same_on_every_device() -> None:
-    cfg = checked(composed())
-    assert (cfg.model.width, cfg.dataset.crop, cfg.trainer.max_steps) == (0.5, 25.0, 250)
-    assert list(cfg.logger) == ["wandb", "csv"]
-    other = checked(composed("trainer=cpu"))
-    other.trainer.accelerator = cfg.trainer.accelerator
-    assert other == cfg
-
-
 @pytest.mark.parametrize(
     ("file", "plugin", "key"),
     [

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import csv
 import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
 from pcnn import lightning_internals as internals
@@ -86,32 +84,6 @@ def test_steps_validations_and_ends(tmp_path: Path) -> None:
     assert internals.logged_step(trainer) == trainer.fit_loop.epoch_loop._batches_that_stepped - 1
     internals.shift_logged_step(trainer, 2)
     assert trainer.fit_loop.epoch_loop._batches_that_stepped == 14
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_steps_that_are_logged(tmp_path: Path) -> None:
-    seen = Seen()
-    logger = CSVLogger(tmp_path, name="csv")
-    options: Any = {"enable_checkpointing": False, "log_every_n_steps": 3, "logger": logger}
-    trainer_for(tmp_path, [seen], max_steps=6, **options).fit(Task(), Data())
-    assert seen.logged == [False, False, True] * 2
-    with (tmp_path / "csv/version_0/metrics.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["train/loss"]]
-    assert {row["step"] for row in rows} == {"2", "5"}
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_training_resumed_behind_its_last_step_ends_in_the_same_epoch(tmp_path: Path) -> None:
-    """6 batches an epoch, 8 steps: the checkpoint of step 8 is written within the second epoch."""
-    epochs = []
-    for checkpoint in (None, tmp_path / "step8.ckpt"):
-        kept = ModelCheckpoint(tmp_path, "step{step}", every_n_train_steps=8, save_top_k=-1)
-        kept.auto_insert_metric_name = False
-        trainer = trainer_for(tmp_path, [kept], max_steps=8)
-        trainer.fit(Task(), Data(), ckpt_path=checkpoint)
-        internals.close_epoch(trainer)
-        epochs.append((trainer.global_step, trainer.current_epoch))
-    assert epochs == [(8, 2), (8, 2)]
 
 
 def test_the_loop_asks_no_rank_about_signals(tmp_path: Path) -> None:

@@ -23,31 +23,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Modules that take a second or more to import.
 HEAVY = (
-    "torch",
-    "lightning",
-    "torchmetrics",
-    "wandb",
-    "numpy",
-    "scipy",
-    "trimesh",
-    "matplotlib",
-    "open3d",
-    "triton",
-    "cuda",
+    *("torch", "lightning", "torchmetrics", "wandb", "numpy", "scipy", "trimesh", "matplotlib"),
+    *("open3d", "triton", "cuda"),
 )
 
 #: Modules that only a training needs.
 OF_TRAINING = (
     *("lightning", "torchmetrics", "torch._dynamo", "torch._inductor", "sympy", "hydra"),
-    *(
-        "scipy.signal",
-        "tensorboard",
-        "wandb",
-        "trimesh",
-        "open3d",
-        "pcnn.tasks",
-        "pcnn.datamodules",
-    ),
+    *("scipy.signal", "tensorboard", "wandb", "trimesh", "open3d", "pcnn.tasks"),
+    "pcnn.datamodules",
 )
 
 #: Runs command lines one after the other in one process, and writes what each had imported.

@@ -12,11 +12,9 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import Timer
 
 from pcnn.callbacks import Checkpoint, RngState, StopOnSignal, Stopped, WeightAverage, stop_signals
 from pcnn.callbacks.stop import TWICE
-from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.datamodules.batch_stream import batches_done, leave_stop_signals
 from pcnn.errors import ConfigError
 from pcnn.lightning_internals import close_epoch
@@ -166,27 +164,6 @@ def test_the_last_validation_is_completed(tmp_path: Path) -> None:
     assert held(tmp_path / "best.ckpt")["global_step"] == 5
 
 
-class TimeIsUp(L.Callback):
-    """Takes the rest of `max_time` away in a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
-        if trainer.global_step == self.step - 1:
-            (timer,) = (each for each in trainer.callbacks if isinstance(each, Timer))
-            timer._duration = 0.0
-
-
-@pytest.mark.parametrize("step", [6, 8, 9])  # the end of an epoch, of a checkpoint's interval, none
-def test_a_run_that_time_cuts_validates_its_last_state(tmp_path: Path, step: int) -> None:
-    case = {"val_check_interval": 5, **ACROSS}
-    train(tmp_path / "broken", kill=TimeIsUp(step), max_time="00:01:00:00", **case)
-    assert list(validations(tmp_path / "broken")) == [5, step]
-    assert held(tmp_path / "broken" / "last.ckpt")["global_step"] == step
-    same_end(tmp_path / "broken", tmp_path / "straight", case)
-
-
 @pytest.mark.parametrize(("first", "every"), [(3, 100), (8, 4), (9, 4), (12, 4)])
 def test_a_run_that_is_made_longer(tmp_path: Path, first: int, every: int) -> None:
     case = {"every": every, "val_check_interval": 5, **ACROSS}
@@ -255,31 +232,6 @@ def train_with(folder: Path, *callbacks: L.Callback, **options: Any) -> L.Traine
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     train_with(tmp_path, Checkpoint(tmp_path, 1, "val/score"), fast_dev_run=2)
     assert not list(tmp_path.glob("*.ckpt"))
-
-
-class Bomb:
-    """Kills the process when it is being pickled, that is in the middle of a write."""
-
-    def __reduce__(self) -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError("survived SIGKILL")
-
-
-def test_a_kill_in_mid_write_keeps_the_file_before(tmp_path: Path) -> None:
-    path = tmp_path / "last.ckpt"
-    write_whole({"step": 1}, path)
-    require_fork()
-    child = os.fork()
-    if child == 0:
-        try:
-            write_whole({"step": 2, "big": torch.zeros(10_000), "bomb": Bomb()}, path)
-        finally:
-            os._exit(1)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    assert held(path) == {"step": 1}
-    assert len(list(tmp_path.glob(".last.ckpt.*.part"))) == 1
-    train_with(tmp_path, Checkpoint(tmp_path, 2, "val/score"))  # clears the remains
-    assert not list(tmp_path.glob(".*.part"))
 
 
 def test_a_seed_that_is_drawn_travels(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import Pictures
-from pcnn.callbacks.wandb_media import LIMIT, of_pairs, overlay
+from pcnn.callbacks.wandb_media import LIMIT, overlay
 from pcnn.loggers import RunWandbLogger
 from pcnn.metrics.registration import PairResult, validation_protocol
 from pcnn.visualize.pair import DrawnMatches, ShownPair
@@ -117,19 +117,6 @@ def test_a_failure_of_wandb_costs_the_media_alone(
     with pytest.warns(UserWarning, match="division by zero"):
         trainer.validate(Registering(), DataLoader(range(3)), verbose=False)
     logger.finish()
-
-
-def test_figures_that_do_not_exist_are_left_empty() -> None:
-    lines = [
-        PairResult("a", 0, 1, 1.0, 0.1, inlier_ratio=0.3, inliers=9),
-        PairResult("b", 0, 2, nan, nan),
-    ]
-    media = of_pairs("val", {"val": lines}, RULES, {})
-    assert media["val/pairs"].data == [
-        ["a", "1 onto 0", 1.0, 0.1, 0.3, 9, True],
-        ["b", "2 onto 0", None, None, None, 0, False],
-    ]
-    assert media["val/scenes"].data == [["a", 1, 1.0, 1.0, 0.3], ["b", 1, 0.0, None, None]]
 
 
 def test_overlays_stay_small_and_hold_both_clouds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from pcnn.callbacks.checkpoint import Checkpoint
 from pcnn.callbacks.weight_average import MovingAverage, WeightAverage
-from tests.callbacks.tiny import Data, Task, held, same_weights, train, trainer_for, validations
+from tests.callbacks.tiny import Data, Task, held, train, trainer_for, validations
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -32,19 +32,6 @@ def test_the_decay_grows_to_the_given_one() -> None:
         expected = decay * expected + (1 - decay) * value
         assert float(average.module.weight) == pytest.approx(expected)
     assert (1 + 3) / (10 + 3) > 0.25 > (1 + 1) / (10 + 1)
-
-
-def test_checkpoints_hold_the_average_and_the_weights_that_train(tmp_path: Path) -> None:
-    plain, _ = fit(tmp_path / "plain", 6, None)
-    task, _ = fit(tmp_path / "averaged", 6, 0.9)
-    assert same_weights(plain, task)  # averaging changes nothing in the training
-    content = held(tmp_path / "averaged" / "last.ckpt")
-    for name, value in task.state_dict().items():
-        assert torch.equal(content["current_model_state"][name], value)
-    average = content["state_dict"]
-    assert not torch.equal(average["net.0.weight"], task.net[0].weight)
-    assert int(average["net.1.num_batches_tracked"]) == 6
-    assert "current_model_state" not in held(tmp_path / "plain" / "last.ckpt")
 
 
 def test_a_resumed_average_is_the_uninterrupted_one(tmp_path: Path) -> None:

@@ -92,12 +92,6 @@ def test_recipes_take_a_machine_without_a_gpu(
     assert batch == (cfg.global_batch_size or cfg.dataset.batch_size)
 
 
-def test_half_precision_stays_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine(monkeypatch, 1)
-    cfg, _, lines = on_this_machine(composed("trainer.precision=16-mixed"), Path())
-    assert (cfg.trainer.precision, lines) == ("16-mixed", [])
-
-
 @pytest.mark.parametrize(
     ("device", "overrides", "taken", "line"),
     [

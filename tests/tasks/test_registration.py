@@ -127,20 +127,6 @@ def test_hits_and_success_follow_their_thresholds() -> None:
     assert figures(val_hypotheses=0) == [(1, True, False), (1, True, False)]
 
 
-def test_what_an_evaluation_returns() -> None:
-    task = task_of(Lookup(), val_samples=25)
-    seen = task.evaluate(task.arrived(hand_made([40, 2], 40, "ab")), "test")
-    assert seen is not None
-    pair = seen["pair"]
-    assert pair.name == "a/2 onto 0"
-    assert pair.source.shape == pair.target.shape == (40, 3)
-    assert pair.transform == pytest.approx(random_pose(0).numpy(), abs=1e-4)
-    assert pair.matches is not None
-    assert len(pair.matches) == 25
-    right = 100 * pair.matches.right.mean()
-    assert pair.facts == f"RRE 0.00 deg   RTE 0.000 m   right matches {right:.1f} %"
-
-
 def test_one_network_has_one_set_of_figures() -> None:
     task = task_of(Lookup(), HardestContrastive(8, 8), val_samples=20)
     batch = task.arrived(hand_made([30, 20], 60, "ab"))
