@@ -20,10 +20,6 @@
 #ifndef QUERY_BLOCK
 #define QUERY_BLOCK 512  // C
 #endif
-#ifndef MIRRORED
-#define MIRRORED 0  // search the first half of the slots, exchange input and output for the second
-#endif
-
 #define THREADS 128
 #define MASK_BITS 31       // slots of a tile, a bit each
 #define SPLITS (WARP - 1)  // source blocks of a warp: the last lane only ends the one before it
@@ -38,8 +34,8 @@ struct __align__(8) QueryBlock {
 struct Arguments {
     const u64* source;   // [n_source] sorted
     const u64* target;   // [n_target] sorted
-    QueryBlock* blocks;  // [slots, segments + 1]
-    u64* deltas;         // [slots] query - target key
+    QueryBlock* blocks;  // [volume, segments + 1]
+    u64* deltas;         // [volume] query - target key
     int* columns;        // [volume, pitch] source row of every query, -1 where there is none
     int* table;          // [n_target, volume]
     u64* counts;         // [volume]
@@ -48,7 +44,6 @@ struct Arguments {
     int size_y, size_z;
     int n_source, n_target;
     int volume;    // slots K
-    int slots;     // slots that are searched: K, or K / 2 if mirrored
     int segments;  // query blocks of a slot, empty ones included
 };
 
@@ -82,13 +77,13 @@ KERNEL(split_queries, Arguments, THREADS) {
     const int blocks = source_blocks(a), lane = lane_index();
     const u32 warps = (blocks + SPLITS - 1) / SPLITS;  // of a slot
     const int slot = (int)(warp / warps);
-    const bool active = slot < a.slots;  // the same in all lanes
+    const bool active = slot < a.volume;  // the same in all lanes
     const int block = (int)(warp % warps) * SPLITS + lane;
 
     // there are at least as many threads as slots; write_rows sums into the counts
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (thread < a.volume) a.counts[thread] = 0;
-    if (thread < a.slots) a.deltas[thread] = key_delta(a, (int)thread);
+    if (thread < a.volume) a.deltas[thread] = key_delta(a, (int)thread);
 
     const int begin = active ? first_query(a, block, key_delta(a, slot)) : 0;
     const int end = __shfl_down_sync(FULL_MASK, begin, 1);
@@ -128,35 +123,17 @@ __device__ __forceinline__ int position_of(const u64* keys, u64 query) {
     return bytes / 8;
 }
 
-#if MIRRORED
-// Keys of the block that are less than query number `index` of the segment.
-__device__ __forceinline__ int keys_below(const Arguments& a, const u64* keys, int index,
-                                          u64 delta) {
-    if (index >= a.n_target) return SOURCE_BLOCK;
-    const u64 query = a.target[index] + delta;
-    const int position = position_of(keys, query);
-    return position + (keys[position] < query);
-}
-#endif
-
 // One query block of one slot. Slots run fastest: their query blocks of one number lie near each
 // other in the keys, which stay in the L2 cache however many there are.
 KERNEL(search_blocks, Arguments, THREADS) {
     __shared__ u64 keys[SOURCE_BLOCK];
-    const int slot = blockIdx.x % a.slots;
-    const i64 segment = blockIdx.x / a.slots;
+    const int slot = blockIdx.x % a.volume;
+    const i64 segment = blockIdx.x / a.volume;
     const QueryBlock* entry = a.blocks + (i64)slot * (a.segments + 1) + segment;
     const QueryBlock here = entry[0], following = entry[1];
     const u64 delta = a.deltas[slot];
     const int begin = here.begin, end = following.begin;
-#if MIRRORED
-    __shared__ int outputs[SOURCE_BLOCK];  // target row that found each key
-    const bool begins = segment == 0 || entry[-1].source_block != here.source_block;
-    const bool ends = following.source_block != here.source_block;
-    if (begin == end && !begins) return;  // an earlier end of the range writes the last rows
-#else
     if (begin == end) return;
-#endif
 
     // all loads on their way before the first is waited for; past its end the source repeats its
     // last key, and a search finds the first of equal keys
@@ -170,12 +147,7 @@ KERNEL(search_blocks, Arguments, THREADS) {
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         const int place = part * THREADS + (int)threadIdx.x;
-        if (SOURCE_BLOCK % THREADS == 0 || place < SOURCE_BLOCK) {
-            keys[place] = parts[part];
-#if MIRRORED
-            outputs[place] = -1;
-#endif
-        }
+        if (SOURCE_BLOCK % THREADS == 0 || place < SOURCE_BLOCK) keys[place] = parts[part];
     }
     __syncthreads();
 
@@ -185,24 +157,9 @@ KERNEL(search_blocks, Arguments, THREADS) {
         const int then = index + THREADS;
         next = a.target[min(then, a.n_target - 1)];  // on its way during the search
         const int position = position_of(keys, query);
-        const bool found = keys[position] == query;
-        column[index] = found ? (int)first + position : -1;
-#if MIRRORED
-        if (found) outputs[position] = index;
-#endif
+        column[index] = keys[position] == query ? (int)first + position : -1;
         index = then;
     }
-#if MIRRORED
-    // Every query that equals a key of this source block is one of its range, so the range knows
-    // the whole of these rows in the mirrored slot. Where the range has several query blocks, each
-    // writes the rows from its first query's position to the next block's.
-    __syncthreads();
-    const int low = begins ? 0 : keys_below(a, keys, begin, delta);
-    const int high = ends ? SOURCE_BLOCK : keys_below(a, keys, end, delta);
-    int* mirrored = a.columns + (a.volume - 1 - slot) * a.pitch + first;
-    for (int place = low + threadIdx.x; place < high; place += THREADS)
-        if (first + place < a.n_source) mirrored[place] = outputs[place];
-#endif
 }
 
 // Bit `row` of lane `slot` becomes bit `slot` of lane `row`: five exchanges of half-blocks.
@@ -253,19 +210,12 @@ KERNEL(write_rows, Arguments, THREADS) {
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 // past the last slot it is read again: no load waits for a condition
-                int place = min(start + b, width - 1);
-#if MIRRORED
-                if (first_slot + place == a.slots) place += place > 0 ? -1 : 1;  // never written
-#endif
+                const int place = min(start + b, width - 1);
                 rows[b] = column[(u64)(u32)place * (u32)a.pitch];
             }
             u32 filled = 0;
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
-#if MIRRORED
-                // a site is its own neighbour in the middle slot, which is not searched
-                if (first_slot + start + b == a.slots) rows[b] = (int)row;
-#endif
                 if (start + b < width) tile[lane * stride + start + b] = rows[b];
                 if (rows[b] >= 0) filled |= 1u << b;
             }

@@ -86,7 +86,6 @@ struct Search {
     float edges[3];        // of a kernel cell
     int size[3];           // odd kernel size
     int ball, drop;
-    int flipped;           // centres are the inputs, and the points what outputs lie at
 };
 
 // Slot of a candidate, -1 where there is no triplet. Every operation is rounded on its own, as on the
@@ -97,8 +96,7 @@ __device__ __forceinline__ int slot_within(const Search& search, const float* ce
     bool near = true;
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-        // the negated difference is exact: a pair has one slot from either side
-        d[axis] = search.flipped ? at[axis] - centre[axis] : centre[axis] - at[axis];
+        d[axis] = centre[axis] - at[axis];
         near &= search.ball || fabsf(d[axis]) <= search.limit[axis];
     }
     if (search.ball) {
@@ -155,10 +153,10 @@ __device__ __forceinline__ void visit_neighbours(const Search& search, i64 row, 
 
 struct CountArguments {
     Search search;
-    int* counts;  // [slots, chunks], or null
+    int* counts;  // [slots, chunks]
     int* sizes;   // [m] triplets of every row
     i64 chunks;
-    const i64* crowd;  // or null: beyond `most` nothing is searched, and nothing counted
+    const i64* crowd;  // beyond `most` nothing is searched, and nothing counted
     i64 most;
 };
 
@@ -169,17 +167,16 @@ KERNEL(count_neighbours, CountArguments, ROWS) {
     for (int slot = threadIdx.x; slot < slots; slot += ROWS) counts[slot] = 0;
     __syncthreads();
     const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
-    const bool crowded = a.crowd && *a.crowd > a.most;
+    const bool crowded = *a.crowd > a.most;
     if (row < a.search.m) {
         int size = 0;
         if (!crowded) visit_neighbours(a.search, row, [&](int slot, int) {
-            if (a.counts) atomicAdd(&counts[slot], 1);
+            atomicAdd(&counts[slot], 1);
             ++size;
         });
         a.sizes[row] = size;
     }
     __syncthreads();
-    if (!a.counts) return;
     for (int slot = threadIdx.x; slot < slots; slot += ROWS) a.counts[slot * a.chunks + blockIdx.x] = counts[slot];
 }
 
@@ -233,7 +230,7 @@ struct FillArguments {
     const int* starts;       // [slots, chunks] first position inside the slot
     const i64* offsets;      // [slots + 1] first position of the slot
     const i64* row_offsets;  // [m + 1]
-    int* in_index;           // [T] by slot, or null
+    int* in_index;           // [T] by slot
     int* out_index;          // [T]
     int* row_in_index;       // [T] by row
     int* row_slots;          // [T]
@@ -254,7 +251,6 @@ KERNEL(fill_neighbours, FillArguments, ROWS) {
     }
     const Listed own = {a.row_slots + begin, a.row_in_index + begin};
     sort_row(own, size);
-    if (!a.in_index) return;
     int cursor = 0;
     for (int slot = 0; slot < slots; ++slot) {
         const i64 cell = slot * a.chunks + blockIdx.x;

@@ -25,7 +25,7 @@ from pcnn.maps import (
 #: Builders made of device kernels; on a CPU they need the fixture `emulated`.
 KERNEL_BUILDERS: list[MapBuilder] = [
     DoubleTraversed(),
-    DoubleTraversed(symmetry=True, source_block=8, query_block=8),
+    DoubleTraversed(source_block=8, query_block=8),
     HashTable(search="hash"),
     HashTable(search="grid", grid_bytes_per_site=1 << 40),
     Windowed(),

@@ -37,7 +37,6 @@ KERNELS = (
     Kernel.of(1, 2),
     Kernel.of(2, dilation=2, padding=1),  # symmetric, with an even number of slots
 )
-POINTWISE = Kernel.of(1)
 #: Largest coordinate that keys hold with a neighbour on either side.
 LIMIT = min(DEFAULT_FORMAT.half) - 2
 #: Faults that a refusal spells out; the others are counted.
@@ -80,13 +79,6 @@ class Case:
             f"stride {stride} dilation {dilation} padding {padding}"
         )
 
-    @property
-    def is_usual(self) -> bool:
-        """True if layers read such a map by default; pointwise layers read no map."""
-        kernel = self.kernel
-        usual = kernel == Kernel.of(kernel.size, kernel.stride) and kernel.key != POINTWISE.key
-        return usual and self.about not in ("given sites", "reached sites")
-
 
 def cases(device: torch.device) -> Iterator[Case]:
     """Sites with all kernels: none, one, few, several clouds, deeper levels, far away, given."""
@@ -120,35 +112,27 @@ def _truth(device: str) -> tuple[tuple[Case, KernelMap], ...]:
 
 def difference(built: KernelMap, truth: KernelMap) -> str | None:
     """The difference of a map from the true one; ``None`` if there is none."""
-    if (built.n_in, built.n_out, built.volume) != (truth.n_in, truth.n_out, truth.volume):
-        return (
-            f"{built.n_in} inputs, {built.n_out} outputs and {built.volume} slots instead of "
-            f"{truth.n_in}, {truth.n_out} and {truth.volume}"
-        )
+    sizes = [(one.n_in, one.n_out, one.volume, one.symmetric) for one in (built, truth)]
+    if sizes[0] != sizes[1]:
+        return f"(inputs, outputs, slots, symmetric) are {sizes[0]} instead of {sizes[1]}"
     found, wanted = (
         (one.slot_index.long() * one.n_out + one.out_index.long()) * one.n_in + one.in_index.long()
         for one in (built, truth)
     )
-    if not torch.equal(found.sort().values, wanted.sort().values):
-        right = int(torch.isin(wanted, found).sum())
-        return f"{len(found)} triplets, of which {right} are among the {len(wanted)} true ones"
-    if not torch.equal(found, wanted):
+    if torch.equal(found, wanted):
+        return None
+    if torch.equal(found.sort().values, wanted):
         return "the triplets are not ordered by slot, then output row"
-    if built.symmetric != truth.symmetric:
-        return f"symmetric is {built.symmetric} instead of {truth.symmetric}"
-    return None
-
-
-def check_builder(builder: MapBuilder, device: torch.device, usual: bool = False) -> None:
-    """Compare a builder's maps with brute force, once in a process for every builder and device."""
-    _passed(builder, str(device), usual)
+    right = int(torch.isin(wanted, found).sum())
+    return f"{len(found)} triplets, of which {right} are among the {len(wanted)} true ones"
 
 
 @lru_cache(maxsize=256)  # of those that pass: an error is not kept
-def _passed(builder: MapBuilder, device: str, usual: bool) -> None:
+def check_builder(builder: MapBuilder, device: torch.device) -> None:
+    """Compare a builder's maps with brute force, once in a process for every builder and device."""
     faults: list[str] = []
     served = 0
-    chosen = [one for one in _truth(device) if one[0].is_usual or not usual]
+    chosen = _truth(str(device))
     for case, truth in chosen:
         try:
             built = builder.build(case.source, case.target, case.kernel)
@@ -160,14 +144,12 @@ def _passed(builder: MapBuilder, device: str, usual: bool) -> None:
         if wrong:
             faults.append(f"{case}: {wrong}")
         served += truth.triplets > 0
+    if served and not faults:
+        return
     if not served:
-        raise WrongMap(
-            f"map builder {builder.name!r} refuses every map that has a triplet, of {len(chosen)} "
-            f"cases on {device}"
-        )
-    if faults:
-        more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
-        raise WrongMap(
-            f"map builder {builder.name!r} is wrong in {len(faults)} of {len(chosen)} cases on "
-            f"{device} (0 are allowed): " + "; ".join(faults[:NAMED]) + more
-        )
+        faults = [f"it refuses every map that has a triplet, of {len(chosen)} cases"]
+    more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
+    raise WrongMap(
+        f"map builder {builder.name!r} is wrong in {len(faults)} of {len(chosen)} cases on "
+        f"{device} (0 are allowed): " + "; ".join(faults[:NAMED]) + more
+    )

@@ -48,7 +48,6 @@ class DoubleTraversed:
     name: str = "double_traversed"
     source_block: int = 256  # B, input keys of a block, a power of two up to 4096
     query_block: int = 512  # C, largest number of queries of a block
-    symmetry: bool = False
 
     def __post_init__(self) -> None:
         size = self.source_block
@@ -66,21 +65,17 @@ class DoubleTraversed:
             counts = torch.zeros(volume, dtype=torch.int64, device=device)
             return map_of_table(source, target, kernel, table, None, counts)
 
-        # an even number of slots has none at the centre, between the halves
-        symmetric = self.symmetry and kernel.is_symmetric and source is target
-        mirrored = symmetric and volume > 1 and volume % 2 == 1
-        slots = volume // 2 if mirrored else volume
         blocks = -(-n_in // self.source_block)
         segments = blocks + n_out // self.query_block
-        if slots * segments > GRID_LIMIT:
+        if volume * segments > GRID_LIMIT:
             raise ValueError(
-                f"{self.name}: {slots} slots of {segments} query blocks each exceed the "
+                f"{self.name}: {volume} slots of {segments} query blocks each exceed the "
                 f"{GRID_LIMIT} blocks of a grid; raise source_block and query_block"
             )
         pitch = -(-n_out // LINE) * LINE
         # one allocation for the query blocks, the key deltas of the slots and the columns
-        list_bytes = slots * (segments + 1) * ENTRY_BYTES
-        columns = -(-(list_bytes + 8 * slots) // LINE_BYTES) * LINE_BYTES
+        list_bytes = volume * (segments + 1) * ENTRY_BYTES
+        columns = -(-(list_bytes + 8 * volume) // LINE_BYTES) * LINE_BYTES
         scratch = torch.empty(columns // 4 + volume * pitch, dtype=torch.int32, device=device)
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
@@ -101,18 +96,13 @@ class DoubleTraversed:
             "n_source": n_in,
             "n_target": n_out,
             "volume": volume,
-            "slots": slots,
             "segments": segments,
         }
-        defines = {
-            "SOURCE_BLOCK": self.source_block,
-            "QUERY_BLOCK": self.query_block,
-            "MIRRORED": int(mirrored),
-        }
+        defines = {"SOURCE_BLOCK": self.source_block, "QUERY_BLOCK": self.query_block}
         kernels = module("double_traversed.cu", device, **defines)
-        splits = slots * -(-blocks // SPLITS)  # warps
+        splits = volume * -(-blocks // SPLITS)  # warps
         kernels.launch("split_queries", -(-splits // WARPS), **given)
-        kernels.launch("search_blocks", slots * segments, **given)
+        kernels.launch("search_blocks", volume * segments, **given)
         rows = -(-volume // MASK_BITS) * min(-(-n_out // ROWS), ROW_BLOCKS)
         kernels.launch("write_rows", rows, **given)
         return map_of_table(source, target, kernel, table, None, counts)

@@ -7,15 +7,14 @@ the host waits between, for the number of triplets; several searches share that 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.layouts import Layout
 from pcnn.kernels import cuda
 from pcnn.maps.local_voxels import Edges
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Reach
@@ -48,11 +47,6 @@ class Window(NamedTuple):
     edges: Edges  # of a kernel cell [m]
     size: Triple  # odd kernel size per axis
     outside: str  # clamp or drop
-
-    @property
-    def volume(self) -> int:
-        """Kernel slots K."""
-        return self.size[0] * self.size[1] * self.size[2]
 
 
 @dataclass(frozen=True)
@@ -111,75 +105,57 @@ class CountedNeighbours:
         most: int = (1 << 63) - 1,
     ) -> CountedNeighbours:
         """Count the triplets of an odd kernel around every centre; nothing waits."""
-        device, volume = centres.device, window.volume
-        search = _search(source, centres, batch, window, flipped=False)
-        chunks = -(-centres.shape[0] // ROWS)
+        (rows, _), device, reach = centres.shape, centres.device, window.reach
+        search = {
+            "places": source.places,
+            "keys": source.keys,
+            "centres": centres.contiguous(),
+            "batch": batch,
+            "n": source.places.shape[0],
+            "m": rows,
+            "cells": source.cells,
+            "limit": reach if isinstance(reach, tuple) else (reach * reach,),
+            "edges": window.edges,
+            "size": window.size,
+            "ball": int(not isinstance(reach, tuple)),
+            "drop": int(window.outside == "drop"),
+        }
+        volume, chunks = math.prod(window.size), -(-rows // ROWS)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)
-        row_offsets = _count(search, counts[0], source.crowd, most)
+        sizes = torch.empty(rows, dtype=torch.int32, device=device)
+        given: Fields = {"search": search, "counts": counts[0], "sizes": sizes, "chunks": chunks}
+        limit = {"crowd": source.crowd, "most": most}
+        kernels = cuda.module(SOURCE, device)
+        kernels.launch("count_neighbours", chunks, shared_bytes=4 * volume, **given, **limit)
+        row_offsets = torch.zeros(rows + 1, dtype=torch.int64, device=device)
+        torch.cumsum(sizes, 0, out=row_offsets[1:])
         ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
-        return cls(ends, counts, row_offsets, search, torch.stack((row_offsets[-1], source.crowd)))
+        crowd = torch.stack((row_offsets[-1], source.crowd))
+        return cls(ends, counts, row_offsets, search, crowd)
 
     def fill(self, triplets: int) -> Neighbours:
         """Write the triplets, of which there are so many."""
-        in_index, out_index = empty_pairs(triplets, self.ends.device)
-        by_slot: Fields = {"counts": self.counts[0], "starts": self.counts[1], "offsets": self.ends}
-        by_slot |= {"in_index": in_index, "out_index": out_index}
-        by_row = _fill(self.search, self.row_offsets, triplets, by_slot)
-        return Neighbours(in_index, out_index, by_row)
-
-
-def _search(
-    places: SortedPoints, centres: Tensor, batch: Tensor, window: Window, flipped: bool
-) -> Fields:
-    reach = window.reach
-    ball = not isinstance(reach, tuple)
-    return {
-        "places": places.places,
-        "keys": places.keys,
-        "centres": centres.contiguous(),
-        "batch": batch,
-        "n": places.places.shape[0],
-        "m": centres.shape[0],
-        "cells": places.cells,
-        "limit": reach if isinstance(reach, tuple) else (reach * reach,),
-        "edges": window.edges,
-        "size": window.size,
-        "ball": int(ball),
-        "drop": int(window.outside == "drop"),
-        "flipped": int(flipped),
-    }
-
-
-def _count(search: Fields, counts: Tensor | None, crowd: Tensor | None, most: int = 0) -> Tensor:
-    """Launch the counting; returns where the triplets of every row begin."""
-    rows, (x, y, z) = search["m"], search["size"]
-    sizes = torch.empty(rows, dtype=torch.int32, device=search["centres"].device)
-    chunks = -(-rows // ROWS)
-    given: Fields = {"search": search, "counts": counts, "sizes": sizes, "chunks": chunks}
-    kernels, shared = cuda.module(SOURCE, sizes.device), 4 * x * y * z
-    launch = {**given, "crowd": crowd, "most": most}
-    kernels.launch("count_neighbours", chunks, shared_bytes=shared, **launch)
-    offsets = torch.zeros(rows + 1, dtype=torch.int64, device=sizes.device)
-    torch.cumsum(sizes, 0, out=offsets[1:])
-    return offsets
-
-
-def _fill(
-    search: Fields, row_offsets: Tensor, triplets: int, by_slot: Fields | None = None
-) -> RowsCsr:
-    """Launch the listing by row, and by slot where fields of that are given."""
-    if by_slot is None:
-        names = "counts", "starts", "offsets", "in_index", "out_index"
-        by_slot = dict.fromkeys(names)
-    device, chunks = row_offsets.device, -(-search["m"] // ROWS)
-    # apart, so that each is freed without the other: steps keep the inputs
-    inputs = torch.empty(triplets, dtype=torch.int32, device=device)
-    slots = torch.empty(triplets, dtype=torch.int32, device=device)
-    given: Fields = {"search": search, "row_offsets": row_offsets, "chunks": chunks, **by_slot}
-    kernels = cuda.module(SOURCE, device)
-    kernels.launch("fill_neighbours", chunks, **given, row_in_index=inputs, row_slots=slots)
-    return inputs, slots, row_offsets
+        device, chunks = self.ends.device, self.counts.shape[2]
+        in_index, out_index = empty_pairs(triplets, device)
+        # apart, so that each is freed without the other: steps keep the inputs
+        inputs = torch.empty(triplets, dtype=torch.int32, device=device)
+        slots = torch.empty(triplets, dtype=torch.int32, device=device)
+        cuda.module(SOURCE, device).launch(
+            "fill_neighbours",
+            chunks,
+            search=self.search,
+            counts=self.counts[0],
+            starts=self.counts[1],
+            offsets=self.ends,
+            row_offsets=self.row_offsets,
+            in_index=in_index,
+            out_index=out_index,
+            row_in_index=inputs,
+            row_slots=slots,
+            chunks=chunks,
+        )
+        return Neighbours(in_index, out_index, (inputs, slots, self.row_offsets))
 
 
 def _cells(reach: Reach, batch_size: int) -> Fields:
@@ -195,40 +171,3 @@ def _cells(reach: Reach, batch_size: int) -> Fields:
 
 #: Sorted points by the identity of their set and the reach that their cells are made for.
 Sorts = dict[tuple[int, Reach], SortedPoints]
-
-
-@dataclass(frozen=True)
-class SearchedPoints:
-    """Points and centres without their sets: a map keeps them, and no map keeps a set alive."""
-
-    points: Tensor  # [N_in, 3] float32 inputs
-    keys: Tensor  # [N_in] int64 packed cells, whose highest bits are the cloud
-    centres: Tensor  # [N_out, 3] float32, the kernel's centre at every output
-    centre_keys: Tensor  # [N_out] int64
-    batch_shift: int  # of the cloud in a key
-    batch_size: int  # number of clouds
-    window: Window  # what the kernel sees
-
-    def counted(self, sorts: Sorts, name: int, most: int) -> CountedNeighbours:
-        """Count the triplets; nothing waits."""
-        key = name, self.window.reach
-        if key not in sorts:
-            sorts[key] = self._sorted(self.points, self.keys)
-        batch = self.centre_keys >> self.batch_shift
-        return CountedNeighbours.of(sorts[key], self.centres, batch, self.window, most)
-
-    def by_row(self, kernel_map: KernelMap) -> Layout:
-        """Layout ``rows_csr`` of either side of the map, by one more search; nothing waits.
-
-        That takes no memory besides the result, where sorting the pairs would take 24 bytes a
-        triplet.
-        """
-        inputs, outputs = (self.points, self.keys), (self.centres, self.centre_keys)
-        near, (centres, keys) = (outputs, inputs) if kernel_map.flipped else (inputs, outputs)
-        batch = keys >> self.batch_shift
-        search = _search(self._sorted(*near), centres, batch, self.window, kernel_map.flipped)
-        return _fill(search, _count(search, None, None), kernel_map.triplets)
-
-    def _sorted(self, points: Tensor, keys: Tensor) -> SortedPoints:
-        batch = keys >> self.batch_shift
-        return SortedPoints.of(points, batch, self.batch_size, self.window.reach)

@@ -16,8 +16,8 @@ from pcnn.geometry.neighbourhood import USUAL
 from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.local_voxels import Edges, box_reach, cell_slots, official_radius, slots_of
-from pcnn.maps.neighbour_kernels import SearchedPoints, Sorts, Window
-from pcnn.maps.point_cells import PointCells, Reach
+from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Sorts, Window
+from pcnn.maps.point_cells import PointCells, Reach, Runs
 from pcnn.maps.point_memory import (
     PendingMap,
     map_bytes,
@@ -38,8 +38,7 @@ class Field(NamedTuple):
 
     points: Tensor  # [N_in, 3] float32 inputs
     centres: Tensor  # [N_out, 3] float32, the kernel's centre at every output
-    reach: Reach  # ball radius, or half widths of a box
-    edges: Edges  # of a kernel cell
+    window: Window  # what it sees around a centre
 
 
 @dataclass(frozen=True)
@@ -95,27 +94,24 @@ class RadiusSearch:
 
     def compared(self, source: PointSet, target: PointSet, kernel: Kernel) -> int:
         """Pairs that a search compares: no fewer than there are triplets."""
-        field = self._seen(source, target, kernel)
-        cells = PointCells(field.points, source.batch_index, field.reach)
-        runs = cells.runs(field.centres, target.batch_index, field.reach)
+        _, runs = _cells(source, target, self._field(source, target, kernel))
         return int(runs.counts.sum())
 
     def _listed(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """The map by torch; a cloud that is too dense is refused before much of it is listed."""
-        field, claims = self._seen(source, target, kernel), _claims(source, target, kernel)
+        points, centres, window = field = self._field(source, target, kernel)
         most, rows = most_bytes(source, self.rule(source).memory), (source.rows, target.rows)
-        cells = PointCells(field.points, source.batch_index, field.reach)
-        runs = cells.runs(field.centres, target.batch_index, field.reach)
+        cells, runs = _cells(source, target, field)
         compared, found = int(runs.counts.sum()), 0
         if compared > most_compared(most):
             refuse_uncounted(source, compared, most)
         parts = [[torch.zeros(0, dtype=torch.int64, device=source.device)] * 3]
-        for out_index, in_index in cells.near(field.centres, runs, field.reach):
-            offsets = field.points[in_index] - field.centres[out_index]
+        for out_index, in_index in cells.near(centres, runs, window.reach):
+            offsets = points[in_index] - centres[out_index]
             if source.downsampling == "cell_origin":
                 slot = cell_slots(offsets, kernel.dilation, kernel.size)
             else:
-                slot = slots_of(offsets, field.edges, kernel.size, self.rule(source).outside)
+                slot = slots_of(offsets, window.edges, kernel.size, window.outside)
             kept = slot >= 0
             parts.append([slot[kept], in_index[kept], out_index[kept]])
             found += len(parts[-1][0])
@@ -125,60 +121,42 @@ class RadiusSearch:
         slot, in_index, out_index = map(torch.cat, zip(*parts, strict=True))
         pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
         derive = DEVICE_LAYOUTS if has_kernels(source.device) else None
-        return KernelMap.from_pairs(*pairs, **claims, derive=derive)
+        return KernelMap.from_pairs(*pairs, **_claims(source, target, kernel), derive=derive)
 
     def counted(
-        self,
-        source: PointSet,
-        target: PointSet,
-        kernel: Kernel,
-        sorts: Sorts | None = None,
+        self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
     ) -> PendingMap | None:
         """Count the triplets of the map on a device; nothing waits."""
-        field = self._seen(source, target, kernel)
-        degraded = source.downsampling == "cell_origin"
-        odd = all(size % 2 for size in kernel.size)
+        points, centres, window = self._field(source, target, kernel)
         served = has_kernels(source.device) and source.rows > 0 and target.rows > 0
-        if not served or not odd or (degraded and max(kernel.dilation) > 1):
+        # kernels round offsets to the cells of an odd kernel
+        rounds = all(size % 2 for size in kernel.size)
+        if source.downsampling == "cell_origin":
+            rounds &= max(kernel.dilation) == 1
+        if not served or not rounds:
             return None
-        outside = "drop" if degraded else self.rule(source).outside
-        window = Window(field.reach, field.edges, kernel.size, outside)
-        places = field.points, source.keys, field.centres, target.keys
-        clouds = source.key_format.batch_shift, source.batch_size
-        search = SearchedPoints(*places, *clouds, window)
+        sorts, key = {} if sorts is None else sorts, (id(source), window.reach)
+        if key not in sorts:
+            clouds = source.batch_index, source.batch_size
+            sorts[key] = SortedPoints.of(points, *clouds, window.reach)
         most = most_compared(most_bytes(source, self.rule(source).memory))
-        counted = search.counted({} if sorts is None else sorts, id(source), most)
+        counted = CountedNeighbours.of(sorts[key], centres, target.batch_index, window, most)
         claims = _claims(source, target, kernel)
-        rows, symmetric = (source.rows, target.rows), bool(claims["symmetric"])
 
         def fill(offsets: Tensor) -> KernelMap:
             found = counted.fill(int(offsets[-1]))
             pairs = found.in_index, found.out_index, offsets
-            derive = {**DEVICE_LAYOUTS, "rows_csr": search.by_row}
-            built = KernelMap.from_pairs(*pairs, **claims, derive=derive)
+            built = KernelMap.from_pairs(*pairs, **claims, derive=DEVICE_LAYOUTS)
             built.edges.layouts["rows_csr", False] = found.rows_csr
             built.edges.layouts["counts", False] = (counted.ends.diff(),)
             return built
 
-        return PendingMap(counted.ends, fill, rows, symmetric, counted.crowd)
+        sizes = (source.rows, target.rows), bool(claims["symmetric"])
+        return PendingMap(counted.ends, fill, *sizes, counted.crowd)
 
-    def _seen(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
+    def _field(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
         """Where a kernel looks; refuses those that have no centre, or leave points out."""
-        expected = tuple(map(operator.mul, source.tensor_stride, kernel.stride))
         if source.downsampling == "cell_origin":
-            if target.tensor_stride != expected:
-                raise ValueError(
-                    f"at sites=cell_origin a kernel of stride {kernel.stride} leads from tensor "
-                    f"stride {source.tensor_stride} to {expected}, not to {target.tensor_stride}; "
-                    "use ConvTranspose3d or unpool for finer cells"
-                )
-            sizes = zip(source.voxel_size, kernel.stride, target.voxel_size, strict=True)
-            if not all(math.isclose(edge * step, other) for edge, step, other in sizes):
-                raise ValueError(
-                    f"at sites=cell_origin cells of {source.voxel_size} m and a kernel of stride "
-                    f"{kernel.stride} do not fit output cells of {target.voxel_size} m; make both "
-                    "sets of points with one voxel_size"
-                )
             return _cell_field(source, target, kernel)
         if not all(size % 2 for size in kernel.size):
             raise ValueError(
@@ -187,7 +165,14 @@ class RadiusSearch:
             )
         if any(map(operator.lt, target.tensor_stride, source.tensor_stride)):
             self._check_covers(source, kernel)
-        return self._field(source, target, kernel)
+        centres = target.points if target is source else target.points_about(source)
+        shift = _moved(source, kernel)
+        if any(shift):
+            centres = centres + torch.tensor(shift, dtype=centres.dtype, device=centres.device)
+        reach, edges = self.reach(source, kernel), self._edges(source, kernel)
+        return Field(
+            source.points, centres, Window(reach, edges, kernel.size, self.rule(source).outside)
+        )
 
     def _check_covers(self, source: PointSet, kernel: Kernel) -> None:
         """Refuse to search coarse points for finer ones that may lie out of reach of any."""
@@ -230,13 +215,11 @@ class RadiusSearch:
         x, y, z = (edge * cell * dilation for edge, dilation in edges)
         return x, y, z
 
-    def _field(self, source: PointSet, target: PointSet, kernel: Kernel) -> Field:
-        centres = target.points if target is source else target.points_about(source)
-        shift = _moved(source, kernel)
-        if any(shift):
-            centres = centres + torch.tensor(shift, dtype=centres.dtype, device=centres.device)
-        reach, edges = self.reach(source, kernel), self._edges(source, kernel)
-        return Field(source.points, centres, reach, edges)
+
+def _cells(source: PointSet, target: PointSet, field: Field) -> tuple[PointCells, Runs]:
+    """The inputs by cell, and the candidates of every output."""
+    cells = PointCells(field.points, source.batch_index, field.window.reach)
+    return cells, cells.runs(field.centres, target.batch_index, field.window.reach)
 
 
 def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any]:
@@ -272,22 +255,30 @@ def _moved(source: PointSet, kernel: Kernel) -> Edges:
     return x, y, z
 
 
-def _shift(kernel: Kernel) -> Edges:
-    """From the output to the centre of the kernel, in cells of the input."""
-    axes = zip(kernel.dilation, kernel.size, kernel.padding, strict=True)
-    x, y, z = (dilation * (size - 1) / 2 - padding for dilation, size, padding in axes)
-    return x, y, z
-
-
 def _cell_field(source: PointSet, target: PointSet, kernel: Kernel) -> Field:
     """The same in units of the input's cells, whose numbers float32 holds exactly."""
-    stride, shift = torch.tensor((kernel.stride, _shift(kernel)), device=source.device)
+    expected = tuple(map(operator.mul, source.tensor_stride, kernel.stride))
+    if target.tensor_stride != expected:
+        raise ValueError(
+            f"at sites=cell_origin a kernel of stride {kernel.stride} leads from tensor stride "
+            f"{source.tensor_stride} to {expected}, not to {target.tensor_stride}; use "
+            "ConvTranspose3d or unpool for finer cells"
+        )
+    sizes = zip(source.voxel_size, kernel.stride, target.voxel_size, strict=True)
+    if not all(math.isclose(edge * step, other) for edge, step, other in sizes):
+        raise ValueError(
+            f"at sites=cell_origin cells of {source.voxel_size} m and a kernel of stride "
+            f"{kernel.stride} do not fit output cells of {target.voxel_size} m; make both sets of "
+            "points with one voxel_size"
+        )
+    halves = [d * (size - 1) / 2 for d, size in zip(kernel.dilation, kernel.size, strict=True)]
+    shift = [half - padding for half, padding in zip(halves, kernel.padding, strict=True)]
+    moved = torch.tensor((kernel.stride, shift), device=source.device)
     points = source.cells[:, 1:].to(torch.float32)
-    centres = target.cells[:, 1:].to(torch.float32) * stride + shift
+    centres = target.cells[:, 1:].to(torch.float32) * moved[0] + moved[1]
     if target.corners is not source.corners:  # sets of two makers may count from two places
         size = torch.tensor(source.voxel_size, dtype=torch.float64, device=source.device)
         apart = torch.round((target.corners - source.corners) / size)  # [B, 3] whole numbers
         centres = centres + apart.to(torch.float32)[target.batch_index]
-    spans = zip(kernel.dilation, kernel.size, strict=True)
-    x, y, z = (dilation * (size - 1) / 2 + 0.25 for dilation, size in spans)
-    return Field(points, centres, (x, y, z), (1.0, 1.0, 1.0))
+    x, y, z = (half + 0.25 for half in halves)
+    return Field(points, centres, Window((x, y, z), (1.0, 1.0, 1.0), kernel.size, "drop"))

@@ -1,9 +1,7 @@
 """Binary search of packed neighbour keys in the sorted keys of the input sites, in torch.
 
 The plain form of Minuet's and Spira's idea: outputs are sorted, so their keys plus a constant are a
-sorted list of queries. Two shortcuts keep it quick on a CPU. Half of a symmetric map is searched
-and the other half mirrored (Spira 5.4). A kernel that tiles space (size = stride) needs one search
-per input instead of K per output.
+sorted list of queries. Half of a symmetric map is searched and the other half mirrored (Spira 5.4).
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ class SortedSearch:
         if source.rows == 0 or target.rows == 0:
             empty = source.keys.new_zeros(0)
             return assemble_pairs([(empty, empty)] * kernel.volume, source, target, symmetric)
-        if kernel.is_disjoint:
-            return _parents(source, target, kernel)
         deltas = [_delta(source, offset) for offset in kernel.offsets]
         if symmetric:
             found = _search(source.keys, source.keys, deltas[: kernel.volume // 2])
@@ -67,26 +63,3 @@ def _search(source_keys: Tensor, target_keys: Tensor, deltas: list[int]) -> list
         counts = torch.bincount(slot, minlength=len(shifts)).tolist()
         found += zip(in_index.split(counts), out_index.split(counts), strict=True)
     return found
-
-
-def _parents(source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-    """Map of a kernel that tiles space: the one parent and the one slot of every input."""
-    coords = source.coords.to(torch.int64)
-    above = target.inverse if source.is_below(target, kernel) else None
-    fine = torch.tensor(source.tensor_stride, device=source.device)
-    step = torch.tensor(target.tensor_stride, device=source.device)
-    parent = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
-    place = torch.div(coords[:, 1:] - parent, fine, rounding_mode="floor")  # [N_in, 3]
-    _, size_y, size_z = kernel.size
-    slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
-    if above is not None:
-        row, known = above, torch.ones_like(slot, dtype=torch.bool)
-    else:
-        keys = source.key_format.pack(torch.cat([coords[:, :1], parent], dim=1))
-        row, known = find_keys(target.keys, keys)  # given sites may lack a parent
-    # one stable sort puts pairs in slot order; within a slot inputs ascend, and so do parents
-    order = torch.argsort(torch.where(known, slot, kernel.volume), stable=True)
-    counts = torch.bincount(slot[known], minlength=kernel.volume).tolist()
-    order = order[: sum(counts)]
-    pairs = list(zip(order.split(counts), row[order].split(counts), strict=True))
-    return assemble_pairs(pairs, source, target)

@@ -28,7 +28,7 @@ SETTINGS: list[MapBuilder] = [
     HashTable(search="grid", simplified=False, symmetry=False),
     HashTable(search="hash", simplified=False, symmetry=False),
     DoubleTraversed(source_block=4, query_block=2),
-    DoubleTraversed(source_block=2, query_block=1, symmetry=True),
+    DoubleTraversed(source_block=2, query_block=1),
     ZDelta(key_bits=32),
     ZDelta(key_bits=32, half=True),
     ZDelta(rows=128),
@@ -203,7 +203,6 @@ LARGE: list[tuple[MapBuilder, tuple[object, ...]]] = [
     (HashTable(search="hash"), (7, (9, 9, 5))),
     (HashTable(search="grid", simplified=False), (7, (9, 9, 5))),
     (DoubleTraversed(source_block=8, query_block=16), (4, (3, 4, 5), 7)),
-    (DoubleTraversed(source_block=8, query_block=16, symmetry=True), (7,)),
     (Windowed(), (9, (4, 30, 9))),
 ]
 

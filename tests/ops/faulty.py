@@ -35,7 +35,7 @@ BUILDER_FLAWS = {
     "clouds": r"of which",
     "order": r"not ordered by slot, then output row",
     "given": r"given sites",
-    "symmetric": r"symmetric is False instead of True",
+    "symmetric": r"slots, symmetric\) are",
 }
 
 

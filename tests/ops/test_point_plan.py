@@ -135,8 +135,7 @@ def test_the_host_waits_for_levels_and_for_maps(monkeypatch: pytest.MonkeyPatch)
     )
     net.planner(scan(90), True)
     assert len(waits) == 2
-    # a flat kernel, a cubic one, one between levels, and its transpose for backward
-    assert len(sorts) == 4
+    assert len(sorts) == 3  # for a flat kernel, a cubic one, and one between levels
 
 
 @pytest.mark.usefixtures("emulated")
