@@ -19,8 +19,14 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet, outside_inference_mode
 from pcnn.geometry.layouts import Layout
 from pcnn.maps.base import MapBuilder
-from pcnn.maps.table_to_pairs import Places, empty_pairs, places_in_table, transposed_table
-from pcnn.maps.triplets_by_row import MOST_SLOTS, rows_of_table
+from pcnn.maps.pairs import (
+    MOST_SLOTS,
+    Places,
+    empty_pairs,
+    places_in_table,
+    rows_of_table,
+    transposed_table,
+)
 
 #: Layouts that such a map has.
 BOUNDED = ("pairs", "identity_slot", "by_in", "by_out")

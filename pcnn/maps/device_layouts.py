@@ -13,9 +13,14 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import derived
 from pcnn.geometry.steps import STEPS, Layout
 from pcnn.kernels import cuda
+from pcnn.maps.pairs import (
+    by_row_layout,
+    pairs_layout,
+    places_layout,
+    rows_from_pairs,
+    table_layout,
+)
 from pcnn.maps.steps import row_masks, step_views
-from pcnn.maps.table_to_pairs import pairs_layout, table_layout
-from pcnn.maps.triplets_by_row import by_row_layout, places_layout, rows_from_pairs
 
 
 def has_kernels(device: torch.device) -> bool:

@@ -17,9 +17,9 @@ from torch import Tensor
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda
 from pcnn.maps.local_voxels import Edges
+from pcnn.maps.pairs import empty_pairs, scan_counts
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Reach
 from pcnn.maps.radix_sort import RadixSort, passes_of
-from pcnn.maps.table_to_pairs import empty_pairs, scan_counts
 
 SOURCE = "radius_search.cu"
 

@@ -11,7 +11,7 @@ from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.slot_subsets import is_halved, slots_on, split_slots, threshold_of
-from pcnn.maps.table_to_pairs import list_table, places_in_table
+from pcnn.maps.pairs import list_table, places_in_table
 
 #: Layouts that are made here, without their thresholds.
 SPLIT = ("hybrid", "half_pairs")

@@ -44,7 +44,7 @@ def row_masks(table: Tensor) -> Tensor:
     rows, volume = table.shape
     words = mask_words(volume)
     masks = torch.empty(rows, words, dtype=torch.int32, device=table.device)
-    sizes = {"rows": rows, "volume": volume, "words": words}
+    sizes: dict[str, Any] = {"rows": rows, "volume": volume, "words": words}
     kernels = cuda.module("steps.cu", table.device)
     kernels.launch("row_masks", -(-rows // 8), table=table, masks=masks, **sizes)
     return masks

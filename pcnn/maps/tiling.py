@@ -22,9 +22,8 @@ from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.base import Sites, first_rows
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.neighbour_kernels import Sorts
+from pcnn.maps.pairs import list_table, places_in_table, rows_from_pairs
 from pcnn.maps.point_memory import PendingMap
-from pcnn.maps.table_to_pairs import list_table, places_in_table
-from pcnn.maps.triplets_by_row import rows_from_pairs
 
 MAX_TASKS = 16
 

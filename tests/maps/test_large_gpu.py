@@ -8,7 +8,7 @@ from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.geometry.layouts import Layout
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
-from pcnn.maps.table_to_pairs import transposed_table
+from pcnn.maps.pairs import transposed_table
 from tests.maps.growth import SIZES, check, cost, sheet
 
 #: Builders that write a table: one of each way to search.

@@ -15,7 +15,7 @@ from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.slot_subsets import slot_norms, split_slots, threshold_of
 from pcnn.geometry.steps import STEPS, TILE_ROWS, stored_steps, table_of_steps
-from pcnn.maps import SortedSearch, table_to_pairs, triplets_by_row
+from pcnn.maps import SortedSearch, pairs
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.steps import step_views
 from pcnn.ops.conformance import random_map
@@ -435,8 +435,7 @@ def test_only_a_slot_that_moves_nothing_is_the_identity(case: tuple[Any, ...]) -
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("size", [32, 64, 1024])
 def test_chunks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (table_to_pairs, triplets_by_row):
-        monkeypatch.setattr(module, "chunk_rows", lambda rows: size)
+    monkeypatch.setattr(pairs, "chunk_rows", lambda rows: size)
     for kernel in (Kernel.of(3), Kernel.of((1, 3, 45))):
         plain = single(kernel, 500)
         view = bare(plain, ("table",), torch.device("cpu"))

@@ -1,4 +1,5 @@
-// Where the triplets of every row of a table stand in its pairs, which are listed by slot.
+// Where the triplets of every row stand in the pairs of a map, which are listed by slot: of a table
+// without a sort, else by a stable sort by row, which keeps slots ascending.
 //
 // Row by row a table says which slots are filled; the place of a pair is that of the chunk it lies
 // in (`scan_counts` of pairs.cu), and how many rows of the chunk fill the slot before. So nothing is
@@ -7,8 +8,7 @@
 // Bytes moved for N rows, K slots and T triplets: 4 N K of the table read; 6 T of positions and
 // slots and 8 N of offsets written, and 6 T more where the lists of input rows are written beside.
 
-#include "common.cuh"
-#include "look_back.cuh"
+#include "radix.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
@@ -106,4 +106,40 @@ KERNEL(list_table_rows, TableRowsArguments, THREADS) {
         __syncthreads();
     }
     if (threadIdx.x == 0 && end == a.n) a.row_offsets[a.n] = base;
+}
+
+struct RowKeysArguments {
+    const int* out_index;  // [n]
+    SortBuffers sort;
+    i64 n;
+    int passes;
+};
+
+// Rows as sort keys, and their digits counted.
+KERNEL(row_keys, RowKeysArguments, 256) {
+    write_sort_keys(a.sort, a.n, a.passes, [&](i64 i, u32*) { return (u64)a.out_index[i]; });
+}
+
+struct ListPositionsArguments {
+    const u64* rows;     // [n] sorted
+    const u32* order;    // [n] positions by slot
+    const i64* offsets;  // [volume + 1] where slots begin
+    int* position;       // [n] by row
+    short* slot;         // [n]
+    i64* row_offsets;    // [n_out + 1]
+    i64 n, n_out;
+    int volume;
+};
+
+KERNEL(list_positions, ListPositionsArguments, 256) {
+    const i64 i = (i64)blockIdx.x * 256 + threadIdx.x;
+    if (i >= a.n) return;
+    a.position[i] = (int)a.order[i];
+    // the last slot that begins at or before it, as empty slots begin with the next
+    a.slot[i] = (short)lower_bound(a.offsets + 1, (i64)a.volume, (i64)a.order[i] + 1);
+    // where the rows begin that start with this triplet, those without any too
+    const i64 row = (i64)a.rows[i], before = i ? (i64)a.rows[i - 1] : -1;
+    for (i64 r = before + 1; r <= row; ++r) a.row_offsets[r] = i;
+    if (i == a.n - 1)
+        for (i64 r = row + 1; r <= a.n_out; ++r) a.row_offsets[r] = a.n;
 }

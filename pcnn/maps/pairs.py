@@ -1,0 +1,256 @@
+"""Tables to pairs and back, and triplets by row, by kernels that keep the promised orders."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from pcnn.geometry import KernelMap
+from pcnn.geometry.layouts import (
+    Layout,
+    by_out,
+    check_table,
+    has_steps,
+    has_table,
+    pairs,
+    rows_csr,
+    table,
+)
+from pcnn.kernels import pinned
+from pcnn.kernels.cuda import module
+from pcnn.maps.radix_sort import MAX_ITEMS, RadixSort, passes_of
+
+Fields = dict[str, Any]
+
+#: Slots of a block and threads of the kernels, as in ``csrc/pairs.cu``.
+STAGED_COLUMNS, PAIR_THREADS, PAIR_WARPS = 128, 256, 8
+
+#: Slots of a table whose rows are listed without a sort, as in ``csrc/rows.cu``.
+MOST_SLOTS = 128
+
+#: Rows of a chunk with counts of its own, and chunks that one pass scans quickly.
+FEWEST_ROWS, MOST_ROWS, MANY_CHUNKS = 32, 1024, 1024
+
+# as in csrc/levels.cu: blocks of a kernel that adds its histogram to the others'
+_KEY_BLOCKS = 264
+
+#: Room for all triplets that there are.
+UNBOUNDED = (1 << 63) - 1
+
+
+class Places(NamedTuple):
+    """Where the pairs of a table stand in their list."""
+
+    starts: Tensor  # [K, chunks] int32, pairs of a slot in the chunks of rows before
+    first: Tensor  # [K + 1] int64, first pair of every slot
+
+
+def chunk_rows(rows: int) -> int:
+    """Rows of a chunk where every (slot, chunk) has a count: chunks stay few, but fill a GPU."""
+    size = FEWEST_ROWS
+    while size < MOST_ROWS and rows > size * MANY_CHUNKS:
+        size *= 2
+    return size
+
+
+def places_in_table(table: Tensor, totals: Tensor | None = None, room: int = UNBOUNDED) -> Places:
+    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row.
+
+    ``totals`` ``[K]`` int64 takes their numbers, 0 from the first slot on that leaves the room.
+    """
+    (rows, volume), device = table.shape, table.device
+    counts, starts = torch.empty(
+        2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
+    ).unbind()
+    places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
+    _walk_table("count_table", table, counts, places, None, None, 0)
+    scan_counts(counts, *places, totals, room)
+    return places
+
+
+def list_table(table: Tensor, places: Places, room: int) -> tuple[Tensor, Tensor]:
+    """``in_index``, ``out_index`` ``[room]`` int32 of the filled entries of a table that fit."""
+    in_index, out_index = empty_pairs(room, table.device)
+    _walk_table("fill_from_table", table, None, places, in_index, out_index, room)
+    return in_index, out_index
+
+
+def _walk_table(
+    kernel: str,
+    table: Tensor,
+    counts: Tensor | None,
+    places: Places,
+    in_index: Tensor | None,
+    out_index: Tensor | None,
+    room: int,
+) -> None:
+    """Launch a kernel that walks a table in chunks of rows and strips of slots."""
+    n, volume = table.shape
+    rows, strips = chunk_rows(n), -(-volume // STAGED_COLUMNS)
+    chunks = -(-n // rows)
+    fields: Fields = {
+        **{"table": table, "counts": counts, "starts": places.starts, "offsets": places.first},
+        **{"in_index": in_index, "out_index": out_index, "capacity": room},
+        **{"n": n, "chunks": chunks, "volume": volume, "rows": rows, "strips": strips},
+    }
+    module("pairs.cu", table.device).launch(kernel, chunks * strips, **fields)
+
+
+def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Room for ``in_index`` and ``out_index`` ``[T]`` int32 in one piece of memory.
+
+    Both begin at multiples of 16 bytes: a kernel is launched quickest where all its tensors do.
+    """
+    room = torch.empty(2, -(-triplets // 4) * 4, dtype=torch.int32, device=device)
+    return room[0, :triplets], room[1, :triplets]
+
+
+def scan_counts(
+    counts: Tensor,
+    starts: Tensor,
+    offsets: Tensor,
+    totals: Tensor | None = None,
+    room: int = UNBOUNDED,
+) -> None:
+    """Turn the triplets of every (slot, chunk of rows) into positions."""
+    slots, chunks = counts.shape
+    fields: Fields = {
+        **{"counts": counts, "starts": starts, "offsets": offsets, "totals": totals},
+        **{"chunks": chunks, "capacity": room, "slots": slots},
+    }
+    module("pairs.cu", counts.device).launch("scan_counts", slots, **fields)
+
+
+def transposed_table(table: Tensor, n_in: int) -> Tensor:
+    """Neighbour table of the transposed map, ``[N_in, K]`` int32."""
+    n, volume = table.shape
+    turned = torch.full((n_in, volume), -1, dtype=torch.int32, device=table.device)
+    launch = module("pairs.cu", table.device).launch
+    launch("reverse_table", -(-n // PAIR_WARPS), table=table, reversed=turned, n=n, volume=volume)
+    return turned
+
+
+def table_from_pairs(in_index: Tensor, out_index: Tensor, offsets: Tensor, n_out: int) -> Tensor:
+    """Neighbour table ``[N_out, K]`` int32 of pairs that fill a slot of an output at most once."""
+    n, device, volume = in_index.shape[0], in_index.device, offsets.shape[0] - 1
+    table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
+    fields: Fields = {
+        **{"in_index": in_index, "out_index": out_index, "table": table, "n": n},
+        **{"offsets": offsets.to(device, non_blocking=True), "volume": volume},
+    }
+    module("pairs.cu", device).launch("scatter_pairs", -(-n // PAIR_THREADS), **fields)
+    return table
+
+
+def pairs_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``pairs`` of a map with a table; see `pcnn.geometry.layouts.pairs`."""
+    other = kernel_map.transpose()
+    if other.has("pairs") or not has_table(kernel_map):
+        return pairs(kernel_map)  # the same triplets read backwards
+    places = Places(*kernel_map.layout("places"))
+    known = [view.layout("offsets")[0] for view in (kernel_map, other) if view.has("offsets")]
+    offsets = known[0] if known else torch.tensor(pinned.read_copy(places.first))
+    return *list_table(kernel_map.layout("table")[0], places, int(offsets[-1])), offsets
+
+
+def table_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``table`` from the other side's table, or from pairs."""
+    check_table(kernel_map)
+    other = kernel_map.transpose()
+    if has_steps(kernel_map) or (kernel_map.symmetric and has_table(other)):
+        return table(kernel_map)
+    if has_table(other):
+        return (transposed_table(other.layout("table")[0], kernel_map.n_out),)
+    return (table_from_pairs(*kernel_map.layout("pairs"), kernel_map.n_out),)
+
+
+def places_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``places`` of a map with a table: the tensors of `Places`."""
+    return places_in_table(kernel_map.layout("table")[0])
+
+
+def by_row_layout(kernel_map: KernelMap) -> Layout:
+    """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`.
+
+    Where a slot has one input, and an output one slot, the rows of the table are listed as they
+    stand: inputs of a slot ascend where its outputs do, as on voxels, so the pairs are in one order
+    from either side. A symmetric map gets the lists of both sides. Otherwise rows are sorted,
+    stably. The host does not wait where it knows the pairs.
+    """
+    edges, other = kernel_map.edges, kernel_map.transpose()
+    listed = all(edges.one_per_slot) and edges.volume <= MOST_SLOTS
+    if not listed or not (has_table(kernel_map) or has_table(other)):
+        return _sorted_positions(kernel_map)
+    if edges.symmetric and not has_table(kernel_map):
+        other.layout("by_out")
+        return edges.layouts["by_out", kernel_map.flipped]
+    (table,), places = kernel_map.layout("table"), Places(*kernel_map.layout("places"))
+    triplets = int(kernel_map.offsets[-1])
+    by_row, by_input = rows_of_table(table, places, triplets, edges.symmetric)
+    if by_input is not None:
+        edges.layouts["by_out", other.flipped] = by_input
+    return by_row
+
+
+def rows_of_table(
+    table: Tensor, places: Places, triplets: int, symmetric: bool
+) -> tuple[Layout, Layout | None]:
+    """Places of the triplets of every row in the pairs of a table, by row, then slot."""
+    (n, volume), device = table.shape, table.device
+    rows = chunk_rows(n)
+    chunks = -(-n // rows)
+    offsets = torch.zeros(n + 1, dtype=torch.int64, device=device)
+    room = -(-triplets // 8) * 8  # lists begin at multiples of 16 bytes
+    sides = 2 if symmetric else 1
+    position = torch.empty(sides, room, dtype=torch.int32, device=device)
+    slot = torch.empty(sides, room, dtype=torch.int16, device=device)
+    fields: Fields = {
+        **{"table": table, "starts": places.starts, "offsets": places.first},
+        **{"position": position[0], "slot": slot[0], "row_offsets": offsets},
+        "input_position": position[-1] if symmetric else None,
+        "input_slot": slot[-1] if symmetric else None,
+        **{"n": n, "chunks": chunks, "volume": volume, "rows": rows},
+    }
+    module("rows.cu", device).launch("list_table_rows", chunks, **fields)
+    lists = [(position[side, :triplets], slot[side, :triplets], offsets) for side in (0, -1)]
+    return lists[0], lists[1] if symmetric else None
+
+
+def rows_from_pairs(kernel_map: KernelMap) -> Layout:
+    """Layout ``rows_csr`` of a map on a device; see `pcnn.geometry.layouts.rows_csr`."""
+    in_index = kernel_map.layout("pairs")[0]
+    if not len(in_index) or len(in_index) > MAX_ITEMS:
+        return rows_csr(kernel_map)
+    position, slot, offsets = _sorted_positions(kernel_map)
+    return in_index.index_select(0, position), slot.to(torch.int32), offsets
+
+
+def _sorted_positions(kernel_map: KernelMap) -> Layout:
+    """Layout ``by_out`` of pairs by one stable sort by row.
+
+    The sort takes 24 bytes a triplet. The host does not wait where it knows the pairs. More
+    triplets than one sort takes are sorted in torch.
+    """
+    in_index, out_index, _ = kernel_map.layout("pairs")
+    n, n_out, device = in_index.shape[0], kernel_map.n_out, in_index.device
+    if not n or n > MAX_ITEMS:
+        return by_out(kernel_map)
+    kernels, blocks = module("rows.cu", device), -(-n // PAIR_THREADS)
+    sort, passes = RadixSort.of(n, device), passes_of(max(1, (n_out - 1).bit_length()))
+    fields: Fields = {"out_index": out_index, "sort": sort.pointers, "n": n, "passes": passes}
+    kernels.launch("row_keys", min(_KEY_BLOCKS, blocks), **fields)
+    sort.run(passes)
+    position = torch.empty(n, dtype=torch.int32, device=device)
+    slot = torch.empty(n, dtype=torch.int16, device=device)
+    row_offsets = torch.empty(n_out + 1, dtype=torch.int64, device=device)
+    first = pad(kernel_map.layout("counts")[0].cumsum(0), (1, 0))  # pair of every slot
+    fields = {
+        **{"rows": sort.keys, "order": sort.values, "offsets": first, "position": position},
+        **{"slot": slot, "row_offsets": row_offsets, "n": n, "n_out": n_out},
+        "volume": kernel_map.volume,
+    }
+    kernels.launch("list_positions", blocks, **fields)
+    return position, slot, row_offsets
