@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.checks import check_finite, check_points, voxel_sizes
-from pcnn.geometry.coarse_points import in_cells, nearest_rows
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.geometry.point_set import PointSet, Sizes
+from pcnn.geometry.point_set import PointSet, Sizes, nearest_rows
 
 #: Origins are multiples of so many cells, rounded up to a power of two [m].
 _ORIGIN_CELLS = 1024
@@ -48,7 +47,7 @@ def point_set_of(
         return _sorted(points, batch, batch_size, sizes, downsampling, rule)
     every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), "nearest", rule)
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
-    offsets = every.points.to(torch.float64) - in_cells(every, 0.5)
+    offsets = every.points.to(torch.float64) - every.in_cells(0.5)
     rows = nearest_rows(offsets, cell, len(keys))  # of every
     assert every.chosen is not None
     assert every.inverse is not None
@@ -106,7 +105,7 @@ def _sorted(
     )
     if downsampling != "cell_origin":
         return made
-    return replace(made, points=in_cells(made, 0.0).to(torch.float32))
+    return replace(made, points=made.in_cells(0.0).to(torch.float32))
 
 
 def _clouds(points: Tensor, batch: Tensor, batch_size: int | None) -> int:

@@ -240,13 +240,7 @@ class KernelMap:
         backward: tuple[str, ...] = (),
         transposed: tuple[str, ...] = (),
     ) -> None:
-        """Remember what an operation reads, so that a plan can prepare it for the next batch.
-
-        Args:
-            forward: layouts of this side.
-            backward: layouts of this side that backward reads besides.
-            transposed: layouts of the other side that backward reads.
-        """
+        """Remember what an operation reads (`LayoutUse`), so that a plan can prepare it."""
         self.edges.uses.add(LayoutUse(self.flipped, forward, backward, transposed))
 
     def has(self, name: str) -> bool:
@@ -254,15 +248,7 @@ class KernelMap:
         return (name, self.flipped) in self.edges.layouts
 
     def layout(self, name: str) -> Layout:
-        """Return the tensors of a layout, deriving them at the first request.
-
-        Args:
-            name: a name that `pcnn.geometry.layouts.layout_kind` knows; what each holds is said
-                at the function of that name.
-
-        Raises:
-            ValueError: unknown name, or a table that cannot exist or exceeds the memory budget.
-        """
+        """Tensors of a layout (`pcnn.geometry.layouts`), derived at the first request."""
         key = name, self.flipped
         if key not in self.edges.layouts:
             own = self.edges.derive.get(name)
@@ -282,13 +268,7 @@ class KernelMap:
                     self.edges.layouts.pop((kind.name, flipped), None)
 
     def layouts(self, names: tuple[str, ...]) -> list[Tensor]:
-        """Tensors of several layouts, one after another: what a dataflow takes.
-
-        The list is kept, so callers must not change it.
-
-        Raises:
-            ValueError: as in `layout`.
-        """
+        """Tensors of several layouts in a list that is kept: what a dataflow takes."""
         key = names, self.flipped
         found = self.edges.lists.get(key)
         if found is None:
@@ -301,12 +281,9 @@ class KernelMap:
     ) -> list[Tensor]:
         """The layouts of ``forward``, as `layouts` returns them; the first call records the use.
 
-        Args:
-            forward: layouts that a convolution reads, of the transposed map too where the map does
-                not serve as its own transpose.
-            backward: layouts that its backward reads besides.
-            entry: the features are what enters the network: no gradient of them is asked for, so
-                the transposed map is not read.
+        ``backward`` are those that the backward reads besides. Where a map is not its own transpose
+        that reads ``forward`` of the transpose too, but not of features that enter the network
+        (``entry``): no gradient of them is asked for.
         """
         key = forward, backward, self.flipped, entry
         found = self.edges.lists.get(key)
@@ -328,17 +305,10 @@ class KernelMap:
         return None
 
     def validate(self) -> None:
-        """Check every claim the map makes about itself; a debugging aid, never run in training.
-
-        Raises:
-            ValueError: an index out of range, unsorted offsets, or a slot filled more than once
-                where ``one_per_slot`` says otherwise.
-        """
-        offsets = self.offsets
-        if int(offsets[0]) != 0 or int(offsets[-1]) != self.in_index.shape[0]:
-            raise ValueError("kernel map: offsets do not cover the triplets")
-        if bool((offsets[1:] < offsets[:-1]).any()):
-            raise ValueError("kernel map: offsets decrease")
+        """Raise a ValueError where a claim that the map makes about itself is wrong."""
+        offsets = self.offsets.tolist()
+        if [offsets[0], *sorted(offsets)] != [0, *offsets] or offsets[-1] != len(self.in_index):
+            raise ValueError("kernel map: offsets decrease, or do not cover the triplets")
         sides = (
             ("out_index", self.out_index, self.n_out, self.one_per_slot),
             ("in_index", self.in_index, self.n_in, self.one_per_slot_transposed),

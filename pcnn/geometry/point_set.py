@@ -11,7 +11,6 @@ from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry, joined_rows
 from pcnn.geometry.checks import check_integers, check_order, check_rows
-from pcnn.geometry.coarse_points import coarser, in_cells
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
@@ -132,7 +131,7 @@ class PointSet(Geometry):
         if self.inverse is not None:
             check_rows(self.chosen, len(self.inverse), "point set: chosen")
         size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
-        places = (self.points.to(torch.float64) - in_cells(self, 0.0)) / size  # [N, 3]
+        places = (self.points.to(torch.float64) - self.in_cells(0.0)) / size  # [N, 3]
         outside = ((places - 0.5).abs() > 0.5 + OUT_OF_CELL).any(1)
         if bool(outside.any()):
             raise ValueError(
@@ -204,8 +203,49 @@ class PointSet(Geometry):
         return *super()._kind, self.voxel_size, self.neighbourhood
 
     def _coarser(self, kernel: Kernel) -> PointSet:
-        """One point in every coarse cell that holds a point; the host waits for their number."""
-        return coarser(self, kernel.stride)
+        """One point in every coarse cell that holds a point; the host waits for their number.
+
+        PointCNN++ 4.1 downsamples by cells and does not snap points to their centres; its authors'
+        code keeps the point nearest to the centre.
+        """
+        cells = self.cells.to(torch.int64)
+        step = torch.tensor(kernel.stride, device=self.device)
+        cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
+        keys, inverse = torch.unique(self.key_format.pack(cells), sorted=True, return_inverse=True)
+        coarse = self.level_of(kernel.stride, self.points.new_empty(len(keys), 3), keys, inverse)
+        if self.downsampling == "cell_origin":
+            return replace(coarse, points=coarse.in_cells(0.0).to(torch.float32))
+        offsets = self.points.to(torch.float64) - coarse.in_cells(0.5)[inverse]
+        chosen = nearest_rows(offsets, inverse, coarse.rows)
+        return replace(coarse, points=self.points[chosen], chosen=chosen)
+
+    def level_of(
+        self,
+        stride: Triple,
+        points: Tensor,  # [N, 3] float32, in the frames of this set
+        keys: Tensor,  # [N] int64 coarse cells, sorted
+        inverse: Tensor,  # [rows] int64 coarse row of every row of this set
+        chosen: Tensor | None = None,  # [N] int64, which row of this set each is, if it is one
+    ) -> PointSet:
+        """The set of one point a coarse cell."""
+        (x, y, z), (a, b, c), (u, v, w) = self.tensor_stride, stride, self.voxel_size
+        return replace(
+            self,
+            points=points,
+            keys=keys,
+            voxel_size=(u * a, v * b, w * c),
+            tensor_stride=(x * a, y * b, z * c),
+            one_per_cell=True,
+            inverse=inverse,
+            chosen=chosen,
+            finer=self.inverses(),
+        )
+
+    def in_cells(self, share: float) -> Tensor:
+        """``[N, 3]`` float64: a place in the cell of every row, from the origins of the clouds."""
+        size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
+        start = (self.corners - self.origins)[self.batch_index]
+        return (self.cells[:, 1:].to(torch.float64) + share) * size + start
 
     def rows_above(self, coarse: PointSet) -> Tensor | None:
         """``[N]`` int64 row of a coarser level above every row, over the levels between them.
@@ -221,11 +261,7 @@ class PointSet(Geometry):
         return None
 
     def generated(self, kernel: Kernel) -> PointSet:
-        """Refuse to make finer points: nothing says where they would lie.
-
-        Raises:
-            ValueError: always.
-        """
+        """Refuse to make finer points: nothing says where they would lie."""
         raise ValueError(
             f"a transposed convolution of stride {kernel.stride} cannot generate native points; "
             "give it the finer points, out=..., or use voxels"
@@ -233,3 +269,19 @@ class PointSet(Geometry):
 
     def _check_new_map(self, out: PointSet, kernel: Kernel, anywhere: bool = True) -> None:
         super()._check_new_map(out, kernel, anywhere)
+
+
+def nearest_rows(offsets: Tensor, cell: Tensor, cells: int) -> Tensor:
+    """Row of the point nearest to the centre of every cell; of equally near ones the lowest.
+
+    Distances are sums of squares in the order x, y, z, one rounding an operation, so that every
+    device and every run chooses the same rows. Nothing waits for the device.
+    """
+    x, y, z = (offsets * offsets).unbind(1)
+    distance = x + y + z
+    least = torch.full((cells,), torch.inf, dtype=distance.dtype, device=distance.device)
+    least.scatter_reduce_(0, cell, distance, "amin")
+    n = cell.shape[0]
+    rows = torch.arange(n, device=cell.device)
+    rows = torch.where(distance == least[cell], rows, n)
+    return torch.full((cells,), n, device=cell.device).scatter_reduce_(0, cell, rows, "amin")

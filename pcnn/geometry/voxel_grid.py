@@ -181,15 +181,10 @@ class VoxelGrid(Geometry):
         return found
 
     def reached_level(self, kernel: Kernel, keys: Tensor) -> VoxelGrid:
-        """The level of the sites that a kernel reaches; it is not kept with this grid.
-
-        Args:
-            kernel: the relation.
-            keys: ``[N]`` int64, its sites.
-        """
+        """The level of the sites ``keys`` that a kernel reaches; it is not kept with this grid."""
         reach = kernel.reach * max(self.tensor_stride)
         shape = None if self.spatial_shape is None else kernel.shape_after(self.spatial_shape)
-        stride = _coarse_stride(self, kernel)
+        stride = _spacing_after(self, kernel)
         return _level_in(self, keys, stride, self.bound + reach, shape)
 
     def floor_level(
@@ -197,11 +192,7 @@ class VoxelGrid(Geometry):
     ) -> VoxelGrid:
         """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid.
 
-        Args:
-            stride: tensor stride of the level.
-            keys: ``[N]`` int64, its sites.
-            inverse: ``[rows]`` int64, row of the level above every row of this grid.
-            count: of the level, as of the grid.
+        ``inverse [rows]`` is the row of the level above every row of this grid.
         """
         return VoxelGrid(
             keys,
@@ -227,7 +218,6 @@ class VoxelGrid(Geometry):
 
     @property
     def _kind(self) -> tuple[Any, ...]:
-        """See `Geometry._kind`."""
         return (*super()._kind, self.spatial_shape)
 
     @property
@@ -240,11 +230,7 @@ class VoxelGrid(Geometry):
         return self._levels.get(("down", kernel.stride)) is coarse
 
     def generated(self, kernel: Kernel) -> VoxelGrid:
-        """Finer sites that a transposed convolution of this grid reaches.
-
-        Raises:
-            ValueError: the tensor stride is no multiple of the kernel's stride.
-        """
+        """Finer sites that a transposed convolution of this grid reaches."""
         found = self.level(kernel, down=False)
         if found is None:
             with outside_inference_mode():
@@ -278,61 +264,57 @@ def _level_in(
     return VoxelGrid(keys, *own, spatial_shape=shape)
 
 
-def _sites_of(grid: VoxelGrid, coords: Tensor, stride: Triple, shape: Triple | None) -> Tensor:
-    """Sorted keys of the unique sites among ``coords`` ``[M, 4]``, those in the volume."""
-    if shape is not None:
-        end = torch.tensor(shape, device=grid.device) * torch.tensor(stride, device=grid.device)
-        coords = coords[((coords[:, 1:] >= 0) & (coords[:, 1:] < end)).all(1)]
-    keys: Tensor = torch.unique(grid.key_format.pack(coords), sorted=True)
-    return keys
-
-
-def _coarse_stride(grid: VoxelGrid, kernel: Kernel) -> Triple:
+def _spacing_after(grid: VoxelGrid, kernel: Kernel) -> Triple:
     (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
     return x * a, y * b, z * c
 
 
 def _floored(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    stride = _coarse_stride(grid, kernel)
+    stride = _spacing_after(grid, kernel)
     coords = grid.coords.to(torch.int64)
-    step = torch.tensor(stride, device=grid.device)
-    coords[:, 1:] = torch.div(coords[:, 1:], step, rounding_mode="floor") * step
+    coords[:, 1:] -= coords[:, 1:] % torch.tensor(stride, device=grid.device)
     keys, inverse = torch.unique(grid.key_format.pack(coords), sorted=True, return_inverse=True)
     return grid.floor_level(stride, keys, inverse)
 
 
 def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    stride = _coarse_stride(grid, kernel)
-    coords = grid.coords.to(torch.int64)  # [N, 4]
-    fine = torch.tensor(grid.tensor_stride, device=grid.device)
-    step = torch.tensor(stride, device=grid.device)
-    # stride * out = in - (dilation * slot - padding): keep the slots for which it divides
-    offsets = kernel.offset_tensor(grid.device) * fine  # [K, 3]
-    targets = coords[:, None, 1:] - offsets  # [N, K, 3]
-    hits = (torch.remainder(targets, step) == 0).all(-1)  # [N, K]
-    rows, slots = hits.nonzero(as_tuple=True)
-    reached = torch.cat([coords[rows, :1], targets[rows, slots]], dim=1)
-    reach = kernel.reach * max(grid.tensor_stride)
-    grid.key_format.check_bound(grid.bound, reach, "reached sites")
+    """Sites that some triplet reaches, in torch operations."""
+    # stride * out = in - (dilation * slot - padding): those for which it divides
+    coords = _around(grid, kernel, -1, grid.tensor_stride)
+    step = torch.tensor(_spacing_after(grid, kernel), device=grid.device)
+    coords = coords[(coords[:, 1:] % step == 0).all(1)]
     shape = None if grid.spatial_shape is None else kernel.shape_after(grid.spatial_shape)
-    return grid.reached_level(kernel, _sites_of(grid, reached, stride, shape))
+    return grid.reached_level(kernel, _sites_of(grid, coords, step, shape))
 
 
 def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    if any(t % s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)):
+    """Finer sites that a transposed convolution reaches."""
+    (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
+    stride = (x // a, y // b, z // c)
+    if (stride[0] * a, stride[1] * b, stride[2] * c) != grid.tensor_stride:
         raise ValueError(
             f"a transposed convolution of stride {kernel.stride} needs a tensor stride divisible "
             f"by it, got {grid.tensor_stride}"
         )
-    (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
-    stride = (x // a, y // b, z // c)
-    fine = torch.tensor(stride, device=grid.device)
-    coords = grid.coords.to(torch.int64)
-    offsets = kernel.offset_tensor(grid.device) * fine  # [K, 3]
-    reach = kernel.reach * max(stride)
-    grid.key_format.check_bound(grid.bound, reach, "generated sites")
-    targets = coords[:, None, :].repeat(1, kernel.volume, 1)  # [N, K, 4]
-    targets[:, :, 1:] += offsets
+    coords = _around(grid, kernel, 1, stride)
     shape = None if grid.spatial_shape is None else kernel.shape_before(grid.spatial_shape)
-    keys = _sites_of(grid, targets.reshape(-1, 4), stride, shape)
-    return _level_in(grid, keys, stride, grid.bound + reach, shape)
+    keys = _sites_of(grid, coords, torch.tensor(stride, device=grid.device), shape)
+    return _level_in(grid, keys, stride, grid.bound + kernel.reach * max(stride), shape)
+
+
+def _around(grid: VoxelGrid, kernel: Kernel, sign: int, spacing: Triple) -> Tensor:
+    """``[N K, 4]`` int64 coordinates of all sites and slots: one way or the other by its offset."""
+    grid.key_format.check_bound(grid.bound, kernel.reach * max(spacing), "reached sites")
+    offsets = kernel.offset_tensor(grid.device) * torch.tensor(spacing, device=grid.device)
+    around = grid.coords.to(torch.int64)[:, None].repeat(1, kernel.volume, 1)
+    around[:, :, 1:] += sign * offsets
+    return around.view(-1, 4)
+
+
+def _sites_of(grid: VoxelGrid, coords: Tensor, step: Tensor, shape: Triple | None) -> Tensor:
+    """Sorted keys of the unique sites among ``coords`` ``[M, 4]``, those in the volume."""
+    if shape is not None:
+        end = torch.tensor(shape, device=grid.device) * step
+        coords = coords[((coords[:, 1:] >= 0) & (coords[:, 1:] < end)).all(1)]
+    keys: Tensor = torch.unique(grid.key_format.pack(coords), sorted=True)
+    return keys

@@ -164,7 +164,8 @@ def table_layout(kernel_map: KernelMap) -> Layout:
         return table(kernel_map)
     if has_table(other):
         return (transposed_table(other.layout("table")[0], kernel_map.n_out),)
-    return (table_from_pairs(*kernel_map.layout("pairs"), kernel_map.n_out),)
+    in_index, out_index, offsets = kernel_map.layout("pairs")
+    return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)
 
 
 def places_layout(kernel_map: KernelMap) -> Layout:

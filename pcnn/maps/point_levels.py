@@ -8,13 +8,12 @@ cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, PointSet
-from pcnn.geometry.coarse_points import coarse_size, level_of
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda, pinned
 from pcnn.maps.levels import (
@@ -97,7 +96,7 @@ def _level(
         # all bits set: as unsigned numbers the largest there are
         least = torch.full((m,), -1, dtype=torch.int64, device=device)
         chosen = torch.full((m,), -1, dtype=torch.int64, device=device)
-    given = {
+    given: dict[str, Any] = {
         "points": points,
         "first": first,
         "site": sites.inverse[place],
@@ -110,7 +109,7 @@ def _level(
         "coarse_keys": keys,
         "n": n,
         "m": m,
-        "size": coarse_size(fine, stride),
+        "size": [edge * step for edge, step in zip(fine.voxel_size, stride, strict=True)],
         "bits": fine.key_format.axis_bits,
         "stride": total,
         "nearest": int(nearest),
@@ -120,7 +119,7 @@ def _level(
     if nearest:
         kernels.launch("nearest_rows", -(-n // _THREADS), **given)
     kernels.launch("place_level", -(-m // _THREADS), **given)
-    return level_of(fine, stride, coarse, keys, inverse, chosen)
+    return fine.level_of(stride, coarse, keys, inverse, chosen)
 
 
 def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet]:
@@ -128,5 +127,5 @@ def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet
         fine = found[parent]
         none = fine.keys.new_empty(0)
         chosen = none if fine.downsampling == "nearest" else None
-        found.append(level_of(fine, stride, fine.points, none, none, chosen))
+        found.append(fine.level_of(stride, fine.points, none, none, chosen))
     return found

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from pcnn.geometry import grid_of_cells
-from pcnn.geometry.cell_order import cell_order
 from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.quantize import cell_order
 
 BOX = ((-3, -2, -1), (4, 2, 2))
 WIDE = ((-131071,) * 3, (131071,) * 3)

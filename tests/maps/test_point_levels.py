@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, PointSet, point_set_of
-from pcnn.geometry.coarse_points import coarser
 from pcnn.maps import point_levels as module
 from pcnn.maps.point_levels import Step, point_levels, strided_points
 from tests.clouds import surface
-from tests.maps.native_points import scan
+from tests.maps.native_points import coarser, scan
 
 pytestmark = pytest.mark.usefixtures("emulated")
 

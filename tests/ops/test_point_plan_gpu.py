@@ -7,11 +7,10 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, PointSet
-from pcnn.geometry.coarse_points import coarser
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.tiling import cell_parents
-from tests.maps.native_points import scan, single
+from tests.maps.native_points import coarser, scan, single
 from tests.steps import gathered
 from tests.waits import nothing_waits
 
