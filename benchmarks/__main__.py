@@ -20,8 +20,7 @@ from benchmarks.report import missing, write_pages
 from benchmarks.rows import RESULTS, Row, described, machine, merged, new_file, ratios, read, write
 from benchmarks.run import Options
 from benchmarks.workloads import make
-from pcnn.kernels.compiler import architecture
-from pcnn.kernels.sources_ahead import compile_sources_ahead, missing_sources
+from pcnn.kernels.compiler import architecture, compile_sources_ahead, missing_sources
 
 #: Scripts, and the figures that each measures unless others are named.
 SCRIPTS = {

@@ -53,7 +53,7 @@ class WarmUp(Callback):
         device = trainer.strategy.root_device
         ours = trainer.local_rank == 0 and device.type == "cuda" and self.ahead
         if ours and self._sources is None:
-            from pcnn.kernels.sources_ahead import compile_sources_ahead
+            from pcnn.kernels.compiler import compile_sources_ahead
 
             self._sources = compile_sources_ahead(torch.cuda.get_device_capability(device))
 

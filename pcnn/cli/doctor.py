@@ -19,7 +19,7 @@ import typer
 from pcnn.cores import available_cores
 from pcnn.files.user_cache import user_cache
 from pcnn.kernels import cubin_cache
-from pcnn.kernels.bindings import driver_cuda, extra_for, require
+from pcnn.kernels.compiler import driver_cuda, extra_for, require
 from pcnn.messages import counted, install
 
 State = Literal["ok", "absent", "broken"]

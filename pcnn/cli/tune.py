@@ -128,7 +128,7 @@ def compile_kernels(
 
     from pcnn.callbacks.warm_up import compile_shown
     from pcnn.experiment import networks
-    from pcnn.kernels.sources_ahead import compile_sources_ahead
+    from pcnn.kernels.compiler import compile_sources_ahead
 
     began = time.perf_counter()
     device = torch.device("cuda", device.index or 0)

@@ -16,9 +16,8 @@ import torch
 
 pytest.importorskip("cuda.core")
 
-from pcnn.kernels import compiler, cuda, sources, sources_ahead
-from pcnn.kernels.bindings import require
-from pcnn.kernels.compiler import architecture, compile_source, cubin, key
+from pcnn.kernels import compiler, cuda, sources
+from pcnn.kernels.compiler import architecture, compile_source, cubin, key, require
 from pcnn.kernels.cubin_cache import cached, folder, read
 from pcnn.kernels.sources import FOLDER, kernels, texts, threads_of, variants_of
 from tests.forking import require_fork
@@ -185,17 +184,17 @@ def test_the_key_holds_all_that_the_code_depends_on(
 
 
 def test_missing_sources_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = sources_ahead.missing_sources(HOPPER)
+    missing = compiler.missing_sources(HOPPER)
     assert {"levels.cu", "probe.cu"} <= set(missing)
     assert "hash_table.cu" not in missing  # made for the macros of a kernel
-    assert sources_ahead.compile_sources_ahead((0, 0)).wait(timeout=60) != 0  # no such device
+    assert compiler.compile_sources_ahead((0, 0)).wait(timeout=60) != 0  # no such device
     # a source that is not there keeps none from being compiled
     with monkeypatch.context() as patch:
-        patch.setattr(sources_ahead, "missing_sources", lambda arch: ["probe.cu", "none.cu"])
-        sources_ahead.compile_missing((9, 0))
+        patch.setattr(compiler, "missing_sources", lambda arch: ["probe.cu", "none.cu"])
+        compiler.compile_missing((9, 0))
     stored = read(folder() / f"{key('probe.cu', HOPPER, {})}.cubin")
     assert stored == cubin("probe.cu", HOPPER, {})
-    assert "probe.cu" not in sources_ahead.missing_sources(HOPPER)
+    assert "probe.cu" not in compiler.missing_sources(HOPPER)
 
 
 def never() -> bytes:
@@ -307,7 +306,7 @@ def test_a_missing_package_is_named_with_its_extra(
         raise RuntimeError(f'Failure finding "{package}"\nsearched here\nand there\nand there')
 
     monkeypatch.setattr(torch.version, "cuda", torch_cuda)
-    monkeypatch.setattr("pcnn.kernels.bindings.driver_cuda", lambda: None)
+    monkeypatch.setattr("pcnn.kernels.compiler.driver_cuda", lambda: None)
     if package.startswith("lib"):
         monkeypatch.setattr(nvrtc, "nvrtcVersion", missing)
     else:
