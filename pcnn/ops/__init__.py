@@ -1,9 +1,8 @@
 """Operations on sparse tensors: convolution, reduction, making them, engines and plans."""
 
 from pcnn.ops.convolution import convolution
-from pcnn.ops.devoxelize import devoxelize
+from pcnn.ops.devoxelize import devoxelize, lookup
 from pcnn.ops.engine import ENGINES, Engine, resolve
-from pcnn.ops.lookup import lookup
 from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum

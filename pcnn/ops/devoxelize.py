@@ -1,4 +1,4 @@
-"""From voxels of any level to points that they need not have been made from."""
+"""Features of voxels of any level at cells, and at points that they were not made from."""
 
 from __future__ import annotations
 
@@ -6,17 +6,44 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pcnn.geometry import KernelMap
-from pcnn.geometry.checks import check_points, voxel_sizes
+from pcnn.geometry.checks import check_cells, check_points, require_tensors, voxel_sizes
 from pcnn.geometry.find_sites import find_cells, require_voxels
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.ops.lookup import features_of_rows
 from pcnn.ops.reduce import reduce_sum
 from pcnn.tensor import SparseTensor
 
 #: Ways from voxels to points.
 INTERPOLATIONS = ("nearest", "trilinear")
+
+
+def lookup(x: SparseTensor, coords: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Features at given cells, in any order and any number of times; gradients flow to them.
+
+    The host waits for no device, except to check coordinates that are floating point.
+
+    Args:
+        x: features ``[N, C]`` on a voxel grid.
+        coords: ``[P, 3]`` whole numbers (x, y, z) in level-0 voxels, as ``x.geometry.coords`` has
+            them; a cell that is no multiple of the tensor stride has no site.
+        batch: ``[P]`` integers, cloud of every cell; ``None`` if ``x`` holds one cloud.
+
+    Returns:
+        ``[P, C]`` in the dtype of the features, 0 where there is no site, and ``[P]`` bool, whether
+        there is one.
+
+    Raises:
+        TypeError: coordinates or a batch that are no tensors, or native points.
+        ValueError: coordinates or a batch of another shape or dtype, coordinates that are no whole
+            numbers, or no batch for several clouds.
+    """
+    require_tensors(coords=coords, batch=batch)
+    grid = require_voxels(x.geometry, "lookup")
+    check_cells(coords)
+    rows, there = find_cells(grid, coords, batch)
+    return features_of_rows(x.features, rows, there), there
 
 
 def devoxelize(
@@ -78,8 +105,8 @@ def devoxelize(
 def _cells(points: Tensor, sizes: tuple[float, float, float], stride: Triple) -> Tensor:
     """Cells of a level that hold points, ``[P, 3]`` float64 in level-0 voxels."""
     # first the voxel, then its coarse cell, as levels are made
-    cells = (points.to(torch.float64) / _axes(sizes, points)).floor()
-    step = _axes(stride, points)
+    cells = (points.to(torch.float64) / on_device_of(points, sizes, torch.float64)).floor()
+    step = on_device_of(points, stride, torch.float64)
     return (cells / step).floor() * step
 
 
@@ -87,8 +114,10 @@ def _surrounding(
     points: Tensor, sizes: tuple[float, float, float], stride: Triple
 ) -> tuple[Tensor, Tensor]:
     """Cells ``[P, 8, 3]`` whose centres surround points, and weights ``[P, 8]``, both float64."""
-    step = _axes(stride, points)
-    place = points.to(torch.float64) / (step * _axes(sizes, points)) - 0.5  # in cells
+    step = on_device_of(points, stride, torch.float64)
+    place = (
+        points.to(torch.float64) / (step * on_device_of(points, sizes, torch.float64)) - 0.5
+    )  # in cells
     lowest = place.detach().floor()
     share = (place - lowest)[:, None, :]  # [P, 1, 3]
     corner = torch.arange(8, device=points.device)[:, None]
@@ -97,6 +126,13 @@ def _surrounding(
     return (lowest[:, None, :] + corners) * step, weight
 
 
-def _axes(values: Sequence[float], points: Tensor) -> Tensor:
-    """Three numbers as float64 on the device of points, not copied there, which would wait."""
-    return torch.stack([points.new_full((), value, dtype=torch.float64) for value in values])
+def on_device_of(like: Tensor, values: Sequence[float], dtype: torch.dtype | None = None) -> Tensor:
+    """Numbers on the device of a tensor, not copied there, which would wait."""
+    return torch.stack([like.new_full((), value, dtype=dtype) for value in values])
+
+
+def features_of_rows(features: Tensor, rows: Tensor, there: Tensor) -> Tensor:
+    """Features ``[P, C]`` of rows, 0 where ``there`` is False."""
+    if not len(features):
+        features = pad(features, (0, 0, 0, 1))  # a row to point at, still part of the graph
+    return torch.where(there[:, None], features.index_select(0, rows), 0)

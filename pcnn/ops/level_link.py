@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.find_sites import find_cells, require_voxels
+from pcnn.ops.devoxelize import on_device_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +24,6 @@ class LevelLink:
 
     fine: VoxelGrid  # voxels
     coarse: VoxelGrid  # voxels of the same clouds
-    #: ``[3]`` int32, the coarse tensor stride
-    _step: Tensor = field(init=False, repr=False)
-    #: coarse row ``[N]`` int64 of every fine site, and whether there is one
-    _above: tuple[Tensor, Tensor] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for side in (self.fine, self.coarse):
@@ -37,15 +35,17 @@ class LevelLink:
                 f"{self.fine.tensor_stride} and {self.coarse.batch_size} of "
                 f"{self.coarse.tensor_stride}; give two levels of one batch, the finer one first"
             )
-        # made on the device: a copy of numbers from the host would wait
-        numbers = (
-            torch.full((), s, dtype=torch.int32, device=self.fine.device)
-            for s in self.coarse.tensor_stride
-        )
-        object.__setattr__(self, "_step", torch.stack([*numbers]))
+
+    @cached_property
+    def _step(self) -> Tensor:
+        """``[3]`` int32, the coarse tensor stride."""
+        return on_device_of(self.fine.coords, self.coarse.tensor_stride, torch.int32)
+
+    @cached_property
+    def _above(self) -> tuple[Tensor, Tensor]:
+        """Coarse row ``[N]`` int64 of every fine site, and whether there is one."""
         batch, cells = self.fine.coords.split((1, 3), dim=1)
-        found = find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
-        object.__setattr__(self, "_above", found)
+        return find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
 
     @staticmethod
     def of(fine: Geometry, coarse: Geometry) -> LevelLink:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, PointSet
+from pcnn.ops.devoxelize import on_device_of
 from pcnn.ops.space_curves import BITS, hilbert, z_order
 
 #: Curves along which windows are cut: z-order and Hilbert, each also with x and y exchanged.
@@ -75,15 +76,12 @@ def _places(geometry: Geometry, batch: Tensor) -> tuple[Tensor, Tensor]:
         cells = coords
         cloud = batch.clamp(max=geometry.batch_size - 1)
         start = (geometry.corners - geometry.origins)[cloud]  # [N, 3]
-        inside = (geometry.points.to(torch.float64) - start) / _axes(geometry.voxel_size, start)
+        inside = (geometry.points.to(torch.float64) - start) / on_device_of(
+            start, geometry.voxel_size
+        )
     else:
-        cells = coords // _axes(geometry.tensor_stride, coords)
+        cells = coords // on_device_of(coords, geometry.tensor_stride)
         inside = cells.to(torch.float64)
     lowest = cells.new_full((geometry.batch_size + 1, 3), 1 << BITS)
     lowest = lowest.scatter_reduce_(0, batch[:, None].expand(-1, 3), cells, "amin")[batch]
     return cells - lowest, (inside - lowest).to(torch.float32)
-
-
-def _axes(values: tuple[float, float, float], like: Tensor) -> Tensor:
-    """Three numbers on the device of a tensor, not copied there, which would wait."""
-    return torch.stack([like.new_full((), value) for value in values])
