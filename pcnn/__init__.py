@@ -86,22 +86,8 @@ _HOMES = {
 }
 #: Packages that ``import pcnn`` alone makes reachable.
 _ROOMS = (
-    "callbacks",
-    "compat",
-    "datamodules",
-    "datasets",
-    "geometry",
-    "interop",
-    "losses",
-    "metrics",
-    "models",
-    "nn",
-    "ops",
-    "registration",
-    "runtime",
-    "simulate",
-    "tasks",
-    "visualize",
+    *("callbacks", "compat", "datamodules", "datasets", "geometry", "interop", "losses", "metrics"),
+    *("models", "nn", "ops", "registration", "runtime", "simulate", "tasks", "visualize"),
 )
 
 

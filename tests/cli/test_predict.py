@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -218,13 +217,3 @@ def test_true_labels_give_the_iou_of_every_class(checkpoint: Path, tmp_path: Pat
     assert "--truth: 1 file for 2 clouds" in run(*words, *truth[:2], code=2)
     clouds[0].with_suffix(".label").write_bytes(b"1234")
     assert "a.label" in run(*words, *truth, code=1)
-
-
-def test_a_name_that_is_no_text_stops_nothing(checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for name in (b"a\xff.npy", b"b.npy"):
-        np.save(os.fsdecode(bytes(tmp_path / "in") + b"/" + name), cloud(60))
-    words = ("predict", checkpoint, tmp_path / "in", "--out", tmp_path / "out", "--view")
-    assert "2 clouds labelled" in invoke(*words)
-    written = set(os.listdir(bytes(tmp_path / "out")))
-    assert {b"a\xff.png", b"a\xff.html", b"a\xff.ply", b"b.png"} <= written

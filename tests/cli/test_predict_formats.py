@@ -114,16 +114,6 @@ def test_a_page_shows_classes_and_confidence(
     np.testing.assert_array_equal(few.clouds[0].rows, np.arange(0, 300, 3))
 
 
-def test_broken_texts_and_archives_are_named(kitti: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("# made by hand\n1 2 3 0.5\n1 2 x 0.5\n")
-    (tmp_path / "b.txt").write_text("1 2\n")
-    np.savez(tmp_path / "c.npz", weights=np.zeros(3))
-    np.savez(tmp_path / "d.npz", points=np.zeros((3, 2)))
-    text = run(kitti, *(tmp_path / n for n in ("a.txt", "b.txt", "c.npz", "d.npz")), code=1)
-    for name in ("a.txt", "b.txt", "c.npz", "d.npz"):
-        assert f"not labelled: {tmp_path / name}: " in text
-
-
 @pytest.fixture
 def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No weights come with the package."""
@@ -252,6 +242,11 @@ def test_large_files_are_cut_by_themselves(
     before = write_las(tmp_path / "in" / "a.laz", 2500)
     monkeypatch.setattr(answers, "_SQUARE", 900)
     monkeypatch.setattr("pcnn.cli.labelling.WHOLE", 1000)
+    for words, named in (
+        (("--tile", 9, "--crop", 5), "--crop"),
+        (("--tile", 1, "--margin", 5), "--tile"),
+    ):
+        assert named in run(kitti, tmp_path / "in", *words, code=2)
     text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", "--margin", 2)
     assert "squares of" in text
     after = laspy.read(tmp_path / "out" / "a.laz")
@@ -321,22 +316,6 @@ def test_ply_files_come_back_with_their_properties(own: Path, tmp_path: Path) ->
     coloured = records_of(tmp_path / "out" / "a_classes.ply")
     np.testing.assert_allclose(coloured["x"], vertices["x"], atol=1e-5)
     assert not (coloured["red"] == 77).any()
-
-
-def test_large_clouds_square_by_square(own: Path, tmp_path: Path) -> None:
-    write_las(tmp_path / "in" / "a.las", 400)
-
-    def classes(name: str, *options: object) -> np.ndarray:
-        run(own, tmp_path / "in" / "a.las", "--out", tmp_path / name, *options, "--no-ply")
-        return np.asarray(laspy.read(tmp_path / name / "a.las").classification)
-
-    whole = classes("whole")
-    np.testing.assert_array_equal(classes("one", "--tile", 1e6), whole)
-    several = classes("several", "--tile", 15, "--margin", 3)
-    assert set(several) <= {2, 5, 6}  # every point is of some square
-    a = tmp_path / "in" / "a.las"
-    assert "--crop" in run(own, a, "--tile", 9, "--crop", 5, code=2)
-    assert "must not exceed --tile 1" in run(own, a, "--tile", 1, "--margin", 5, code=2)
 
 
 def test_results_never_replace_a_cloud(own: Path, tmp_path: Path) -> None:
