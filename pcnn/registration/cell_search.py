@@ -10,29 +10,25 @@ from pcnn.maps.point_cells import Block, PointCells, blocks
 
 def nearest_in_cells(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
     """The nearest of all points within a radius; see `SortedCells.nearest`."""
-    return SortedCells(points, radius).nearest(query)
+    return SortedCells(points, radius).nearest(query, radius)
 
 
 class SortedCells(PointCells):
-    """Points of one cloud sorted by cell, to be searched several times."""
+    """Points sorted by cell, of one cloud or of several, to be searched several times."""
 
-    def __init__(self, points: Tensor, radius: float) -> None:
-        super().__init__(points, None, radius)
-        self.radius = radius
+    def __init__(self, points: Tensor, radius: float, clouds: Tensor | None = None) -> None:
+        super().__init__(points, clouds, radius)
 
-    def nearest(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
+    def nearest(
+        self, query: Tensor, radius: float, clouds: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The nearest point of every query within a radius, the radius included."""
-        radius = self.radius if radius is None else radius
         distance = query.new_full((len(query),), torch.inf)
         index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
-        for block in blocks(self.runs(query, None, radius)):
+        for block in blocks(self.runs(query, clouds, radius)):
             some = block.queries
             distance[some], index[some] = self._nearest(query[some], block, radius)
         return distance, index
-
-    def within(self, query: Tensor, radius: float | None = None) -> tuple[Tensor, Tensor]:
-        """All pairs (query, point) within a radius, ascending."""
-        return self.pairs(query, None, self.radius if radius is None else radius)
 
     def _nearest(self, query: Tensor, block: Block, radius: float) -> tuple[Tensor, Tensor]:
         x, y, z = (gap.square_() for gap in self.gaps(query.T.contiguous(), block))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from pcnn.registration.cloud_measures import CloudMeasures
-from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.descriptor import Described, Descriptor, described_all
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,16 @@ class Rescaled:
 
     def __call__(self, points: Tensor) -> Described:
         """Describe points [P, 3] [m]; described points are in metres again."""
-        found = self.descriptor(points / self.factor)
+        return self.many([points])[0]
+
+    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Describe several clouds."""
+        smaller = [points / self.factor for points in clouds]
+        names = [f"cloud {number}" for number in range(len(clouds))]
+        found = described_all(self.descriptor, smaller, names)
+        return [self._enlarged(one) for one in found]
+
+    def _enlarged(self, found: Described) -> Described:
         scored = found.scored
         if scored is not None:  # a head reads places in cells
             scored = replace(scored, voxel_size=scored.voxel_size * self.factor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -57,6 +58,25 @@ class Descriptor(Protocol):
         ...
 
 
+def described_all(
+    descriptor: Descriptor, clouds: Sequence[Tensor], names: Sequence[str]
+) -> list[Described]:
+    """Describe clouds [P, 3] [m], in one batch where the descriptor can; errors name the cloud."""
+    many: Callable[[Sequence[Tensor]], list[Described]] | None = getattr(descriptor, "many", None)
+    try:
+        if many is not None:
+            return many(clouds)
+    except ValueError:
+        pass  # of one of them: which one follows
+    found = []
+    for name, points in zip(names, clouds, strict=True):
+        try:
+            found.append(descriptor(points))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return found
+
+
 @dataclass(frozen=True)
 class TurnedAtRandom:
     """A descriptor that is given every cloud turned at random, and answers in the cloud's frame.
@@ -79,13 +99,29 @@ class TurnedAtRandom:
 
     def __call__(self, points: Tensor) -> Described:
         """Turn points [P, 3] float32 [m] about their mean and describe them."""
+        return self.many([points])[0]
+
+    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Turn several clouds and describe them."""
+        turns = [self._turn(points) for points in clouds]
+        middles = [points.mean(0) for points in clouds]
+        turned = [
+            (points - middle) @ turn.T
+            for points, middle, turn in zip(clouds, middles, turns, strict=True)
+        ]
+        back = []
+        names = [f"cloud {number}" for number in range(len(clouds))]
+        found = described_all(self.descriptor, turned, names)
+        for one, middle, turn in zip(found, middles, turns, strict=True):
+            places = one.points @ turn.to(one.points) + middle.to(one.points)
+            back.append(replace(one, points=places))
+        return back
+
+    def _turn(self, points: Tensor) -> Tensor:
         content = points.cpu().contiguous().numpy().tobytes()
         digest = hashlib.blake2b(content, digest_size=4, key=str(self.seed).encode()).digest()
         turn = random_rotation(torch.Generator().manual_seed(int.from_bytes(digest, "big")))
-        turn, middle = turn.to(points), points.mean(0)
-        found = self.descriptor((points - middle) @ turn.T)
-        back = found.points @ turn.to(found.points) + middle.to(found.points)
-        return replace(found, points=back)
+        return turn.to(points)
 
 
 class Remembered:
@@ -99,9 +135,17 @@ class Remembered:
 
     def __call__(self, points: Tensor) -> Described:
         """Describe points [P, 3]; the same tensor is described once."""
-        if id(points) not in self._found:
-            self._found[id(points)] = points, self._descriptor(points)
-        return self._found[id(points)][1]
+        return self.many([points])[0]
+
+    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Describe those that are new in one batch."""
+        new = list(
+            {id(points): points for points in clouds if id(points) not in self._found}.values()
+        )
+        names = [f"cloud {number}" for number in range(len(new))]
+        for points, found in zip(new, described_all(self._descriptor, new, names), strict=True):
+            self._found[id(points)] = points, found
+        return [self._found[id(points)][1] for points in clouds]
 
 
 def random_rotation(generator: torch.Generator) -> Tensor:

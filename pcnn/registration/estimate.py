@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +20,24 @@ from pcnn.registration.open3d_tools import open3d_ransac
 from pcnn.registration.ransac import ransac
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.solution import Solution
-from pcnn.registration.surface_fit import on_surfaces
-from pcnn.registration.verifier import best_pose
+from pcnn.registration.surface_fit import fit_surfaces
+from pcnn.registration.transforms import transform_points
+from pcnn.registration.verifier import best_poses
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The evidence for poses of one pair of several."""
+
+    pairs: PairEvidence
+    number: int
+    of: int
+
+    def __call__(self, poses: Tensor) -> Tensor:
+        """Look at poses [K, 4, 4] float64."""
+        return self.pairs([poses if at == self.number else poses[:0] for at in range(self.of)])[
+            self.number
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +48,7 @@ class Estimate:
     target: Tensor  # [M, 3] their partners
     solution: Solution  # the transform, None where there is none, and which matches agree with it
     seconds: float  # of matching and solving
-    evidence: PairEvidence  # for any pose of the pair, as it was matched
+    evidence: Evidence | None  # for any pose of the pair; None where the solver found none
     agreed: Tensor  # [M] bool
 
 
@@ -65,23 +82,50 @@ def estimate_all(
             raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
         clouds.append((one, other))
         matched.append((one.points[matches.source], other.points[matches.target]))
-    ends = [moving for moving, _ in matched], [fixed for _, fixed in matched]
-    solutions = solve_all(*ends, settings)
-    found = []
-    distance = settings.ransac.distance
-    for both, (moving, fixed), solution in zip(clouds, matched, solutions, strict=True):
-        cell = distance / AGREE
-        evidence = PairEvidence(*both, (moving, fixed), distance, cell, settings.view_points)
-        solution = best_pose(solution, evidence, settings.verifier)
-        agreed = solution.inliers
-        if settings.surfaces:
-            solution = on_surfaces(solution, evidence)
-        found.append((moving.cpu(), fixed.cpu(), solution, evidence, agreed))
-    seconds = (time.perf_counter() - begun) / max(len(found), 1)
+    moving, fixed = [one for one, _ in matched], [other for _, other in matched]
+    solutions = solve_all(moving, fixed, settings)
+    judged = _judged(clouds, matched, solutions, settings)
+    seconds = (time.perf_counter() - begun) / max(len(judged), 1)
     return [
-        Estimate(source, target, solution, seconds, evidence, agreed)
-        for source, target, solution, evidence, agreed in found
+        Estimate(one.cpu(), other.cpu(), solution, seconds, pair, chosen.inliers)
+        for one, other, (chosen, solution, pair) in zip(moving, fixed, judged, strict=True)
     ]
+
+
+def _judged(
+    clouds: Sequence[tuple[Described, Described]],
+    matched: Sequence[tuple[Tensor, Tensor]],
+    solutions: Sequence[Solution],
+    settings: EstimateSettings,
+) -> list[tuple[Solution, Solution, Evidence | None]]:
+    """The chosen pose of every pair, the same fitted to surfaces, and what speaks for it."""
+    distance = settings.ransac.distance
+    there = [at for at, one in enumerate(solutions) if one.transform is not None]
+    found: list[Any] = [(one, one, None) for one in solutions]
+    if not there:
+        return found
+    pairs = PairEvidence(
+        [clouds[at][0] for at in there],
+        [clouds[at][1] for at in there],
+        [matched[at] for at in there],
+        distance,
+        distance / AGREE,
+        settings.view_points,
+    )
+    chosen = best_poses([solutions[at] for at in there], pairs, settings.verifier)
+    fitted = chosen
+    if settings.surfaces:
+        poses = torch.stack([one.transform for one in chosen if one.transform is not None])
+        poses = fit_surfaces(poses, pairs)
+        moving, fixed, _ = (side.cpu() for side in pairs.ends)
+        near = (transform_points(poses, moving) - fixed).norm(dim=2) < distance
+        fitted = [
+            replace(one, transform=pose, inliers=rows[: len(one.inliers)])
+            for one, pose, rows in zip(chosen, poses, near, strict=True)
+        ]
+    for number, at in enumerate(there):
+        found[at] = chosen[number], fitted[number], Evidence(pairs, number, len(there))
+    return found
 
 
 def solve_all(

@@ -19,14 +19,14 @@ from pcnn.metrics.registration import (
     judged,
     point_rmse,
 )
-from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.descriptor import Described, Descriptor, described_all
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.open3d_tools import icp
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
 
-BATCH = 16  # pairs whose RANSAC runs at once
+BATCH, CLOUDS = 16, 8  # pairs that are matched and judged, and clouds described, at once
 
 
 @dataclass(eq=False)
@@ -50,16 +50,17 @@ class _DescribedClouds:
         self.scene: str | None = None
         self.held: dict[int, Described] = {}
 
-    def get(self, scene: str, index: int) -> Described:
+    def get(self, scene: str, indices: Sequence[int]) -> list[Described]:
+        """Described clouds of a scene; those that are new in one batch."""
         if scene != self.scene:
             self.scene, self.held = scene, {}
-        if index not in self.held:
-            points = self.data.cloud(scene, index)
-            try:
-                self.held[index] = self.descriptor(points)
-            except ValueError as error:
-                raise ValueError(f"{scene}, cloud {index}: {error}") from error
-        return self.held[index]
+        new = [index for index in dict.fromkeys(indices) if index not in self.held]
+        for at in range(0, len(new), CLOUDS):
+            some = new[at : at + CLOUDS]
+            names = [f"{scene}, cloud {index}" for index in some]
+            clouds = [self.data.cloud(scene, index) for index in some]
+            self.held.update(zip(some, described_all(self.descriptor, clouds, names), strict=True))
+        return [self.held[index] for index in indices]
 
 
 def evaluate_pairs(
@@ -76,20 +77,20 @@ def evaluate_pairs(
     if not data.pairs:
         raise ValueError(f"{data.name}: no pairs to evaluate")
     clouds = _DescribedClouds(data, descriptor)
-    size = BATCH if torch.device(device).type == "cuda" else 1
     # scene by scene, so that every cloud is described once; stable: in the order of the set in each
     scenes = list(dict.fromkeys(pair.scene for pair in data.pairs))
     order = sorted(range(len(data.pairs)), key=lambda at: scenes.index(data.pairs[at].scene))
     batches = [
         batch
         for _, own in groupby((data.pairs[at] for at in order), key=lambda pair: pair.scene)
-        for batch in _batches(list(own), size)
+        for batch in _batches(list(own), BATCH)
     ]
     evaluation = Evaluation()
     near = settings.ransac.distance
     for batch in track(batches, evaluation):
-        sources = [clouds.get(pair.scene, pair.source) for pair in batch]
-        targets = [clouds.get(pair.scene, pair.target) for pair in batch]
+        numbers = [pair.source for pair in batch], [pair.target for pair in batch]
+        both = clouds.get(batch[0].scene, [*numbers[0], *numbers[1]])
+        sources, targets = both[: len(batch)], both[len(batch) :]
         for number in samples:
             estimates = estimate_all(sources, targets, settings, number, device)
             for pair, source, target, estimate in zip(

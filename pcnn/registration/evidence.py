@@ -9,16 +9,18 @@ through. A floor on a floor says little: surfaces of rare directions weigh more.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.registration.cell_search import SortedCells
 from pcnn.registration.descriptor import Described
-from pcnn.registration.nearest import NearestPlaces
-from pcnn.registration.normals import normals_of
+from pcnn.registration.normals import principal_axes
 from pcnn.registration.transforms import inverse, transform_points
 
 #: Raised where a number of `NAMES` changes its meaning: what was fitted before no longer fits.
@@ -47,14 +49,104 @@ CLEAR = 4.0  # voxels in front of a surface from which on a point is in free spa
 PATCH = 2.5  # voxels: radius of the patch whose normal is taken
 THICK = 2.2  # voxels of matches that agree, beyond which more says nothing: noise fills volumes
 COMPARED = 1 << 20  # descriptors at once: those of a block stay in a CPU's cache
+ENTRIES = 1 << 26  # distances between places at once
 PARALLEL = 0.9  # cosine from which on two normals are of one direction
 BINS = 3.0  # degrees of a direction
 FEWEST = 20  # points in directions that a cloud knows, below which free space says nothing
 UNKNOWN = 0.5  # share in their place
 
 
+@dataclass(frozen=True, eq=False)
+class Clouds:
+    """The points of several clouds, one cloud after another, and the nearest of them."""
+
+    places: Tensor  # [N, 3] float64
+    features: Tensor  # [N, C]
+    sizes: Sequence[int]  # points of every cloud, on the host, so that nothing waits for a device
+    radius: float  # of the cells that they are sorted by on a CPU [m]
+
+    @staticmethod
+    def of(clouds: Sequence[Described], radius: float) -> Clouds:
+        features = torch.cat([cloud.features for cloud in clouds])
+        places = torch.cat([cloud.points for cloud in clouds]).to(features.device).double()
+        return Clouds(places, features, [len(cloud.points) for cloud in clouds], radius)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """[S] int64, the row of the first point of every cloud."""
+        return torch.tensor([0, *self.sizes[:-1]]).cumsum(0).to(self.places.device)
+
+    @cached_property
+    def number(self) -> Tensor:
+        """[N] int64, the cloud of every point."""
+        return (
+            torch.arange(len(self.sizes))
+            .repeat_interleave(torch.tensor(self.sizes))
+            .to(self.places.device)
+        )
+
+    @cached_property
+    def cells(self) -> SortedCells:
+        return SortedCells(self.places.float(), self.radius, self.number)
+
+    @cached_property
+    def _padded(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Places [S, N, 3] about the middles [S, 1, 3] of clouds, and their squares [S, N]."""
+        size = torch.tensor(self.sizes, device=self.places.device)
+        rows = torch.arange(max(self.sizes), device=size.device)
+        there = rows < size[:, None]
+        places = self.places[(self.starts[:, None] + rows) * there] * there[..., None]
+        middle = places.sum(1, keepdim=True) / size[:, None, None]
+        places = (places - middle) * there[..., None]
+        return places, middle, places.square().sum(2).masked_fill(~there, torch.inf)
+
+    def nearest(self, query: Tensor, clouds: Tensor, reach: float) -> tuple[Tensor, Tensor]:
+        """Distance and row [A, Q] of the nearest point of a cloud [A] to queries [A, Q, 3].
+
+        On a CPU among those within reach, -1 where there is none; on a GPU among all.
+        """
+        if self.places.is_cuda:
+            return self.nearest_of_all(query, clouds)
+        flat = query.flatten(0, 1).float()
+        found = self.cells.nearest(flat, reach, clouds.repeat_interleave(query.shape[1]))
+        return found[0].view(query.shape[:2]), found[1].view(query.shape[:2])
+
+    def nearest_of_all(self, query: Tensor, clouds: Tensor) -> tuple[Tensor, Tensor]:
+        """The nearest by dense products, which wait for nothing; see `nearest`.
+
+        In float64: products of float32 lose millimetres tens of metres from the middle.
+        """
+        places, middle, square = self._padded
+        size = max(ENTRIES // (query.shape[1] * places.shape[1]), 1)
+        rows = []
+        for at in range(0, len(query), size):
+            some = clouds[at : at + size]
+            parts = (query[at : at + size] - middle[some]).split(
+                max(ENTRIES // places.shape[1], 1), 1
+            )
+            products = (part @ places[some].mT for part in parts)
+            least = [(square[some, None] - 2 * product).argmin(2) for product in products]
+            rows.append(torch.cat(least, 1) + self.starts[some, None])
+        index = torch.cat(rows)
+        return (query - self.places[index]).norm(dim=2).float(), index
+
+
+class Sides(NamedTuple):
+    """What no pose changes of B sources, then of their targets: S = 2 B clouds, rows padded."""
+
+    some: Tensor  # [S, P, 3] float64, some of the points
+    valid: Tensor  # [S, P] bool
+    own: Tensor  # [S, P, C] their descriptors
+    normals: Tensor  # [S, P, 3] float64
+    rare: Tensor  # [S, P] float64, one over the share of points whose normal has the same direction
+    gaps: Tensor  # [S, P, R] distances of their descriptors from some of the other cloud
+    ranked: Tensor  # [S] how many those are
+    chance: Tensor  # [S] mean distance of descriptors of places that have nothing in common
+    seen: Surfaces | None  # of all points [S, bins], where the view point is known
+
+
 class PairEvidence:
-    """The evidence for poses of one pair.
+    """The evidence for poses of several pairs at once.
 
     It looks at some points of each cloud. All that no pose changes is computed once, at the first
     pose: normals, distances of descriptors, the order in which neighbours are searched.
@@ -62,27 +154,55 @@ class PairEvidence:
 
     def __init__(
         self,
-        source: Described,
-        target: Described,
-        ends: tuple[Tensor, Tensor],
+        sources: Sequence[Described],
+        targets: Sequence[Described],
+        ends: Sequence[tuple[Tensor, Tensor]],  # of the matches of every pair
         distance: float,
         voxel_size: float,
         view_points: bool = True,
     ) -> None:
-        self._described = source, target
-        self.ends, self.distance, self.voxel_size = ends, distance, voxel_size
-        self._view_points = view_points
+        self._described = [*sources, *targets]
+        self.distance, self.voxel_size = distance, voxel_size
+        self._ends, self._view_points = ends, view_points
 
-    def __call__(self, transforms: Tensor) -> Tensor:
-        """Look at poses [K, 4, 4] float64, source to target."""
-        transforms = transforms.to(self._described[0].features.device)
-        source, target = self.sides
-        sides = [
-            self._of_side(source, target, transforms),
-            self._of_side(target, source, inverse(transforms)),
-        ]
-        support, share, spread = _of_matches(transforms, self.ends, self.distance, self.voxel_size)
-        meet, gap, unlike, rank, plane, fits, through = map(torch.stack, zip(*sides, strict=True))
+    def __call__(self, poses: Sequence[Tensor]) -> list[Tensor]:
+        """Look at poses [K, 4, 4] float64 of every pair, source to target; evidence [K, E] each."""
+        counts, number = [len(some) for some in poses], len(poses)
+        sides, clouds = self.sides, self.clouds
+        padded = pad_sequence(list(poses), batch_first=True).to(clouds.places.device)
+        both = torch.cat([padded, inverse(padded)])  # [S, K, 4, 4]
+        across = self.across
+        placed = transform_points(both, sides.some[:, None])  # [S, K, P, 3]
+        gap, rows = (
+            found.unflatten(1, placed.shape[1:3])
+            for found in clouds.nearest(placed.flatten(1, 2), across, MEET * self.voxel_size)
+        )
+        meets = (gap < MEET * self.voxel_size) & sides.valid[:, None]  # [S, K, P]
+        weight, count = meets.double(), sides.valid.sum(1)[:, None]
+        off = (sides.own[:, None] - clouds.features[rows]).norm(dim=3)
+        turned = sides.normals[:, None] @ both[..., :3, :3].mT  # [S, K, P, 3]
+        apart = ((placed - clouds.places[rows]) * turned).sum(3).abs() / self.voxel_size
+        fits = through = weight.new_full(weight.shape[:2], torch.nan)
+        if sides.seen is not None:
+            other = Surfaces(*(ranges[across, None] for ranges in sides.seen))
+            seen = seen_by(other, placed, CLEAR * self.voxel_size)
+            fits = share_of(meets, seen.visible & sides.valid[:, None])
+            through = share_of(seen.through, seen.known & sides.valid[:, None])
+        unlike = _mean(off.double(), weight, MEET) / sides.chance[:, None]
+        rank = _mean(_log_rank(sides.gaps, off, sides.ranked), weight * sides.rare[:, None], 0.0)
+        meet, gap, unlike, rank, plane, fits, through = (
+            column.unflatten(0, (2, number))
+            for column in (
+                weight.sum(2) / count,
+                _mean(gap.double() / self.voxel_size, weight, MEET),
+                unlike,
+                rank,
+                _mean(apart, weight, MEET),
+                fits,
+                through,
+            )
+        )
+        support, share, spread = _of_matches(padded, *self.ends, self.distance, self.voxel_size)
         fitting = fits.mean(0)
         columns = {
             "support": support,
@@ -97,124 +217,110 @@ class PairEvidence:
             "plane": plane.mean(0),
             "fits": torch.log((fitting + 0.02) / (1.02 - fitting)),
         }
-        return torch.stack([columns[name] for name in NAMES], 1).cpu()
+        found = torch.stack([columns[name] for name in NAMES], 2).cpu()  # [B, K, E]
+        return [one[:count] for one, count in zip(found, counts, strict=True)]
 
     @cached_property
-    def sides(self) -> tuple[Side, Side]:
-        """The parts of source and target that no pose changes."""
-        source, target = self._described
-        return self._side(source, target), self._side(target, source)
+    def clouds(self) -> Clouds:
+        return Clouds.of(self._described, PATCH * self.voxel_size)
 
     @cached_property
-    def _chance(self) -> Tensor:
-        source, target = self._described
-        return _by_chance(source.features, target.features)
-
-    def _side(self, described: Described, other: Described) -> Side:
-        features = described.features
-        places = described.points.to(features.device).double()
-        step = max(math.ceil(len(places) / SAMPLES), 1)
-        some, own = places[::step], features[::step]
-        # a GPU searches all points at once, and sorts them for the normals alone
-        cells = None if places.is_cuda else SortedCells(places.float(), PATCH * self.voxel_size)
-        normals = normals_of(places, some, PATCH * self.voxel_size, cells)
-        cosines = (normals @ normals.T).abs_()
-        alike = torch.gt(cosines, PARALLEL, out=torch.empty_like(cosines)).mean(1)
-        rows = torch.linspace(0, len(other.features) - 1, min(RANKED, len(other.features))).long()
-        gaps = torch.cdist(own, other.features[rows.to(features.device)])
-        nearest = NearestPlaces(places, MEET * self.voxel_size, cells)
-        seen = surfaces(places) if self._view_points else None
-        return Side(some, own, normals, 1 / alike, gaps, places, features, nearest, seen)
-
-    def _of_side(self, one: Side, other: Side, poses: Tensor) -> tuple[Tensor, ...]:
-        """Numbers [K] of the points of one cloud, laid into the other by poses."""
-        placed = transform_points(poses, one.some)  # [K, P, 3]
-        gap, rows = (
-            found.unflatten(0, placed.shape[:2]) for found in other.nearest(placed.flatten(0, 1))
-        )
-        meets = gap < MEET * self.voxel_size  # [K, P]
-        weight = meets.double()
-        off = (one.own - other.features[rows]).norm(dim=2)
-        turned = one.normals @ poses[:, :3, :3].mT  # [K, P, 3]
-        apart = ((placed - other.places[rows]) * turned).sum(2).abs() / self.voxel_size
-        fits = through = weight.new_full((len(weight),), torch.nan)
-        if other.seen is not None:
-            seen = seen_by(other.seen, placed, CLEAR * self.voxel_size)
-            fits, through = share_of(meets, seen.visible), share_of(seen.through, seen.known)
-        return (
-            weight.mean(1),
-            _mean(gap.double() / self.voxel_size, weight, MEET),
-            _mean(off.double(), weight, MEET) / self._chance,
-            _mean(_log_rank(one.gaps, off), weight * one.rare, 0.0),
-            _mean(apart, weight, MEET),
-            fits,
-            through,
+    def across(self) -> Tensor:
+        """[S] the other cloud of every one."""
+        return torch.arange(len(self._described), device=self.clouds.places.device).roll(
+            len(self._ends)
         )
 
+    @cached_property
+    def ends(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Points of the matches in both clouds [B, M, 3] float64, and which are matches [B, M]."""
+        places = self.clouds.places
+        moving, fixed = (
+            pad_sequence([side.to(places) for side in sides], batch_first=True)
+            for sides in zip(*self._ends, strict=True)
+        )
+        rows = torch.arange(moving.shape[1])
+        counts = torch.tensor([len(one) for one, _ in self._ends])
+        return moving, fixed, (rows < counts[:, None]).to(places.device)
 
-class Side(NamedTuple):
-    """The parts of a cloud that no pose changes: some points, and all that others may meet."""
-
-    some: Tensor  # [P, 3] float64, some of the points
-    own: Tensor  # [P, C] their descriptors
-    normals: Tensor  # [P, 3] float64
-    rare: Tensor  # [P] float64, one over the share of points whose normal has the same direction
-    gaps: Tensor  # [P, R] distances of their descriptors from some of the other cloud
-    places: Tensor  # [N, 3] float64, all points
-    features: Tensor  # [N, C]
-    nearest: NearestPlaces  # among all points
-    seen: Surfaces | None  # of all points, where the view point is known
+    @cached_property
+    def sides(self) -> Sides:
+        """The parts of all clouds that no pose changes."""
+        clouds, across, radius = self.clouds, self.across, PATCH * self.voxel_size
+        sizes, device = clouds.sizes, clouds.places.device
+        starts = clouds.starts[:, None]
+        steps = [torch.arange(0, size, max(math.ceil(size / SAMPLES), 1)) for size in sizes]
+        valid = pad_sequence([torch.ones(len(step)) for step in steps], batch_first=True).bool()
+        rows = pad_sequence(steps, batch_first=True).to(device) + starts  # [S, P]
+        ranked = [torch.linspace(0, size - 1, min(RANKED, size)).long() for size in sizes]
+        counts = torch.tensor([len(some) for some in ranked], device=device)
+        among = pad_sequence(ranked, batch_first=True).to(device) + starts  # [S, R]
+        some, own = clouds.places[rows], clouds.features[rows]
+        valid = valid.to(device)
+        own_cloud = torch.arange(len(sizes), device=device).repeat_interleave(rows.shape[1])
+        normals = principal_axes(
+            clouds.places, some.flatten(0, 1), clouds.cells, radius, own_cloud
+        )[1][:, :, 0].view(some.shape)
+        alike = ((normals @ normals.mT).abs() > PARALLEL) & valid[:, None]
+        alike = alike.sum(2).double() / valid.sum(1)[:, None]
+        gaps = torch.cdist(own, clouds.features[among[across]])
+        beyond = torch.arange(among.shape[1], device=device) >= counts[across, None]
+        gaps = gaps.masked_fill(beyond[:, None], torch.inf)
+        places = [torch.linspace(0, size - 1, CHANCE).long() for size in sizes]
+        strange = clouds.features[torch.stack(places).to(device) + starts]  # [S, 256, C]
+        half = len(sizes) // 2
+        apart = strange[:half] - strange[half:].roll(CHANCE // 3, 1)
+        chance = apart.norm(dim=2).double().mean(1).clamp(min=1e-9).repeat(2)
+        seen = None
+        if self._view_points:
+            seen = surfaces(clouds.places, clouds.number, len(sizes))
+        return Sides(some, valid, own, normals, 1 / alike, gaps, counts[across], chance, seen)
 
 
 def _of_matches(
-    transforms: Tensor, ends: tuple[Tensor, Tensor], distance: float, voxel_size: float
+    poses: Tensor, one: Tensor, other: Tensor, valid: Tensor, distance: float, voxel_size: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Logarithms [K] of the support, its share, and the thickness of the matches that agree."""
-    one, other = (side.to(transforms.device).double() for side in ends)
-    placed = transform_points(transforms, one)  # [K, M, 3]
-    near = 1 - ((placed - other).norm(dim=2) / distance).square()
-    support = near.clamp(min=0).sum(1)
-    agree = (near > 0).double()  # [K, M]
-    number = agree.sum(1).clamp(min=1)
-    middle = (agree[:, None] @ placed).squeeze(1) / number[:, None]
-    arm = (placed - middle[:, None]) * agree[:, :, None]
-    least = torch.linalg.eigvalsh(arm.mT @ arm / number[:, None, None])[:, 0].clamp(min=0)
+    """Logarithms [B, K] of the support, its share, and the thickness of the matches that agree."""
+    placed = transform_points(poses, one[:, None])  # [B, K, M, 3]
+    near = 1 - ((placed - other[:, None]).norm(dim=3) / distance).square()
+    near = torch.where(valid[:, None], near, 0.0)
+    support = near.clamp(min=0).sum(2)
+    agree = (near > 0).double()  # [B, K, M]
+    number = agree.sum(2).clamp(min=1)[..., None]
+    middle = (agree[:, :, None] @ placed).squeeze(2) / number
+    arm = (placed - middle[:, :, None]) * agree[..., None]
+    least = torch.linalg.eigvalsh(arm.mT @ arm / number[..., None])[..., 0].clamp(min=0)
     thickness = (least.sqrt() / voxel_size).clamp(max=THICK)
-    share = torch.log((support + 1) / (len(one) + 1))
+    share = torch.log((support + 1) / (valid.sum(1)[:, None] + 1))
     return torch.log1p(support), share, torch.log(thickness + 0.5)
 
 
-def _by_chance(source: Tensor, target: Tensor) -> Tensor:
-    """Mean distance of descriptors of places that have nothing to do with each other."""
-    rows = [torch.linspace(0, len(side) - 1, CHANCE).long() for side in (source, target)]
-    one, other = source[rows[0].to(source.device)], target[rows[1].to(source.device)]
-    return (one - other.roll(CHANCE // 3, 0)).norm(dim=1).double().mean().clamp(min=1e-9)
-
-
-def _log_rank(gaps: Tensor, off: Tensor) -> Tensor:
-    """Logarithm [K, P] of the share of gaps [P, R] that are less than those met [K, P]."""
+def _log_rank(gaps: Tensor, off: Tensor, ranked: Tensor) -> Tensor:
+    """Logarithm [S, K, P] of the share of gaps [S, P, R] that are less than those met."""
     # 0 or 1 in float32, whose sums are exact: quicker to add than truth values
-    block = min(max(COMPARED // gaps.numel(), 1), len(off))
+    block = min(max(COMPARED // max(gaps.numel(), 1), 1), off.shape[1])
     nearer = gaps.new_empty(block, *gaps.shape)
-    one = gaps.new_ones(gaps.shape[1])
+    one = gaps.new_ones(gaps.shape[2])
     found = [
-        torch.lt(gaps, some[:, :, None], out=nearer[: len(some)]) @ one for some in off.split(block)
+        torch.lt(gaps, some[..., None], out=nearer[: len(some)]) @ one
+        for some in off.transpose(0, 1).split(block)
     ]
-    return torch.log(torch.cat(found).double() / gaps.shape[1] + 1e-3)
+    share = torch.cat(found).transpose(0, 1).double() / ranked[:, None, None]
+    return torch.log(share + 1e-3)
 
 
 def _mean(values: Tensor, weight: Tensor, otherwise: float) -> Tensor:
-    """Weighted mean [K] of values [K, P]; another number where no point weighs."""
-    total = weight.sum(1)
-    sums = torch.where(weight > 0, values * weight, 0).sum(1)  # values may be infinite elsewhere
+    """Weighted mean [S, K] of values [S, K, P]; another number where no point weighs."""
+    total = weight.sum(2)
+    sums = torch.where(weight > 0, values * weight, 0).sum(2)  # values may be infinite elsewhere
     return torch.where(total > 0, sums / total.clamp(min=1e-12), otherwise)
 
 
 class Surfaces(NamedTuple):
     """First and last range of a cloud in bins of equal angles, seen from its origin."""
 
-    first: Tensor  # [B] range of the nearest point [m], infinite where there is none
-    last: Tensor  # [B] range of the farthest point
+    first: Tensor  # [S, bins] range of the nearest point [m], infinite where there is none
+    last: Tensor  # [S, bins] range of the farthest point
 
 
 class Seen(NamedTuple):
@@ -225,26 +331,30 @@ class Seen(NamedTuple):
     visible: Tensor  # [..., P] whether it has a surface there, and not only in front of the point
 
 
-def surfaces(points: Tensor) -> Surfaces:
-    """Ranges of the surfaces of a cloud [N, 3], from its origin."""
+def surfaces(points: Tensor, clouds: Tensor, number: int) -> Surfaces:
+    """Ranges [S, bins] of the surfaces of clouds, of points [N, 3], each from its origin."""
     bins, ranges = _directions(points)
-    empty = points.new_full((round(360 / BINS) * round(180 / BINS),), torch.inf)
-    first = empty.scatter_reduce(0, bins, ranges, "amin")
-    return Surfaces(first, torch.zeros_like(empty).scatter_reduce(0, bins, ranges, "amax"))
+    size = round(360 / BINS) * round(180 / BINS)
+    empty = points.new_full((number * size,), torch.inf)
+    first = empty.scatter_reduce(0, clouds * size + bins, ranges, "amin")
+    last = torch.zeros_like(empty).scatter_reduce(0, clouds * size + bins, ranges, "amax")
+    return Surfaces(first.view(number, size), last.view(number, size))
 
 
 def seen_by(cloud: Surfaces, placed: Tensor, clear: float) -> Seen:
-    """Points [..., P, 3] as the sensor of a cloud saw their places."""
+    """Points [S, K, P, 3] as the sensors of clouds [S, 1, bins] saw their places."""
     bins, ranges = _directions(placed)
-    first, last = cloud.first[bins], cloud.last[bins]
+    first, last = (
+        side.expand(-1, bins.shape[1], -1).gather(2, bins) for side in (cloud.first, cloud.last)
+    )
     known = torch.isfinite(first)
     return Seen(known, known & (ranges < first - clear), known & (ranges < last + clear))
 
 
 def share_of(counted: Tensor, among: Tensor) -> Tensor:
-    """Share [K] of points [K, P] among some; a half, which says nothing, where these are few."""
-    number = among.sum(1)
-    share = (counted & among).sum(1).double() / number.clamp(min=1)
+    """Share [S, K] of points [S, K, P] among some; where these are few a half: it says nothing."""
+    number = among.sum(2)
+    share = (counted & among).sum(2).double() / number.clamp(min=1)
     return torch.where(number >= FEWEST, share, UNKNOWN)
 
 

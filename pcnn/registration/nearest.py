@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.registration.cell_search import SortedCells, nearest_in_cells
+from pcnn.registration.cell_search import nearest_in_cells
 
 #: Entries of a block of distances between descriptors.
 BLOCK = 1 << 24
@@ -28,33 +28,6 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
         distance[open_rows], index[open_rows] = gap, found
         open_rows = open_rows[found < 0]
     return distance, index
-
-
-class NearestPlaces:
-    """The nearest point of every query: among those within reach on a CPU, among all on a GPU."""
-
-    def __init__(self, points: Tensor, reach: float, cells: SortedCells | None = None) -> None:
-        self._points, self._reach = points, reach
-        self._cells = None
-        if not points.is_cuda:
-            self._cells = cells or SortedCells(points.float(), reach)
-
-    def __call__(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Search the nearest points of queries [Q, 3] [m], few beside the points.
-
-        They are searched in one go, unlike those of `nearest_within`.
-        """
-        if self._cells is None:
-            return nearest_of_all(query, self._points)
-        return self._cells.nearest(query.float(), self._reach)
-
-
-def nearest_of_all(query: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest of all points, in launches alone; see `NearestPlaces`."""
-    # float64: products of float32 lose millimetres tens of metres from the middle, in TF32 a metre
-    query, points = query.double(), points.double()
-    index = _least_products(query, points)
-    return (query - points[index]).norm(dim=1).float(), index
 
 
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:

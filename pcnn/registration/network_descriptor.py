@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,22 +25,33 @@ class NetworkDescriptor:
     device: torch.device | str = "cpu"  # where it computes
     benchmark: str = ""  # of the pairs that it was trained on
 
-    @torch.inference_mode()
     def __call__(self, points: Tensor) -> Described:
         """Describe points [P, 3] [m]."""
-        if len(points) == 0:
+        return self.many([points])[0]
+
+    @torch.inference_mode()
+    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Describe several clouds in one batch."""
+        if not all(map(len, clouds)):
             raise ValueError("a cloud without points has no descriptors")
-        points = points.to(self.device)
-        sample = placed(points, self.voxel_size, self.placement, "cloud")
-        places = sample.features[:, :3].float()
-        x = SparseTensor(sample.features[:, 3:].contiguous(), sample.geometry)
+        parts = [
+            placed(points.to(self.device), self.voxel_size, self.placement, "cloud")
+            for points in clouds
+        ]
+        geometries = [part.geometry for part in parts]
+        geometry = type(geometries[0]).collate(geometries)
+        features = torch.cat([part.features for part in parts])
+        x = SparseTensor(features[:, 3:].contiguous(), geometry)
         head = getattr(self.net, "overlap_head", None)
-        if head is None:
-            return Described(places.cpu(), unit_length(self._finite(self.net(x))).cpu())
-        found, for_head = self.net(x, for_head=True)
-        features = unit_length(self._finite(found)).cpu()
-        scored = HeadInput(head, for_head.float().cpu(), self.voxel_size)
-        return Described(places.cpu(), features, scored=scored)
+        found, for_head = (self.net(x), None) if head is None else self.net(x, for_head=True)
+        sizes = [len(part.features) for part in parts]
+        described = unit_length(self._finite(found)).cpu().split(sizes)
+        scored: list[HeadInput | None] = [None] * len(parts)
+        if head is not None and for_head is not None:
+            rows = for_head.float().cpu().split(sizes)
+            scored = [HeadInput(head, own, self.voxel_size) for own in rows]
+        places = features[:, :3].float().cpu().split(sizes)
+        return [Described(*each) for each in zip(places, described, scored, strict=True)]
 
     def _finite(self, found: SparseTensor) -> Tensor:
         features = found.features.float()

@@ -8,23 +8,21 @@ from torch import Tensor
 from pcnn.registration.cell_search import SortedCells
 
 
-def normals_of(
-    points: Tensor, places: Tensor, radius: float, cells: SortedCells | None = None
-) -> Tensor:
-    """Unit normals at places of a cloud, of either sign.
+def normals_of(points: Tensor, places: Tensor, radius: float) -> Tensor:
+    """Unit normals at places [N, 3] of a cloud, of either sign.
 
     The direction in which the points within the radius spread least: the eigenvector of the
     smallest eigenvalue of their covariance. Any direction where there is one such point.
     """
-    return principal_axes(points, places, radius, cells)[1][:, :, 0]
+    cells = SortedCells(points.float(), radius)
+    return principal_axes(points, places, cells, radius)[1][:, :, 0]
 
 
 def principal_axes(
-    points: Tensor, places: Tensor, radius: float, cells: SortedCells | None = None
+    points: Tensor, places: Tensor, cells: SortedCells, radius: float, clouds: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """How far, and along which axes, the points around places of a cloud spread."""
-    cells = cells or SortedCells(points.float(), radius)
-    at, found = cells.within(places.float(), radius)
+    """How far, and along which axes, the points around places spread; places are of `clouds`."""
+    at, found = cells.pairs(places.float(), clouds, radius)
     # [K, 3], about the place to keep digits
     gap = (points.index_select(0, found) - places.index_select(0, at)).double()
     x, y, z = gap.split(1, dim=1)

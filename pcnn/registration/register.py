@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.messages import counted
 from pcnn.metrics.registration.errors import match_distances
 from pcnn.registration.cloud_measures import CloudMeasures
-from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.descriptor import Descriptor, described_all
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import MEET
 from pcnn.registration.nearest import nearest_within
@@ -102,15 +102,8 @@ def register_points(
 ) -> Registration:
     """Estimate the transform of a source cloud onto a target cloud."""
     settings = settings or default_settings(descriptor.voxel_size)
-    described: list[Described] = []
-    for name, points in zip(names, (source, target), strict=True):
-        progress(f"describing the {name}")
-        try:
-            described.append(descriptor(points))
-        except ImportError:
-            raise
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+    progress("describing both clouds")
+    described = described_all(descriptor, [source, target], names)
     progress("matching and solving")
     (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
     # as many as the solver found: it takes the pose with most, so an exact one has some fewer
@@ -144,6 +137,7 @@ def register_points(
         )
     verifier = settings.verifier or shipped_verifier()
     least = verifier.threshold if min_confidence is None else min_confidence
+    assert estimate.evidence is not None  # there is a pose
     confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:
         raise unsupported(

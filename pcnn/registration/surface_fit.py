@@ -7,16 +7,15 @@ points take part, not those with the nearest descriptors: these were no better, 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.registration.evidence import MEET, PairEvidence, Side
+from pcnn.registration.cell_search import SortedCells
+from pcnn.registration.evidence import MEET, PairEvidence
 from pcnn.registration.normals import principal_axes
 from pcnn.registration.rigid_fit import from_quaternion
-from pcnn.registration.solution import Solution
 from pcnn.registration.transforms import assembled, inverse, transform_points
 
 #: Voxels from a plane beyond which a point says nothing, step by step: at first a pose may be off
@@ -29,18 +28,8 @@ PATCH = 4.0  # voxels: radius of the patch that tells a plane; rings of 16 beams
 EVERY = 2  # of the points, the one that a patch is made of
 
 
-def on_surfaces(solution: Solution, evidence: PairEvidence) -> Solution:
-    """The solution with its pose fitted to the surfaces, and the matches that then agree."""
-    if solution.transform is None:
-        return solution
-    transform = fit_surfaces(solution.transform, evidence)
-    moving, fixed = (side.to("cpu", torch.float64) for side in evidence.ends)
-    gap = (transform_points(transform, moving) - fixed).norm(dim=1)
-    return replace(solution, transform=transform, inliers=gap < evidence.distance)
-
-
-def fit_surfaces(transform: Tensor, evidence: PairEvidence) -> Tensor:
-    """Lay the surfaces of two clouds on each other, from a pose that is right within some voxels.
+def fit_surfaces(transforms: Tensor, pairs: PairEvidence) -> Tensor:
+    """Lay the surfaces of pairs of clouds on each other, from poses [B, 4, 4] right within voxels.
 
     Every step finds, for the points of each cloud that evidence looks at, the nearest point of the
     other within two voxels. Of all motions, linearised about the weighted middle of the points, it
@@ -54,57 +43,63 @@ def fit_surfaces(transform: Tensor, evidence: PairEvidence) -> Tensor:
 
     Source: Chen and Medioni 1992; that matches take part, and both ways, is an addition.
     """
-    one, other = (_planes(side, evidence.voxel_size) for side in evidence.sides)
-    pose = best = transform.to(one.side.places.device, torch.float64)
-    most = pose.new_tensor(-1.0)
-    moving, fixed = (side.to(pose) for side in evidence.ends)
+    sides, cell = pairs.sides, pairs.voxel_size
+    normals, flat = _planes(pairs)
+    pose = best = transforms.to(sides.some)
+    most = pose.new_full((len(pose),), -1.0)
+    moving, fixed, matched = pairs.ends
     for step in range(len(WIDTHS) + 1):
-        met = _met(pose, one, other, evidence.voxel_size)
-        gaps = transform_points(pose, moving) - fixed  # [M, 3]
-        near = _inside(gaps.norm(dim=1), evidence.distance)
-        support = (met.flat * _inside(met.gap, WIDTHS[-1] * evidence.voxel_size) ** 3).sum()
-        support = support + HOLD * (near**3).sum()
+        met = _met(pose, pairs, normals, flat)
+        gaps = transform_points(pose, moving) - fixed  # [B, M, 3]
+        near = _inside(gaps.norm(dim=2), pairs.distance) * matched
+        support = (met.flat * _inside(met.gap, WIDTHS[-1] * cell) ** 3).sum(1)
+        support = support + HOLD * (near**3).sum(1)
         better = support > most
-        best, most = torch.where(better, pose, best), torch.where(better, support, most)
+        best = torch.where(better[:, None, None], pose, best)
+        most = torch.where(better, support, most)
         if step < len(WIDTHS):
-            weight = met.flat * _inside(met.gap, WIDTHS[step] * evidence.voxel_size) ** 2
+            weight = met.flat * _inside(met.gap, WIDTHS[step] * cell) ** 2
             pose = _motion(met, weight, fixed + gaps, gaps, HOLD * near**2) @ pose
-    return best.to(transform.device)
-
-
-class _Planes(NamedTuple):
-    """A cloud with the planes at some of its points."""
-
-    side: Side
-    normals: Tensor  # [P, 3] float64
-    flat: Tensor  # [P] 0..1, the square of the flatness
+    return best.to(transforms.device)
 
 
 class _Met(NamedTuple):
-    """Points of the source, where a pose lays them, and the planes that they meet or have."""
+    """Points of both clouds, where poses lay them, and the planes that they meet or have."""
 
-    points: Tensor  # [P, 3] float64
-    normals: Tensor  # [P, 3] in the target
-    gap: Tensor  # [P] between the surfaces, along the normal
-    flat: Tensor  # [P] weight of the plane; 0 where no point of the other cloud is near
+    points: Tensor  # [B, P, 3] float64
+    normals: Tensor  # [B, P, 3] in the target
+    gap: Tensor  # [B, P] between the surfaces, along the normal
+    flat: Tensor  # [B, P] weight of the plane; 0 where no point of the other cloud is near
 
 
-def _planes(side: Side, voxel_size: float) -> _Planes:
-    variances, axes = principal_axes(side.places[::EVERY], side.some, PATCH * voxel_size)
+def _planes(pairs: PairEvidence) -> tuple[Tensor, Tensor]:
+    """Normals [S, P, 3] of the planes at some points of all clouds, and squared flatness [S, P]."""
+    sides, clouds, radius = pairs.sides, pairs.clouds, PATCH * pairs.voxel_size
+    ends = torch.tensor(clouds.sizes).cumsum(0).tolist()
+    rows = [
+        torch.arange(end - own, end, EVERY) for end, own in zip(ends, clouds.sizes, strict=True)
+    ]
+    kept = torch.cat(rows).to(clouds.places.device)
+    cells = SortedCells(clouds.places[kept].float(), radius, clouds.number[kept])
+    size, width = sides.some.shape[:2]
+    own = torch.arange(size, device=kept.device).repeat_interleave(width)
+    places = sides.some.flatten(0, 1)
+    variances, axes = principal_axes(clouds.places[kept], places, cells, radius, own)
     least, middle, most = variances.clamp(min=0).sqrt().unbind(1)
-    return _Planes(side, axes[:, :, 0], ((middle - least) / most.clamp(min=1e-12)).square())
+    flat = ((middle - least) / most.clamp(min=1e-12)).square().view(size, width)
+    return axes[:, :, 0].view(size, width, 3), flat * sides.valid
 
 
-def _met(pose: Tensor, source: _Planes, target: _Planes, voxel_size: float) -> _Met:
-    one, other = source.side, target.side
-    placed = transform_points(pose, one.some)
-    there, partners = other.nearest(placed)
-    back, origins = one.nearest(transform_points(inverse(pose), other.some))
-    points = torch.cat([placed, transform_points(pose, one.places[origins])])
-    normals = torch.cat([source.normals @ pose[:3, :3].T, target.normals])
-    gap = ((points - torch.cat([other.places[partners], other.some])) * normals).sum(1)
-    meets = torch.cat([there, back]) < MEET * voxel_size
-    return _Met(points, normals, gap, meets * torch.cat([source.flat, target.flat]))
+def _met(pose: Tensor, pairs: PairEvidence, normals: Tensor, flat: Tensor) -> _Met:
+    some, number, reach = pairs.sides.some, len(pose), MEET * pairs.voxel_size
+    placed = transform_points(torch.cat([pose, inverse(pose)]), some)  # [S, P, 3]
+    gap, rows = pairs.clouds.nearest(placed, pairs.across, reach)
+    partners = pairs.clouds.places[rows]
+    points = torch.cat([placed[:number], transform_points(pose, partners[number:])], 1)
+    turned = torch.cat([normals[:number] @ pose[:, :3, :3].mT, normals[number:]], 1)
+    along = ((points - torch.cat([partners[:number], some[number:]], 1)) * turned).sum(2)
+    meets = (gap < reach) * flat
+    return _Met(points, turned, along, torch.cat([meets[:number], meets[number:]], 1))
 
 
 def _inside(gap: Tensor, width: float) -> Tensor:
@@ -113,18 +108,23 @@ def _inside(gap: Tensor, width: float) -> Tensor:
 
 
 def _motion(met: _Met, weight: Tensor, ends: Tensor, gaps: Tensor, hold: Tensor) -> Tensor:
-    """Motion [4, 4] of a step, of planes and of matches with placed ends and gaps [M, 3]."""
+    """Motions [B, 4, 4] of a step, of planes and of matches with placed ends and gaps [B, M, 3]."""
     # a match is held by three planes along the axes
     axes = torch.eye(3, dtype=ends.dtype, device=ends.device)
-    points = torch.cat([met.points, ends.repeat(3, 1)])
-    normals = torch.cat([met.normals, axes.repeat_interleave(len(ends), 0)])
-    gap, weights = torch.cat([met.gap, gaps.T.flatten()]), torch.cat([weight, hold.repeat(3)])
-    middle = (weights @ points) / weights.sum().clamp(min=1e-12)
-    rows = torch.cat([torch.linalg.cross(points - middle, normals), normals], 1)  # [P + 3 M, 6]
-    weighted = rows * weights[:, None]
-    square = weighted.T @ rows
-    square = square + torch.diag(1e-9 * square.diagonal() + 1e-12)  # what nothing holds stays
-    turn, shift = torch.linalg.solve_ex(square, -(weighted.T @ gap)).result.split(3)
-    half = torch.cat([torch.ones_like(turn[:1]), turn / 2])
-    rotation = from_quaternion(torch.nn.functional.normalize(half[None]))[0]
-    return assembled(rotation, middle + shift - rotation @ middle)
+    axes = axes.repeat_interleave(ends.shape[1], 0).expand(len(ends), -1, -1)
+    points = torch.cat([met.points, ends.repeat(1, 3, 1)], 1)
+    normals = torch.cat([met.normals, axes], 1)
+    gap = torch.cat([met.gap, gaps.mT.flatten(1)], 1)
+    weights = torch.cat([weight, hold.repeat(1, 3)], 1)[..., None]
+    middle = (weights * points).sum(1, keepdim=True) / weights.sum(1, keepdim=True).clamp(min=1e-12)
+    rows = torch.cat([torch.linalg.cross(points - middle, normals), normals], 2)  # [B, P + 3 M, 6]
+    square = (rows * weights).mT @ rows
+    held = 1e-9 * square.diagonal(dim1=1, dim2=2) + 1e-12  # what nothing holds stays
+    right = -(rows * weights).mT @ gap[..., None]  # [B, 6, 1]
+    turn, shift = (
+        torch.linalg.solve_ex(square + torch.diag_embed(held), right).result.squeeze(2).split(3, 1)
+    )
+    half = torch.cat([torch.ones_like(turn[:, :1]), turn / 2], 1)
+    rotation = from_quaternion(torch.nn.functional.normalize(half))
+    middle = middle.squeeze(1)
+    return assembled(rotation, middle + shift - (rotation @ middle[..., None]).squeeze(2))

@@ -69,19 +69,29 @@ class Verifier:
         return torch.tensor(numbers, dtype=torch.float64)
 
 
-def best_pose(
-    solution: Solution, evidence: PairEvidence, verifier: Verifier | None = None
-) -> Solution:
-    """The pose of a solution that the clouds speak most for, in place of the first of them."""
-    poses = solution.candidates
-    if poses is None:
-        return solution
-    worth = worth_a_look(poses)
-    if worth < 2:
-        return solution
+def best_poses(
+    solutions: Sequence[Solution], pairs: PairEvidence, verifier: Verifier | None = None
+) -> list[Solution]:
+    """The poses that the clouds speak most for, in place of the first ones of solutions."""
+    poses = [solution.candidates for solution in solutions]
+    worth = [0 if some is None else worth_a_look(some) for some in poses]
+    if max(worth, default=0) < 2:
+        return list(solutions)
     verifier = verifier or shipped_verifier()
-    row = verifier.best(evidence(poses.transforms[:worth]))
-    return replace(solution, transform=poses.transforms[row], inliers=poses.inliers[row])
+    nothing = torch.zeros(0, 4, 4, dtype=torch.float64)
+    seen = pairs(
+        [
+            nothing if some is None else some.transforms[:number]
+            for some, number in zip(poses, worth, strict=True)
+        ]
+    )
+    found = []
+    for solution, some, number, columns in zip(solutions, poses, worth, seen, strict=True):
+        if some is not None and number > 1:
+            row = verifier.best(columns)
+            solution = replace(solution, transform=some.transforms[row], inliers=some.inliers[row])
+        found.append(solution)
+    return found
 
 
 def worth_a_look(poses: Candidates) -> int:

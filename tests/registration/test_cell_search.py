@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from pcnn.maps import point_cells
-from pcnn.maps.point_cells import PointCells
 from pcnn.registration.cell_search import SortedCells, nearest_in_cells
 
 
@@ -26,13 +25,16 @@ def test_the_nearest_is_that_of_all_distances(
         wider = SortedCells(points, 1.3 * radius)
         for one, other in zip(wider.nearest(query, radius), (distance, found), strict=True):
             assert torch.equal(one, other)
-        expected_pairs = PointCells(points, None, radius).pairs(query, None, radius)
-        for one, other in zip(wider.within(query, radius), expected_pairs, strict=True):
-            assert torch.equal(one, other)
+        # of two clouds in one search, each query meets its own
+        both, clouds = torch.cat([points, points + 0.01]), torch.arange(2).repeat_interleave(number)
+        own = torch.arange(queries) % 2
+        together = SortedCells(both, 1.3 * radius, clouds).nearest(query, radius, own)[1]
+        for cloud in (0, 1):
+            alone = nearest_in_cells(query[own == cloud], both[clouds == cloud], radius)[1]
+            moved = torch.where(alone < 0, alone, alone + cloud * number)
+            assert torch.equal(together[own == cloud], moved)
         assert torch.equal(found, torch.where(inside, index, -1))
         expected = torch.where(inside, nearest.sqrt(), torch.inf)
         torch.testing.assert_close(distance, expected, atol=1e-6, rtol=0)
     assert nearest_in_cells(query, points[:0], 1.0)[1].tolist() == [-1] * len(query)
     assert nearest_in_cells(query[:0], points, 1.0)[0].shape == (0,)
-    assert SortedCells(points[:0], 1.0).within(query)[0].shape == (0,)
-    assert SortedCells(points, 1.0).within(query[:0])[1].shape == (0,)

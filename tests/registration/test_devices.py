@@ -54,42 +54,39 @@ def test_a_mixture_and_a_wait_are_noticed() -> None:
             bool(numbers(3).any())
 
 
+class Unsorted:
+    """Stands in for points sorted by cell, which reads how many pairs there are: not followed."""
+
+    def __init__(self, points: Tensor, *_: object) -> None:
+        assert points.device.type == "meta"
+
+
+def axes(points: Tensor, places: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    assert {one.device.type for one in (points, places)} == {"meta"}
+    shapes = (len(places), 3), (len(places), 3, 3)
+    return numbers(*shapes[0], dtype=torch.float64), numbers(*shapes[1], dtype=torch.float64)
+
+
 @pytest.mark.parametrize("view_points", [True, False])
-def test_evidence_stays_on_the_device_of_the_clouds(
-    view_points: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("pairs", [1, 2])
+def test_evidence_and_surfaces_need_no_look(
+    view_points: bool, pairs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def normals(points: Tensor, places: Tensor, radius: float, cells: None) -> Tensor:
-        # reads how many pairs there are: not followed
-        assert {one.device.type for one in (points, places)} == {"meta"}
-        return numbers(len(places), 3, dtype=torch.float64)
-
-    monkeypatch.setattr(looked_at, "normals_of", normals)
-    source, target = (Described(numbers(n, 3), numbers(n, 32)) for n in (3000, 400))
-    transforms, ends = torch.zeros(5, 4, 4).double(), (torch.zeros(90, 3), torch.zeros(90, 3))
+    for module in (looked_at, surface_fit):
+        monkeypatch.setattr(module, "SortedCells", Unsorted)
+        monkeypatch.setattr(module, "principal_axes", axes)
+    sources, targets = (
+        [Described(numbers(n, 3), numbers(n, 32)) for n in (size, size + 7)][:pairs]
+        for size in (3000, 400)
+    )
+    ends = [(numbers(90, 3), numbers(90, 3))] * pairs
     with Gpu():
-        found = PairEvidence(source, target, ends, 0.075, 0.05, view_points)(transforms)
-    assert found.shape == (5, len(NAMES))
-    assert (found.dtype, found.device.type) == (torch.float64, "cpu")
-
-
-def test_a_fit_of_surfaces_needs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    def axes(points: Tensor, places: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-        # reads how many pairs there are: not followed
-        assert {one.device.type for one in (points, places)} == {"meta"}
-        both = [numbers(len(places), *shape, dtype=torch.float64) for shape in ((3,), (3, 3))]
-        return both[0], both[1]
-
-    def normals(points: Tensor, places: Tensor, radius: float, cells: None) -> Tensor:
-        return numbers(len(places), 3, dtype=torch.float64)
-
-    monkeypatch.setattr(surface_fit, "principal_axes", axes)
-    monkeypatch.setattr(looked_at, "normals_of", normals)
-    source, target = (Described(numbers(n, 3), numbers(n, 32)) for n in (3000, 400))
-    ends = numbers(90, 3), numbers(90, 3)
-    with Gpu():
-        pair = PairEvidence(source, target, ends, 0.075, 0.05)
-        found = surface_fit.fit_surfaces(numbers(4, 4, dtype=torch.float64), pair)
-    assert (found.shape, found.dtype) == ((4, 4), torch.float64)
+        pair = PairEvidence(sources, targets, ends, 0.075, 0.05, view_points)
+        found = pair([torch.zeros(5, 4, 4).double()] * pairs)
+        moved = surface_fit.fit_surfaces(numbers(pairs, 4, 4, dtype=torch.float64), pair)
+    assert [one.shape for one in found] == [(5, len(NAMES))] * pairs
+    assert (found[0].dtype, found[0].device.type) == (torch.float64, "cpu")
+    assert (moved.shape, moved.dtype) == ((pairs, 4, 4), torch.float64)
 
 
 @pytest.mark.parametrize("pairs", [1, 3])

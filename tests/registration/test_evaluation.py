@@ -2,14 +2,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import RegistrationPair
 from pcnn.datasets.registration.make_gt import scene_pairs
 from pcnn.metrics.registration import protocol, summarize
-from pcnn.registration.descriptor import Described
+from pcnn.models import ResUNetBN2C
+from pcnn.registration.cell_size import Rescaled
+from pcnn.registration.descriptor import Described, Remembered, TurnedAtRandom, described_all
 from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import fragments
+from tests.registration.clouds import place
 
 
 class Scenes:
@@ -147,3 +152,20 @@ def test_clouds_that_cannot_be_described_are_named() -> None:
     scenes.pairs = []
     with pytest.raises(ValueError, match="no pairs to evaluate"):
         evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [100])
+
+
+@pytest.mark.parametrize("placement", [OnVoxels(), OnPoints(thin=0.05)])
+def test_clouds_together_are_described_as_each_alone(placement: Placement) -> None:
+    torch.manual_seed(0)
+    net = ResUNetBN2C(out_channels=16, width=0.25).eval()
+    descriptor = NetworkDescriptor(net, 0.1, "net", placement)
+    clouds = [place(seed)[:: 9 + seed] for seed in range(3)]
+    turned = TurnedAtRandom(Rescaled(descriptor, 1.5))
+    for one in (descriptor, turned, Remembered(turned)):
+        together = described_all(one, clouds, ["a", "b", "c"])
+        for found, points in zip(together, clouds, strict=True):
+            alone = one(points)
+            torch.testing.assert_close(found.points, alone.points)
+            torch.testing.assert_close(found.features, alone.features, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"^b: "):
+        described_all(turned, [clouds[0], clouds[0][:0], clouds[1]], ["a", "b", "c"])

@@ -1,13 +1,11 @@
 import pytest
 import torch
 
+from pcnn.registration import evidence
+from pcnn.registration.descriptor import Described
+from pcnn.registration.evidence import Clouds
 from pcnn.registration.matching import drawn_by, match, sampled_matches
-from pcnn.registration.nearest import (
-    NearestPlaces,
-    nearest_descriptors,
-    nearest_of_all,
-    nearest_within,
-)
+from pcnn.registration.nearest import nearest_descriptors, nearest_within
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
@@ -32,21 +30,30 @@ def test_nearest_within_takes_the_lower_index_on_a_tie() -> None:
     assert nearest_within(torch.zeros(2, 3), points[:0], 1.0)[1].tolist() == [-1, -1]
 
 
-def test_nearest_places_within_reach_are_those_of_all_pairs() -> None:
-    points, query = torch.rand(400, 3, dtype=torch.float64), 1.5 * torch.rand(300, 3).double()
-    gap, index = NearestPlaces(points, 0.1)(query)
-    nearest = torch.cdist(query, points).min(1)
-    within = nearest.values < 0.1
-    assert 20 < int(within.sum()) < 280
-    torch.testing.assert_close(gap[within].double(), nearest.values[within], atol=1e-6, rtol=0)
-    assert torch.equal(index[within], nearest.indices[within])
-    assert bool((gap[~within] == torch.inf).all() & (index[~within] == -1).all())
-    # as on a GPU: the products of 100 m are exact to less than 10 micrometres
-    wide = 200 * torch.rand(500, 3, dtype=torch.float64)
-    near = wide + torch.tensor([1e-4, 0, 0], dtype=torch.float64)
-    gap, index = nearest_of_all(wide, torch.cat([near, near + 1e-3]))
-    assert torch.equal(index, torch.arange(500))
-    torch.testing.assert_close(gap, torch.full((500,), 1e-4), atol=1e-7, rtol=0)
+@pytest.mark.parametrize("entries", [1 << 26, 1000])
+def test_nearest_places_are_those_of_all_pairs_of_their_cloud(
+    entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "ENTRIES", entries)
+    # 60 m from zero the products of float32 are off by a centimetre
+    clouds = [60 + torch.rand(number, 3) for number in (400, 150, 300)]
+    held = Clouds.of([Described(points, points) for points in clouds], 0.12)
+    query, asked = 60 + 1.2 * torch.rand(4, 70, 3).double(), torch.tensor([2, 0, 1, 0])
+    gap, index = held.nearest(query, asked, 0.1)
+    of_all = held.nearest_of_all(query, asked)
+    starts = [0, 400, 550]
+    for number, cloud in enumerate(asked.tolist()):
+        nearest = torch.cdist(query[number], clouds[cloud].double()).min(1)
+        within = nearest.values < 0.1
+        assert 5 < int(within.sum()) < 65
+        assert torch.equal(index[number, within], nearest.indices[within] + starts[cloud])
+        assert bool(
+            (gap[number, ~within] == torch.inf).all() & (index[number, ~within] == -1).all()
+        )
+        assert torch.equal(of_all[1][number], nearest.indices + starts[cloud])
+        expected = nearest.values.float()
+        torch.testing.assert_close(gap[number, within], expected[within], atol=1e-5, rtol=0)
+        torch.testing.assert_close(of_all[0][number], expected, atol=1e-6, rtol=0)
 
 
 def test_nearest_descriptors_equal_all_distances() -> None:

@@ -13,8 +13,7 @@ from pcnn.registration.downsample import voxel_means
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.register import default_settings, register_points
-from pcnn.registration.solution import Solution
-from pcnn.registration.surface_fit import fit_surfaces, on_surfaces
+from pcnn.registration.surface_fit import fit_surfaces
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.clouds import known, place, two_views
 from tests.registration.poses import random_pose, shifted, turned
@@ -26,7 +25,11 @@ OFF = shifted(0.01, -0.008, 0.006) @ turned((1, 2, 3), 0.5)
 
 def seen(source: Tensor, target: Tensor, ends: tuple[Tensor, Tensor]) -> PairEvidence:
     one, other = (Described(points, torch.zeros(len(points), 4)) for points in (source, target))
-    return PairEvidence(one, other, ends, 1.5 * CELL, CELL)
+    return PairEvidence([one], [other], [ends], 1.5 * CELL, CELL)
+
+
+def fitted(start: Tensor, pair: PairEvidence) -> Tensor:
+    return fit_surfaces(start[None], pair)[0]
 
 
 def errors(found: Tensor, truth: Tensor) -> tuple[float, float]:
@@ -45,8 +48,8 @@ def test_a_pose_is_exact_on_exact_points() -> None:
     pair, truth = exact()
     # as far off as half of the spacing of points: then partners are the points themselves
     start = shifted(1e-3, -1e-3, 1e-3) @ truth
-    assert errors(fit_surfaces(start, pair), truth) == pytest.approx((0, 0), abs=1e-10)
-    assert errors(fit_surfaces(truth, pair), truth) == pytest.approx((0, 0), abs=1e-10)
+    assert errors(fitted(start, pair), truth) == pytest.approx((0, 0), abs=1e-10)
+    assert errors(fitted(truth, pair), truth) == pytest.approx((0, 0), abs=1e-10)
 
 
 def test_views_that_share_a_part_meet_far_better_than_their_cells() -> None:
@@ -55,7 +58,7 @@ def test_views_that_share_a_part_meet_far_better_than_their_cells() -> None:
     ends = source[::50], transform_points(truth, source[::50].double()).float()
     start = OFF @ truth
     before = errors(start, truth)
-    after = errors(fit_surfaces(start, seen(source, target, ends)), truth)
+    after = errors(fitted(start, seen(source, target, ends)), truth)
     assert after[0] < 0.3 * before[0]
     assert after[1] < 0.3 * before[1]
 
@@ -65,11 +68,11 @@ def test_it_never_ends_with_less_support_than_it_had(monkeypatch: pytest.MonkeyP
     start = OFF @ truth
 
     def away(*_: object) -> Tensor:
-        return shifted(0.2, 0.1, 0.3)  # every step leads away
+        return shifted(0.2, 0.1, 0.3)[None]  # every step leads away
 
     monkeypatch.setattr(surface_fit, "_motion", away)
-    assert torch.equal(fit_surfaces(truth, pair), truth)
-    assert torch.equal(fit_surfaces(start, pair), start)
+    assert torch.equal(fitted(truth, pair), truth)
+    assert torch.equal(fitted(start, pair), start)
 
 
 def test_matches_hold_what_planes_leave_free() -> None:
@@ -81,11 +84,11 @@ def test_matches_hold_what_planes_leave_free() -> None:
     source = target + torch.tensor([0.013, 0, 0])  # points of a surface at other places of it
     ends = target[::10], target[::10]
     start = shifted(0.02, 0.01, -0.01)
-    found = fit_surfaces(start.double(), seen(source, target, ends))
+    found = fitted(start.double(), seen(source, target, ends))
     assert errors(found, torch.eye(4).double()) == pytest.approx((0, 0), abs=5e-3)
     # nor do they lead away where points have no planes at all
     line = torch.arange(0, 2, 0.01)[:, None] * torch.tensor([[1.0, 0.5, 0.2]])
-    found = fit_surfaces(start.double(), seen(line, line, (line[::9], line[::9])))
+    found = fitted(start.double(), seen(line, line, (line[::9], line[::9])))
     assert bool(torch.isfinite(found).all())
     assert float((transform_points(found, line.double()) - line).norm(dim=1).max()) < 1e-3
 
@@ -101,13 +104,13 @@ def test_wrong_descriptors_do_not_move_it() -> None:
     features[bad] = torch.rand(int(bad.sum()), 3, generator=generator) * 3
     pair = [Described(source, features)], [Described(target, target)]
     plain = default_settings(CELL)
-    fitted, as_matched = (
+    on_planes, as_matched = (
         estimate_all(*pair, replace(plain, surfaces=on), None)[0].solution.transform
         for on in (True, False)
     )
-    assert fitted is not None
+    assert on_planes is not None
     assert as_matched is not None
-    after, before = errors(fitted, truth), errors(as_matched, truth)
+    after, before = errors(on_planes, truth), errors(as_matched, truth)
     assert after[0] < min(before[0], 1.5e-3)
     assert after[1] < min(before[1], 0.05)
 
@@ -130,8 +133,8 @@ def test_the_answer_is_that_of_the_fitted_pose() -> None:
 def test_it_is_the_same_each_time_and_wherever_clouds_lie(far: float) -> None:
     pair, truth = exact(2, far)
     start = shifted(*(torch.ones(3).double() * 1e-3).tolist()) @ truth
-    found = fit_surfaces(start, pair)
-    assert torch.equal(found, fit_surfaces(start, exact(2, far)[0]))
+    found = fitted(start, pair)
+    assert torch.equal(found, fitted(start, exact(2, far)[0]))
     # float32 places of a search are 3e-5 m apart at 500 m
     assert errors(found, truth) == pytest.approx((0, 0), abs=1e-3 if far else 1e-10)
 
@@ -141,14 +144,94 @@ def test_tiny_clouds_keep_a_pose(number: int) -> None:
     points = torch.rand(number, 3, generator=torch.Generator().manual_seed(number))
     truth = random_pose(number)
     source = transform_points(inverse(truth), points.double()).float()
-    found = fit_surfaces(truth, seen(source, points, (source, points)))
+    found = fitted(truth, seen(source, points, (source, points)))
     assert errors(found, truth) == pytest.approx((0, 0), abs=1e-3)
 
 
+#: Poses of three pairs by seed, the first three rows: those of one pair at a time, in loops.
+POSES = [
+    [
+        0.42259,
+        0.7497,
+        -0.50927,
+        1.13681,
+        -0.85767,
+        0.14919,
+        -0.49208,
+        1.29418,
+        -0.29294,
+        0.64474,
+        0.70605,
+        0.49791,
+    ],
+    [
+        0.82191,
+        0.3347,
+        0.46091,
+        1.24287,
+        0.50325,
+        -0.04763,
+        -0.86283,
+        -1.3232,
+        -0.26684,
+        0.94112,
+        -0.20759,
+        -0.0859,
+    ],
+    [
+        0.328,
+        0.15367,
+        -0.9321,
+        -2.41193,
+        -0.92833,
+        -0.13032,
+        -0.34816,
+        -1.51674,
+        -0.17498,
+        0.97949,
+        0.09991,
+        0.40502,
+    ],
+]
+
+
+def noisy_pair(seed: int) -> tuple[Described, Described]:
+    """Two views with places as descriptors, half of the source's of another place."""
+    source, target, truth = two_views(seed)
+    source, target = voxel_means(source, CELL), voxel_means(target, CELL)
+    generator = torch.Generator().manual_seed(seed)
+    features = transform_points(truth, source.double()).float()
+    features = features + 0.04 * torch.randn(features.shape, generator=generator)
+    bad = torch.rand(len(source), generator=generator) < 0.5
+    features[bad] = torch.rand(int(bad.sum()), 3, generator=generator) * 3
+    return Described(source, features), Described(target, target.clone())
+
+
+def test_pairs_together_get_the_pose_of_each_alone() -> None:
+    pairs = [noisy_pair(seed) for seed in range(3)]
+    alone = [estimate_all([a], [b], default_settings(CELL), 2000)[0] for a, b in pairs]
+    together = estimate_all(*zip(*pairs, strict=True), default_settings(CELL), 2000)
+    for one, other, rows in zip(alone, together, POSES, strict=True):
+        found, same = one.solution.transform, other.solution.transform
+        assert found is not None
+        assert same is not None
+        assert errors(same, found) == pytest.approx((0, 0), abs=1e-9)
+        expected = torch.eye(4).double()
+        expected[:3] = torch.tensor(rows).view(3, 4)
+        apart = errors(found, expected)
+        assert apart[0] < 1e-3
+        assert apart[1] < 0.01
+        assert torch.equal(one.solution.inliers, other.solution.inliers)
+        assert one.evidence is not None
+        assert other.evidence is not None
+        torch.testing.assert_close(one.evidence(found[None]), other.evidence(found[None]))
+
+
 def test_no_pose_stays_none() -> None:
-    empty = torch.zeros(0, 3)
-    none = Solution(None, torch.zeros(0, dtype=torch.bool), 0)
-    assert on_surfaces(none, seen(empty, empty, (empty, empty))) is none
-    settings = replace(default_settings(CELL), surfaces=True)
     few = Described(torch.rand(1, 3), torch.rand(1, 4))
-    assert estimate_all([few], [few], settings, 5000)[0].solution.transform is None
+    source, target = noisy_pair(0)
+    both = estimate_all([few, source], [few, target], default_settings(CELL), 2000)
+    assert both[0].solution.transform is None
+    assert both[0].evidence is None
+    assert both[1].solution.transform is not None
+    assert estimate_all([few], [few], default_settings(CELL), 5000)[0].solution.transform is None

@@ -18,7 +18,7 @@ from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
 from pcnn.registration.solution import Candidates, Solution
 from pcnn.registration.transforms import inverse, transform_points
-from pcnn.registration.verifier import best_pose, read_verifier, shipped_verifier
+from pcnn.registration.verifier import best_poses, read_verifier, shipped_verifier
 from tests.registration.clouds import known, place
 from tests.registration.poses import random_pose, shifted
 
@@ -36,11 +36,11 @@ def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     source, target, truth = pair()
     poses = torch.stack([truth, shifted(0.5, 0, 0) @ truth])
     ends = source.points[::40], transform_points(truth, source.points[::40].double()).float()
-    looks = PairEvidence(source, target, ends, 0.075, 0.05)
-    seen = looks(poses)
+    looks = PairEvidence([source], [target], [ends], 0.075, 0.05)
+    seen = looks([poses])[0]
     # poses together as each alone, and of what was computed once
     torch.testing.assert_close(
-        torch.cat([looks(one[None]) for one in poses]), seen, atol=1e-12, rtol=0
+        torch.cat([looks([one[None]])[0] for one in poses]), seen, atol=1e-12, rtol=0
     )
     assert seen.shape == (2, len(NAMES))
     right, wrong = (dict(zip(NAMES, row.tolist(), strict=True)) for row in seen)
@@ -51,7 +51,7 @@ def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     flat = ends[0].clone()
     flat[:, 2] = 0
     ends_flat = flat, transform_points(truth, flat.double()).float()
-    thin = PairEvidence(source, target, ends_flat, 0.075, 0.05)(poses[:1])[0]
+    thin = PairEvidence([source], [target], [ends_flat], 0.075, 0.05)([poses[:1]])[0][0]
     assert float(thin[NAMES.index("spread")]) < right["spread"] - 1
     assert right["alike"] < 0.01 < wrong["alike"]
     assert right["gap"] < 0.01 < wrong["gap"]
@@ -59,7 +59,7 @@ def test_evidence_tells_a_right_pose_from_a_wrong_one() -> None:
     assert right["rank"] < wrong["rank"] - 1
     assert right["plane"] < 0.01 < wrong["plane"]
     assert right["fits"] > wrong["fits"]
-    unknown = PairEvidence(source, target, ends, 0.075, 0.05, False)(poses)
+    unknown = PairEvidence([source], [target], [ends], 0.075, 0.05, False)([poses])[0]
     names = [NAMES.index(name) for name in ("through", "fits")]
     assert bool(unknown[:, names].isnan().all())
     assert shipped_verifier().best(seen) == 0
@@ -71,7 +71,7 @@ def test_points_that_the_other_sensor_saw_through_are_counted() -> None:
     wall = torch.cat([grid, torch.full((1600, 1), 3.0)], 1)
     both = Described(wall, wall)
     poses = torch.stack([shifted(0, 0, 0), shifted(0, 0, -1.0), shifted(0, 0, 1.0)])
-    seen = PairEvidence(both, both, (wall[:9], wall[:9]), 0.075, 0.05)(poses)
+    seen = PairEvidence([both], [both], [(wall[:9], wall[:9])], 0.075, 0.05)([poses])[0]
     through, fits = seen[:, NAMES.index("through")], seen[:, NAMES.index("fits")]
     # in front of the wall, of either of them, half of both clouds lie in free space
     torch.testing.assert_close(through, torch.tensor([0.0, 0.5, 0.5]).double(), atol=0.02, rtol=0)
@@ -85,13 +85,13 @@ def test_clouds_choose_among_poses() -> None:
     rows = torch.tensor([[True, False], [False, True]])
     found = Solution(poses[0], rows[0], 9, Candidates(poses, rows, torch.tensor([9.0, 8.0])))
     ends = source.points[::40], transform_points(truth, source.points[::40].double()).float()
-    seen = PairEvidence(source, target, ends, 0.075, 0.05)
-    chosen = best_pose(found, seen)
+    seen = PairEvidence([source], [target], [ends], 0.075, 0.05)
+    (chosen,) = best_poses([found], seen)
     assert chosen.transform is not None
     assert torch.equal(chosen.transform, truth)
     assert torch.equal(chosen.inliers, rows[1])
     alone = replace(found, candidates=None)
-    assert best_pose(alone, seen) is alone
+    assert best_poses([alone], seen)[0] is alone
 
 
 def test_a_pose_that_is_not_sure_enough_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,11 +40,11 @@ class DepthCamera:
     bias: float = drawn((-0.002, 0.002))  # relative error of the range
     tilt: float = drawn((-0.002, 0.002))  # that it gains across the image
     loss: float = drawn((0.7, 1.6))  # factor on the share of lost answers
-    width: int = 320
-    height: int = 240
-    focal: float = 262.5  # [pixels]
-    near: float = 0.5  # [m]
-    far: float = 4.5  # [m] answers beyond are lost
+    width: ClassVar[int] = 320
+    height: ClassVar[int] = 240
+    focal: ClassVar[float] = 262.5  # [pixels]
+    near: ClassVar[float] = 0.5  # [m]
+    far: ClassVar[float] = 4.5  # [m] answers beyond are lost
 
     def rays(self) -> Floats:
         """The directions of the pixels [height * width, 3] with z = 1, row by row."""

@@ -126,7 +126,7 @@ def do_scene(folder: Path, scene: Scene) -> dict[str, Any]:
     """Take and write the fragments of a scene; return their points and the scene's settings."""
     rng = scene.stream()
     room = build_room(rng, scene.room_type, scene.split)
-    camera, motion = DepthCamera(*draw(rng, DepthCamera).values()), Motion(**draw(rng, Motion))
+    camera, motion = DepthCamera(**draw(rng, DepthCamera)), Motion(**draw(rng, Motion))
     path = walk_through(rng, room, motion, scene.fragments * FRAMES)
     points = []
     for number in range(scene.fragments):
