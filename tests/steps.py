@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, steps
 from pcnn.geometry.layouts import Layout
+from pcnn.geometry.steps import TILE_ROWS
+
+#: (output, input, slot) of triplets.
+Triplets = list[tuple[int, int, int]]
 
 
 def leave_room(monkeypatch: pytest.MonkeyPatch, kernel_map: KernelMap, number: int) -> None:
@@ -41,6 +47,46 @@ def gathered(view: KernelMap) -> Tensor:
         inputs = table[outputs, slots]
     found = torch.stack([one.long().cpu() for one in (outputs, slots, inputs)], dim=1)
     return torch.unique(found, dim=0) if view.one_per_slot else found[_order(found)]
+
+
+def check_steps(view: KernelMap, layout: Layout, name: str = "steps") -> Triplets:
+    """Triplets that tiles gather, and what steps promise besides."""
+    out, begin, end, slot, rows, *ranges = (tensor.cpu() for tensor in layout)
+    sections = len(out) // max(1, -(-view.n_out // TILE_ROWS))
+    assert all(tensor.dtype == torch.int32 for tensor in layout)
+    placed = out[out >= 0].sort().values
+    if sections == 1 or name == "steps":
+        assert placed.tolist() == list(range(view.n_out))
+    assert len(ranges) == (0 if view.one_per_slot else 2)
+    lengths, found = end - begin, []
+    for tile, (first, last) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        stepped: Triplets = []
+        assert sections > 1 or (slot[first:last].diff() >= 0).all() or view.symmetric
+        for own, inputs in zip(slot[first:last].tolist(), rows[first:last], strict=True):
+            assert inputs.max() >= 0
+            assert (inputs[out[tile] < 0] == -1).all()
+            gathered = zip(out[tile].tolist(), inputs.tolist(), strict=True)
+            stepped += [(i, j, own) for i, j in gathered if j >= 0]
+        ranged: Triplets = []
+        if ranges:
+            for place, row in enumerate(out[tile].tolist()):
+                for own, (a, b) in enumerate(pairwise(ranges[0][tile, :, place].tolist())):
+                    ranged += [(row, j, own) for j in ranges[1][a:b].tolist()]
+            lengths[tile] = _fullest(ranged, view.volume)
+            assert first < 0 or sorted(stepped) == sorted(ranged)
+        found += ranged or stepped
+    assert (lengths.diff() <= 0).all()
+    return found
+
+
+def _fullest(ranged: Triplets, volume: int) -> int:
+    """Steps of a tile: over its slots, inputs of the row that has most."""
+    counts: dict[tuple[int, int], int] = {}
+    for row, _, own in ranged:
+        counts[own, row] = counts.get((own, row), 0) + 1
+    return sum(
+        max((n for (k, _), n in counts.items() if k == own), default=0) for own in range(volume)
+    )
 
 
 def _order(rows: Tensor) -> Tensor:
