@@ -216,8 +216,8 @@ def scatter(
 _launch_scatter = TritonLauncher(scatter_kernel)
 
 
-@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
-def move_slots_kernel(  # type: ignore[no-untyped-def]
+@triton.jit  # type: ignore[untyped-decorator]
+def move_slots(  # type: ignore[no-untyped-def]
     source_ptr,  # [N_in, C], or the buffer [B, C]
     index_ptr,  # [T] int32
     counts_ptr,  # [K] int64
@@ -231,7 +231,7 @@ def move_slots_kernel(  # type: ignore[no-untyped-def]
     SLOTS: tl.constexpr,
     SCATTER: tl.constexpr,
 ):
-    """See `gather_slots` and `scatter_slots`."""
+    """Some triplets of one slot, for `gather_slots` and `scatter_slots`."""
     tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
     program = tl.program_id(0)
     slot, first, last = slot_chunk(program // tiles, counts_ptr, ROWS, VOLUME, SLOTS)
@@ -255,6 +255,68 @@ def move_slots_kernel(  # type: ignore[no-untyped-def]
         tl.store(target, values, mask=mask)
 
 
+@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
+def gather_slots_kernel(  # type: ignore[no-untyped-def]
+    source_ptr,
+    index_ptr,
+    counts_ptr,
+    shifts_ptr,
+    target_ptr,
+    skip,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+):
+    """See `gather_slots`."""
+    move_slots(
+        source_ptr,
+        index_ptr,
+        counts_ptr,
+        shifts_ptr,
+        target_ptr,
+        skip,
+        CHANNELS,
+        TILE,
+        ROWS,
+        VOLUME,
+        SLOTS,
+        False,
+    )
+
+
+@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
+def scatter_slots_kernel(  # type: ignore[no-untyped-def]
+    source_ptr,
+    index_ptr,
+    counts_ptr,
+    shifts_ptr,
+    target_ptr,
+    skip,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+    VOLUME: tl.constexpr,
+    SLOTS: tl.constexpr,
+):
+    """See `scatter_slots`."""
+    move_slots(
+        source_ptr,
+        index_ptr,
+        counts_ptr,
+        shifts_ptr,
+        target_ptr,
+        skip,
+        CHANNELS,
+        TILE,
+        ROWS,
+        VOLUME,
+        SLOTS,
+        True,
+    )
+
+
 def gather_slots(
     x: Tensor,  # [N_in, C], contiguous
     index: Tensor,  # [T] int32, rows of x by slot
@@ -266,7 +328,7 @@ def gather_slots(
     tile: int | None = None,
 ) -> None:
     """`gather` in the order of the slots, weight-stationary (TorchSparse Fig. 9a)."""
-    _move_slots((x, index, counts, shifts, buffer), buffer, skip, tile, False)
+    _move_slots(_launch_gather_slots, (x, index, counts, shifts, buffer), buffer, skip, tile)
 
 
 def scatter_slots(
@@ -279,20 +341,25 @@ def scatter_slots(
     tile: int | None = None,
 ) -> None:
     """Add the product of every triplet to its output row, by atomics in any order."""
-    _move_slots((products, index, counts, shifts, sums), products, -1, tile, True)
+    _move_slots(_launch_scatter_slots, (products, index, counts, shifts, sums), products, -1, tile)
 
 
 def _move_slots(
-    tensors: tuple[Tensor, ...], buffer: Tensor, skip: int, tile: int | None, scatter: bool
+    launch: TritonLauncher,
+    tensors: tuple[Tensor, ...],
+    buffer: Tensor,
+    skip: int,
+    tile: int | None,
 ) -> None:
     channels, volume = buffer.shape[1], tensors[2].shape[0]
     tiles, tile, rows = tile_shape(channels, tile, buffer.element_size())
     chunks = most_chunks(tensors[1].shape[0], volume, rows)
-    constants = channels, tile, rows, volume, power_of_two(volume), scatter
-    _launch_slots((chunks * tiles, 1), tensors, (skip,), constants, WARPS)
+    constants = channels, tile, rows, volume, power_of_two(volume)
+    launch((chunks * tiles, 1), tensors, (skip,), constants, WARPS)
 
 
-_launch_slots = TritonLauncher(move_slots_kernel)
+_launch_gather_slots = TritonLauncher(gather_slots_kernel)
+_launch_scatter_slots = TritonLauncher(scatter_slots_kernel)
 
 
 @triton.jit(do_not_specialize=["blocks"])  # type: ignore[untyped-decorator]

@@ -1,8 +1,8 @@
 """Checks of dataflows: every promise, over all layers that dataflows have differed in.
 
 A dataflow may refuse by a ``ValueError`` what it does not serve; what it serves, it serves right.
-Benchmarks run the whole check (`check_dataflow`) with ``--gate``, and the tests run the same checks
-over more layers.
+Benchmarks run the whole check (`check_dataflow`), and the tests run the same checks over more
+layers.
 """
 
 from __future__ import annotations

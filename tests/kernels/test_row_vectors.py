@@ -14,7 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pcnn.kernels.gather_scatter import gather_kernel, move_slots_kernel, scatter_kernel
+from pcnn.kernels.gather_scatter import gather_kernel, gather_slots_kernel, scatter_kernel
 from pcnn.kernels.row_tiles import WARPS, tile_shape
 
 TYPES = {
@@ -30,7 +30,7 @@ NO_EPILOGUE = {"scale_ptr": None, "shift_ptr": None, "residual_ptr": None, "RELU
 KERNELS = {
     "gather": (gather_kernel, {}, 1, 4),
     "scatter": (scatter_kernel, NO_EPILOGUE, 4, 1),
-    "gather_slots": (move_slots_kernel, {"VOLUME": 27, "SLOTS": 32, "SCATTER": False}, 1, 1),
+    "gather_slots": (gather_slots_kernel, {"VOLUME": 27, "SLOTS": 32}, 1, 1),
 }
 
 
