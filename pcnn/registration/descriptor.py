@@ -64,7 +64,7 @@ def described_all(
     """Describe clouds [P, 3] [m], in one batch where the descriptor can; errors name the cloud."""
     many: Callable[[Sequence[Tensor]], list[Described]] | None = getattr(descriptor, "many", None)
     try:
-        if many is not None:
+        if many is not None and clouds:
             return many(clouds)
     except ValueError:
         pass  # of one of them: which one follows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +39,7 @@ class NetworkDescriptor:
             placed(points.to(self.device), self.voxel_size, self.placement, "cloud")
             for points in clouds
         ]
-        geometries = [part.geometry for part in parts]
+        geometries: Any = [part.geometry for part in parts]
         geometry = type(geometries[0]).collate(geometries)
         features = torch.cat([part.features for part in parts])
         x = SparseTensor(features[:, 3:].contiguous(), geometry)
