@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +21,6 @@ from pcnn.ranges import Count
 PREEMPTION: dict[int, str] = {signal.SIGUSR1: "SIGUSR1", signal.SIGUSR2: "SIGUSR2"}
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", **PREEMPTION}
 TWICE = 0.5  # [s] `timeout`, `torchrun` and other launchers send one signal twice
-SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
 #: Steps, or batches of an evaluation, after which ranks ask each other whether one got a signal.
 EVERY = 10
 
@@ -82,7 +80,7 @@ class StopSignals:
             more = "" if signum in PREEMPTION else f"; a second {name} stops at once"
             line = f"\n{name}: stopping when this step is done{more}\n"
             # print is not safe in a signal handler
-            os.write(2, (SHOW_CURSOR if sys.stderr.isatty() else b"") + line.encode())
+            os.write(2, line.encode())
 
 
 @contextmanager

@@ -145,13 +145,6 @@ def fitted(
     return Rescaled(descriptor, cell / own), replace(choice, reason=reason)
 
 
-def indoors(descriptor: Descriptor) -> Descriptor:
-    """A descriptor for clouds of rooms: one without a cell of its own gets that of rooms."""
-    if isinstance(descriptor, NetworkDescriptor) and descriptor.benchmark == IN_CELLS:
-        return Rescaled(descriptor, cell_of_width(0.0) / descriptor.voxel_size)
-    return descriptor
-
-
 def trained_descriptor(
     cfg: DictConfig, weights: Mapping[str, Tensor], name: str, device: torch.device | str
 ) -> NetworkDescriptor:

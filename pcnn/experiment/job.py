@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 import torch.distributed
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -25,7 +24,7 @@ from pcnn.callbacks import Stopped
 from pcnn.callbacks.stop import NAMES, PREEMPTION, StopSignals, stop_signals
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config.values import selected
-from pcnn.errors import ConfigError, StorageError, first_line, storage_cause
+from pcnn.errors import ConfigError
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import resume_command
 from pcnn.messages import say
@@ -56,7 +55,7 @@ def check_one_folder() -> None:
 @contextmanager
 def started(folder: Path, message: Callable[[str], str]) -> Iterator[StopSignals]:
     """Everything that surrounds a run."""
-    with locked(folder), told(folder), stoppable(message) as stop, one_job():
+    with locked(folder), stoppable(message) as stop, one_job():
         yield stop
 
 
@@ -173,39 +172,6 @@ def how_to_go_on(folder: Path, name: str) -> str:
     of = f" of {total}" if total and total > 0 else ""
     step = f"step {RunCheckpoint.read(last).steps}{of}"
     return f"{name}: stopped. {last} holds {step}. To go on:\n{command}"
-
-
-@contextmanager
-def told(folder: Path) -> Iterator[None]:
-    """Tell of a full disk, a lost worker or a full device, with what the run folder holds."""
-    try:
-        yield
-    except Exception as error:
-        cause = storage_cause(error)
-        if cause is not None:
-            text = str(error) if isinstance(error, StorageError) else f"{folder.resolve()}: {cause}"
-            raise StorageError(f"{text}.\n{kept(folder)}") from error
-        if isinstance(error, torch.OutOfMemoryError):
-            key = "dataset.batch_size"
-            said = (
-                f"the memory of the device is full: {first_line(error)}\npossible: a smaller "
-                "dataset.batch_size with global_batch_size (the same steps), "
-                "activation_checkpointing=[0], a smaller dataset.crop"
-            )
-        elif isinstance(error, RuntimeError) and "DataLoader worker" in str(error):
-            key = "dataset.num_workers"
-            said = f"a process that loads data was lost, as memory ran out: {first_line(error)}"
-        else:
-            raise
-        raise ConfigError(key, f"{said}\n{kept(folder)}") from error
-
-
-def kept(folder: Path) -> str:
-    """The checkpoint of a run folder from which the run can go on, in words."""
-    last = folder / run_folder.LAST
-    if not last.is_file():
-        return f"{folder} holds no last.ckpt; the same command again starts from the beginning"
-    return f"kept: {last}, step {RunCheckpoint.read(last).steps}: {resume_command(folder)}"
 
 
 def nothing_written(name: str) -> str:

@@ -18,7 +18,7 @@ from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
 from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
 from pcnn.messages import counted
-from pcnn.registration.cloud_measures import CloudMeasures, measured
+from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.matching import BY_SCORES
@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 Cloud = str | Path | np.ndarray | Tensor | LocalCloud
 
-#: Voxels across a cloud below which a failure is explained by its size, and those proposed then.
-_FEW_VOXELS, _ENOUGH_VOXELS = 20, 50
 #: Matches of FPFH that agree by chance: of 58 wrong transforms of indoor fragments without much
 #: overlap none had more than 23; of 58 right ones two had fewer than this.
 FPFH_MIN_INLIERS = 25
@@ -103,16 +101,15 @@ def register_two(
             "confidence and points no scores; name a network"
         )
     refused: dict[str, ValueError] = {}
-    cell = 0.0
-    for choice in [first, *(after(first, measures) if options.model is None and network else ())]:
+    others = after(first, measures) if options.model is None and network else []
+    for turn, choice in enumerate([first, *others]):
         for error in refused.values() if choice.weights is None else ():
             if isinstance(error, NotRigidError):
                 raise error  # true of the clouds, whatever describes them
         try:
             descriptor, choice = descriptor_of(options, choice, measures)
-            if not cell:
-                cell = descriptor.voxel_size
-                warn_of_units([source, target], measures, cell)
+            if turn == 0:
+                warn_of_units([source, target], descriptor.voxel_size)
             found = register_pair(source, target, descriptor, choice, options, progress, names)
         except AmbiguousError:  # likewise
             raise
@@ -126,12 +123,10 @@ def register_two(
         else:
             moved = to_given(found.transform, source, target)
             return replace(found, transform=moved, measures=measures)
-    advice = advice_on_size(measures, cell)
-    last = next(iter(refused.values()))
-    if len(refused) == 1 and (not advice or isinstance(last, NotRigidError)):
-        raise last
+    if len(refused) == 1:
+        raise next(iter(refused.values()))
     reasons = [f"  {name}: {reason_of(error)}" for name, error in refused.items()]
-    raise NoOverlapError("\n".join(["no transform found", *reasons, *filter(None, [advice])]))
+    raise NoOverlapError("\n".join(["no transform found", *reasons]))
 
 
 def reason_of(error: ValueError) -> str:
@@ -199,10 +194,7 @@ def described_cloud(
     measures = measured([cloud.points])
     choice = chosen(options.model, measures, options.voxel_size)
     descriptor, choice = descriptor_of(options, choice, measures)
-    warn_of_units([cloud], measures, descriptor.voxel_size)
-    advice = advice_on_size(measures, descriptor.voxel_size)
-    if advice:
-        log.warning("%s", advice)
+    warn_of_units([cloud], descriptor.voxel_size)
     try:
         return descriptor(cloud.points), descriptor, choice.reason
     except ValueError as error:
@@ -226,26 +218,10 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
     return read
 
 
-def warn_of_units(clouds: Sequence[LocalCloud], measures: CloudMeasures, voxel_size: float) -> None:
-    """Log why the unit of clouds looks wrong, once; clouds of few voxels have their own advice."""
-    for cloud in () if advice_on_size(measures, voxel_size) else clouds:
+def warn_of_units(clouds: Sequence[LocalCloud], voxel_size: float) -> None:
+    """Log why the unit of clouds looks wrong, once."""
+    for cloud in clouds:
         doubt = unit_doubt((cloud.points.double() + cloud.origin).numpy(), voxel_size)
         if doubt is not None:
             log.warning("%s", doubt)
             return
-
-
-def advice_on_size(clouds: CloudMeasures, voxel_size: float) -> str:
-    """Advice on clouds that are few voxels wide; empty where they are not.
-
-    A fiftieth of the width leaves an object enough voxels to be told from others.
-    """
-    width = clouds.width
-    if not 0 < width < _FEW_VOXELS * voxel_size:
-        return ""
-    cell = width / _ENOUGH_VOXELS
-    better = round(cell, -math.floor(math.log10(cell)))
-    return (
-        f"the {clouds.subject} {width:.2g} m wide, {width / voxel_size:.2g} voxels of "
-        f"{voxel_size:g} m; if they are in metres, try voxel_size={better:g}"
-    )

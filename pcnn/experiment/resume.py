@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks.other_devices import samples_a_batch
-from pcnn.checkpoints import CheckpointError, RunCheckpoint
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.config.values import FOLDERS, LOCAL, STORED, selected, stored
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import run_folder
@@ -205,18 +205,11 @@ def is_finished(folder: Path) -> bool:
 
 def whole_checkpoint(folder: Path) -> RunCheckpoint | None:
     """The last checkpoint of a run; None where it was stopped before its first one."""
-    last, best = folder / run_folder.LAST, folder / run_folder.BEST
+    last = folder / run_folder.LAST
     if not last.is_file():
         return None
-    try:
-        found = RunCheckpoint.read(last)
-        _ = found.steps  # told by every checkpoint of a run
-    except CheckpointError as error:
-        raise FileError(
-            last,
-            f"{error.rule}.\npossible: cp {shlex.quote(str(best))} {shlex.quote(str(last))} to go "
-            "on behind the best state, or without it from the beginning",
-        ) from error
+    found = RunCheckpoint.read(last)
+    _ = found.steps  # told by every checkpoint of a run
     return found
 
 

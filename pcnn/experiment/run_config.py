@@ -13,7 +13,6 @@ from omegaconf.errors import OmegaConfBaseException
 from pcnn.config import looked_up, make, named_after, parameters_of, refusal
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
-from pcnn.files.text import read_yaml
 from pcnn.ops.engine import check_geometry
 from pcnn.ranges import Channels, Count, Factor, Natural, Seed
 
@@ -166,8 +165,7 @@ def _check_combination(cfg: DictConfig) -> None:
     if task != cfg.dataset.task:
         raise ConfigError(
             "dataset",
-            f"{cfg.dataset.name} serves task={cfg.dataset.task}, not {task}; "
-            f"possible: dataset={', '.join(serving(task))}",
+            f"{cfg.dataset.name} serves task={cfg.dataset.task}, not {task}",
         )
     if geometry not in cfg.model.geometries:
         raise ConfigError(
@@ -185,12 +183,6 @@ def _check_combination(cfg: DictConfig) -> None:
         raise ConfigError(
             "trainer.max_steps", "-1 leaves the length of the schedule open: trainer.max_epochs=N"
         )
-
-
-def serving(task: str) -> list[str]:
-    """Names of the data sets that serve a task."""
-    files = sorted((CONF / "dataset").glob("*.yaml"))
-    return [file.stem for file in files if read_yaml(file).get("task") == task]
 
 
 def no_graph(cfg: DictConfig) -> str | None:

@@ -6,8 +6,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,36 +64,21 @@ def load_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         if (folder / LAST).is_file():
             return load_checkpoint_config(folder / LAST)
-        # evaluations have a configuration too, and no checkpoints
-        runs = sorted(found.parents[1] for found in Path("logs").glob(f"*/*/{LAST}"))
-        latest = f"; the latest run is {runs[-1]}" if runs else ""
-        raise ConfigError("resume", f"{folder} holds no run ({CONFIG} is missing){latest}")
-    with _damaged(path, f"{LAST} carries the same values"):
-        content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
-        lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]
-        if lacking:
-            raise FileError(path, f"{', '.join(lacking)} missing")
+        raise ConfigError("resume", f"{folder} holds no run ({CONFIG} is missing)")
+    content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
+    lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]
+    if lacking:  # without the file that of the last checkpoint is taken
+        raise FileError(path, f"damaged, {', '.join(lacking)} missing; remove it to go on")
     return read_stored(content, path)
 
 
 def load_metrics(folder: Path) -> dict[str, Any]:
     """Content of metrics.json of a run."""
     path = folder / METRICS
-    with _damaged(path, "which evaluates again and writes it"):
-        content = read_json(path)
-        if not isinstance(content, dict) or "config_sha256" not in content:
-            raise FileError(path, "keys are missing")
+    content = read_json(path)
+    if not isinstance(content, dict) or "config_sha256" not in content:
+        raise FileError(path, "damaged, keys are missing; the run writes it again without it")
     return content
-
-
-@contextmanager
-def _damaged(path: Path, why: str) -> Iterator[None]:
-    """Tell how to go on without a file of a run that is damaged."""
-    try:
-        yield
-    except FileError as error:
-        way = f"rm {shlex.quote(str(path))} and the same command again; {why}"
-        raise FileError(path, f"damaged ({error.rule}).\npossible: {way}") from error
 
 
 def nearby(path: Path) -> Path:

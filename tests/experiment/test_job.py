@@ -9,12 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
 from pcnn.callbacks import Stopped
-from pcnn.errors import ConfigError, StorageError
+from pcnn.errors import ConfigError
 from pcnn.experiment import job
 from pcnn.experiment.job import LOCK, locked
 from tests.forking import require_fork
@@ -109,25 +108,3 @@ def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.Mon
         job.check_one_folder()
     given.append("hydra.run.dir=logs/here")
     job.check_one_folder()
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "key"),
-    [
-        (
-            RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. \nmore"),
-            ConfigError,
-            "dataset.num_workers",
-        ),
-        (torch.OutOfMemoryError("no room"), ConfigError, "dataset.batch_size"),
-        (OSError(28, "No space left on device"), StorageError, ""),
-        (RuntimeError("something else"), RuntimeError, ""),
-    ],
-)
-def test_errors_of_a_machine_are_told_with_what_to_change(
-    error: Exception, kind: type[Exception], key: str, tmp_path: Path
-) -> None:
-    with pytest.raises(kind) as found, job.told(tmp_path):
-        raise error
-    assert getattr(found.value, "key", "") == key
-    assert (str(tmp_path) in str(found.value)) == (found.value is not error)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.experiment.descriptors import Choice, chosen, fitted, indoors, made
+from pcnn.experiment.descriptors import Choice, chosen, fitted, made
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.metrics.registration import rotation_error
 from pcnn.models.overlap_head import OverlapHead
@@ -141,8 +141,6 @@ def test_fpfh_and_networks_of_cells() -> None:
         other, told = fitted(net, Choice(None, None, "why"), measured([room()]), rule)
         assert other.voxel_size == pytest.approx(0.05)
         assert told.reason == "why; cells of 0.05 m"
-    assert indoors(net).voxel_size == pytest.approx(0.05)
-    assert indoors(coarse) is coarse  # has a cell of its own
 
 
 @pytest.mark.parametrize("factor", [0.3, 3.0])
