@@ -196,6 +196,12 @@ def test_a_convolution_its_norm_and_relu_are_one_call(
 def test_checkpoints_have_the_layout_of_spconv() -> None:
     layer = spconv.SparseConv3d(3, 4, (1, 2, 3), record_voxel_count=True)
     assert layer.weight.shape == (4, 1, 2, 3, 3)
+    torch.manual_seed(5)
+    layer.reset_parameters()
+    torch.manual_seed(5)  # one seed draws what it draws in spconv
+    for own in (layer.weight, layer.bias):
+        bound = (3 * 1 * 2 * 3) ** -0.5
+        assert torch.equal(own, torch.empty(own.shape).uniform_(-bound, bound))
     state = spconv.SparseConv3d(3, 4, (1, 2, 3)).state_dict()
     assert set(state) == {"weight", "bias"}
     layer.load_state_dict({n: v.contiguous() for n, v in state.items()}, strict=False)
