@@ -15,7 +15,7 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
-from pcnn.errors import DenseCloudError as DenseCloudError
+from pcnn.errors import DenseCloudError
 from pcnn.geometry import KernelMap, PointSet
 from pcnn.geometry.steps import TILE_ROWS, stored_steps
 from pcnn.kernels import pinned
