@@ -27,8 +27,6 @@ from pcnn.nn.fused import FoldedNorm, Product, following, is_hooked
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import resolve
 
-#: Slots up to which spconv takes its masked algorithm; more where it is asked for the fast one.
-MOST_SLOTS, MOST_SLOTS_FAST = 32, 128
 #: The buffer of a layer that counts its sites, as in spconv.
 COUNT = "max_num_voxels_during_training"
 
@@ -48,7 +46,6 @@ class WindowLayer(SparseModule):
         output_padding: Size,
         indice_key: str | None,
         algo: ConvAlgo | None,
-        most_slots: int,
         record_voxel_count: bool,
         name: str | None,
     ) -> None:
@@ -58,10 +55,7 @@ class WindowLayer(SparseModule):
         expanded = [expand_nd(self.ndim, size) for size in sizes]
         self.kernel_size, self.stride, self.padding, self.dilation, self.output_padding = expanded
         self.indice_key, self.record_voxel_count = indice_key, record_voxel_count
-        masked = math.prod(self.kernel_size) <= most_slots
-        usual = ConvAlgo.MaskImplicitGemm if masked else ConvAlgo.Native
-        self.algo = usual if algo is None else algo
-        self.engine = resolve(None)
+        self.algo, self.engine = algo, resolve(None)
         steps, shift = self.stride, self.padding
         if self.subm:
             # centred, without a stride; an even size has no centre: a call refuses it
@@ -102,8 +96,8 @@ class WindowLayer(SparseModule):
         )
         if COUNT in self._buffers:
             self.get_buffer(COUNT).clamp_(min=target.rows)
-        places = kernel_map, source, target, self.subm, self.algo
-        return IndiceData(*places, *window, shape, out_shape)
+        own = self.subm, self.kernel_size, self.dilation
+        return IndiceData(kernel_map, source, target, *own, shape, out_shape)
 
 
 class SparseConvolution(WindowLayer):
@@ -133,9 +127,8 @@ class SparseConvolution(WindowLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        most = MOST_SLOTS_FAST if large_kernel_fast_algo else MOST_SLOTS
         window = kernel_size, stride, padding, dilation, output_padding
-        super().__init__(*window, indice_key, algo, most, record_voxel_count, name)
+        super().__init__(*window, indice_key, algo, record_voxel_count, name)
         require(groups == 1, f"there are no groups here, got {groups}; pcnn.nn.Conv3d has them")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.fp32_accum = fp32_accum

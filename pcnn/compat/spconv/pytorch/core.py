@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pcnn.compat.spconv.core import ConvAlgo
 from pcnn.compat.spconv.pytorch.ops import MOST_AXES, require
 from pcnn.compat.spconv.pytorch.sites import Sites
 from pcnn.geometry import KernelMap
@@ -27,10 +26,7 @@ class IndiceData:
     source: Sites  # cells of the input
     target: Sites  # cells of the output
     is_subm: bool  # whether both are the same
-    algo: ConvAlgo  # the algorithm that the layer was given
-    ksize: list[int]  # kernel size per axis, as the following
-    stride: list[int]
-    padding: list[int]
+    ksize: list[int]  # kernel size per axis
     dilation: list[int]
     spatial_shape: list[int]  # of the input
     out_spatial_shape: list[int]  # of the output
@@ -39,11 +35,6 @@ class IndiceData:
     def indices(self) -> Tensor:
         """``[N_in, 1 + d]`` int32, cells of the input."""
         return self.source.indices
-
-    @property
-    def out_indices(self) -> Tensor:
-        """``[N_out, 1 + d]`` int32, cells of the output."""
-        return self.target.indices
 
 
 class SparseConvTensor:

@@ -15,9 +15,6 @@ from pcnn.compat.spconv.pytorch.ops import Size, require
 from pcnn.geometry import KernelMap
 from pcnn.ops.reduce import reduce_max, reduce_mean
 
-#: Slots up to which spconv takes its masked algorithm.
-MOST_SLOTS = 128
-
 
 class SparsePool(WindowLayer):
     """Reduce the sites of every window; sites that are not there do not count."""
@@ -36,7 +33,7 @@ class SparsePool(WindowLayer):
         name: str | None = None,
     ) -> None:
         window = kernel_size, kernel_size if stride is None else stride, padding, dilation, 0
-        super().__init__(*window, indice_key, algo, MOST_SLOTS, record_voxel_count, name)
+        super().__init__(*window, indice_key, algo, record_voxel_count, name)
 
     # as of convolutions: compiled code leaves the layer as it is
     @torch.compiler.disable  # type: ignore[untyped-decorator]
