@@ -1,8 +1,4 @@
-"""Lightning's private members: every use of one stands here, in a function of this file.
-
-`tests/test_lightning_internals.py` says what each has to do; it runs for every version of
-Lightning that is supported.
-"""
+"""Lightning's private members: every use of one stands here, in a function of this file."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ def is_validation_due(trainer: Trainer) -> bool:
     if loop._data_fetcher is None:
         return False
     stop, trainer.should_stop = trainer.should_stop, False
-    # the loop's own answer: it knows intervals in steps, epochs and seconds
     due = loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
     trainer.should_stop = stop
     return due
@@ -57,10 +52,9 @@ def logged_step(trainer: Trainer) -> int:
 
 
 def log_step(trainer: Trainer) -> None:
-    """Log the figures of the step that has just ended, before its state is written.
+    """Log the figures of the step that has just ended, which a kill behind its state would lose.
 
-    Lightning logs them behind the callbacks, where a kill would lose them: a resumed run begins
-    with the next step. It then logs them once more, which `RunCSVLogger` passes over.
+    Lightning then logs them once more, which `RunCSVLogger` passes over.
     """
     trainer._logger_connector.update_train_step_metrics()
 
@@ -71,24 +65,13 @@ def shift_logged_step(trainer: Trainer, steps: int) -> None:
 
 
 def close_epoch(trainer: Trainer) -> None:
-    """Count the epoch and step that a training ended in, as Lightning does behind the last step.
-
-    A training that is resumed behind its last step takes none: it keeps the counts from within the
-    epoch, and the figures of its end would be logged under others.
-    """
+    """Count the epoch and step that a training ended in, also where it was resumed behind it."""
     epochs: Any = trainer.fit_loop.epoch_progress.current
     epochs.processed = epochs.completed = epochs.ready
     trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
 
 def agree_by_callback(trainer: Trainer) -> None:
-    """Leave it to a callback that all ranks stop at one step when a signal has come.
-
-    Lightning lets the ranks agree in front of every batch, through their devices, and waits for
-    the answer: the host could never launch a step ahead.
-    """
-    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _nothing  # type: ignore[method-assign]
-
-
-def _nothing() -> None:
-    pass
+    """Leave it to a callback that ranks stop at one step; Lightning would wait in every batch."""
+    loop = trainer.fit_loop.epoch_loop
+    loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]

@@ -4,13 +4,12 @@ A node is a mapping with a ``_target_``, the dotted name of a class, and its arg
 of another person says is cut down to plain values of the network and its data first (`stored`).
 """
 
-from pcnn.config.make import check_allowed, lacking, looked_up, make, named_after, parameters_of
+from pcnn.config.make import check_allowed, looked_up, make, named_after, parameters_of
 from pcnn.config.values import check_plain, read_stored, refusal, stored
 
 __all__ = [
     "check_allowed",
     "check_plain",
-    "lacking",
     "looked_up",
     "make",
     "named_after",

@@ -149,7 +149,7 @@ def looked_up(name: Any, where: str, allow: Sequence[str] = ()) -> Callable[...,
 
 
 def check_targets(config: Mapping[str, Any], allow: Sequence[str] = ()) -> None:
-    """Check that every class that a configuration names is one that it may; see `looked_up`."""
+    """Check that a configuration names such classes alone; see `looked_up`."""
     for group, node in config.items():
         for key, value in values_in(node, group):
             if key.endswith("._target_"):
@@ -165,14 +165,15 @@ def check(
 ) -> None:
     """Check arguments against a signature, and plain values against its types."""
     parameters = parameters_of(target)
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    kinds = {one.kind for one in parameters.values()}
     for name in arguments:
-        if name not in parameters and not takes_all:
+        if name not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             names = ", ".join(one for one in parameters if one not in given)
             raise ConfigError(f"{where}.{name}", f"no such key; possible: {names}")
-    missing = [] if bound else [one for one in lacking(parameters, arguments) if one not in given]
-    if missing:
-        raise ConfigError(f"{where}.{missing[0]}", "needs a value")
+    for name, one in () if bound else parameters.items():
+        free = one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        if not free and name not in arguments and name not in given:
+            raise ConfigError(f"{where}.{name}", "needs a value")
     hints = {**hints_of(target), **_ranges_of(target)}
     for name, value in arguments.items():
         if name not in hints or _has_later(value):
@@ -182,17 +183,6 @@ def check(
         rule = refusal(value, hints[name])
         if rule is not None:
             raise ConfigError(f"{where}.{name}", f"{str(value)[:80]} is not valid: {rule}")
-
-
-def lacking(parameters: Mapping[str, inspect.Parameter], arguments: Any) -> list[str]:
-    """Names of parameters without a default that are not among the arguments."""
-    return [
-        name
-        for name, one in parameters.items()
-        if one.default is one.empty
-        and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-        and name not in arguments
-    ]
 
 
 def parameters_of(target: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

@@ -52,15 +52,6 @@ def test_finished_until_made_longer(tmp_path: Path) -> None:
     assert not continuation(longer, [f"resume={tmp_path}"]).finished
 
 
-def test_only_empty_folders_are_dropped(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
-    for name in ("empty", "full", "missing"):
-        run_folder.drop_if_empty(tmp_path / name)
-    assert [path.name for path in tmp_path.iterdir()] == ["full"]
-
-
 @pytest.mark.parametrize("folder", ["logs/a/2026-03-01_12-30-00", 'my runs/it\'s "a=b" [1]', "ü"])
 def test_a_printed_argument_is_what_a_shell_and_hydra_read(folder: str) -> None:
     (text,) = shlex.split(run_folder.argument("resume", folder))

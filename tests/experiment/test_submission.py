@@ -15,7 +15,6 @@ from omegaconf import OmegaConf
 
 from pcnn.console import Console
 from pcnn.datamodules import CloudDataModule
-from pcnn.datasets import OnPoints, OnVoxels
 from pcnn.errors import ConfigError
 from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
 from pcnn.losses import CrossEntropy
@@ -67,22 +66,6 @@ def figures_of(
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_kitti(tmp_path_factory.mktemp("kitti"), {0: 1, 8: 3, 11: 2}, points=120)
-
-
-@pytest.mark.parametrize("geometry", [OnVoxels(), OnPoints()], ids=["voxel", "point"])
-@pytest.mark.parametrize("fragments", [False, True])
-def test_one_identity_view_is_the_single_pass(
-    root: Path, tmp_path: Path, geometry: Any, fragments: bool
-) -> None:
-    task = untrained(EvaluationViews(fragments=fragments))
-    figures = figures_of(tmp_path, task, scans(root, 8, geometry))
-    assert task.confusion["test/tta"].sum() == 3 * 120  # every point, by views too
-    if fragments and isinstance(geometry, OnVoxels):
-        return  # points of one voxel are told apart then
-    assert torch.equal(task.confusion["test"], task.confusion["test/tta"])
-    single = {name for name in figures if "/tta/" not in name} - {"test/loss"}
-    for name in single:
-        assert figures[name.replace("test/", "test/tta/")] == figures[name], name
 
 
 def official_miou(root: Path, predictions: Path, sequence: str) -> float:

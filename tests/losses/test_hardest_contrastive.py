@@ -91,36 +91,6 @@ def test_rows_within_the_safe_radius_are_no_negatives(radius: float) -> None:
     assert not torch.isclose(terms[1], without[1])
 
 
-def test_numbers_of_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = batch_of_two(2)
-    seen: list[tuple[Tensor, ...]] = []
-
-    def record(f: Tensor, g: Tensor, *samples: Any) -> tuple[Tensor, Tensor]:
-        seen.append(samples[:4])
-        return f.sum(), g.sum()
-
-    monkeypatch.setattr("pcnn.losses.hardest_contrastive.hardest_contrastive", record)
-    f, g = unit_rows(46, 2, 3), unit_rows(38, 2, 4)
-    loss = HardestContrastive(positives=7, candidates=9)
-    torch.manual_seed(0)
-    loss(f, g, batch)
-    loss(f, g, batch)
-    torch.manual_seed(0)
-    loss(f, g, batch)
-    for pairs, anchors, source_pool, target_pool in seen:
-        assert torch.equal(pairs, batch.positives)
-        assert [len(anchors), len(source_pool), len(target_pool)] == [14, 18, 18]
-        assert len(set(map(tuple, anchors.tolist()))) == 14
-        assert set(map(tuple, anchors.tolist())) <= set(map(tuple, pairs.tolist()))
-        for pool, rows in ((source_pool, 46), (target_pool, 38)):
-            assert len(set(pool.tolist())) == 18
-            assert set(pool.tolist()) <= set(range(rows))
-            # the pools are those of the whole batch
-            assert min(pool.tolist()) < rows / 2 <= max(pool.tolist())
-    assert not torch.equal(seen[0][2], seen[1][2])
-    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[2], strict=True))
-
-
 def test_settings_are_positive() -> None:
     with pytest.raises(ValueError, match="positives"):
         HardestContrastive(positives=0)

@@ -1,7 +1,5 @@
 """InfoNCE against its formula, one match at a time; what batches without matches do."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -52,13 +50,6 @@ def test_negatives_are_far_rows_of_the_other_cloud() -> None:
         far = torch.cdist(q[:n], p) > 1.2
         parts.append(by_loops(g[other][:n], f[own], f[own], far, 0.2))
     torch.testing.assert_close(value, torch.cat(parts).sum() / 30, rtol=1e-9, atol=0)
-
-
-def test_matches_of_one_feature_cannot_be_told_apart() -> None:
-    feature = torch.nn.functional.normalize(torch.ones(6, 4, dtype=torch.float64), dim=1)
-    places = torch.arange(6.0)[:, None] * torch.tensor([[1.0, 0, 0]])
-    value = InfoNCE(safe_radius=0.5)(feature, feature, pair_batch([places], [places], 0.1))
-    assert float(value) == pytest.approx(math.log(6))
 
 
 def test_common_places_keep_pairs_apart_and_centimetres_true() -> None:

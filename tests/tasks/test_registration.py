@@ -127,27 +127,6 @@ def test_hits_and_success_follow_their_thresholds() -> None:
     assert figures(val_hypotheses=0) == [(1, True, False), (1, True, False)]
 
 
-def test_one_network_has_one_set_of_figures() -> None:
-    task = task_of(Lookup(), HardestContrastive(8, 8), val_samples=20)
-    batch = task.arrived(hand_made([30, 20], 60, "ab"))
-    torch.manual_seed(1)
-    state = torch.get_rng_state()
-    seen = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        before = torch.get_rng_state()
-        task.evaluate(batch, "val")
-        assert torch.equal(torch.get_rng_state(), before)
-        seen.append(task._seen["val"].copy())
-    assert seen[0] == seen[1]
-    torch.set_rng_state(state)
-    # what is drawn does not hang on the company of a pair
-    alone = hand_made([30], 60, "a")
-    task.evaluate(task.arrived(alone), "val")
-    name = PairId("a", 0, 2)
-    assert task._seen["val"][name].inlier_ratio == seen[0][name].inlier_ratio
-
-
 @pytest.mark.parametrize(("geometry", "steps"), [("voxel", 25), ("point", 12)])
 def test_descriptors_improve(geometry: str, steps: int, tmp_path: Any) -> None:
     batch = views([0, 1], VOXEL, geometry, 1000)
