@@ -296,7 +296,7 @@ TENSOR: list[Row] = [
     (lambda: from_dense(CUBE[0]), V, "volume must be"),
     (lambda: from_dense(LISTS), T, "volume must be"),
     (lambda: from_dense(CUBE, geometry=grid(clouds=3)), V, "its geometry 3 of"),
-    (lambda: from_dense(CUBE, 1 << 18), V, "packed key holds at most"),
+    (lambda: from_dense(CUBE + 1, 1 << 18), V, "packed key holds at most"),
     (lambda: points().dense(), T, "dense takes sites"),
     (lambda: from_dense(CUBE, geometry=points().geometry), T, "from_dense takes sites"),
     (lambda: pcnn.SparseTensor(ONES, {}), T, "geometry must be"),  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.packing import KeyFormat
+from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 
 
 def check_integers(tensor: Tensor, shape: str, name: str) -> None:
@@ -72,6 +72,16 @@ def check_batch(batch: Tensor, rows: int) -> None:
         raise ValueError(f"batch must be [{rows}], got {tuple(batch.shape)}")
     if batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool:
         raise ValueError(f"batch must hold integers, the cloud of every point; got {batch.dtype}")
+
+
+def clouds_of(first: int, last: int, batch_size: int | None) -> int:
+    """Number of clouds of batch indices, or the one given; refuses those that do not fit it."""
+    clouds, most = last + 1 if batch_size is None else batch_size, DEFAULT_FORMAT.max_batch
+    if first < 0 or last >= clouds:
+        raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
+    if not 1 <= clouds <= most:
+        raise ValueError(f"a batch holds 1 to {most} clouds, got {clouds}")
+    return clouds
 
 
 def check_finite(points: Tensor) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple, triple
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.quantize import grid_of_cells
 from pcnn.geometry.voxel_grid import VoxelGrid
 
 #: Smallest coordinate that is a number of 64 bits.
@@ -92,18 +92,9 @@ class DenseBox:
         return torch.where(inside[:, None], values, 0)
 
     def occupied(self, volume: Tensor, downsampling: str = "floor") -> VoxelGrid:
-        """Grid of the cells in ``[B, C, X, Y, Z]`` where some channel is not 0; waits once."""
-        most = DEFAULT_FORMAT.max_batch
-        if not 1 <= self.clouds <= most:
-            raise ValueError(f"a batch holds 1 to {most} clouds, got {self.clouds}")
-        (x, y, z), (a, b, c) = self.low, self.stride
-        i, j, k = (max(0, cells - 1) for cells in self.shape)
-        high = x + i * a, y + j * b, z + k * c
-        bound = max(abs(value) for value in (*self.low, *high))
-        DEFAULT_FORMAT.check_bound(bound, 0, "dense volume")
-        coords = (volume.detach() != 0).any(1).nonzero()  # [N, 4], sorted as keys are
-        for axis, (step, low) in enumerate(zip(self.stride, self.low, strict=True), start=1):
-            coords[:, axis] *= step
-            coords[:, axis] += low
-        keys, box = DEFAULT_FORMAT.pack(coords), (self.low, high)
-        return VoxelGrid(keys, self.clouds, bound, self.stride, downsampling, None, box=box)
+        """Grid of the cells in ``[B, C, X, Y, Z]`` where some channel is not 0."""
+        cloud, *places = (volume.detach() != 0).any(1).nonzero().unbind(1)
+        axes = zip(places, self.stride, self.low, strict=True)
+        cells = torch.stack([place * step + low for place, step, low in axes], dim=1)
+        grid = grid_of_cells(cells, cloud, self.clouds, downsampling, self.stride)
+        return replace(grid, inverse=None)

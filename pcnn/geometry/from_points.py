@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from pcnn.geometry.checks import check_finite, check_points, voxel_sizes
+from pcnn.geometry.checks import check_finite, check_points, clouds_of, voxel_sizes
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.geometry.point_set import PointSet, Sizes, nearest_rows
@@ -73,9 +73,13 @@ def _sorted(
     if batch is None:
         batch = torch.zeros(len(points), dtype=torch.int64, device=device)
     batch = batch.to(torch.int64)
-    clouds = _clouds(points, batch, batch_size)
-    if not 1 <= clouds <= key_format.max_batch:
-        raise ValueError(f"a batch holds 1 to {key_format.max_batch} clouds, got {clouds}")
+    first, last = 0, 0 if batch_size is None else -1
+    if len(points):
+        finite = torch.isfinite(points).all().to(torch.int64)
+        whole, first, last = torch.stack([finite, *batch.aminmax()]).tolist()
+        if not whole:
+            check_finite(points)  # says which
+    clouds = clouds_of(first, last, batch_size)
     exact = points.to(torch.float64)
     middle = _middles(exact, batch, clouds)  # [B, 3]
     unit = 2.0 ** math.ceil(math.log2(_ORIGIN_CELLS * max(sizes)))
@@ -83,10 +87,11 @@ def _sorted(
     size = torch.tensor(sizes, dtype=torch.float64, device=device)
     quarter = torch.tensor([half // 2 for half in key_format.half], device=device)  # of an axis
     first_cell = torch.round(middle / size / quarter) * quarter  # [B, 3] float64, whole numbers
-    whole = torch.floor(exact / size)
-    cells = whole - first_cell[batch]
-    keys, order = torch.sort(_packed(batch, cells), stable=True)
-    repeated = _checked(whole, cells, keys)
+    from_zero = torch.floor(exact / size)
+    cells = from_zero - first_cell[batch]
+    coords = torch.cat([batch[:, None], cells.to(torch.int64)], dim=1)
+    keys, order = torch.sort(key_format.pack(coords), stable=True)
+    repeated = _checked(from_zero, cells, keys)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order), device=device)
     made = PointSet(
@@ -108,20 +113,6 @@ def _sorted(
     return replace(made, points=made.in_cells(0.0).to(torch.float32))
 
 
-def _clouds(points: Tensor, batch: Tensor, batch_size: int | None) -> int:
-    """Number of clouds; refuses points and batch indices that are none, in one wait."""
-    if not len(points):
-        return 1 if batch_size is None else batch_size
-    finite = torch.isfinite(points).all().to(torch.int64)
-    whole, first, last = torch.stack([finite, *batch.aminmax()]).tolist()
-    if not whole:
-        check_finite(points)  # says which
-    clouds = last + 1 if batch_size is None else batch_size
-    if first < 0 or last >= clouds:
-        raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
-    return int(clouds)
-
-
 def _middles(points: Tensor, batch: Tensor, clouds: int) -> Tensor:
     """``[B, 3]`` float64 middle of the box of every cloud; 0 of an empty one."""
     index = batch[:, None].expand(-1, 3)
@@ -130,11 +121,6 @@ def _middles(points: Tensor, batch: Tensor, clouds: int) -> Tensor:
     box[1].scatter_reduce_(0, index, -points, "amin")
     middle = (box[0] - box[1]) / 2
     return torch.where(torch.isfinite(middle), middle, 0.0)
-
-
-def _packed(batch: Tensor, cells: Tensor) -> Tensor:
-    coords = torch.cat([batch[:, None], cells.to(torch.int64)], dim=1)
-    return DEFAULT_FORMAT.pack(coords)
 
 
 def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:

@@ -33,10 +33,23 @@ class MapRoom(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """How one kind of layout lies in tensors of fixed size."""
+    """How one kind of layout lies in tensors of fixed size, by its tensors, room and own rows."""
 
-    make: Callable[[Layout, MapRoom, int], Layout]  # tensors for layouts like this one
-    parts: Callable[[Layout, Layout, MapRoom, int], list[Part]]
+    lengths: Callable[[Layout, MapRoom, int], Iterable[int | None]]  # None: as many as there are
+    spares: Callable[[Layout, MapRoom, int], Iterable[dict[str, int]]]  # of `Part`
+
+    def make(self, layout: Layout, room: MapRoom, n_out: int) -> Layout:
+        """Tensors for layouts like this one."""
+        pairs = zip(layout, self.lengths(layout, room, n_out), strict=True)
+        return tuple(
+            one.clone() if length is None else one.new_zeros(length, *one.shape[1:])
+            for one, length in pairs
+        )
+
+    def parts(self, own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
+        """What these tensors take of a layout."""
+        given = zip(own, layout, self.spares(layout, room, n_out), strict=True)
+        return [Part(memory, tensor, **spare) for memory, tensor, spare in given]
 
 
 def place_in_torch(parts: Iterable[Part]) -> None:
@@ -55,89 +68,45 @@ def place_in_torch(parts: Iterable[Part]) -> None:
         flat[: len(values)].copy_(values)
 
 
-def _cloned(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    return tuple(tensor.clone() for tensor in layout)
+def _rows(spare: int) -> Padding:
+    """A layout by output row, with what stands in a row without triplets."""
+    return Padding(lambda _, room, n_out: [room.n_out], lambda *_: [{"spare": spare}])
 
 
-def _copied(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-    return list(map(Part, own, layout))
-
-
-def _rows(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    return tuple(tensor.new_empty(room.n_out, *tensor.shape[1:]) for tensor in layout)
-
-
-def _filled_with(empty: int) -> Callable[[Layout, Layout, MapRoom, int], list[Part]]:
-    def parts(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-        return [Part(tensor, rows, empty) for tensor, rows in zip(own, layout, strict=True)]
-
-    return parts
-
-
-def _pairs(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    in_index, _, offsets = layout
-    listed = in_index.new_empty(2, rounded_to_sixteen_bytes(room.triplets))[:, : room.triplets]
-    return *listed.unbind(), offsets.clone()
-
-
-def _parts_of_pairs(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-    """Triplets beyond the counts of all slots lead from a spare row to a spare row."""
-    spare = room.n_in - 1, room.n_out - 1, None
-    return list(map(Part, own, layout, spare))
-
-
-def _steps(layout: Layout, room: MapRoom, n_out: int) -> Layout:
+def _lengths_of_steps(layout: Layout, room: MapRoom, n_out: int) -> list[int]:
     sections = layout[0].shape[0] // max(1, _tiles_of(n_out))
     tiles = sections * _tiles_of(room.n_out)
     if len(layout) > 5:
         steps = stored_steps(room.triplets, tiles, layout[5].shape[1] - 1)
     else:
         steps = tiles * -(-layout[3].shape[0] // max(1, layout[0].shape[0]))
-    lengths = tiles, tiles, tiles, steps, steps, tiles, room.triplets
-    return tuple(
-        tensor.new_zeros(length, *tensor.shape[1:])
-        for tensor, length in zip(layout, lengths, strict=False)
-    )
+    return [tiles, tiles, tiles, steps, steps, tiles, room.triplets][: len(layout)]
 
 
-def _parts_of_steps(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
+def _spare_steps(layout: Layout, room: MapRoom, n_out: int) -> list[dict[str, int]]:
     """Spare tiles take no step. Of a map in one section they hold the spare rows."""
-    out, begin, end, slot, rows, *ranges = map(Part, own, layout)
-    if ranges:
-        ranges[0] = ranges[0]._replace(spare=0)
     tiles = layout[0].shape[0]
-    if tiles == _tiles_of(n_out):
-        out = out._replace(first=max(0, tiles - 1) * TILE_ROWS)
-    else:
-        out = out._replace(spare=-1)
-    return [out, begin._replace(spare=BEYOND), end._replace(spare=BEYOND), slot, rows, *ranges]
-
-
-def _rows_csr(layout: Layout, room: MapRoom, n_out: int) -> Layout:
-    in_index, slots, offsets = layout
-    listed = in_index.new_empty(room.triplets), slots.new_empty(room.triplets)
-    return *listed, offsets.new_empty(room.n_out + 1)
-
-
-def _parts_of_rows_csr(own: Layout, layout: Layout, room: MapRoom, n_out: int) -> list[Part]:
-    """The range of a spare row is empty."""
-    spare = None, None, layout[0].shape[0]
-    return list(map(Part, own, layout, spare))
+    whole = tiles == _tiles_of(n_out)
+    out = {"first": max(0, tiles - 1) * TILE_ROWS} if whole else {"spare": -1}
+    none = {"spare": BEYOND}
+    return [out, none, none, {}, {}, {"spare": 0}, {}][: len(layout)]
 
 
 def _tiles_of(rows: int) -> int:
     return -(-rows // TILE_ROWS)
 
 
-def rounded_to_sixteen_bytes(integers: int) -> int:
-    """So many int32 and a few more, such that what follows begins at a multiple of 16 bytes."""
-    return -(-integers // 4) * 4
-
-
 #: A layout with as many numbers as the kernel has slots.
-BY_SLOT = Padding(_cloned, _copied)
-#: Layouts by output row, with what stands in a row without triplets.
-TABLE, MASKS = Padding(_rows, _filled_with(-1)), Padding(_rows, _filled_with(0))
-PAIRS = Padding(_pairs, _parts_of_pairs)
-ROWS_CSR = Padding(_rows_csr, _parts_of_rows_csr)
-STEPS = Padding(_steps, _parts_of_steps)
+BY_SLOT = Padding(lambda *_: [None], lambda *_: [{}])
+TABLE, MASKS = _rows(-1), _rows(0)
+#: Triplets beyond the counts of all slots lead from a spare row to a spare row.
+PAIRS = Padding(
+    lambda _, room, n_out: [room.triplets, room.triplets, None],
+    lambda _, room, n_out: [{"spare": room.n_in - 1}, {"spare": room.n_out - 1}, {}],
+)
+#: The range of a spare row is empty.
+ROWS_CSR = Padding(
+    lambda _, room, n_out: [room.triplets, room.triplets, room.n_out + 1],
+    lambda layout, *_: [{}, {}, {"spare": layout[0].shape[0]}],
+)
+STEPS = Padding(_lengths_of_steps, _spare_steps)

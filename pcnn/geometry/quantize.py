@@ -15,6 +15,7 @@ from pcnn.geometry.checks import (
     check_finite,
     check_on_stride,
     check_points,
+    clouds_of,
     require_tensors,
     voxel_sizes,
 )
@@ -83,14 +84,10 @@ def _merged(
     stride: Triple = (1, 1, 1),
 ) -> VoxelGrid:
     key_format = DEFAULT_FORMAT
-    first, last = (0, 0)
+    first, last = 0, 0 if batch_size is None or len(cells) else -1
     if batch is not None and len(batch):
         first, last = torch.stack(batch.aminmax()).tolist()
-    clouds = last + 1 if batch_size is None else batch_size
-    if first < 0 or last >= clouds:
-        raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
-    if not 1 <= clouds <= key_format.max_batch:
-        raise ValueError(f"a batch holds 1 to {key_format.max_batch} clouds, got {clouds}")
+    clouds = clouds_of(first, last, batch_size)
     low, high = box
     bound = max(0, *high, *(-value for value in low))
     key_format.check_bound(bound, 0, "voxel grid")

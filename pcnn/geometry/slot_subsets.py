@@ -98,23 +98,9 @@ def hybrid(kernel_map: KernelMap, setting: str) -> tuple[Tensor, ...]:
         return columns, near, none, none, far.new_empty(0, dtype=torch.int64), far
     in_index, out_index, offsets = kernel_map.layout("pairs")
     (counts,) = kernel_map.layout("counts")
-    parts = [slice(first, last) for first, last in _runs(sparse, offsets.tolist())]
-    if len(parts) == 1 and sparse[-1] - sparse[0] == len(sparse) - 1:  # nothing lies between
-        (part,), there = parts, slice(sparse[0], sparse[-1] + 1)
-        return columns, near, in_index[part], out_index[part], counts[there], far
+    ends = offsets.tolist()
     inputs, outputs = (
-        torch.cat([index[part] for part in parts]) for index in (in_index, out_index)
+        torch.cat([index[ends[slot] : ends[slot + 1]] for slot in sparse])
+        for index in (in_index, out_index)
     )
     return columns, near, inputs, outputs, counts.index_select(0, far), far
-
-
-def _runs(slots: Sequence[int], offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Ranges of triplets of some slots, joined where slots follow each other."""
-    ranges: list[tuple[int, int]] = []
-    for slot in slots:
-        first, last = offsets[slot], offsets[slot + 1]
-        if ranges and ranges[-1][1] == first:
-            ranges[-1] = ranges[-1][0], last
-        else:
-            ranges.append((first, last))
-    return ranges
