@@ -1,91 +1,103 @@
+"""Which slots are multiplied together, and where their rows lie; values are in test_products."""
+
 import math
 
 import pytest
+import torch
 
-from pcnn.dataflows.grouping import (
-    Adaptive,
-    Fixed,
-    Grouping,
-    Separate,
-    Sorted,
-    Symmetric,
-)
+from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
+from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
+from pcnn.dataflows.padded_buffer import padded_buffer
+from pcnn.kernels.row_tiles import default_tile, tile_shape, tiles_of
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
 STRIDED = [50, 48, 0, 52, 20, 21]
 
 
-def described(grouping: Grouping, sizes: list[int], skip: int = -1) -> list[tuple[list[int], int]]:
-    return [(list(group.slots), group.rows) for group in grouping.groups(sizes, skip)]
-
-
 @pytest.mark.parametrize(
-    ("grouping", "sizes", "skip", "expected", "padding"),
+    ("grouping", "sizes", "skip", "expected"),
     [
-        (Separate(), STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4], 20), ([5], 21)], 0),
-        (Separate(), [3, 5, 3], 1, [([0], 3), ([2], 3)], 0),
-        (Symmetric(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)], 0),
-        (Symmetric(), [3, 5, 3], -1, [([0, 2], 3), ([1], 5)], 0),
-        (Symmetric(), [3, 5, 4], -1, [([0], 3), ([1], 5), ([2], 4)], 0),
+        (Separate(), STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4], 20), ([5], 21)]),
+        (Separate(), [3, 5, 3], 1, [([0], 3), ([2], 3)]),
+        (Symmetric(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)]),
+        (Symmetric(), [3, 5, 3], -1, [([0, 2], 3), ([1], 5)]),
+        (Symmetric(), [3, 5, 4], -1, [([0], 3), ([1], 5), ([2], 4)]),
         # head: the first pair of three (4 of 13); then the other pairs; then the centre
-        (Fixed(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 2, 4, 5], 40)], 62),
-        (Fixed(), SUBMANIFOLD, -1, [([0, 6], 10), ([1, 2, 4, 5], 40), ([3], 100)], 62),
-        (Fixed(), STRIDED, -1, [([0, 1, 3, 4, 5], 52)], 2 + 4 + 32 + 31),
+        (Fixed(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 2, 4, 5], 40)]),
+        (Fixed(), SUBMANIFOLD, -1, [([0, 6], 10), ([1, 2, 4, 5], 40), ([3], 100)]),
+        (Fixed(), STRIDED, -1, [([0, 1, 3, 4, 5], 52)]),
         # 10 10 40 40: 100 of 160 rows, 37.5 % redundant
-        (Adaptive(0.3), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)], 0),
-        (Adaptive(0.375), SUBMANIFOLD, 3, [([0, 1, 5, 6], 40), ([2, 4], 9)], 60),
-        (Adaptive(0.375), SUBMANIFOLD, -1, [([0, 1, 5, 6], 40), ([2, 4], 9), ([3], 100)], 60),
-        (Adaptive(1), SUBMANIFOLD, 3, [([0, 1, 2, 4, 5, 6], 40)], 122),
+        (Adaptive(0.3), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)]),
+        (Adaptive(0.375), SUBMANIFOLD, 3, [([0, 1, 5, 6], 40), ([2, 4], 9)]),
+        (Adaptive(0.375), SUBMANIFOLD, -1, [([0, 1, 5, 6], 40), ([2, 4], 9), ([3], 100)]),
+        (Adaptive(1), SUBMANIFOLD, 3, [([0, 1, 2, 4, 5, 6], 40)]),
         # empty slots neither break a group nor join one
-        (Adaptive(0.05), STRIDED, -1, [([0, 1, 3], 52), ([4, 5], 21)], 7),
-        (Adaptive(0.05, 52), STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4, 5], 21)], 1),
-        (Adaptive(1, 0), [3, 5, 3], -1, [([0], 3), ([2], 3), ([1], 5)], 0),
-        (Adaptive(0), [3, 5, 3], -1, [([0, 2], 3), ([1], 5)], 0),
+        (Adaptive(0.05), STRIDED, -1, [([0, 1, 3], 52), ([4, 5], 21)]),
+        (Adaptive(0.05, 52), STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4, 5], 21)]),
+        (Adaptive(1, 0), [3, 5, 3], -1, [([0], 3), ([2], 3), ([1], 5)]),
+        (Adaptive(0), [3, 5, 3], -1, [([0, 2], 3), ([1], 5)]),
         # 9 9 10 10 sort together; 40 would bring 2 rows of padding for 39.5 each
-        (Sorted(0.1), SUBMANIFOLD, 3, [([0, 2, 4, 6], 10), ([1, 5], 40)], 2),
-        (Sorted(0), SUBMANIFOLD, 3, [([2, 4], 9), ([0, 6], 10), ([1, 5], 40)], 0),
-        (Sorted(-1), [3, 5, 3], -1, [([0], 3), ([2], 3), ([1], 5)], 0),
-        (Sorted(math.inf), SUBMANIFOLD, -1, [([0, 1, 2, 3, 4, 5, 6], 100)], 482),
-        (Sorted(0.1, 50), STRIDED, -1, [([4, 5], 21), ([0], 50), ([1], 48), ([3], 52)], 1),
+        (Sorted(0.1), SUBMANIFOLD, 3, [([0, 2, 4, 6], 10), ([1, 5], 40)]),
+        (Sorted(0), SUBMANIFOLD, 3, [([2, 4], 9), ([0, 6], 10), ([1, 5], 40)]),
+        (Sorted(-1), [3, 5, 3], -1, [([0], 3), ([2], 3), ([1], 5)]),
+        (Sorted(math.inf), SUBMANIFOLD, -1, [([0, 1, 2, 3, 4, 5, 6], 100)]),
+        (Sorted(0.1, 50), STRIDED, -1, [([4, 5], 21), ([0], 50), ([1], 48), ([3], 52)]),
+        (Sorted(0.08), [0] * 27, -1, []),
+        (Adaptive(0.2), [], -1, []),
     ],
 )
 def test_groups_are_those_of_the_papers(
-    grouping: Grouping,
-    sizes: list[int],
-    skip: int,
-    expected: list[tuple[list[int], int]],
-    padding: int,
-) -> None:
-    got = described(grouping, sizes, skip)
-    assert sorted(got) == sorted(expected)
-    groups = grouping.groups(sizes, skip)
-    padded = sum(len(group.slots) * group.rows for group in groups)
-    assert padded - sum(sizes[k] for group in groups for k in group.slots) == padding
-
-
-ALL = [Separate(), Symmetric(), Fixed(), Adaptive(0.2), Adaptive(0.4, 90), Sorted(0.08)]
-
-
-@pytest.mark.parametrize("grouping", ALL, ids=lambda g: g.name)
-@pytest.mark.parametrize("sizes", [[], [0], [7], [0] * 27, [5] * 8, SUBMANIFOLD, STRIDED])
-@pytest.mark.parametrize("skip", [-1, 3])
-def test_every_slot_with_triplets_is_in_one_group(
-    grouping: Grouping, sizes: list[int], skip: int
+    grouping: Grouping, sizes: list[int], skip: int, expected: list[tuple[list[int], int]]
 ) -> None:
     groups = grouping.groups(sizes, skip)
-    slots = sorted(k for group in groups for k in group.slots)
-    assert slots == [k for k, size in enumerate(sizes) if size and k != skip]
-    for group in groups:
-        assert list(group.slots) == sorted(group.slots)
-        assert group.rows == max(sizes[k] for k in group.slots)
+    assert sorted((list(group.slots), group.rows) for group in groups) == sorted(expected)
+    assert grouping.name.isidentifier()
 
 
-def test_settings_have_names_and_bounds() -> None:
-    names = [grouping.name for grouping in ALL]
-    assert len(set(names)) == len(names)
-    assert all(name.isidentifier() for name in names)
-    assert Sorted(-1).name == "sorted_m1_inf"
-    with pytest.raises(ValueError, match=r"epsilon must be in 0\.\.1, got 1\.5"):
-        Adaptive(1.5)
-    with pytest.raises(ValueError, match="at least 0 rows"):
-        Sorted(0.1, -3)
+#: Five slots of 2, 0, 5, 3 and 2 triplets.
+OFFSETS = (0, 2, 2, 7, 10, 12)
+
+
+def test_slots_lie_where_the_shifts_say_and_the_identity_behind_them() -> None:
+    place = padded_buffer(OFFSETS, Sorted(0.5), -1, False)
+    blocks = [(block.slots, block.start, block.end) for block in place.blocks]
+    assert blocks == [((0, 3, 4), 0, 9), ((2,), 9, 14)]
+    assert [place.first(k) for k in (0, 3, 4, 2)] == [0, 3, 6, 9]
+    assert place.padding() == [(2, 3), (8, 9)]
+    assert place.rows == place.gathered == 14
+    place = padded_buffer(OFFSETS, Fixed(), 2, True)  # of a mirrored map matrices ascend
+    (block,), (identity,) = place.blocks, place.identity_blocks()
+    assert (block.slots, block.weights) == ((4, 3, 0), (0, 1, 4))
+    assert (identity.slots, identity.weights, identity.rows) == ((2,), (2,), 5)
+    assert (place.gathered, place.first(2), place.rows) == (9, 9, 14)
+
+
+def test_only_matrices_at_uneven_steps_are_copied() -> None:
+    matrices = torch.randn(5, 2, 3)
+    even = padded_buffer((0, 2, 2, 4, 4, 6), Adaptive(1), -1, False).blocks[0]
+    assert even.take(matrices)._base is matrices
+    assert torch.equal(even.take(matrices), matrices[::2])
+    uneven = padded_buffer(OFFSETS, Sorted(0.5), -1, False).blocks[0]
+    assert torch.equal(uneven.take(matrices), matrices[[0, 3, 4]])
+
+
+def test_an_order_asks_for_its_layouts() -> None:
+    assert TORCHSPARSE.needs == ("pairs", "identity_slot", "by_in", "by_out")
+    by_slot = GatherScatter(locality=False)
+    assert by_slot.needs == by_slot.needs_weight_grad == ("pairs", "identity_slot", "counts")
+    assert not by_slot.deterministic
+
+
+def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:
+    assert (tiles_of(1), tiles_of(3)) == ((1,), (1, 4))
+    assert tiles_of(96) == (1, 2, 4, 8, 16, 32, 128)
+    assert default_tile(96) == 128
+    for asked, shape in (
+        ((64, None, 2), (1, 64, 16)),  # 128 threads of 8 channels
+        ((64, None, 4), (1, 64, 8)),
+        ((64, 16, 2), (4, 16, 64)),
+        ((33, None, 2), (1, 64, 2)),  # rows are aligned to 2 bytes only
+        ((12, None, 2), (1, 16, 32)),  # to 8 bytes
+        ((1024, None, 2), (2, 512, 2)),
+    ):
+        assert tile_shape(*asked) == shape, asked

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from pcnn.dataflows import reduced_product as module
-from pcnn.dataflows.padded_buffer import Block, reduce_block
 from pcnn.dataflows.reduced_product import PIECE_ROWS, reduced_product
 from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
@@ -58,18 +57,6 @@ def test_no_call_sums_more_rows_than_a_piece(
         monkeypatch.setattr(torch, name, functools.partial(counted, getattr(torch, name)))
     check(count, rows, torch.float16, torch.float32, "cpu")
     assert max(summed) <= PIECE_ROWS
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("slots", [1, 3])
-def test_long_slots_of_a_block(slots: int, groups: int) -> None:
-    block = Block(tuple(range(slots)), tuple(range(slots)), 0, PIECE_ROWS + 9)
-    left, right = (torch.randn(block.end, groups * c).half() for c in (4, 3))
-    parts = [torch.zeros(groups, 4, 3)] * slots
-    reduce_block([left, right], block, groups, parts)
-    wide = [side.double().view(slots, -1, groups, c) for side, c in ((left, 4), (right, 3))]
-    wanted = torch.einsum("srga,srgc->sgac", *wide)
-    assert relative_rms(torch.stack(parts), wanted) < 4 * RELATIVE_RMS[torch.float32]
 
 
 def test_autocast_rounds_nothing() -> None:
