@@ -1,22 +1,19 @@
-"""Gathers and scatters, on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+"""What gathers and scatters write beside; sums are held to float64 in test_products.py."""
 
 import pytest
 import torch
-from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.gather_scatter import (
     clear_padding,
     gather,
     gather_slots,
     scatter,
-    scatter_slots,
 )
 from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
 
 NAN = float("nan")
-HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
+HALF, SINGLE = torch.float16, torch.float32
 GUARD = 3  # rows behind the result that no kernel may touch
 #: Map, order of the work, channels, dtypes from and to, tile.
 Move = tuple[str, str, int, torch.dtype, torch.dtype, int | None]
@@ -55,59 +52,6 @@ def test_rows_go_where_their_triplets_are(move: Move) -> None:
     source = x[kernel_map.in_index[keep].long()].to(out_dtype)
     expected[buffer_row(kernel_map, place)[keep]] = source
     torch.testing.assert_close(buffer, expected, rtol=0, atol=0, equal_nan=True)
-
-
-def products_of(kernel_map: KernelMap, channels: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Products in a buffer with NaN wherever there is no triplet, and their sums in float64."""
-    place = placed(kernel_map)
-    rows = buffer_row(kernel_map, place)
-    products = torch.full((place.rows, channels), NAN, dtype=dtype, device=DEVICE)
-    products[rows] = torch.randn(len(rows), channels, device=DEVICE).to(dtype)
-    sums = products.new_zeros(kernel_map.n_out, channels, dtype=DOUBLE)
-    return products, sums.index_add_(0, kernel_map.out_index, products[rows].double())
-
-
-@moves
-def test_rows_sum_their_products_and_round_once(move: Move) -> None:
-    kernel, order, channels, dtype, out_dtype, tile = move
-    kernel_map = make(*MAPS[kernel])
-    products, expected = products_of(kernel_map, channels, BRAIN if tile == 64 else dtype)
-    n_out, shifts = kernel_map.n_out, torch.tensor(placed(kernel_map).shifts, device=DEVICE)
-    if order == "rows":
-        out = torch.full((n_out + GUARD, channels), NAN, device=DEVICE, dtype=out_dtype)
-        how = kernel_map.layout("by_out"), shifts
-        scatter(products, *how, out[:n_out], tile=tile)
-        assert out[n_out:].isnan().all()
-        again = torch.full_like(out[:n_out], NAN)
-        scatter(products, *how, again)
-        assert torch.equal(again, out[:n_out])  # cuts change no bit
-        tolerance = {HALF: 1e-3, SINGLE: 1e-5}[out_dtype]
-    else:
-        out, tolerance = torch.zeros(n_out, channels, device=DEVICE), 1e-5
-        lists = kernel_map.out_index, *kernel_map.layout("counts"), shifts
-        scatter_slots(products, *lists, out, tile=tile)
-    found = out[:n_out].double()
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(("channels", "tile"), [(40, None), (33, 16)])
-@pytest.mark.parametrize("parts", ["norm", "residual", "all"])
-def test_what_follows_the_sums_is_applied_to_them(
-    channels: int, tile: int | None, parts: str
-) -> None:
-    kernel_map = make(*MAPS["strided"])
-    products, sums = products_of(kernel_map, channels, HALF)
-    scale, shift = torch.randn(2, channels, device=DEVICE).unbind()
-    residual = torch.randn(kernel_map.n_out, channels, device=DEVICE).to(HALF)
-    epilogue = {
-        "norm": Epilogue(scale, shift),
-        "residual": Epilogue(residual=residual),
-        "all": Epilogue(scale, shift, residual, relu=True),
-    }[parts]
-    out = torch.full((kernel_map.n_out, channels), NAN, device=DEVICE, dtype=SINGLE)
-    shifts = torch.tensor(placed(kernel_map).shifts, device=DEVICE)
-    scatter(products, kernel_map.layout("by_out"), shifts, out, epilogue=epilogue, tile=tile)
-    torch.testing.assert_close(out.double(), epilogue.apply(sums), rtol=1e-5, atol=1e-5)
 
 
 def test_a_map_without_triplets() -> None:

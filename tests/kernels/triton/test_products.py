@@ -96,7 +96,7 @@ def test_slots_with_several_inputs(flow: Dataflow, case: Case) -> None:
     conformance.check_products(flow, case)
 
 
-@pytest.mark.parametrize("flow", FUSING, ids=lambda flow: flow.name[:40])
+@pytest.mark.parametrize("flow", [*FUSING, *GATHERING[1:]], ids=lambda flow: flow.name[:40])
 @pytest.mark.parametrize(
     ("c_skip", "epilogue", "dtype", "n"),
     [(0, "abr+", HALF, 20), (5, "b", SINGLE, 12), (9, "r+", HALF, 12), (0, "ab", SINGLE, 0)],
