@@ -1,18 +1,152 @@
-"""Calls of a launch to Triton, with a fake launcher; no GPU."""
+"""Launches of Triton kernels: written down in place of being made, compiled side by side, handed
+to Triton the short way. No GPU."""
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 
 import triton
+from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.driver import CudaLauncher
-from triton.runtime import JITFunction
+from triton.compiler import CompiledKernel
+from triton.runtime import JITFunction, driver
 
-from pcnn.kernels import triton_launch
+from pcnn.kernels import batch_norm as batch_norm_module
+from pcnn.kernels import batch_statistics as batch_statistics_module
+from pcnn.kernels import outer_products, triton_launch
+from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
+from pcnn.kernels.batch_statistics import batch_statistics
+from pcnn.kernels.outer_products import _SUM, sum_of_chunks_kernel
+from pcnn.kernels.recorded import Launch, compile_all, recorded
+from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.kernels.triton_launch import started
+
+CPU = torch.device("cpu")
+SUMS, COUNTS = torch.full((3, 16), torch.nan), torch.ones(3, dtype=torch.int64)
+compiles = pytest.mark.skipif(
+    not isinstance(sum_of_chunks_kernel, JITFunction), reason="interpreted kernels"
+)
+
+
+def launch(chunk: int, elements: int) -> torch.Tensor:
+    out = torch.zeros(3, 16)
+    _SUM((1, 3), (SUMS, COUNTS, out), (chunk, 1, 3), (16, 32, False, 64, elements), num_warps=4)
+    return out
+
+
+@pytest.fixture
+def no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Triton compiles for a Hopper that is not there, into a cache of its own."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(CompiledKernel, "run", True)
+    target = GPUTarget("cuda", 90, 32)
+    hopper = SimpleNamespace(
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+        get_current_target=lambda: target,
+    )
+    monkeypatch.setattr(driver, "_active", hopper)
+    yield
+    sum_of_chunks_kernel.device_caches.clear()
+
+
+def test_every_variant_is_written_down_once_and_none_is_launched() -> None:
+    with recorded() as record:
+        outs = [launch(5, 32), launch(7, 32), launch(5, 64), launch(1 << 40, 32)]
+    assert not any(out.any() for out in outs)
+    first, second, large = record
+    assert first.kernel is sum_of_chunks_kernel
+    dtypes = torch.float32, torch.int64, torch.float32
+    assert first.arguments == (*dtypes, 0, 0, 0, 16, 32, False, 64, 32)
+    assert (second.arguments[-1], large.arguments[3]) == (64, 1 << 40)
+    assert dict(first.options) == {"num_warps": 4, "num_stages": 3}
+
+
+@compiles
+@pytest.mark.usefixtures("no_device")
+def test_variants_compile_side_by_side_into_tritons_cache(tmp_path: Path) -> None:
+    with recorded() as record:
+        launch(5, 32)
+        launch(5, 64)
+    sizes = list(compile_all(record, CPU))
+    assert len(sizes) == 2
+    assert min(sizes) > 1000
+    assert sorted(len(path.read_bytes()) for path in tmp_path.rglob("*.cubin")) == sorted(sizes)
+    assert sorted(compile_all(record, CPU)) == sorted(sizes)
+
+
+@compiles
+@pytest.mark.usefixtures("no_device")
+@pytest.mark.parametrize("count", [None, torch.ones(1, dtype=torch.int32)], ids=["all", "count"])
+def test_batch_norm_compiles(count: torch.Tensor | None) -> None:
+    """With sizes that are floats; the interpreter accepts more than the compiler does."""
+    y, weight = torch.zeros(50, 96).half(), torch.zeros(96)
+    statistics = torch.zeros(2, 96)
+    skip = None if count is None else y
+    running = RunningStatistics(weight, weight, torch.zeros(1, dtype=torch.int64), 0.1)
+    with recorded() as record:
+        batch_statistics(y, running, 1e-5, count)
+        batch_norm(y, statistics, weight, weight, skip, True, count)
+        batch_norm_gradients(y, y, skip, statistics, weight, weight, True, count is not None, count)
+    assert [type(size) for size in list(record)[1].arguments[6:11]] == [int] * 3 + [float] * 2
+    sizes = list(compile_all(record, CPU))
+    for one in record:
+        one.kernel.device_caches.clear()
+    assert len(sizes) == 6
+    assert min(sizes) > 1000
+
+
+@compiles
+def test_one_variant_takes_counts_from_any_address() -> None:
+    """Counts of levels lie one behind the other, so that most begin at no multiple of 16 bytes."""
+    kernels = [
+        kernel
+        for module in (batch_norm_module, batch_statistics_module, outer_products)
+        for name, kernel in vars(module).items()
+        if isinstance(kernel, JITFunction) and name.endswith("_kernel")
+    ]
+    counts = [one for kernel in kernels for one in kernel.params if one.name.startswith("count")]
+    assert len(counts) >= 7
+    assert all(one.do_not_specialize_on_alignment for one in counts if not one.is_constexpr)
+
+
+def test_errors_of_the_compiler_pass_and_launchers_are_loaded_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    loading: list[str] = []
+
+    class Compiled:
+        kernel = b"code"
+
+        @property
+        def run(self) -> bool:
+            assert not loading
+            loading.append("one")
+            time.sleep(0.01)
+            loading.clear()
+            return True
+
+    def warmup(number: int, **options: Any) -> Any:
+        if number == 8:
+            raise RuntimeError("out of registers")
+        return Compiled()
+
+    kernel = SimpleNamespace(warmup=warmup, __hash__=None)
+    launches = [Launch(kernel, (number,), ()) for number in range(9)]
+    assert list(compile_all(launches[:8], CPU)) == [4] * 8
+    assert list(compile_all([], CPU)) == []
+    with pytest.raises(RuntimeError, match="out of registers"):
+        list(compile_all(launches, CPU))
+
 
 GRID, STREAM, ARGUMENTS = (7, 3, 1), 99, (4096, 8192, 5, 64, True)
 
@@ -30,7 +164,7 @@ def kernel(scratch: int = 0) -> tuple[Any, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.skipif(triton.__version__ not in triton_launch._KNOWN, reason="another launcher")
-def test_the_short_way_hands_over_what_tritons_own_does() -> None:
+def test_the_short_way_hands_over_what_tritons_own_does(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, calls = kernel()
     start, what = started(compiled)
     assert start is compiled.run.launch
@@ -38,30 +172,17 @@ def test_the_short_way_hands_over_what_tritons_own_does() -> None:
     hooks = None, None, None
     compiled.run(*GRID, STREAM, compiled.function, compiled.packed_metadata, *hooks, *ARGUMENTS)
     assert calls[0] == calls[1]
-    assert len(calls[0]) == 4 + 9 + len(ARGUMENTS)
-
-
-def test_scratch_memory_and_other_versions_take_tritons_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    compiled, _ = kernel(scratch=128)
-    start, what = started(compiled)
-    assert start is compiled.run
-    assert what == (compiled.function, compiled.packed_metadata, None, None, None)
+    compiled, _ = kernel(scratch=128)  # scratch memory, and other versions, take Triton's way
+    assert started(compiled) == (compiled.run, (1234, (4, 1, 512), *hooks))
     compiled, _ = kernel()
     monkeypatch.setattr(triton, "__version__", "99.0")
     assert started(compiled)[0] is compiled.run
 
 
 def test_tensors_that_may_start_anywhere_take_the_usual_variant() -> None:
-    parameters = [
-        SimpleNamespace(num=number, do_not_specialize_on_alignment=number == 1)
-        for number in range(2)
-    ]
+    free = (SimpleNamespace(num=n, do_not_specialize_on_alignment=n == 1) for n in range(2))
     found = object.__new__(JITFunction)
-    found.params = parameters
+    found.params = list(free)
     variant = triton_launch.Variant(found, (), 4, 3)
-    assert not variant._is_special([4096, 4104, None])
-    assert not variant._is_special([4096, None, 8192])
-    assert variant._is_special([4104, 4096, None])
+    assert [variant._is_special([a, b, None]) for a, b in ((4096, 4104), (4104, 4096))] == [0, 1]
     assert variant._is_special([4104, 4104, None])

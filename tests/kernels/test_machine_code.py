@@ -1,4 +1,4 @@
-"""Hopper's warpgroup products in the machine code of the implicit GEMM; compiled without a GPU."""
+"""What compiled Triton kernels are made of: wide accesses, Hopper's warpgroup products. No GPU."""
 
 import os
 import re
@@ -21,11 +21,64 @@ from triton.compiler import ASTSource
 from pcnn.geometry import Kernel
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gather_gemm import gather_gemm
+from pcnn.kernels.gather_scatter import gather_kernel, gather_slots_kernel, scatter_kernel
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
+from pcnn.kernels.row_tiles import WARPS, tile_shape
 from pcnn.nn import Conv3d
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
+
+
+def compiled(kernel: Any, constants: dict[str, Any], types: dict[str, str], **options: int) -> Any:
+    """A kernel for compute capability 9.0, all pointers aligned to 16 bytes."""
+    names = kernel.arg_names
+    source = ASTSource(
+        kernel,
+        signature={n: "constexpr" if n in constants else types[n] for n in names},
+        constexprs=constants,
+        attrs={
+            (place,): [["tt.divisibility", 16]]
+            for place, name in enumerate(names)
+            if name not in constants and types[name].startswith("*")
+        },
+    )
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+
+
+TYPES = {
+    "position_ptr": "*i32",
+    "slot_ptr": "*i16",
+    "offsets_ptr": "*i64",
+    "shifts_ptr": "*i64",
+    "counts_ptr": "*i64",
+    "index_ptr": "*i32",
+}
+NO_EPILOGUE = {"scale_ptr": None, "shift_ptr": None, "residual_ptr": None, "RELU": False}
+#: Kernel, constants besides the tile, rows it reads and rows it writes in its text.
+KERNELS = {
+    "gather": (gather_kernel, {}, 1, 4),
+    "scatter": (scatter_kernel, NO_EPILOGUE, 4, 1),
+    "gather_slots": (gather_slots_kernel, {"VOLUME": 27, "SLOTS": 32}, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("channels", [64, 96, 33])
+def test_threads_move_sixteen_bytes_of_aligned_rows(name: str, channels: int) -> None:
+    kernel, constants, reads, writes = KERNELS[name]
+    _, tile, rows = tile_shape(channels, None, 2)
+    constants = {**constants, "CHANNELS": channels, "TILE": tile, "ROWS": rows}
+    names = kernel.arg_names
+    types = {n: TYPES.get(n, "*fp16" if n.endswith("_ptr") else "i32") for n in names}
+    text = str(compiled(kernel, constants, types, num_warps=WARPS).asm["ptx"])
+    vectorised = channels % 8 == 0
+    wide = (reads, writes) if vectorised else (0, 0)
+    accesses = (len(re.findall(rf"{way}\.global\S*\.v4\.b32", text)) for way in ("ld", "st"))
+    assert tuple(accesses) == wide
+    assert len(re.findall(r"st\.global\S*\.b16", text)) == (0 if vectorised else writes)
+    assert vectorised or not re.search(r"global\S*\.v[24]\.", text)
+
 
 #: The product of a warpgroup from shared memory, and one of a warp from registers.
 WARPGROUP, WARP = re.compile(r"\bHGMMA\.\d+x\d+x\d+\.F32"), re.compile(r"\bHMMA\.\d+\.F32")
@@ -45,7 +98,7 @@ def disassembled(cubin: bytes, folder: Path) -> str:
     return done.stdout
 
 
-def compiled(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
+def product_of(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
     """Cubin of what a layer launches on compute capability 9.0, pointers aligned to 16 bytes."""
     blocks = default_blocks(channels, channels, rows // TILE_ROWS, volume, torch.float16)
     constants: dict[str, Any] = {
@@ -61,21 +114,8 @@ def compiled(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
     constants |= {"tile_starts": None, "inputs": None}
     types |= dict.fromkeys(("x", "weight", "out", "residual"), "*fp16")
     types |= {"scale": "*fp32", "shift": "*fp32", "n_out": "i32", "second_offset": "i32"}
-    names = gather_gemm.arg_names
-    source = ASTSource(
-        gather_gemm,
-        signature={n: "constexpr" if n in constants else types[n] for n in names},
-        constexprs=constants,
-        attrs={
-            (i,): [["tt.divisibility", 16]]
-            for i, name in enumerate(names)
-            if types.get(name, "").startswith("*")
-        },
-    )
     options = {"num_warps": blocks.warps, "num_stages": 3}
-    found: bytes = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm[
-        "cubin"
-    ]
+    found: bytes = compiled(gather_gemm, constants, types, **options).asm["cubin"]
     return found
 
 
@@ -86,7 +126,7 @@ def compiled(channels: int, rows: int = 150_000, volume: int = 27) -> bytes:
 def test_layers_from_64_channels_on_multiply_by_warpgroups(
     channels: int, by_warpgroups: bool, tmp_path: Path
 ) -> None:
-    text = disassembled(compiled(channels), tmp_path)
+    text = disassembled(product_of(channels), tmp_path)
     assert bool(WARPGROUP.search(text)) == by_warpgroups
     assert bool(WARP.search(text)) != by_warpgroups
 
