@@ -1,25 +1,25 @@
 """What explains a pair of clouds as well as a pose: then no rigid transform is an answer.
 
-Three rivals are looked for. A scale and a mirror image: a rigid transform of such a copy is right
-near one place only, but has inliers enough there to be believed; the solver finds clearly more for
-a source that is scaled or mirrored first. Other poses in which the source lies on the target as
-well, of spheres, cylinders and empty rooms: free directions are motions that leave the surface
-where it is, eigenvectors of the normal equations of point-to-plane ICP with an eigenvalue near zero
-(Gelfand and Guibas 2004, local slippage analysis); turns are rotations about an axis of the surface
-by multiples of 60 and 90 degrees, each refined. A pose counts when the points that lay on the
-target lie on it again; a point beyond the edge of a surface, in its plane, lies on it, so that a
-plane may slide.
+Rivals of a pose are models that are tried against the same pair. Of the matches, a scaled and a
+mirrored source: a rigid transform of such a copy is right near one place only, but has inliers
+enough there to be believed; the solver finds clearly more for the rival. Of the surfaces, other
+poses, of spheres, cylinders and empty rooms: the pose moved along the directions in which ICP has
+least hold (Gelfand and Guibas 2004, local slippage analysis), and turned about axes of the surface
+by multiples of 60 and 90 degrees, then refined. Such a pose is a rival when the points that lay on
+the target lie on it again; a point beyond the edge of a surface, in its plane, lies on it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from pcnn.messages import counted
 from pcnn.registration.matching import drawn
 from pcnn.registration.nearest import nearest_descriptors
 from pcnn.registration.normals import normals_of
@@ -60,8 +60,7 @@ class Rivals:
     scale: float = math.nan  # size of the target over that of the source
     scaled: int = 0  # inliers of a rigid transform of the scaled source
     mirrored: int = 0  # of a mirror image of the source
-    free: tuple[str, ...] = ()  # directions in which the source can move, in words
-    turns: tuple[Tensor, ...] = ()  # [4, 4] float64 each, source to target: poses that are turned
+    poses: tuple[Tensor, ...] = ()  # [4, 4] float64 each, source to target, that fit as well
 
     def not_rigid(self, inliers: int) -> str:
         """Why a rigid transform with this many inliers is wrong; empty where nothing says so."""
@@ -76,12 +75,8 @@ class Rivals:
 
     @property
     def ambiguity(self) -> str:
-        """Which other poses fit as well, in words; empty where none does."""
-        if self.free:
-            return f"the source can move freely: {', '.join(self.free)}"
-        number = len(self.turns)
-        some = "1 turned pose fits" if number == 1 else f"{number} turned poses fit"
-        return f"at least {some} as well" if number else ""
+        """How many other poses fit as well, in words; empty where none does."""
+        return f"{counted(len(self.poses), 'other pose')} or more fit as well" if self.poses else ""
 
 
 def rivals_of_matches(
@@ -172,6 +167,16 @@ class _Surface:
         off = ~seen.on & ~seen.lost
         return float(seen.on.double().mean()) >= AGAIN and float(off.double().mean()) <= OFF
 
+    def refined(self, pose: Tensor, source: Tensor, reach: float) -> Tensor:
+        """A pose after some steps of point-to-point ICP within a reach [voxels]."""
+        for _ in range(STEPS):
+            seen = self.look(pose, source)
+            near = seen.gap < reach * self.step
+            if int(near.sum()) < FEWEST:
+                break
+            pose = weighted_svd(seen.placed, self.points[seen.nearest], near.double()) @ pose
+        return pose
+
 
 def with_other_poses(
     rivals: Rivals,
@@ -186,87 +191,54 @@ def with_other_poses(
     surface = _Surface(target, voxel_size, generator)
     some = source[drawn(len(source), SOURCE, generator)].double()
     # a pose by matches alone may be off by a voxel
-    transform = _refined(surface, transform, some[:ALIGNED], NEAR)
+    transform = surface.refined(transform, some[:ALIGNED], NEAR)
     seen = surface.look(transform, some)
     lying = seen.on & (seen.gap < NEAR * surface.step)
     if int(lying.sum()) < FEWEST:
         return rivals
     some, placed = some[lying], seen.placed[lying]
-    normals = surface.normals[seen.nearest[lying]]
-    free = _free_directions(surface, transform, some, placed, normals)
-    if free:  # turns about a free axis would be found, too
-        return replace(rivals, free=free)
-    return replace(rivals, turns=_turned(surface, transform, some, placed, normals))
+    normals, few, moved = surface.normals[seen.nearest[lying]], some[:ALIGNED], MOTION * voxel_size
+    found: list[Tensor] = []
+    for ways in _slides(placed, normals, moved):
+        poses = [way @ transform for way in ways]
+        found += poses if all(surface.as_well(pose, some) for pose in poses) else []
+    if found:  # turns about a free axis would be found, too
+        return replace(rivals, poses=tuple(found))
+    turned = [turn @ transform for turn in _turns(placed.mean(0), normals)] or [transform]
+    shares = surface.look(torch.stack(turned), few[:TURNED]).on.double().mean(1)
+    for row in shares.argsort(descending=True)[:REFINED].tolist():
+        if shares[row] < HOPEFUL:
+            break
+        pose = surface.refined(turned[row], few, LOST)
+        # ICP may have led back to a pose that is known
+        new = all(_apart(pose, one, few) > moved for one in (transform, *found))
+        if new and surface.as_well(pose, some):
+            found.append(pose)
+    return replace(rivals, poses=tuple(found))
 
 
-def _free_directions(
-    surface: _Surface, transform: Tensor, source: Tensor, placed: Tensor, normals: Tensor
-) -> tuple[str, ...]:
-    """Motions of five voxels under which all points stay on the surface."""
+def _slides(placed: Tensor, normals: Tensor, size: float) -> list[tuple[Tensor, Tensor]]:
+    """Motions there and back by a size [m], along the directions in which ICP has least hold."""
     middle = placed.mean(0)
     arm = placed - middle  # [S, 3]
     length = arm.square().sum(1).mean().sqrt()
     rows = torch.cat([torch.linalg.cross(arm / length, normals), normals], 1)  # [S, 6]
-    twists = torch.linalg.eigh(rows.T @ rows).eigenvectors.T
     found = []
-    for twist in twists[:FREE]:
+    for twist in torch.linalg.eigh(rows.T @ rows).eigenvectors.T[:FREE]:
         turn, shift = twist[:3] / length, twist[3:]
-        moved = (torch.linalg.cross(turn.expand_as(arm), arm) + shift).square().sum(1).mean()
-        size = MOTION * surface.voxel_size / moved.sqrt()
-        ways = [
-            _moved(sign * size * turn, middle, sign * size * shift, transform) for sign in (1, -1)
-        ]
-        if all(surface.as_well(way, source) for way in ways):
-            turns = length * turn.norm() > shift.norm()
-            axis = twist[:3] if turns else twist[3:]
-            words = ", ".join(f"{value:.2f}" for value in (axis / axis.norm()).tolist())
-            found.append(f"{'turn about' if turns else 'shift along'} ({words})")
-    return tuple(found)
+        moved = (torch.linalg.cross(turn.expand_as(arm), arm) + shift).square().sum(1).mean().sqrt()
+        there, back = size / moved, -size / moved
+        found.append(
+            (
+                _motion(there * turn, middle, there * shift),
+                _motion(back * turn, middle, back * shift),
+            )
+        )
+    return found
 
 
-def _turned(
-    surface: _Surface, transform: Tensor, source: Tensor, placed: Tensor, normals: Tensor
-) -> tuple[Tensor, ...]:
-    """Poses turned about an axis of the surface in which all points lie on it."""
-    middle, few = placed.mean(0), source[:ALIGNED]
-    poses = [
-        _moved(axis * math.radians(angle), middle, torch.zeros_like(middle), transform)
-        for axis in _axes(normals)
-        for angle in TURNS
-    ]
-    if not poses:
-        return ()
-    shares = surface.look(torch.stack(poses), few[:TURNED]).on.double().mean(1).tolist()
-    best = sorted(range(len(poses)), key=lambda row: -shares[row])[:REFINED]
-    found = [transform]
-    for row in best:
-        if shares[row] < HOPEFUL:
-            break
-        pose = _refined(surface, poses[row], few, LOST)
-        # ICP may have led back to a pose that is known
-        new = all(_apart(pose, one, few) > MOTION * surface.voxel_size for one in found)
-        if new and surface.as_well(pose, source):
-            found.append(pose)
-    return tuple(found[1:])
-
-
-def _refined(surface: _Surface, pose: Tensor, source: Tensor, reach: float) -> Tensor:
-    """A pose after some steps of point-to-point ICP within a reach [voxels]."""
-    before = None
-    for _ in range(STEPS):
-        seen = surface.look(pose, source)
-        near = seen.gap < reach * surface.step
-        # the same partners give the same pose again
-        partners = torch.where(near, seen.nearest, -1)
-        if int(near.sum()) < FEWEST or (before is not None and torch.equal(partners, before)):
-            break
-        before = partners
-        pose = weighted_svd(seen.placed, surface.points[seen.nearest], near.double()) @ pose
-    return pose
-
-
-def _axes(normals: Tensor) -> list[Tensor]:
-    """Directions that many normals [S, 3] share, at most three, and those across two of them."""
+def _turns(middle: Tensor, normals: Tensor) -> list[Tensor]:
+    """Turns about directions that many normals [S, 3] share, three at most, and across two."""
     parallel = (normals @ normals.T).abs() > math.cos(math.radians(12))
     left = torch.ones(len(normals), dtype=torch.bool)
     axes: list[Tensor] = []
@@ -276,24 +248,23 @@ def _axes(normals: Tensor) -> list[Tensor]:
         if int(votes[top]) < 0.05 * len(normals):
             break
         share = parallel[top] & left
-        axis = (normals[share] * (normals[share] @ normals[top]).sign()[:, None]).mean(0)
-        axes.append(axis / axis.norm())
+        axes.append((normals[share] * (normals[share] @ normals[top]).sign()[:, None]).mean(0))
         left &= ~parallel[top]
-    for one in range(len(axes)):
-        for other in range(one):
-            across = torch.linalg.cross(axes[one], axes[other])
-            across = across / across.norm()
-            if all(float((across @ axis).abs()) < 0.95 for axis in axes):
-                axes.append(across)
-    return axes
+    axes += [torch.linalg.cross(one, other) for one, other in combinations(axes, 2)]
+    still = torch.zeros_like(middle)
+    return [
+        _motion(axis / axis.norm() * math.radians(angle), middle, still)
+        for axis in axes
+        for angle in TURNS
+    ]
 
 
-def _moved(turn: Tensor, middle: Tensor, shift: Tensor, transform: Tensor) -> Tensor:
-    """A pose, then turned by a rotation vector [3] about a point and shifted."""
+def _motion(turn: Tensor, middle: Tensor, shift: Tensor) -> Tensor:
+    """A turn by a rotation vector [3] about a point, then a shift."""
     x, y, z = turn.tolist()
     cross = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
     rotation: Tensor = torch.linalg.matrix_exp(cross)
-    return assembled(rotation, middle - rotation @ middle + shift) @ transform
+    return assembled(rotation, middle - rotation @ middle + shift)
 
 
 def _apart(one: Tensor, other: Tensor, points: Tensor) -> float:

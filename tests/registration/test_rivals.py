@@ -74,26 +74,21 @@ def other_poses(source: Tensor, target: Tensor, truth: Tensor) -> Rivals:
 
 
 @pytest.mark.parametrize(
-    ("shape", "turns", "shifts"),
-    [(sphere, 3, 0), (cylinder, 1, 0), (corridor, 0, 1), (plane, 1, 2)],
+    ("shape", "free"), [(sphere, 3), (cylinder, 1), (corridor, 1), (plane, 3), (box, 0)]
 )
-def test_free_directions_are_named(
-    shape: Callable[[torch.Generator], Tensor], turns: int, shifts: int
+def test_shapes_that_slide_or_turn_fit_in_other_poses(
+    shape: Callable[[torch.Generator], Tensor], free: int
 ) -> None:
-    found = other_poses(*drawn_twice(shape))
-    assert found.ambiguity.count("turn about") == turns
-    assert found.ambiguity.count("shift along") == shifts
-
-
-def test_empty_rooms_fit_when_they_are_turned() -> None:
-    source, target, truth = drawn_twice(lambda generator: box(generator, 3.0, 2.0, 1.5))
+    source, target, truth = drawn_twice(shape)
     found = other_poses(source, target, truth)
-    assert not found.free
-    assert found.turns
     assert found.ambiguity
-    placed = transform_points(found.turns[0], source.double())
-    assert float(torch.cdist(placed, target.double()).amin(1).mean()) < VOXEL
-    assert float((placed - transform_points(truth, source.double())).norm(dim=1).mean()) > 0.5
+    assert len(found.poses) == 2 * free or (free == 0 and found.poses)
+    for pose in found.poses:
+        placed = transform_points(pose, source.double())
+        apart = (placed - transform_points(truth, source.double())).norm(dim=1).mean()
+        assert float(apart) > (2 * VOXEL if free else 0.5)
+        if shape in (sphere, box):  # all of it lies on the target again
+            assert float(torch.cdist(placed, target.double()).amin(1).mean()) < VOXEL
 
 
 def test_one_thing_in_an_empty_room_tells_its_pose() -> None:
@@ -148,9 +143,9 @@ def test_ambiguous_answers_are_refused_or_allowed() -> None:
     source, target, _ = drawn_twice(box)
     target = transform_points(random_pose(4), source.double()).float()
     descriptor = Known((source, target.clone()), (target, target.clone()))
-    with pytest.raises(AmbiguousError, match=r"turned poses? fits? as well") as caught:
+    with pytest.raises(AmbiguousError, match="as well") as caught:
         register_points(source, target, descriptor)
-    assert caught.value.rivals.turns
+    assert caught.value.rivals.poses
     assert isinstance(caught.value, NoOverlapError)
     found = register_points(source, target, descriptor, allow_ambiguous=True)
     assert found.ambiguity
