@@ -51,7 +51,7 @@ class RegisterOptions(DescriptorOptions):
     """How one cloud is registered onto another."""
 
     solver: Annotated[
-        Literal["cliques", "ransac", "open3d"] | None,
+        Literal["cliques", "ransac"] | None,
         "cliques of a network and ransac of FPFH unless given.",
     ] = None
     sampling: Annotated[

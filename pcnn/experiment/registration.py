@@ -234,11 +234,7 @@ def matches_of(
 
 def solver_name(solver: str) -> str:
     """The solver with the version of what computes it."""
-    if solver != "open3d":
-        return f"{solver}, torch {torch.__version__}"
-    from pcnn.registration.open3d_tools import open3d_name
-
-    return open3d_name()
+    return f"{solver}, torch {torch.__version__}"
 
 
 def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:

@@ -18,10 +18,9 @@ class RegistrationOptions:
     """How pairs are registered and judged; what is None is as the protocol has it."""
 
     protocol: str = "predator"  # fcgf
-    predator_compat: bool = False  # count 3DLoMatch's pairs as Predator's evaluator does
     samples: Annotated[Sequence[Natural], MinLen(1)] = SAMPLES  # numbers of samples
     turn_clouds: Seed | None = None  # turn every cloud at random before it is described
-    solver: Solver = "ransac"  # ransac, cliques or open3d
+    solver: Solver = "ransac"  # ransac or cliques
     matching: Matching | None = None  # one_way or mutual
     sampling: Sampling | None = None  # random_points, random_matches or top_k
     distance: Length | None = None  # of RANSAC's inliers [m]
@@ -36,7 +35,7 @@ class RegistrationOptions:
 
     def rules(self, benchmark: str) -> Protocol:
         """The protocol, with what is set here in place of its own; its name then says so."""
-        rules = protocol(self.protocol, benchmark, self.predator_compat)
+        rules = protocol(self.protocol, benchmark)
         given = {
             name: getattr(self, name)
             for name in ("distance", "points", "hypotheses", "confidence")

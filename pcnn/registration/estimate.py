@@ -16,7 +16,6 @@ from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.matching import BY_SCORES, sampled_matches
-from pcnn.registration.open3d_tools import open3d_ransac
 from pcnn.registration.ransac import ransac
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.solution import Solution
@@ -136,8 +135,6 @@ def solve_all(
     if settings.solver == "cliques":
         return cliques_batch(sources, targets, rules.distance, settings.refine)
     pairs = zip(sources, targets, strict=True)
-    if settings.solver == "open3d":
-        return [open3d_ransac(*pair, rules, seed) for pair in pairs]
     return [ransac(*pair, rules, seed, settings.refine) for pair in pairs]
 
 

@@ -10,9 +10,6 @@ import torch
 from torch import Tensor
 
 from pcnn.errors import MissingPackageError, first_line
-from pcnn.registration.settings import RansacSettings
-from pcnn.registration.solution import Solution
-from pcnn.registration.transforms import transform_points
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -25,7 +22,7 @@ def open3d() -> ModuleType:
     except ModuleNotFoundError as error:
         raise MissingPackageError(
             "this needs Open3D: pip install open3d-cpu, or open3d where that has no wheels "
-            "(solver=ransac, solver=cliques and ICP do without it)"
+            "(matching, solvers and surfaces do without it)"
         ) from error
     except (ImportError, OSError) as error:
         raise MissingPackageError(
@@ -75,34 +72,3 @@ def icp(
     )
     rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
     return Alignment(torch.from_numpy(np.array(done.transformation)), float(done.fitness), rmse)
-
-
-def open3d_ransac(
-    source: Tensor, target: Tensor, settings: RansacSettings, seed: int = 0
-) -> Solution:
-    """RANSAC over matches [M, 3] by Open3D, whose generator is global to it."""
-    o3d = open3d()
-    pipeline = o3d.pipelines.registration
-    inliers = torch.zeros(len(source), dtype=torch.bool)
-    if len(source) < settings.points:
-        return Solution(None, inliers, 0)
-    o3d.utility.random.seed(seed)
-    rows = np.arange(len(source), dtype=np.int32)[:, None].repeat(2, 1)
-    checkers = [pipeline.CorrespondenceCheckerBasedOnDistance(settings.distance)]
-    if settings.edge_length > 0:
-        checkers.insert(0, pipeline.CorrespondenceCheckerBasedOnEdgeLength(settings.edge_length))
-    done = pipeline.registration_ransac_based_on_correspondence(
-        cloud_of(source),
-        cloud_of(target),
-        o3d.utility.Vector2iVector(rows),
-        settings.distance,
-        pipeline.TransformationEstimationPointToPoint(False),
-        settings.points,
-        checkers,
-        pipeline.RANSACConvergenceCriteria(settings.hypotheses, settings.confidence),
-    )
-    transform = torch.from_numpy(np.array(done.transformation))
-    if done.fitness == 0:
-        return Solution(None, inliers, settings.hypotheses)
-    gap = transform_points(transform, source.double().cpu()) - target.double().cpu()
-    return Solution(transform, gap.norm(dim=1) < settings.distance, settings.hypotheses)

@@ -18,7 +18,7 @@ AGREE = 1.5
 
 Matching = Literal["one_way", "mutual"]
 Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
-Solver = Literal["ransac", "cliques", "open3d"]
+Solver = Literal["ransac", "cliques"]
 
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
 MATCHINGS: tuple[str, ...] = get_args(Matching)

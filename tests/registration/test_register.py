@@ -23,8 +23,6 @@ from tests.registration.poses import random_pose
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_every_solver_finds_the_pose(solver: Any) -> None:
-    if solver == "open3d":
-        pytest.importorskip("open3d")
     source, target, truth, descriptor = known()
     found = register_points(
         source, target, descriptor, default_settings(0.05, solver=solver), samples=None

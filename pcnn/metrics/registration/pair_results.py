@@ -119,19 +119,8 @@ class JudgedPairs:
         self.scene_names = sorted({one.scene for one in results})
         places = {name: place for place, name in enumerate(self.scene_names)}
         self.scenes = np.array([places[one.scene] for one in results], dtype=np.int64)
-        unknown = [one for one in results if one.index < 0]
-        if rules.lose_first and unknown:
-            raise ValueError(
-                f"protocol {rules.name} loses the first pair of every scene, and the results do "
-                f"not tell which that is in scene {unknown[0].scene}; evaluate again"
-            )
         self.counted: Flags = np.array(
-            [
-                not (rules.skip_consecutive and one.consecutive)
-                and not (rules.lose_first and one.index == 0)
-                for one in results
-            ],
-            dtype=bool,
+            [not (rules.skip_consecutive and one.consecutive) for one in results], dtype=bool
         )
         self.registered: Flags = np.ones(len(results), dtype=bool)
         for name, limit in rules.success.thresholds.items():

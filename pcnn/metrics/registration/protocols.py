@@ -57,7 +57,6 @@ class Protocol:
     inlier_share: float = 0.05  # share of right matches above which a pair counts for FMR
     share_inclusive: bool = False  # whether the share itself counts
     skip_consecutive: bool = False  # pairs (i, i + 1) do not count for RR, RRE and RTE
-    lose_first: bool = False
     average: Literal["scenes", "pairs"] = "pairs"  # scenes, a mean of scene means, or pairs
     errors_over: Literal["accepted", "each", "all"] = "accepted"
     matching: Matching = "one_way"  # how putative matches are made
@@ -119,16 +118,6 @@ _PROTOCOLS: tuple[Protocol, ...] = (
     ),
     replace(
         _PREDATOR,
-        name="pointcnnpp_printed",
-        success=Success(rmse=0.2),
-        sampling="random_matches",
-        ransac=RansacSettings(distance=0.05, points=3, edge_length=0.0),
-        source="PointCNN++ as printed, supplement G.1: right matches within 0.1 m, 50,000 "
-        "hypotheses, samples drawn at random from all matches; pairs are Predator's and RANSAC's "
-        "distance GeoTransformer's, which it follows",
-    ),
-    replace(
-        _PREDATOR,
         name="strict",
         success=Success(rre=5.0, rte=0.1),
         share_inclusive=True,
@@ -163,17 +152,6 @@ _PROTOCOLS: tuple[Protocol, ...] = (
     ),
     replace(
         _FCGF_KITTI,
-        name="pointcnnpp_printed",
-        success=Success(rre=1.0, rmse=0.2),
-        errors_over="accepted",
-        sampling="random_matches",
-        ransac=RansacSettings(distance=0.3, points=4, edge_length=0.0),
-        source="PointCNN++ as printed, supplement G.1: RRE < 1 deg and RMSE < 0.2 m, 50,000 "
-        "hypotheses; RANSAC's distance is GeoTransformer's, which it follows; it counts no right "
-        "matches: as FCGF does",
-    ),
-    replace(
-        _FCGF_KITTI,
         name="strict",
         success=Success(rre=1.0, rte=0.1),
         share_inclusive=True,
@@ -182,24 +160,18 @@ _PROTOCOLS: tuple[Protocol, ...] = (
     ),
 )
 
-NAMES = ("fcgf", "predator", "geotransformer", "pointcnnpp", "pointcnnpp_printed", "strict")
+NAMES = ("fcgf", "predator", "geotransformer", "pointcnnpp", "strict")
 
 
-def protocol(name: str, benchmark: str, predator_compat: bool = False) -> Protocol:
+def protocol(name: str, benchmark: str) -> Protocol:
     """The protocol of that name for a benchmark."""
     for one in _PROTOCOLS:
         if (one.name, one.benchmark) == (name, benchmark):
-            break
-    else:
-        raise ValueError(
-            f"no protocol {name!r} for {benchmark!r}; possible: {', '.join(NAMES)} "
-            "for threedmatch or kitti"
-        )
-    if not predator_compat:
-        return one
-    if (name, benchmark) != ("predator", "threedmatch"):
-        raise ValueError("predator_compat goes with protocol=predator on 3DMatch data alone")
-    return replace(one, lose_first=True)
+            return one
+    raise ValueError(
+        f"no protocol {name!r} for {benchmark!r}; possible: {', '.join(NAMES)} "
+        "for threedmatch or kitti"
+    )
 
 
 def validation_protocol(

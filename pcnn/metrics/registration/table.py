@@ -64,7 +64,6 @@ def caption(summary: Summary) -> str:
         f"{100 * rule.inlier_share:g} %",
         f"RR over {summary.counted} of {counted(summary.pairs, 'pair')}"
         + (", consecutive ones left out" if rule.skip_consecutive else "")
-        + (", the first of every scene lost (predator_compat)" if rule.lose_first else "")
         + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}"
         + ("; medians are means of the scenes' medians" if rule.average == "scenes" else ""),
         f"matching {rule.matching}, sampling {rule.sampling}, RANSAC of {rule.ransac.points} "

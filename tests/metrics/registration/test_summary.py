@@ -45,7 +45,6 @@ def test_protocols_hold_the_numbers_of_their_sources() -> None:
             "predator": (upto, 0.1, ">", 0.05, 3, 0.9),
             "geotransformer": (below, 0.1, ">=", 0.05, 3, 0.0),
             "pointcnnpp": (upto, 0.3, ">", 0.0375, 3, 0.0),
-            "pointcnnpp_printed": (below, 0.1, ">", 0.05, 3, 0.0),
             "strict": ("RRE < 5 deg and RTE < 0.1 m", 0.1, ">=", 0.05, 3, 0.9),
         },
         "kitti": {
@@ -53,7 +52,6 @@ def test_protocols_hold_the_numbers_of_their_sources() -> None:
             "predator": (turn, 0.3, ">", 0.3, 4, 0.9),
             "geotransformer": (turn, 1.0, ">=", 0.3, 4, 0.0),
             "pointcnnpp": ("RRE < 1 deg and RMSE < 0.2 m", 0.3, ">", 0.45, 4, 0.9),
-            "pointcnnpp_printed": ("RRE < 1 deg and RMSE < 0.2 m", 0.3, ">", 0.3, 4, 0.0),
             "strict": ("RRE < 1 deg and RTE < 0.1 m", 0.3, ">=", 0.3, 4, 0.9),
         },
     }
@@ -76,17 +74,6 @@ def test_consecutive_pairs_do_not_count_for_recall_but_for_matches() -> None:
     assert (summary.counted, summary.pairs, summary.rr.value) == (1, 2, 1)
     assert summary.fmr.value == 0.5
     assert summarize(results, protocol("strict", "threedmatch")).counted == 2
-
-
-def test_predator_loses_the_first_pair_of_a_scene() -> None:
-    results = [pair("a", index=0), pair("a", 1, 5, rmse=9.0), pair("b", 0, 1, index=0), pair("b")]
-    assert summarize(results, protocol("predator", "threedmatch")).counted == 3
-    rules = protocol("predator", "threedmatch", predator_compat=True)
-    summary = summarize(results, rules)
-    assert summary.counted == 2  # the first pair of b is consecutive: not counted anyway
-    assert summary.rr_pairs.value == 0.5
-    with pytest.raises(ValueError, match="predator_compat"):
-        protocol("geotransformer", "threedmatch", predator_compat=True)
 
 
 def test_thresholds_include_themselves_where_the_evaluator_does() -> None:
