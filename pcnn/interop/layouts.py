@@ -9,7 +9,7 @@ differ in the order of slots and of axes only. Paddings may differ too, and belo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,20 +21,13 @@ from pcnn.geometry import Kernel
 Fastest = Literal["x", "z", "x_if_odd"]
 
 
-class WeightLayout(Protocol):
+@dataclass(frozen=True)
+class WeightLayout:
     """How a package keeps the weight of a convolution."""
 
-    @property
-    def package(self) -> str:
-        """Name of the package."""
-
-    @property
-    def licence(self) -> str:
-        """SPDX name of the package's licence."""
-
-    @property
-    def parameter(self) -> str:
-        """Name of the weight in the package's layers."""
+    package: str  # its name
+    licence: str  # SPDX name of its licence
+    parameter: str = "weight"  # name of the weight in its layers
 
     def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
         """Weight ``[K, C_in / groups, C_out]`` of a weight of the package, for a layer's kernel.
@@ -43,24 +36,22 @@ class WeightLayout(Protocol):
             ValueError: a weight whose shape is none of this kernel, or groups that the package
                 does not have.
         """
+        raise NotImplementedError
 
     def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
         """Weight in the package's layout, contiguous; the inverse of `to_ours`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class SlotsFirst:
+class SlotsFirst(WeightLayout):
     """``[K, C_in, C_out]``: MinkowskiEngine, TorchSparse, WarpConvNet and pointelligence."""
 
-    package: str  # its name
-    licence: str  # SPDX name of its licence
     fastest: Fastest = "z"  # the axis that runs fastest in the slots
-    parameter: str = "weight"  # name of the weight in its layers
     flat: bool = False  # a kernel of one slot at stride 1 is a matrix [C_in, C_out]
     groups: Literal["never", "axis", "always"] = "never"  # never: it has none
 
     def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """See `WeightLayout.to_ours`."""
         _require(self._fits(weight, kernel, groups), self.package, weight, kernel, groups)
         if weight.ndim == 2:
             weight = weight[None]
@@ -69,7 +60,6 @@ class SlotsFirst:
         return weight[_slots(kernel, self.fastest, inverse=True).to(weight.device)].contiguous()
 
     def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """See `WeightLayout.from_ours`."""
         _require(_is_ours(weight, kernel, groups), "ours", weight, kernel, groups)
         _require(groups == 1 or self.groups != "never", self.package, weight, kernel, groups)
         weight = weight[_slots(kernel, self.fastest, inverse=False).to(weight.device)]
@@ -90,22 +80,18 @@ class SlotsFirst:
 
 
 @dataclass(frozen=True)
-class ChannelsAround:
+class ChannelsAround(WeightLayout):
     """Kernel axes by themselves, with channels before or behind, as spconv and FlexGEMM have it.
 
     Axes of a kernel are those of the coordinates, in their order: write ``axes="zyx"`` for weights
     of networks whose coordinates are (batch, z, y, x), as OpenPCDet's and mmdetection3d's are.
     """
 
-    package: str  # its name
-    licence: str  # SPDX name of its licence
     order: Literal["KRSC", "RSKC", "RSCK"] = "KRSC"  # of the output channels K
     axes: Literal["xyz", "zyx"] = "xyz"  # of the coordinates
-    parameter: str = "weight"  # name of the weight in its layers
     mm_of_pointwise: bool = False
 
     def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """See `WeightLayout.to_ours`."""
         size = kernel.size if self.axes == "xyz" else kernel.size[::-1]
         here = weight.ndim == 5 and tuple(weight.permute(self._back).shape[:3]) == size
         _require(here and groups == 1, self.package, weight, kernel, groups)
@@ -117,7 +103,6 @@ class ChannelsAround:
         return plain.flatten(0, 2).contiguous()
 
     def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """See `WeightLayout.from_ours`."""
         _require(_is_ours(weight, kernel, groups), "ours", weight, kernel, groups)
         _require(groups == 1, self.package, weight, kernel, groups)
         plain = weight.unflatten(0, kernel.size)
@@ -162,10 +147,10 @@ def _require(fits: bool, package: str, weight: Tensor, kernel: Kernel, groups: i
 
 
 #: MinkowskiEngine 0.5: x fastest, ``kernel``; biases are ``[1, C_out]``.
-MINKOWSKI = SlotsFirst("MinkowskiEngine", "MIT", "x", "kernel", flat=True)
+MINKOWSKI = SlotsFirst("MinkowskiEngine", "MIT", "kernel", "x", flat=True)
 #: TorchSparse 2: MinkowskiEngine's order for an odd number of slots, ours for an even one. Its
 #: even kernels have the layer's padding, in the mode ``hashmap`` always K // 2 - 1.
-TORCHSPARSE = SlotsFirst("torchsparse", "MIT", "x_if_odd", "kernel", flat=True)
+TORCHSPARSE = SlotsFirst("torchsparse", "MIT", "kernel", "x_if_odd", flat=True)
 #: WarpConvNet: our order.
 WARPCONVNET = SlotsFirst("warpconvnet", "Apache-2.0", groups="axis")
 #: Official code of PointCNN++: our order, groups always apart.
@@ -173,9 +158,9 @@ POINTELLIGENCE = SlotsFirst("pointelligence", "Apache-2.0", groups="always")
 #: spconv 2 and spconv-triton.
 SPCONV = ChannelsAround("spconv", "Apache-2.0", mm_of_pointwise=True)
 #: spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSKC.
-SPCONV_RSKC = ChannelsAround("spconv (RSKC)", "Apache-2.0", "RSKC", mm_of_pointwise=True)
+SPCONV_RSKC = ChannelsAround("spconv (RSKC)", "Apache-2.0", order="RSKC", mm_of_pointwise=True)
 #: spconv 1, and spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSCK.
-SPCONV_RSCK = ChannelsAround("spconv (RSCK)", "Apache-2.0", "RSCK", mm_of_pointwise=True)
+SPCONV_RSCK = ChannelsAround("spconv (RSCK)", "Apache-2.0", order="RSCK", mm_of_pointwise=True)
 #: FlexGEMM.
 FLEXGEMM = ChannelsAround("flex_gemm", "MIT")
 

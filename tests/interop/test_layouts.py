@@ -128,7 +128,7 @@ def test_there_and_back(layout: WeightLayout, kernel: tuple[Any, Any]) -> None:
     theirs = layout.from_ours(ours, of)
     assert theirs.is_contiguous()
     assert torch.equal(layout.to_ours(theirs, of), ours)
-    zyx = ChannelsAround("p", "MIT", "RSKC", "zyx")
+    zyx = ChannelsAround("p", "MIT", order="RSKC", axes="zyx")
     assert torch.equal(zyx.to_ours(zyx.from_ours(ours, of), of), ours)
 
 
