@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -15,6 +18,11 @@ def make(n: int = 20, kernel: Kernel | None = None) -> KernelMap:
     return SortedSearch().build(grid, grid.strided(kernel), kernel)
 
 
+def apart() -> KernelMap:
+    """Some outputs have no input."""
+    return SortedSearch().build(surface_grid(30), surface_grid(30, seed=8), Kernel.of(1))
+
+
 def groups_of(kernel_map: KernelMap) -> list[list[int]]:
     groups: list[list[int]] = [[] for _ in range(kernel_map.n_out)]
     for i, j in zip(kernel_map.out_index.tolist(), kernel_map.in_index.tolist(), strict=True):
@@ -22,14 +30,25 @@ def groups_of(kernel_map: KernelMap) -> list[list[int]]:
     return groups
 
 
-def test_sum_mean_and_maximum_equal_a_loop() -> None:
-    kernel_map = make(200)
-    x = torch.randn(kernel_map.n_in, 3, dtype=torch.float64)
-    total, mean, top = (f(x, kernel_map) for f in (reduce_sum, reduce_mean, reduce_max))
-    for i, rows in enumerate(groups_of(kernel_map)):
-        torch.testing.assert_close(total[i], x[rows].sum(0))
-        torch.testing.assert_close(mean[i], x[rows].mean(0))
-        assert torch.equal(top[i], x[rows].max(0).values)
+@pytest.mark.parametrize("entries", [reduce.BLOCK_ENTRIES, 35])  # 35: seven triplets at a time
+@pytest.mark.parametrize("build", [make, partial(make, 0), partial(make, 1), apart], ids=str)
+def test_sum_mean_and_maximum_equal_a_loop(
+    build: Callable[[], KernelMap], entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reduce, "BLOCK_ENTRIES", entries)
+    kernel_map = build()
+    x = torch.randint(4, (kernel_map.n_in, 5)).double() - 10  # with ties
+    x[3:4] = torch.nan
+    none = torch.zeros(5, dtype=torch.float64)
+    loops = {
+        reduce_sum: lambda own: own.sum(0),
+        reduce_mean: lambda own: own.mean(0),
+        reduce_max: lambda own: own.amax(0),
+    }
+    for reduced, loop in loops.items():
+        wanted = [loop(x[rows]) if rows else none for rows in groups_of(kernel_map)]
+        expected = torch.stack(wanted) if wanted else x.new_zeros(0, 5)
+        torch.testing.assert_close(reduced(x, kernel_map), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -49,24 +68,6 @@ def test_means_are_as_exact_as_their_dtype(dtype: torch.dtype, rows: int) -> Non
     )
 
 
-def test_outputs_without_inputs_are_zero() -> None:
-    grid, other = surface_grid(30), surface_grid(30, seed=8)
-    kernel_map = SortedSearch().build(grid, other, Kernel.of(1))
-    lonely = torch.tensor([not rows for rows in groups_of(kernel_map)])
-    assert lonely.any()
-    x = torch.randn(grid.rows, 2) - 10
-    for reduced in (reduce_sum, reduce_mean, reduce_max):
-        assert (reduced(x, kernel_map)[lonely] == 0).all()
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_small_clouds(n: int) -> None:
-    kernel_map = make(n)
-    x = torch.randn(kernel_map.n_in, 2)
-    for reduced in (reduce_sum, reduce_mean, reduce_max):
-        assert reduced(x, kernel_map).shape == (kernel_map.n_out, 2)
-
-
 def test_derivatives_with_weights_are_closed() -> None:
     kernel_map = make()
     x = torch.randn(kernel_map.n_in, 2, dtype=torch.float64, requires_grad=True)
@@ -80,17 +81,6 @@ def test_derivatives_with_weights_are_closed() -> None:
     assert gradcheck(lambda x: reduce_mean(x, kernel_map), (x,))
     assert gradcheck(lambda x: reduce_max(x, kernel_map), (x,))
     assert gradgradcheck(lambda x: reduce_max(x, kernel_map).square(), (x,))
-
-
-def test_a_maximum_in_blocks_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel_map = make(60)
-    x = torch.randint(4, (kernel_map.n_in, 5)).double()  # with ties
-    x[3] = torch.nan
-    whole = reduce_max(x, kernel_map)
-    monkeypatch.setattr(reduce, "BLOCK_ENTRIES", 35)  # seven triplets at a time
-    torch.testing.assert_close(reduce_max(x, kernel_map), whole, rtol=0, atol=0, equal_nan=True)
-    loop = [x[rows].amax(0) for rows in groups_of(kernel_map)]
-    torch.testing.assert_close(whole, torch.stack(loop), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.usefixtures("emulated")
