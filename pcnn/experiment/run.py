@@ -39,7 +39,6 @@ from pcnn.experiment.weights import (
     best_checkpoint,
     check_fit,
     fitting,
-    require_checkpoint,
     was_chosen_here,
 )
 from pcnn.files.tensors import is_tensors
@@ -98,12 +97,9 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
         if not is_network(cfg):
             name = f"model={cfg.model.name}"
             raise ConfigError("model", f"{name} has nothing to train: {program('eval')} {name}")
-        if not cfg.train:
-            require_checkpoint(cfg)
-        elif cfg.ckpt_path is not None:
-            raise ConfigError(
-                "ckpt_path", "names weights to test (train=false); resume=RUN goes on with a run"
-            )
+        if not cfg.train or cfg.ckpt_path is not None:
+            key = "ckpt_path" if cfg.train else "train"
+            raise ConfigError(key, f"{program('eval')} ckpt_path=FILE evaluates weights")
         return Run(cfg, folder)
     auto = cfg.resume == AUTO
     if auto and not has_begun(folder):

@@ -14,7 +14,7 @@ from torch import Tensor
 from pcnn.checkpoints import CheckpointError, RunCheckpoint
 from pcnn.config import refusal, stored
 from pcnn.config.values import selected
-from pcnn.errors import ConfigError, FileError, MissingFileError
+from pcnn.errors import ConfigError, FileError
 from pcnn.experiment.catalogue import weights_file
 from pcnn.ranges import Channels, Label, Length, Positive, Seed
 
@@ -53,16 +53,6 @@ _TYPES: Mapping[str, Any] = {
     "dataset.intensity_max": Positive,
     "dataset.fill": dict[str, float],
 }
-
-
-def require_checkpoint(cfg: DictConfig) -> None:
-    """Without training there must be something to test, and weights to test it with."""
-    if not cfg.test:
-        raise ConfigError("test", "train=false test=false leaves nothing to do")
-    if cfg.ckpt_path is None:
-        raise ConfigError("ckpt_path", "train=false test=true needs trained weights to test")
-    if not Path(cfg.ckpt_path).is_file():
-        raise MissingFileError(cfg.ckpt_path, "no such checkpoint")
 
 
 def config_of(found: RunCheckpoint) -> dict[str, Any]:
