@@ -78,7 +78,7 @@ def test_names_pass_through_every_place_of_a_console(name: str) -> None:
     file = io.StringIO()
     Console(file=file, width=10).say(f"{name} is bad", name, "red")
     assert file.getvalue() == f"{shown}: {shown} is bad\n"
-    assert visible("a\n\tü") == "a\n\tü"
+    assert visible("a\n\tü\x1b[") == "a\n\tü\\x1b["
 
 
 def test_logs_warnings_and_mistakes_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
