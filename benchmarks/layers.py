@@ -30,7 +30,7 @@ from benchmarks.workloads import Scene, scenes
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive
 from pcnn.geometry import Kernel
-from pcnn.kernels.row_tiles import tiles_of
+from pcnn.kernels.product_tiles import tiles_of
 from pcnn.maps import HashTable
 from pcnn.ops.engine import Engine
 from pcnn.runtime.timing import Call

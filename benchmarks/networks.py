@@ -23,7 +23,7 @@ from benchmarks.run import Case, Measure, Options, Prepare, middle_trace, run, t
 from benchmarks.workloads import Scene, aggregated, scenes
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.geometry import KernelMap
-from pcnn.kernels.row_tiles import tiles_of
+from pcnn.kernels.product_tiles import tiles_of
 from pcnn.maps import HashTable
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve

@@ -19,9 +19,14 @@ from pcnn.dataflows.padded_buffer import (
     reduce_block,
     upload,
 )
-from pcnn.dataflows.reduced_product import has_wide_products
 from pcnn.dataflows.reference import Reference
-from pcnn.dataflows.torch_sums import join, joined_groups, kernels_serve, per_group
+from pcnn.dataflows.torch_sums import (
+    has_wide_products,
+    join,
+    joined_groups,
+    kernels_serve,
+    per_group,
+)
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pcnn.dataflows.grouping import Grouping
-from pcnn.dataflows.reduced_product import reduced_product
+from pcnn.dataflows.torch_sums import reduced_product
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from pcnn.kernels.conv_spec import NO_EPILOGUE, Epilogue
 from pcnn.kernels.epilogue import with_epilogue
-from pcnn.kernels.product_tiles import power_of_two
-from pcnn.kernels.row_tiles import WARPS, tile_shape
+from pcnn.kernels.product_tiles import WARPS, power_of_two, tile_shape
 from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 

@@ -21,6 +21,15 @@ MANY_PAIRS, MANY_ROWS = 1 << 17, 1 << 15
 #: ordinary cores and hold their operands in registers.
 TENSOR_CORES, ORDINARY_CORES = (128, 64), (64, 32)
 
+#: Of a kernel that moves rows: threads of a program, as warps of 32.
+WARPS = 4
+
+#: Bytes that one thread moves by one instruction.
+VECTOR_BYTES = 16
+
+#: Most channels of a program; wider rows take several programs.
+WIDEST_TILE = 512
+
 #: Channels that narrow groups are packed up to: a row of them is one line of memory in float16.
 PACKED = 64
 
@@ -195,3 +204,34 @@ def _power(channels: int) -> int:
 def _check(tiles: object, *sizes: int) -> None:
     if any(size < 16 or size & (size - 1) for size in sizes):
         raise ValueError(f"rows, columns and depth must be powers of two from 16, got {tiles}")
+
+
+def tiles_of(channels: int) -> tuple[int, ...]:
+    """Channel tiles that suit rows of so many channels, ascending: what a tuner tries.
+
+    The divisors of ``channels`` that are powers of two, as Minuet section 5.2.1 tries divisors, and
+    the smallest power of two that holds a whole row. Programs handle powers of two.
+    """
+    divisors = (1 << power for power in range(channels.bit_length()))
+    tiles = {tile for tile in divisors if tile <= WIDEST_TILE and channels % tile == 0}
+    return tuple(sorted(tiles | {default_tile(channels)}))
+
+
+def default_tile(channels: int) -> int:
+    """The whole row, up to `WIDEST_TILE` channels: where a row's triplets lie is read once."""
+    return min(WIDEST_TILE, power_of_two(channels))
+
+
+def tile_shape(channels: int, tile: int | None, itemsize: int) -> tuple[int, int, int]:
+    """Programs a row, channels and rows of a program.
+
+    Every thread has one access for all rows of its program, of up to `VECTOR_BYTES` of neighbouring
+    channels, as far as rows of so many channels are aligned to them.
+    """
+    tile = default_tile(channels) if tile is None else tile
+    if not 0 < tile <= WIDEST_TILE or tile & (tile - 1):
+        raise ValueError(f"a channel tile is a power of two up to {WIDEST_TILE}, got {tile}")
+    aligned = channels & -channels  # the largest power of two that divides it
+    elements = 32 * WARPS * min(VECTOR_BYTES // itemsize, aligned)
+    tile = min(tile, elements)
+    return -(-channels // tile), tile, elements // tile

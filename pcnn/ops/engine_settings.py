@@ -33,7 +33,7 @@ from pcnn.geometry import KernelMap
 from pcnn.geometry.slot_subsets import slot_norms
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
-from pcnn.kernels.row_tiles import tiles_of
+from pcnn.kernels.product_tiles import tiles_of
 from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.maps import Automatic, DoubleTraversed, HashTable, MapBuilder, ZDelta
 from pcnn.maps.radius import RadiusSearch

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.reduced_product import reduced_product
-from pcnn.dataflows.torch_sums import accumulator
+from pcnn.dataflows.torch_sums import accumulator, reduced_product
 from pcnn.ops.products import mvmr
 
 

@@ -8,7 +8,7 @@ import torch
 from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
 from pcnn.dataflows.padded_buffer import padded_buffer
-from pcnn.kernels.row_tiles import default_tile, tile_shape, tiles_of
+from pcnn.kernels.product_tiles import default_tile, tile_shape, tiles_of
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
 STRIDED = [50, 48, 0, 52, 20, 21]

@@ -23,7 +23,7 @@ from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gather_gemm import gather_gemm
 from pcnn.kernels.gather_scatter import gather_kernel, gather_slots_kernel, scatter_kernel
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
-from pcnn.kernels.row_tiles import WARPS, tile_shape
+from pcnn.kernels.product_tiles import WARPS, tile_shape
 from pcnn.nn import Conv3d
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor

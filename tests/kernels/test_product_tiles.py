@@ -7,12 +7,12 @@ import torch
 
 from pcnn.kernels.product_tiles import (
     MANY_PAIRS,
+    WARPS,
     ChunkTiles,
     ProductShape,
     RowTiles,
     power_of_two,
 )
-from pcnn.kernels.row_tiles import WARPS
 
 
 @pytest.mark.parametrize("pairs", [1000, MANY_PAIRS])

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pcnn.dataflows import reduced_product as module
-from pcnn.dataflows.reduced_product import PIECE_ROWS, reduced_product
+from pcnn.dataflows import torch_sums as module
+from pcnn.dataflows.torch_sums import PIECE_ROWS, reduced_product
 from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
