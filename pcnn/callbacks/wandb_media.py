@@ -91,7 +91,7 @@ def of_pairs(
         media["pairs"] = pair_rows(JudgedPairs(first, rules))
         scenes = [
             [scene, pairs, *map(_known, shares)]
-            for scene, pairs, *shares in summarize(first, rules, draws=0).per_scene
+            for scene, pairs, *shares in summarize(first, rules).per_scene
         ]
         media["scenes"] = wandb.Table(columns=["scene", "pairs", "rr", "fmr", "ir"], data=scenes)
         for label, (thresholds, lines) in recall_curves(results, rules).items():

@@ -33,7 +33,6 @@ from pcnn.experiment.weights import config_of
 from pcnn.loggers import send_media
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
-    Figure,
     PairResult,
     Summary,
     recall_curves,
@@ -88,7 +87,7 @@ def evaluate_trained(
         return report_pairs(cfg, folder, data, descriptor, device, loggers)
 
 
-#: Figures of a summary that metrics.json holds, each with its interval.
+#: Figures of a summary that metrics.json holds.
 FLAT = (
     *("rr", "rr_scenes", "rr_pairs", "fmr", "ir"),
     *("rre", "rte", "rre_median", "rte_median", "rre_std", "rte_std"),
@@ -148,10 +147,7 @@ def report_pairs(
     figures: dict[str, float] = {}
     groups = ("test", "", done.results), ("test_icp", " + ICP", done.refined)
     for prefix, suffix, results in (group for group in groups if group[2]):
-        summaries = {
-            number: summarize(pairs, rules, draws=options.draws, seed=cfg.seed)
-            for number, pairs in results.items()
-        }
+        summaries = {number: summarize(pairs, rules) for number, pairs in results.items()}
         console.print(registration_table(summaries, title + suffix))
         first = summaries[samples[0]]
         console.print(scene_table(first, f"scenes, {shown(samples[0])}{suffix}"))
@@ -238,14 +234,10 @@ def solver_name(solver: str) -> str:
 
 
 def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:
-    """Every figure with its interval, by name."""
+    """Every figure by name."""
     figures: dict[str, float] = {}
     for samples, summary in summaries.items():
         at = f"@{shown(samples)}"
-        for name in FLAT:
-            figure: Figure = getattr(summary, name)
-            ends = {"": figure.value, "_low": figure.low, "_high": figure.high}
-            figures |= {f"{prefix}/{name}{end}{at}": value for end, value in ends.items()}
-        for name in ("counted", "no_estimate", "unjudged"):
+        for name in (*FLAT, "counted", "no_estimate", "unjudged"):
             figures[f"{prefix}/{name}{at}"] = getattr(summary, name)
     return figures

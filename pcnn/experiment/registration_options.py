@@ -30,7 +30,6 @@ class RegistrationOptions:
     refine: bool = False  # fit the best hypotheses of ransac and cliques again to what agrees
     surfaces: bool = False  # move every estimate until surfaces of both clouds lie on each other
     icp_distance: Length | None = None  # refine by ICP within this distance [m], reported apart
-    draws: Count = 2000  # of the bootstrap
     pictures: Natural = 3  # best and worst pairs drawn, so many of each
 
     def rules(self, benchmark: str) -> Protocol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -282,16 +283,16 @@ def gathered(own: dict[PairId, Result]) -> list[Result]:
 
 def figures(results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
     """Figures of a pass."""
-    summary = summarize(results, rules, draws=0)
+    summary = summarize(results, rules)
     found = {
         "loss": sum(result.loss for result in results) / len(results),
-        "feat_match_ratio": summary.fmr.value,
-        "inlier_ratio": summary.ir.value,
+        "feat_match_ratio": summary.fmr,
+        "inlier_ratio": summary.ir,
     }
     if rules.ransac.hypotheses:
-        found["rr"] = summary.rr.value
-        if summary.rre.pairs:
-            found |= {"rre": summary.rre.value, "rte": summary.rte.value}
+        found["rr"] = summary.rr
+        if not math.isnan(summary.rre):
+            found |= {"rre": summary.rre, "rte": summary.rte}
     return found
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,44 +23,55 @@ MARK = "   SIMULATED DATA"  # behind the heading
 LEGEND = 16  # names of clouds below a picture
 
 
+#: Axes of a picture by the name of the view.
+VIEWS = {"along z": (0, 1, 2), "along y": (0, 2, 1)}
+
+
+def _draw(places: Sequence[Any], clouds: Sequence[np.ndarray], shades: Any, state: str) -> None:
+    """Draw clouds in one frame, each in a colour, once a view."""
+    points = np.concatenate(clouds)
+    colours = np.repeat(np.array(shades, np.uint8), [len(cloud) for cloud in clouds], axis=0)
+    low, high = np.quantile(points, [0.005, 0.995], axis=0)
+    extent = float(max((high - low).max() / 2 * 1.05, 1e-3))
+    centred = points - (low + high) / 2
+    # neither cloud hides the other: points are drawn in the order of their depth alone
+    for place, (view, axes) in zip(places, VIEWS.items(), strict=True):
+        image = from_above(centred[:, axes], colours, extent, PIXELS, dot=2)
+        place.imshow(image, extent=(-extent, extent, -extent, extent))
+        place.set_title(f"{state}{view}", loc="left", fontsize=12, color=INK)
+        place.tick_params(labelsize=8, colors=FAINT)
+
+
+def _heading(figure: Any, title: str, note: str, simulated: bool, inch: float) -> None:
+    style = {"ha": "left", "fontsize": 15, "color": INK, "weight": "bold"}
+    figure.suptitle(title + MARK * simulated, x=0.02, y=1 - 0.2 * inch, **style)
+    words = {"va": "top", "fontsize": 10.5, "color": FAINT}
+    figure.text(0.02, 1 - 0.62 * inch, textwrap.fill(note, LINE), **words)
+
+
 def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
     """Draw two clouds as they are given and as their transform puts them, along z and along y.
 
     The target is blue, the source orange. Without a transform only "as given" is drawn. Matches are
     lines between the clouds laid side by side, below.
     """
-    states = [("as given", pair.source)]
+    states = [("as given, ", pair.source)]
     if pair.placed is not None:
-        states.append(("registered", pair.placed))
-    views = (("along z", (0, 1, 2)), ("along y", (0, 2, 1)))
-    target, matches = pair.target, pair.matches
-    rows = len(views) + bool(matches)
+        states.append(("registered, ", pair.placed))
+    rows = len(VIEWS) + bool(pair.matches)
     inch = 1 / (1.0 + 5.2 * rows)  # of the figure's height
     figure = new_page(5.2 * len(states), 1.0 + 5.2 * rows)
-    for column, (state, moved) in enumerate(states):
-        points = np.concatenate([target, moved])
-        colours = np.repeat(np.array([TARGET, SOURCE], np.uint8), [len(target), len(moved)], axis=0)
-        low, high = np.quantile(points, [0.005, 0.995], axis=0)
-        extent = float(max((high - low).max() / 2 * 1.05, 1e-3))
-        centred = points - (low + high) / 2
-        # neither cloud hides the other: points are drawn in the order of their depth alone
-        for row, (view, axes) in enumerate(views):
-            place = figure.add_subplot(rows, len(states), row * len(states) + column + 1)
-            image = from_above(centred[:, axes], colours, extent, PIXELS, dot=2)
-            place.imshow(image, extent=(-extent, extent, -extent, extent))
-            place.set_title(f"{state}, {view}", loc="left", fontsize=12, color=INK)
-            place.tick_params(labelsize=8, colors=FAINT)
-    if matches:
+    for column, (state, moved) in enumerate(states, 1):
+        places = [
+            figure.add_subplot(rows, len(states), row * len(states) + column)
+            for row in range(len(VIEWS))
+        ]
+        _draw(places, [pair.target, moved], [TARGET, SOURCE], state)
+    if pair.matches:
         place = figure.add_subplot(rows, 1, rows)
-        draw_matches(place, pair.source, target, matches, (SOURCE, TARGET))
-    heading = pair.name
-    if pair.simulated:
-        heading += MARK
-    figure.suptitle(
-        heading, x=0.02, y=1 - 0.2 * inch, ha="left", fontsize=15, color=INK, weight="bold"
-    )
-    note = textwrap.fill(f"target blue, source orange, metres   {pair.facts}", LINE)
-    figure.text(0.02, 1 - 0.62 * inch, note, va="top", fontsize=10.5, color=FAINT)
+        draw_matches(place, pair.source, pair.target, pair.matches, (SOURCE, TARGET))
+    note = f"target blue, source orange, metres   {pair.facts}"
+    _heading(figure, pair.name, note, pair.simulated, inch)
     figure.subplots_adjust(
         left=0.06, right=0.98, top=1 - 1.15 * inch, bottom=0.4 * inch, hspace=0.12, wspace=0.14
     )
@@ -75,27 +87,15 @@ def merged_picture(
 ) -> Path:
     """Draw clouds in one frame, each in a colour of its own, along z and along y."""
     shades = distinct_colours(len(clouds))
-    points = np.concatenate(list(clouds.values()))
-    colours = np.repeat(shades, [len(cloud) for cloud in clouds.values()], axis=0)
-    low, high = np.quantile(points, [0.005, 0.995], axis=0)
-    extent = float(max((high - low).max() / 2 * 1.05, 1e-3))
-    centred = points - (low + high) / 2
     figure = new_page(10.4, 6.6)
-    for column, (view, axes) in enumerate((("along z", (0, 1, 2)), ("along y", (0, 2, 1)))):
-        place = figure.add_subplot(1, 2, column + 1)
-        image = from_above(centred[:, axes], colours, extent, PIXELS, dot=2)
-        place.imshow(image, extent=(-extent, extent, -extent, extent))
-        place.set_title(view, loc="left", fontsize=12, color=INK)
-        place.tick_params(labelsize=8, colors=FAINT)
-    if simulated:
-        title += MARK
-    figure.suptitle(title, x=0.02, y=0.98, ha="left", fontsize=15, color=INK, weight="bold")
-    figure.text(0.02, 0.92, textwrap.fill(note, LINE), va="top", fontsize=10.5, color=FAINT)
+    places = [figure.add_subplot(1, len(VIEWS), column + 1) for column in range(len(VIEWS))]
+    _draw(places, list(clouds.values()), shades, "")
+    _heading(figure, title, note, simulated, 1 / 6.6)
     for number, (name, shade) in enumerate(zip(clouds, shades, strict=True)):
         if number < LEGEND:
             at = 0.02 + 0.98 * (number % 4) / 4, 0.1 - 0.028 * (number // 4)
             figure.text(*at, f"\u25a0 {name}", fontsize=9, color=tuple(shade / 255))
-    figure.subplots_adjust(left=0.06, right=0.98, top=0.86, bottom=0.16, wspace=0.14)
+    figure.subplots_adjust(left=0.06, right=0.98, top=0.84, bottom=0.16, wspace=0.14)
     return saved(figure, path)
 
 

@@ -36,7 +36,6 @@ TINY = (
     "task.val_hypotheses=100",
     "task.hypotheses=500",
     "task.samples=[200,0]",
-    "task.draws=20",
     "task.pictures=1",
     "trainer=cpu",
     "trainer.max_steps=4",
@@ -96,7 +95,7 @@ def test_weights_of_voxels_are_evaluated_on_points(folder: Path) -> None:
     assert "resunet 0.1 m, point" in done.stdout
     content = written(folder / "two")
     assert (content["geometry"], content["turn_clouds"]) == ("point", 3)
-    assert {"test/rr@all", "test/rr_low@200"} <= set(content["metrics"])
+    assert {"test/rr@all", "test/fmr@200"} <= set(content["metrics"])
 
 
 def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Path) -> None:

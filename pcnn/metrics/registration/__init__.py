@@ -1,6 +1,5 @@
 """Metrics of registration: errors of a transform, figures of matches, protocols by name."""
 
-from pcnn.metrics.registration.bootstrap import Figure, mean_of
 from pcnn.metrics.registration.errors import (
     information_rmse,
     inlier_ratio,
@@ -21,6 +20,7 @@ from pcnn.metrics.registration.protocols import (
 from pcnn.metrics.registration.summary import (
     Curves,
     Summary,
+    mean_of,
     recall_curve,
     recall_curves,
     summarize,
@@ -31,7 +31,6 @@ __all__ = [
     "NAMES",
     "SAMPLES",
     "Curves",
-    "Figure",
     "JudgedPairs",
     "PairId",
     "PairResult",

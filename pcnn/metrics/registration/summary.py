@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.metrics.registration.bootstrap import DRAWS, Figure, deviation, mean_of, median
 from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult, below
 from pcnn.metrics.registration.protocols import Protocol
 
@@ -25,17 +25,17 @@ class Summary:
     """Figures of a set of pairs."""
 
     protocol: Protocol  # their rules
-    rr: Figure  # registration recall, as the protocol averages
-    rr_scenes: Figure  # the same as a mean of scene means
-    rr_pairs: Figure  # the same as a mean of pairs
-    fmr: Figure  # feature-match recall, over every pair
-    ir: Figure  # inlier ratio, over every pair
-    rre: Figure  # mean rotation error [deg], over the pairs the protocol says
-    rte: Figure  # mean translation error [m], likewise
-    rre_median: Figure  # median rotation error [deg] over the same pairs
-    rte_median: Figure  # median translation error [m], likewise
-    rre_std: Figure  # standard deviation of the rotation error [deg] over the same pairs
-    rte_std: Figure  # standard deviation of the translation error [m], likewise
+    rr: float  # registration recall, as the protocol averages
+    rr_scenes: float  # the same as a mean of scene means
+    rr_pairs: float  # the same as a mean of pairs
+    fmr: float  # feature-match recall, over every pair
+    ir: float  # inlier ratio, over every pair
+    rre: float  # mean rotation error [deg], over the pairs the protocol says
+    rte: float  # mean translation error [m], likewise
+    rre_median: float  # median rotation error [deg] over the same pairs
+    rte_median: float  # median translation error [m], likewise
+    rre_std: float  # standard deviation of the rotation error [deg] over the same pairs
+    rte_std: float  # standard deviation of the translation error [m], likewise
     pairs: int  # number of pairs given
     counted: int  # pairs that count for RR
     no_estimate: int  # counted pairs without a transform; they are failures
@@ -43,18 +43,38 @@ class Summary:
     per_scene: tuple[tuple[str, int, float, float, float], ...]  # name
 
 
-def summarize(
-    results: Sequence[PairResult], protocol: Protocol, draws: int = DRAWS, seed: int = 0
-) -> Summary:
-    """Figures of pairs under a protocol, each with a 95 % bootstrap interval over pairs."""
+def mean_of(
+    values: NDArray[Any],  # [P], of every pair
+    counted: NDArray[np.bool_],  # [P] which of them enter the mean
+    scenes: NDArray[np.integer],  # [P] scene of every pair
+    over: str,
+    centre: Callable[[NDArray[Any]], Any] = np.mean,
+) -> float:
+    """Mean, or another centre, of what is known of the counted pairs, or of those of the scenes."""
+    if over not in ("scenes", "pairs"):
+        raise ValueError(f"a figure is over scenes or pairs, got {over!r}")
+    known = counted & ~np.isnan(values)
+    if not known.any():
+        return nan
+    if over == "pairs":
+        return float(centre(values[known]))
+    here = np.unique(scenes[known])
+    return float(np.mean([centre(values[known & (scenes == scene)]) for scene in here]))
+
+
+def summarize(results: Sequence[PairResult], protocol: Protocol) -> Summary:
+    """Figures of pairs under a protocol; NaN over nothing."""
     pairs = JudgedPairs(results, protocol)
     pairs.check()
     judged = np.isnan(pairs.rmse) & ~np.isnan(pairs.rre) & (protocol.success.rmse is not None)
 
     def mean(
-        values: NDArray, which: NDArray[np.bool_], over: str = protocol.average, centre: Any = None
-    ) -> Figure:
-        return mean_of(values.astype(np.float64), which, pairs.scenes, over, draws, seed, centre)
+        values: NDArray,
+        which: NDArray[np.bool_],
+        over: str = protocol.average,
+        centre: Any = np.mean,
+    ) -> float:
+        return mean_of(values.astype(np.float64), which, pairs.scenes, over, centre)
 
     return Summary(
         protocol,
@@ -65,10 +85,10 @@ def summarize(
         ir=mean(pairs.inlier_ratio, pairs.matched),
         rre=mean(pairs.rre, pairs.averaged("rre")),
         rte=mean(pairs.rte, pairs.averaged("rte")),
-        rre_median=mean(pairs.rre, pairs.averaged("rre"), centre=median),
-        rte_median=mean(pairs.rte, pairs.averaged("rte"), centre=median),
-        rre_std=mean(pairs.rre, pairs.averaged("rre"), centre=deviation),
-        rte_std=mean(pairs.rte, pairs.averaged("rte"), centre=deviation),
+        rre_median=mean(pairs.rre, pairs.averaged("rre"), centre=np.median),
+        rte_median=mean(pairs.rte, pairs.averaged("rte"), centre=np.median),
+        rre_std=mean(pairs.rre, pairs.averaged("rre"), centre=np.std),
+        rte_std=mean(pairs.rte, pairs.averaged("rte"), centre=np.std),
         pairs=len(pairs),
         counted=int(pairs.counted.sum()),
         no_estimate=int((pairs.counted & np.isnan(pairs.rre)).sum()),
@@ -80,7 +100,7 @@ def summarize(
 def _scene(pairs: JudgedPairs, place: int) -> tuple[str, int, float, float, float]:
     here = pairs.scenes == place
     rr, fmr, ir = (
-        mean_of(values.astype(np.float64), which & here, np.zeros_like(here, int), "pairs", 0).value
+        mean_of(values.astype(np.float64), which & here, pairs.scenes, "pairs")
         for values, which in (
             (pairs.registered, pairs.counted),
             (pairs.enough, pairs.matched),
@@ -100,7 +120,7 @@ def recall_curve(
     passed = [below(getattr(pairs, error), float(limit), True) for limit in limits]
     return np.array(
         [
-            mean_of(one.astype(float), pairs.counted, pairs.scenes, protocol.average, draws=0).value
+            mean_of(one.astype(float), pairs.counted, pairs.scenes, protocol.average)
             for one in passed
         ]
     )

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from math import isnan, nan
+from math import isnan
 
 from rich.table import Table
-from rich.text import Text
 
 from pcnn.messages import counted
-from pcnn.metrics.registration.bootstrap import Figure
 from pcnn.metrics.registration.summary import Summary
 
 
 def registration_table(summaries: Mapping[int | None, Summary], title: str) -> Table:
-    """One row a number of samples, one column a figure; intervals are 95 % over pairs.
-
-    Standard deviations stand without an interval, for the width of the table.
-    """
+    """One row a number of samples, one column a figure."""
     first = next(iter(summaries.values()))
     rule = first.protocol
     table = Table(title=title, title_justify="left", caption=caption(first), caption_justify="left")
@@ -38,7 +32,8 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
             plain(summary.rte),
             plain(summary.rre_median),
             plain(summary.rte_median),
-            *(plain(replace(one, low=nan)) for one in (summary.rre_std, summary.rte_std)),
+            plain(summary.rre_std),
+            plain(summary.rte_std),
             percent(opposite),
         )
     return table
@@ -50,8 +45,7 @@ def scene_table(summary: Summary, title: str) -> Table:
     for heading in ("scene", "pairs", "RR %", "FMR %", "IR %"):
         table.add_column(heading, justify="left" if heading == "scene" else "right")
     for name, pairs, *figures in summary.per_scene:
-        shown = ["-" if isnan(figure) else f"{100 * figure:.1f}" for figure in figures]
-        table.add_row(name, str(pairs), *shown)
+        table.add_row(name, str(pairs), *map(percent, figures))
     return table
 
 
@@ -88,21 +82,10 @@ def averaged_over(which: str) -> str:
     }[which]
 
 
-def percent(figure: Figure) -> Text:
-    """A share in percent, with its interval."""
-    return with_interval(figure, 100, 1)
+def percent(figure: float) -> str:
+    """A share in percent; `-` for a mean over nothing."""
+    return "-" if isnan(figure) else f"{100 * figure:.1f}"
 
 
-def plain(figure: Figure) -> Text:
-    """A number, with its interval."""
-    return with_interval(figure, 1, 3)
-
-
-def with_interval(figure: Figure, unit: float, digits: int) -> Text:
-    """A figure in a unit, with its interval where there is one; `-` for a mean over nothing."""
-    if isnan(figure.value):
-        return Text("-")
-    text = f"{unit * figure.value:.{digits}f}"
-    if not isnan(figure.low):
-        text += f" [{unit * figure.low:.{digits}f}, {unit * figure.high:.{digits}f}]"
-    return Text(text)  # rich would read brackets of a string as markup
+def plain(figure: float) -> str:
+    return "-" if isnan(figure) else f"{figure:.3f}"
