@@ -187,20 +187,16 @@ def _check_combination(cfg: DictConfig) -> None:
 
 def no_graph(cfg: DictConfig) -> str | None:
     """Why no CUDA graph holds the steps of a training, on whatever machine; None: one does."""
-    from pcnn.tasks.network_task import can_run_as_graph
-
     strategy = cfg.trainer.get("strategy")
     strategy = strategy.get("_target_") if isinstance(strategy, DictConfig) else strategy
     synchronised = cfg.trainer.get("sync_batchnorm") and str(cfg.trainer.get("devices")) != "1"
-    task: Any = looked_up(cfg.task.get("_target_"), "task", allowed(cfg))
     reasons = {
-        f"task={cfg.task.name} does not say what a step learns": not can_run_as_graph(task),
         f"engine={cfg.engine.name} asks the host about every map": engine_of(cfg).dataflow
         is not None,
         "activation_checkpointing runs layers again": cfg.get("activation_checkpointing"),
-        "model.overlap_head=true is taught outside of the graph": cfg.model.get("overlap_head"),
-        "trainer.sync_batchnorm=true counts spare rows": synchronised,
-        f"trainer.strategy={strategy} has hooks": str(strategy) not in _ONE_PROCESS_A_DEVICE,
+        "model.overlap_head=true reads more than one output": cfg.model.get("overlap_head"),
+        "trainer.sync_batchnorm=true waits for other devices": synchronised,
+        f"trainer.strategy={strategy} moves parameters": str(strategy) not in _ONE_PROCESS_A_DEVICE,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

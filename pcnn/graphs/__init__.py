@@ -1,6 +1,7 @@
 """Networks and training steps as CUDA graphs.
 
-`sizes` says how large memory is, `voxel_memory` and `fixed_input` hold one input after another,
-`capture` makes graphs, `runner` captures and replays a network by size, `graph` and `automatic` are
-its two uses; `step_graph`, `gradients` and `optimizer_graph` serve training.
+Sizes are rounded up (`buckets`, `input_sizes`); memory of a size takes one input after another
+(`memory`, `fixed_input`, for the `sources` of inputs), `capture` makes graphs, `runner` captures
+and replays a network in inference; `graph` and `automatic` are its two uses. `own_steps` does the
+same for steps of a training, whose `gradients` and `optimizer_graph` lie in fixed memory too.
 """

@@ -44,9 +44,7 @@ from pcnn.tensor import SparseTensor
 
 #: Largest difference of all gradients, as a share of their norm, between a graph and eager.
 GRADIENTS_AGREE = 0.2
-#: Sizes that are kept, and the steps of a size until it is captured.
-MOST, AFTER = 8, 3
-#: Changes of the network after which nothing is captured any more.
+#: Changes of the network, with fewer steps in between, after which nothing is captured any more.
 MOST_CHANGES = 16
 
 
@@ -146,17 +144,29 @@ class _Step(torch.autograd.Function):
 
 
 class OwnSteps:
-    """The steps of a network in training, captured by itself once sizes repeat."""
+    """The steps of a network in training, captured by itself once sizes repeat.
+
+    Steps are captured at the so manyth batch of a size, of at most so many sizes. With `in_place`
+    gradients stay where the graphs write them, which the next step does again, as an optimiser in a
+    graph wants it; else they are copies.
+    """
 
     def __init__(
-        self, model: nn.Module, capture: Capture | None = None, edges: Edges | None = None
+        self,
+        model: nn.Module,
+        capture: Capture | None = None,
+        edges: Edges | None = None,
+        after: int = 3,
+        most: int = 8,
+        in_place: bool = False,
     ) -> None:
         self._model = weakref.ref(model)
         self._given, self._edges = capture, edges or Edges()
+        self._after, self._most, self._in_place = after, most, in_place
         self.reason: str | None = None
         self.replays = 0
         self._seen: OrderedDict[Hashable, int] = OrderedDict()
-        self._changes = 0
+        self._changes = self._before = 0  # and the replays at the last one
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -208,12 +218,12 @@ class OwnSteps:
         own = self.places.get(key)
         if own is None or not sizes.fits(own.held.room):
             self._seen[key] = self._seen.pop(key, 0) + 1
-            if self._seen[key] < AFTER:
+            if self._seen[key] < self._after:
                 return NOTHING
             if own is not None:
                 room = room.joined(own.held.room)
                 del self.places[key], own
-            elif len(self.places) >= MOST:
+            elif len(self.places) >= self._most:
                 self.places.popitem(last=False)
             reference = self._model
 
@@ -231,7 +241,11 @@ class OwnSteps:
 
     def _see_changes(self) -> None:
         if self._kept is not None and not self._kept.holds():
-            self._changes += 1
+            used = self.replays - self._before
+            self._changes, self._before = (
+                (1 if used > MOST_CHANGES else 1 + self._changes),
+                self.replays,
+            )
             self.release()
             if self._changes > MOST_CHANGES:
                 raise NoGraph("the network changes from step to step")
@@ -257,6 +271,7 @@ class OwnSteps:
             self.parameters = [one for one in model.parameters() if one.requires_grad]
             self.buffers = list(model.buffers())
             self._gradients = Gradients(self.parameters)
+        self._gradients.let_go()
         made = StepPlace(held, run, modes, x.features.requires_grad)
         backward: Work = lambda: made.backward(self._gradients)  # noqa: E731
         stream = getattr(self._capture, "stream", None)
@@ -348,12 +363,13 @@ class OwnSteps:
         given = [grad for one, grad in ends if one.requires_grad]
         parts = []
         with torch.no_grad():
+            self._gradients.let_go()
             for start, grad in zip(own.starts, given, strict=True):
                 source = start[:0] if grad is None else grad.to(start.dtype)
                 parts.append(Part(start, source, 0))
             place(parts)
             own.graphs[1]()
-            pairs = zip(self._gradients.cloned(), own.reached, strict=True)
+            pairs = zip(self._gradients.views(self._in_place), own.reached, strict=True)
             found = [one if reached else None for one, reached in pairs]
             features = own.features_grad
             return [None if features is None else features[: len(x)].clone(), *found]

@@ -40,6 +40,10 @@ _COUNTED, _CHANGES = 256, 8
 Run = Callable[[SparseTensor], Any]
 
 
+class Changed(Exception):
+    """The network is another one than that of the graphs."""
+
+
 class Source(Protocol):
     """What kind of inputs a network is called with."""
 
@@ -197,11 +201,11 @@ class Runner:
             try:
                 output = self._replayed(place, item)
             except Unfit:  # of the eager call below there are sizes
-                output = None
-            if not self._holds():
+                pass
+            except Changed:
                 self._note_change(place)
                 return NOTHING
-            if output is not None:
+            else:
                 place.calls += 1
                 return output
         return self._made(key, given, item, planner, run, modes)
@@ -297,12 +301,14 @@ class Runner:
         stream = torch.cuda.current_stream(self._device) if self._side is not None else None
         if stream is not None and self._done is not None:
             stream.wait_event(self._done)  # of the call before, which may be of another stream
-        memory.take(given)
-        graphs[0]()
-        reading = self._reading(place, stream)
-        graphs[1]()
         wanted = {level for level in place.form if level is not None}
+        memory.take(given)
         try:
+            graphs[0]()
+            reading = self._reading(place, stream)
+            graphs[1]()
+            if not self._holds():  # looked at while the device computes
+                raise Changed
             copies = Copies()
             sites = memory.sites(given, reading(), wanted, copies)
             output = copies.output(place.output, place.form, sites)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import is_
-from typing import Any
+from operator import attrgetter, is_
 
 from torch import Tensor
 from torch.nn import Module, Parameter
@@ -52,14 +51,9 @@ class Snapshot:
         return True
 
 
-#: What a module holds by name, beside its other attributes.
-_MEMBERS = ("_modules", "_parameters", "_buffers")
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_VERSION: Callable[[Tensor], int] = attrgetter("_version")
+_LEARNS: Callable[[Tensor], bool] = attrgetter("requires_grad")
 
 
 class NetworkSnapshot:
@@ -71,29 +65,38 @@ class NetworkSnapshot:
     """
 
     def __init__(self, network: Module, values: bool = True) -> None:
-        self._members: list[dict[str, Any]] = []  # which modules keep for life
-        for module in network.modules():
-            own = module.__dict__
-            self._members += own, *(own[name] for name in (*_MEMBERS, *_HOOKS))
+        # dictionaries that modules keep for life, compared in C: this runs at every call
+        own = [module.__dict__ for module in network.modules()]
+        members = [*own, *(one[name] for one in own for name in ("_modules", *_HOOKS))]
+        tensors = [one[name] for one in own for name in ("_parameters", "_buffers")]
+        self._empty = [one for one in (*members, *tensors) if not one]
+        self._members = [one for one in members if one]
+        self._copies = [dict(one) for one in self._members]
+        self._with_tensors = [one for one in tensors if one]
         self._kept = self._found()
-        self._tensors = [one for one in self._kept if isinstance(one, Tensor)]
-        self._snapshot = Snapshot(self._tensors) if values else None
-        self._places = [] if values else self._lie()
+        self._tensors = [one for one in self._kept if one is not None]
+        self._memory = [one.detach() for one in self._tensors]  # nothing else comes to lie there
+        self._state = _VERSION if values else _LEARNS
+        self._addresses, self._states = self._looks()
 
     def holds(self) -> bool:
         """True if the network is as it was."""
+        try:
+            if any(self._empty) or self._members != self._copies:
+                return False
+        except (RuntimeError, ValueError, TypeError):  # tensors and arrays that were exchanged
+            return False
         found = self._found()
         if len(found) != len(self._kept) or not all(map(is_, found, self._kept)):
             return False
-        if self._snapshot is None:
-            return self._lie() == self._places
-        return self._snapshot.holds(self._tensors)
+        return self._looks() == (self._addresses, self._states)
 
-    def _lie(self) -> list[tuple[int, bool]]:
-        return [(one.data_ptr(), one.requires_grad) for one in self._tensors]
+    def _found(self) -> list[Tensor | None]:
+        return list(chain.from_iterable(map(dict.values, self._with_tensors)))
 
-    def _found(self) -> list[Any]:
-        return list(chain.from_iterable(map(dict.values, self._members)))
+    def _looks(self) -> tuple[list[int], list[int]]:
+        own = self._tensors
+        return list(map(Tensor.data_ptr, own)), list(map(self._state, own))
 
 
 def hooked(network: Module) -> bool:

@@ -13,6 +13,9 @@ from pcnn.graphs.runner import INSIDE, NOTHING
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
+#: Forward passes that may wait for their backward, each with memory of its own.
+PASSES = 2
+
 
 class PlannedModule(nn.Module):
     """A network that builds all levels and kernel maps of its input at once.
@@ -41,7 +44,7 @@ class PlannedModule(nn.Module):
         self.graphs = True
         self._planner: Planner | None = None
         self._graphs: OwnGraphs | None = None
-        self._steps: OwnSteps | None = None
+        self._steps: tuple[OwnSteps, ...] = ()  # for several passes before one backward
 
     @property
     def planner(self) -> Planner:
@@ -53,9 +56,9 @@ class PlannedModule(nn.Module):
     @property
     def graphs_reason(self) -> str | None:
         """Why the last calls were no graphs although sizes repeat; ``None``: nothing failed."""
-        if self._steps is not None and self.training:
-            return self._steps.reason
-        return None if self._graphs is None else self._graphs.runner.reason
+        if self._graphs is None:
+            return None
+        return self._steps[0].reason if self.training else self._graphs.runner.reason
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The network's output; see `torch.nn.Module`."""
@@ -76,6 +79,15 @@ class PlannedModule(nn.Module):
         finally:
             INSIDE.reset(token)
 
+    def start_graphs(self, **settings: Any) -> None:
+        """Begin without graphs; settings: how steps are captured (`OwnSteps`)."""
+        self._graphs = OwnGraphs(self)
+        self._steps = tuple(OwnSteps(self, **settings) for _ in range(PASSES))
+
+    def release_graphs(self) -> None:
+        """Give up all graphs and their memory; new ones follow."""
+        self._graphs, self._steps = None, ()
+
     def train(self, mode: bool = True) -> PlannedModule:
         """Switch between training, in which graphs give their memory back, and evaluation."""
         if mode and self._graphs is not None and self._graphs.belongs_to(self):
@@ -88,11 +100,11 @@ class PlannedModule(nn.Module):
         if follows != self.training or not isinstance(x, SparseTensor):
             return NOTHING
         if self._graphs is None or not self._graphs.belongs_to(self):
-            self._graphs, self._steps = OwnGraphs(self), OwnSteps(self)
-        own = self._steps if follows else self._graphs
-        if own is None or not own.serves(x):
-            return NOTHING
-        return own(x, self, self.planner, super().__call__)
+            self.start_graphs()
+        assert self._graphs is not None
+        found = (one for one in (self._steps if follows else (self._graphs,)) if one.serves(x))
+        own = next(found, None)
+        return NOTHING if own is None else own(x, self, self.planner, super().__call__)
 
     def _plan(self, args: tuple[Any, ...]) -> None:
         if self.plans_input and args and isinstance(args[0], SparseTensor):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -15,10 +14,9 @@ from pcnn.metrics import (
 )
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_cloud_probabilities
-from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.graphs.capture import Figures
+    pass
 
 
 class ClassificationTask(CountingTask):
@@ -44,14 +42,9 @@ class ClassificationTask(CountingTask):
         logits: Tensor = self.run(tensor)
         return logits
 
-    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.compute_loss`: the logits."""
-        (tensor,) = inputs
-        return {"logits": self(tensor)}
-
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        logits = self.step_figures(batch)["logits"]
+        logits = self(batch.tensor)
         loss: Tensor = self.loss(logits, batch.labels)
         labelled = (batch.labels != self.ignore_index).sum()
         size = batch.batch_size

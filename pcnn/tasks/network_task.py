@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
 from lightning.pytorch.plugins.precision import Precision
-from lightning.pytorch.utilities import GradClipAlgorithmType
+from lightning.pytorch.utilities import GradClipAlgorithmType, rank_zero_info
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -25,8 +24,10 @@ from pcnn.tasks.layers_of import depths, matching, still
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.graphs.capture import Capture, Figures
-    from pcnn.tasks.graphed_steps import GraphedSteps
+    from pcnn.graphs.capture import Capture
+
+#: Sizes of batches whose steps are kept as graphs.
+STEP_SIZES = 24
 
 
 class NetworkTask(L.LightningModule):
@@ -57,7 +58,6 @@ class NetworkTask(L.LightningModule):
         #: Factors of the learning rate of layers, by patterns of their names.
         self.lr_multipliers: Mapping[str, float] = {}
         self._frozen: list[nn.Module] = []
-        self._graphed: GraphedSteps | None = None
         self._side: SideStream | None = None
         # what the steps of an epoch learnt from, on the device, and how many steps these were
         self._taught: Tensor | int = 0
@@ -98,50 +98,19 @@ class NetworkTask(L.LightningModule):
 
         return self._side.run(prepare, tensors)
 
-    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """Figures that the loss of a step is computed of; to fill for steps in CUDA graphs.
-
-        Device work alone, in shapes that follow from those of the arguments.
-        """
-        raise NotImplementedError
-
-    def step_figures(self, batch: Any, **beside: tuple[Tensor, float]) -> Figures:
-        """`compute_loss` of a batch: as a CUDA graph where that was asked for and can be."""
-        if self._graphed is None or not self._graphed.serves(self.net):
-            capture = self._capture()
-            if capture is None:
-                return self.compute_loss(
-                    self.inputs(batch), {name: own for name, (own, _) in beside.items()}
-                )
-            from pcnn.tasks.graphed_steps import GraphedSteps
-
-            self._graphed = GraphedSteps(self.trainer, self.net, self.compute_loss, capture)
-        return self._graphed.forward(self.inputs(batch), beside)
-
     def _capture(self) -> Capture | None:
         """What captures graphs here, where they were asked for; eager steps import no graphs."""
-        if not self.cuda_graphs:
+        if not self.cuda_graphs or self.device.type != "cuda":
             return None
-        from pcnn.tasks import graphed_steps
+        from pcnn.graphs.capture import CudaGraphs
 
-        return graphed_steps.capture_on(self.device)
+        return CudaGraphs(self.device)
 
-    @property
-    def replays(self) -> int | None:
-        """Steps so far in a graph that was there before; ``None`` where no step is one."""
-        return None if self._graphed is None else self._graphed.graphs.replays
-
-    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Gradients of a loss; graphs have a backward of their own."""
-        if self._graphed is None:
-            super().backward(loss, *args, **kwargs)
-        else:
-            self._graphed.backward(loss)
-
-    def on_validation_start(self) -> None:
-        """Let all ranks evaluate with the running statistics of the first one."""
-        if self._graphed is not None:
-            self._graphed.share_buffers(True)
+    def on_train_start(self) -> None:
+        """Let steps be graphs at the first batch of a size, whose gradients stay in place."""
+        if self.cuda_graphs and isinstance(self.net, PlannedModule):
+            self.net.graphs = True
+            self.net.start_graphs(after=1, most=STEP_SIZES, in_place=True)
 
     def on_train_epoch_end(self) -> None:
         """See that there was something to learn."""
@@ -149,7 +118,10 @@ class NetworkTask(L.LightningModule):
 
     def on_train_end(self) -> None:
         """The same of a part of an epoch; graphs give their memory back."""
-        self._graphed = None
+        if isinstance(self.net, PlannedModule):
+            if self.cuda_graphs and self.net.graphs_reason is not None:
+                rank_zero_info(f"steps ran eagerly: {self.net.graphs_reason}")
+            self.net.release_graphs()
         self._check_taught()
 
     def _check_taught(self) -> None:
@@ -191,15 +163,12 @@ class NetworkTask(L.LightningModule):
         """
         plugin = self.trainer.precision_plugin
         scaler = getattr(plugin, "scaler", None)
-        with nullcontext() if self._graphed is None else self._graphed.in_pieces(optimizer):
-            if scaler is None or not leaves_steps_out(optimizer):
-                self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-                return
-            if gradient_clip_val or self._graphed is not None:  # in pieces, each of which it sees
-                scaler.unscale_(optimizer)
-            if gradient_clip_val:
-                algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
-                Precision.clip_gradients(plugin, optimizer, gradient_clip_val, algorithm)
+        if scaler is None or not leaves_steps_out(optimizer):
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        elif gradient_clip_val:
+            scaler.unscale_(optimizer)
+            algorithm = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+            Precision.clip_gradients(plugin, optimizer, gradient_clip_val, algorithm)
 
     def freeze_layers(self, patterns: Sequence[str]) -> None:
         """Keep layers from learning, and their norms at the statistics that they have."""
@@ -248,11 +217,6 @@ class NetworkTask(L.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
-
-
-def can_run_as_graph(task: object) -> bool:
-    """True for a class of tasks that fills `NetworkTask.compute_loss`."""
-    return getattr(task, "compute_loss", NetworkTask.compute_loss) is not NetworkTask.compute_loss
 
 
 def parameter_groups(

@@ -33,7 +33,7 @@ from pcnn.tensor import SparseTensor
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 
 if TYPE_CHECKING:
-    from pcnn.graphs.capture import Figures
+    pass
 
 Result = TypeVar("Result")
 
@@ -95,8 +95,6 @@ class RegistrationTask(NetworkTask):
     ) -> None:
         settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
-        if self.head is not None and cuda_graphs:
-            raise ValueError("model.overlap_head=true: steps are no CUDA graphs")
         self.loss = loss
         self.overlap_loss = OverlapLoss()
         self.overlap_weight = overlap_weight
@@ -134,10 +132,9 @@ class RegistrationTask(NetworkTask):
             *positive_pairs(*sources, *targets, batch.transforms, self.radius)
         )
 
-    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.compute_loss`: the descriptors of every input, by its number.
-
-        Of a network with a head also what that reads, by ``head`` and the number.
+    def described(self, inputs: Sequence[SparseTensor]) -> dict[str, Tensor]:
+        """The descriptors of every input, by its number; of a network with a head also what that
+        reads, by ``head`` and the number.
         """
         if self.head is None:
             return {str(number): self(tensor) for number, tensor in enumerate(inputs)}
@@ -147,7 +144,9 @@ class RegistrationTask(NetworkTask):
             figures[str(number)] = unit_length(found.features)
         return figures
 
-    def sides(self, batch: Any, figures: Figures, of: str = "") -> tuple[Tensor, Tensor]:
+    def sides(
+        self, batch: Any, figures: Mapping[str, Tensor], of: str = ""
+    ) -> tuple[Tensor, Tensor]:
         """Figures of the sources' rows and of the targets', of those of the batch's inputs."""
         found = [
             figures[f"{of}{number}"][: len(tensor.features)]
@@ -159,7 +158,7 @@ class RegistrationTask(NetworkTask):
         source, target = found[0].split([len(batch.source_places), len(batch.target_places)])
         return source, target
 
-    def lost(self, batch: Any, figures: Figures) -> tuple[Tensor, HeadLoss | None]:
+    def lost(self, batch: Any, figures: Mapping[str, Tensor]) -> tuple[Tensor, HeadLoss | None]:
         """The loss of a batch, and the part of a head in it."""
         both = self.sides(batch, figures)
         loss: Tensor = self.loss(*both, batch)
@@ -171,7 +170,7 @@ class RegistrationTask(NetworkTask):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        figures = self.step_figures(batch)
+        figures = self.described(batch.inputs)
         loss, head = self.lost(batch, figures)
         size = max(batch.batch_size, 1)
         self.log("train/loss", loss.detach(), batch_size=size)
@@ -207,7 +206,7 @@ class RegistrationTask(NetworkTask):
         if batch.batch_size == 0:
             return None
         names = [str(name) for name in batch.names]
-        figures = self.compute_loss(self.inputs(batch), {})
+        figures = self.described(self.inputs(batch))
         source, target = self.sides(batch, figures)
         devices = [source.device] if source.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # nothing that training draws depends on validation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -10,10 +9,9 @@ from torch import Tensor
 from pcnn.metrics import iou, miou_official, summary
 from pcnn.tasks.counting_task import CountingTask, Meters
 from pcnn.tasks.views import EvaluationViews, summed_probabilities
-from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.graphs.capture import Figures
+    pass
 
 #: Key of a checkpoint: points counted in the epoch so far, [C, C + 1].
 COUNTED = "train_confusion"
@@ -45,31 +43,19 @@ class SegmentationTask(CountingTask):
         logits: Tensor = self.run(tensor).features
         return logits
 
-    def compute_loss(self, inputs: Sequence[SparseTensor], beside: Mapping[str, Tensor]) -> Figures:
-        """See `NetworkTask.compute_loss`: the loss, and what is counted of the rows."""
-        (tensor,), labels = inputs, beside["labels"]
-        logits = self(tensor)
-        counts, invalid = self.train_confusion.counted(logits.detach().argmax(1), labels)
-        taught = (labels != self.ignore_index).sum()
-        return {
-            "loss": self.loss(logits, labels),
-            "counts": counts,
-            "invalid": invalid,
-            "taught": taught,
-        }
-
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Loss of one batch."""
-        found = self.step_figures(batch, labels=(batch.labels, self.ignore_index))
-        loss = found["loss"]
-        self.train_confusion.add(found["counts"], found["invalid"])
+        logits = self(batch.tensor)
+        loss: Tensor = self.loss(logits, batch.labels)
+        counted = self.train_confusion.counted(logits.detach().argmax(1), batch.labels)
+        self.train_confusion.add(*counted)
         size = batch.batch_size
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
             # of the points counted on this rank so far, a device scalar: no sync
             so_far = miou_official(self.train_confusion.counts).float()
             self.log("train/miou", so_far, batch_size=size)
-        self.log_step(found["taught"], size)
+        self.log_step((batch.labels != self.ignore_index).sum(), size)
         return loss
 
     def on_train_epoch_start(self) -> None:

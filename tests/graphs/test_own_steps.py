@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import pcnn
+from pcnn.graphs.automatic import AFTER, MOST
 from pcnn.graphs.buckets import Edges
-from pcnn.graphs.own_steps import AFTER, MOST, OwnSteps
 from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.ops import resolve
 from pcnn.tensor import SparseTensor
@@ -53,8 +53,12 @@ def twins(make: Callable[[], Any]) -> tuple[Any, Any]:
     plain.graphs = False
     net(batch(net, 1))  # makes what belongs to it
     plain(batch(plain, 1))
-    net._steps = OwnSteps(net, rerun, EDGES)
+    net.start_graphs(capture=rerun, edges=EDGES)
     return net, plain
+
+
+def replays(net: Any) -> int:
+    return sum(steps.replays for steps in net._steps)
 
 
 def loss_of(output: Any) -> Tensor:
@@ -89,9 +93,8 @@ def test_a_loop_learns_the_same(make: Callable[[], Any]) -> None:
         same(*both)
         for optimizer in optimizers:
             optimizer.step()
-    steps = both[0]._steps
-    assert steps.reason is None
-    assert steps.replays >= 3
+    assert both[0].graphs_reason is None
+    assert replays(both[0]) >= 3
 
 
 def test_gradients_add_up_and_reach_the_features() -> None:
@@ -107,23 +110,41 @@ def test_gradients_add_up_and_reach_the_features() -> None:
             given.append(x.features.grad)
         torch.testing.assert_close(*given, rtol=1e-6, atol=1e-9)
         same(*both)
-    assert both[0]._steps.replays == 4
+    assert replays(both[0]) == 4
 
 
-def test_a_second_forward_before_backward_runs_eagerly() -> None:
+def test_several_forward_passes_before_one_backward() -> None:
     both = twins(small)
-    for _ in range(AFTER + 1):
+    for _ in range(AFTER + 2):
         for net in both:
-            first, second = net(batch(net, 1)), net(batch(net, 2))
-            (loss_of(first) + 2 * loss_of(second)).backward()
+            one, two, three = (net(batch(net, seed)) for seed in (1, 2, 1))
+            (loss_of(one) + 2 * loss_of(two) + 3 * loss_of(three)).backward()
         same(*both)
+    assert all(steps.replays >= 3 for steps in both[0]._steps)  # and the third pass eagerly
     kept = [tensors(net(batch(net, 1))) for net in both]
-    for _ in range(2):  # outputs without a backward are never overwritten
+    for _ in range(3):  # outputs without a backward are never overwritten
         for net in both:
             net(batch(net, 2))
-    for one, other in zip(*kept, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
-    assert both[0]._steps.replays
+    for one, two in zip(*kept, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_gradients_in_place_lie_where_the_step_before_had_them(clear: bool) -> None:
+    both = twins(small)
+    both[0].start_graphs(capture=rerun, edges=EDGES, after=1, in_place=True)
+    places = []
+    for turn in range(5):
+        for net in both:
+            if clear or turn == 3:
+                net.zero_grad()
+            loss_of(net(batch(net, 7 * turn))).backward()
+        same(*both)
+        places.append([one.grad.data_ptr() for one in both[0].parameters()])
+    assert replays(both[0]) == 5
+    assert len(both[0]._steps[0].places) > 1  # captured while gradients were held
+    assert (places[0] == places[1] == places[4]) == clear
+    assert places[0] == places[3]
 
 
 def test_gradients_of_gradients_and_a_second_backward_are_computed_anew() -> None:
@@ -139,7 +160,7 @@ def test_gradients_of_gradients_and_a_second_backward_are_computed_anew() -> Non
             loss.backward(retain_graph=True)
             loss.backward()
         same(*both)
-    assert both[0]._steps.replays
+    assert replays(both[0])
 
 
 def test_autocast_has_graphs_of_its_own() -> None:
@@ -152,7 +173,7 @@ def test_autocast_has_graphs_of_its_own() -> None:
             loss = loss_of(output)
         assert tensors(output)[0].dtype == torch.bfloat16
         loss.backward()
-    assert net._steps.replays == 4
+    assert replays(net) == 4
 
 
 @pytest.mark.parametrize("make", [Mixing, Drawing])
@@ -160,8 +181,8 @@ def test_what_depends_on_spare_rows_or_chance_is_no_graph(make: Callable[[], Any
     net, _ = twins(make)
     for _ in range(AFTER + 2):
         loss_of(net(cloud(200, 1)[0])).backward()
-    assert net._steps.reason
-    assert not net._steps.replays
+    assert net.graphs_reason
+    assert not replays(net)
 
 
 def hooked(net: Any) -> None:
@@ -190,8 +211,7 @@ def test_changes_of_the_network_are_seen(change: Callable[[Any], None]) -> None:
             net.zero_grad()
             loss_of(net(batch(net, 1))).backward()
         same(*both)
-    replays = both[0]._steps.replays
-    assert replays == 2 if change is hooked else replays > 4
+    assert replays(both[0]) == 2 if change is hooked else replays(both[0]) > 4
 
 
 def test_evaluation_between_steps_keeps_their_graphs() -> None:
@@ -203,7 +223,7 @@ def test_evaluation_between_steps_keeps_their_graphs() -> None:
             net.train().zero_grad()
             loss_of(net(batch(net, 1))).backward()
         same(*both)
-    assert both[0]._steps.replays == 4
+    assert replays(both[0]) == 4
 
 
 def test_sizes_that_are_kept_are_few_and_memory_that_is_missing_is_told() -> None:
@@ -211,12 +231,12 @@ def test_sizes_that_are_kept_are_few_and_memory_that_is_missing_is_told() -> Non
     for size in range(100, 2600, 250):
         for _ in range(AFTER):
             loss_of(net(cloud(size, 1, 200)[0])).backward()
-    assert len(net._steps.places) == MOST
+    assert len(net._steps[0].places) == MOST
 
     def capture(work: Any) -> Any:
         raise torch.OutOfMemoryError
 
-    net._steps = OwnSteps(net, capture, EDGES)
+    net.start_graphs(capture=capture, edges=EDGES)
     for _ in range(AFTER + 1):
         loss_of(net(cloud(200, 1)[0])).backward()
     assert "memory" in net.graphs_reason
@@ -255,7 +275,7 @@ def test_steps_on_a_device_are_the_eager_ones(kind: str, half: bool) -> None:
         assert relative_rms(out, wanted_out) < tolerance
         one, other = (torch.cat([t.flatten().double() for t in own]) for own in (found, wanted))
         assert relative_rms(one, other) < 5 * tolerance
-    assert net._steps.replays >= 3
+    assert replays(net) >= 3
 
 
 @pytest.mark.gpu
@@ -279,6 +299,6 @@ def test_a_loop_on_a_device_learns_and_keeps_its_memory() -> None:
             torch.cuda.synchronize()
             held.append(torch.cuda.memory_reserved())
     assert net.graphs_reason is None
-    assert net._steps.replays > 50
+    assert replays(net) > 50
     assert float(losses[-1]) < 0.7 * float(losses[0])
     assert held[1] <= 1.05 * held[0]

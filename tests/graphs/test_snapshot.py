@@ -54,7 +54,26 @@ def without_bias(net: nn.Sequential) -> None:
     of_weights(net).bias = None  # type: ignore[assignment]
 
 
-CHANGES = [moved, stepped, trained, exchanged, extended, shortened, assigned, without_bias]
+def told(net: nn.Sequential) -> None:
+    of_weights(net).scale = torch.rand(3)
+
+
+def hooked(net: nn.Sequential) -> None:
+    net[1].register_forward_hook(print)
+
+
+CHANGES = [
+    told,
+    hooked,
+    moved,
+    stepped,
+    trained,
+    exchanged,
+    extended,
+    shortened,
+    assigned,
+    without_bias,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -67,10 +86,23 @@ def test_a_change_is_seen(change: Callable[[nn.Sequential], None]) -> None:
     assert NetworkSnapshot(net).holds()
 
 
-def test_modes_and_calls_in_evaluation_are_no_change() -> None:
+def test_calls_in_evaluation_and_modes_that_come_back_are_no_change() -> None:
     net = network()
     kept = NetworkSnapshot(net)
-    net.eval()(torch.rand(5, 3))
-    net.train()
-    net.requires_grad_(False)
+    net.eval()
+    assert not kept.holds()
+    net(torch.rand(5, 3))
+    net.train().requires_grad_(False)
     assert kept.holds()
+
+
+def test_without_values_steps_are_no_change() -> None:
+    net = network()
+    kept = NetworkSnapshot(net, values=False)
+    stepped(net)
+    trained(net)
+    assert kept.holds()
+    for change in (moved, exchanged, lambda net: net.requires_grad_(False)):
+        change(net)
+        assert not kept.holds()
+        kept = NetworkSnapshot(net, values=False)

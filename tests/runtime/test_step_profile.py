@@ -48,7 +48,7 @@ TRACE = [
     event("user_annotation", f"{MODULE}loss", 40, 10),
     launch(41, 2),
     launch(60, 3),
-    event("python_function", "/x/pcnn/graphs/step_graph.py(7): forward", 62, 7),
+    event("python_function", "/x/pcnn/graphs/own_steps.py(7): forward", 62, 7),
     event("python_function", "/x/pcnn/graphs/fixed_input.py(7): take", 63, 2),
     launch(64, 8),
     launch(66, 9),

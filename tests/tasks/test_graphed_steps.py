@@ -14,26 +14,21 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
-from pcnn.errors import UserError
 from pcnn.geometry import grid_of_cells
 from pcnn.graphs.buckets import Edges
-from pcnn.graphs.step_graph import StepGraphs
+from pcnn.graphs.own_steps import OwnSteps
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
 from pcnn.models import ResNet18, ResUNetBN2C
+from pcnn.nn import PlannedModule
 from pcnn.ops import Engine
-from pcnn.tasks import (
-    ClassificationTask,
-    RegistrationTask,
-    SegmentationTask,
-    graphed_steps,
-)
+from pcnn.tasks import ClassificationTask, RegistrationTask, SegmentationTask
+from pcnn.tasks.network_task import NetworkTask
 from pcnn.tasks.schedules import cosine
 from pcnn.tensor import SparseTensor
 from tests.callbacks.tiny import trainer_for
@@ -103,7 +98,6 @@ class Buffers(L.Callback):
 
     def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
         assert not self._same(module)
-        assert trainer.strategy.model.broadcast_buffers == (module._graphed is None)
 
     def on_validation_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
         assert self._same(module)
@@ -181,7 +175,7 @@ def fit(
 
 
 @pytest.fixture
-def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Graphs of small sizes on a CPU, which run a function again; one number a graph."""
     made: list[int] = []
 
@@ -189,8 +183,13 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(len(made))
         return rerun(work)
 
-    monkeypatch.setattr(graphed_steps, "capture_on", lambda device: capture)
-    monkeypatch.setattr(graphed_steps, "StepGraphs", partial(StepGraphs, edges=Edges(128)))
+    start = PlannedModule.start_graphs
+
+    def started(net: PlannedModule, **settings: Any) -> None:
+        start(net, **settings, capture=capture, edges=Edges(128)) if settings else start(net)
+
+    monkeypatch.setattr(PlannedModule, "start_graphs", started)
+    monkeypatch.setattr(NetworkTask, "_capture", lambda task: capture if task.cuda_graphs else None)
     return made
 
 
@@ -200,17 +199,17 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "batches", "sizes", "accumulate"),
+    ("make", "batches", "graphs", "accumulate"),
     [
-        (task, collate, 2, 1),
-        (task, collate, 2, 2),
-        (describing, pairs, 1, 2),
-        (partial(describing, engine=ROWS), partial(pairs, geometry="point"), 2, 2),
-        (classifying, classes, 2, 2),
+        (task, collate, 4, 1),
+        (task, collate, 4, 2),
+        (describing, pairs, 6, 2),
+        (partial(describing, engine=ROWS), partial(pairs, geometry="point"), 10, 2),
+        (classifying, classes, 4, 2),
     ],
 )
 def test_a_training_ends_with_the_same_weights(
-    tmp_path: Path, replays: list[int], make: Any, batches: Any, sizes: int, accumulate: int
+    tmp_path: Path, captures: list[int], make: Any, batches: Any, graphs: int, accumulate: int
 ) -> None:
     options: dict[str, Any] = {
         "steps": 6 if accumulate == 1 else 4,
@@ -218,23 +217,23 @@ def test_a_training_ends_with_the_same_weights(
     }
     options |= {"make": make, "batches": batches}
     plain, losses = fit(tmp_path / "plain", False, **options)
-    assert not replays
+    assert not captures
     mine, own = fit(tmp_path / "graph", True, **options)
-    assert len(replays) == 2 * sizes  # forward and backward
+    assert len(captures) == graphs  # forward and backward of every size
     torch.testing.assert_close(own, losses, rtol=1e-9, atol=0)
     assert len(set(map(float, losses))) == len(losses)
     assert_same(mine.state_dict(), plain.state_dict())
     # the average of the weights stands in the place of the weights
     kept, theirs = (torch.load(tmp_path / x / "last.ckpt") for x in ("graph", "plain"))
     assert_same(kept["state_dict"], theirs["state_dict"])
-    assert mine._graphed is None
+    assert not mine.net._steps
 
 
-def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, replays: list[int]) -> None:
+def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, captures: list[int]) -> None:
     runs, fused = [], partial(task, fused=True)
     for graph in (False, True):
         fit(tmp_path / str(graph), graph, steps=4, make=fused)
-        assert len(replays) == 5 * graph  # forward and backward of two sizes, and the update
+        assert len(captures) == 5 * graph  # forward and backward of two sizes, and the update
         runs.append(fit(tmp_path / str(graph), graph, resume=True, make=fused))
     (plain, losses), (mine, own) = runs
     assert len(own) == 2
@@ -247,7 +246,7 @@ def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, replays: list
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_scaled_losses(tmp_path: Path, replays: list[int], fused: bool) -> None:
+def test_scaled_losses(tmp_path: Path, captures: list[int], fused: bool) -> None:
     make, clip = partial(task, fused=fused or None), None if fused else 0.5
 
     def plugin() -> MixedPrecision:
@@ -272,7 +271,7 @@ def test_scaled_losses(tmp_path: Path, replays: list[int], fused: bool) -> None:
         torch.testing.assert_close(one, other, rtol=0.1, atol=1e-2)
 
 
-def test_parameters_that_begin_to_learn_are_seen(tmp_path: Path, replays: list[int]) -> None:
+def test_parameters_that_begin_to_learn_are_seen(tmp_path: Path, captures: list[int]) -> None:
     class Thaw(L.Callback):
         def on_train_start(self, trainer: Any, module: Any) -> None:
             module.net.stem.requires_grad_(False)
@@ -287,45 +286,17 @@ def test_parameters_that_begin_to_learn_are_seen(tmp_path: Path, replays: list[i
     assert_same(*states)
 
 
-def test_copies_of_a_task_leave_graphs_behind(tmp_path: Path, replays: list[int]) -> None:
+def test_copies_of_a_task_leave_graphs_behind(tmp_path: Path, captures: list[int]) -> None:
     class Copies(L.Callback):
         def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
-            assert isinstance(module._graphed.graphs, StepGraphs)
-            assert copy.deepcopy(module._graphed) is None
+            assert all(isinstance(steps, OwnSteps) for steps in module.net._steps)
+            assert copy.deepcopy(module.net)._steps == (None, None)
 
     fit(tmp_path, True, 1, also=[Copies()])
 
 
-def test_graphs_serve_the_memory_that_they_were_captured_with() -> None:
-    trainer, net = SimpleNamespace(strategy=SingleDeviceStrategy("cpu")), network()
-    steps = graphed_steps.GraphedSteps(trainer, net, lambda x, y: {}, rerun)  # type: ignore[arg-type]
-    assert steps.serves(net)
-    weight: Any = list(net.parameters())[-1]
-    weight.requires_grad_(False)
-    assert not steps.serves(net)
-    weight.requires_grad_(True)
-    assert steps.serves(net)
-    kept, weight.data = weight.data, weight.data.clone()
-    assert not steps.serves(net)
-    weight.data = kept
-    net.get_buffer("stem.0.norm.running_mean").data = torch.zeros(4)
-    assert not steps.serves(net)
-
-
-def test_strategies_with_hooks_on_gradients_are_refused() -> None:
-    class Sharded(DDPStrategy):
-        pass
-
-    trainer = SimpleNamespace(strategy=Sharded())
-    with pytest.raises(UserError, match="Sharded takes gradients from hooks"):
-        graphed_steps.GraphedSteps(trainer, network(), lambda x, y: {}, rerun)  # type: ignore[arg-type]
-    trainer = SimpleNamespace(strategy=DDPStrategy())
-    with pytest.raises(UserError, match="sync_batchnorm=false"):
-        graphed_steps.GraphedSteps(trainer, nn.SyncBatchNorm(2), lambda x, y: {}, rerun)  # type: ignore[arg-type]
-
-
 def test_gradients_are_averaged_over_devices(
-    tmp_path: Path, replays: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, captures: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_fork()
     seen = Buffers()

@@ -237,8 +237,6 @@ def test_counts_of_a_head() -> None:
     assert {name: float(value) for name, value in found.items()} == pytest.approx(
         {f"val/{name}": value for name, value in {**wanted, "match_recall": 0.0}.items()}
     )
-    with pytest.raises(ValueError, match=r"model\.overlap_head=true"):
-        task_of(small(overlap_head=True), cuda_graphs=True)
 
 
 def test_diverged_descriptors_are_named() -> None:
