@@ -66,7 +66,8 @@ class Struct:
             form += f"{gap}x{member.format}"
             size += gap + member.size
         self.size = size + -size % self.align
-        self._pack = struct.Struct(f"{form}{self.size - size}x").pack
+        #: items of all members in order, without checks: for what a call of a graph waits for
+        self.in_order = struct.Struct(f"{form}{self.size - size}x").pack
 
     def pack(self, given: Mapping[str, Any], device: int) -> bytes:
         """Bytes of the struct for a device (-1: the host).
@@ -93,7 +94,7 @@ class Struct:
                 else:
                     values += convert(value, device)
             if len(given) == len(self._fields):
-                return self._pack(*values)
+                return self.in_order(*values)
         except KeyError:
             pass
         except (struct.error, TypeError, AttributeError) as error:
@@ -111,13 +112,6 @@ class Struct:
         if not isinstance(given, Mapping):
             given = dict(zip(self.names, given, strict=True))
         return self.pack(given, device)
-
-    def filled(self, arguments: bytes) -> bytes:
-        """Arguments with the padding that C adds at the end of a struct."""
-        missing = self.size - len(arguments)
-        if not 0 < missing < 8:
-            raise ValueError(f"{self.name} has {self.size} bytes, not {len(arguments)}")
-        return arguments + bytes(missing)
 
     def _check(
         self, name: str, value: torch.Tensor, dtypes: tuple[torch.dtype, ...], device: int
@@ -140,24 +134,12 @@ class Module(ABC):
         self.index = -1 if device.index is None else device.index  # as `Tensor.get_device` says it
         self._structs: dict[str, Struct] = {}
 
-    def launch(
-        self,
-        kernel: str,
-        grid: int,
-        arguments: bytes | None = None,
-        device: torch.device | None = None,
-        /,
-        *,
-        shared_bytes: int = 0,
-        **fields: Any,
-    ) -> None:
+    def launch(self, kernel: str, grid: int, /, *, shared_bytes: int = 0, **fields: Any) -> None:
         """Run a kernel on torch's current stream of the device, without waiting for it.
 
         Args:
             kernel: name in the source; its declaration holds the number of threads of a block.
             grid: number of blocks; none is no launch.
-            arguments: the whole struct as bytes, in place of fields.
-            device: not read.
             shared_bytes: dynamic shared memory of a block [bytes].
             fields: values of the kernel's struct by name; see `pcnn.kernels.structs.Struct`.
 
@@ -168,11 +150,7 @@ class Module(ABC):
         """
         if grid:
             struct = self._structs.get(kernel) or self.struct(kernel)
-            if arguments is None:
-                arguments = struct.pack(fields, self.index)
-            elif len(arguments) != struct.size:
-                arguments = struct.filled(arguments)
-            self.start(kernel, grid, arguments, shared_bytes)
+            self.start(kernel, grid, struct.pack(fields, self.index), shared_bytes)
 
     @abstractmethod
     def start(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry.padding import Part, place_in_torch
 from pcnn.kernels import cuda
+from pcnn.kernels.structs import struct_of
 
 #: As in ``csrc/place.cu``.
 MAX_PARTS, WORDS = 64, 4096
 KEPT, FILLED, PLACES = range(3)
 
-_PART = struct.Struct("PPqqQiIq")
-_NO_PART = b"\0" * _PART.size
-_NUMBER = struct.Struct("q")
 #: How a number of so many bytes fills 64 bits, for integers and floating point numbers.
 _PATTERNS = {(4, True): "ff", (4, False): "ii", (8, True): "d", (8, False): "q"}
+
+
+@functools.cache
+def _pack() -> Callable[..., bytes]:
+    """Bytes of a part from its members in order; a graph's call waits for it."""
+    return struct_of("place.cu", "PlacePart", ()).in_order
 
 
 def place(parts: Sequence[Part]) -> None:
@@ -49,8 +54,8 @@ class Intake:
 
     def take(self, tensors: Sequence[Tensor]) -> None:
         """Copy tensors to the beginning of the memory, and the number of their rows."""
-        n = len(tensors[0])
-        packed = [_PART.pack(0, self._count.data_ptr(), 0, 1, n, FILLED, 0, 0)]
+        n, pack = len(tensors[0]), _pack()
+        packed = [pack(0, self._count.data_ptr(), 0, 1, n, 0, FILLED, 0, 0)]
         block = 1
         if self._device.type in cuda.LOADERS:
             for (address, dtype), tensor in zip(self._kinds, tensors, strict=True):
@@ -59,7 +64,7 @@ class Intake:
                 if not same or not tensor.is_contiguous() or (start | size) % 4:
                     break
                 words = size // 4
-                packed.append(_PART.pack(start, address, words, words, 0, KEPT, 0, block))
+                packed.append(pack(start, address, words, words, 0, 0, KEPT, 0, block))
                 block += -(-words // WORDS)
             else:
                 _start(packed, block, self._device)
@@ -84,20 +89,20 @@ def _in_words(part: Part) -> bool:
 
 
 def _launch(parts: Sequence[Part], device: torch.device) -> None:
-    packed, kept, block = [], [], 0
+    packed, kept, block, pack = [], [], 0, _pack()
     for part in parts:
         source = part.source.contiguous()
         kept.append(source)
         words, room = source.nbytes // 4, part.own.nbytes // 4
-        kind, spare, first = KEPT, 0, 0
+        kind, spare, first = KEPT, (0, 0), 0
         if part.first is not None:
             kind, first = PLACES, part.first
         elif part.spare is not None:
             kind, spare = FILLED, pattern_of(part.spare, source.dtype)
         else:
             room = words
-        sizes = words, room, spare, kind, first, block
-        packed.append(_PART.pack(source.data_ptr(), part.own.data_ptr(), *sizes))
+        sizes = words, room, *spare, kind, first, block
+        packed.append(pack(source.data_ptr(), part.own.data_ptr(), *sizes))
         block += -(-room // WORDS)
     if block:
         _start(packed, block, device)
@@ -105,13 +110,12 @@ def _launch(parts: Sequence[Part], device: torch.device) -> None:
 
 def _start(packed: Sequence[bytes], blocks: int, device: torch.device) -> None:
     """Launch the kernel on parts as it takes them."""
-    n = len(packed)
-    arguments = b"".join(packed) + _NO_PART * (MAX_PARTS - n) + _NUMBER.pack(n)
-    cuda.module("place.cu", device).launch("place", blocks, arguments, device)
+    cuda.module("place.cu", device).launch("place", blocks, parts=packed, n=len(packed))
 
 
-def pattern_of(value: float, dtype: torch.dtype) -> int:
-    """A number as 64 bits of memory: once, or twice if it has 32."""
+def pattern_of(value: float, dtype: torch.dtype) -> tuple[int, int]:
+    """A number as two words of memory: once, or twice if it has 32 bits."""
     code = _PATTERNS[dtype.itemsize, dtype.is_floating_point]
     values = [value if dtype.is_floating_point else int(value)] * len(code)
-    return int.from_bytes(struct.pack(f"<{code}", *values), "little")
+    low, high = struct.unpack("<II", struct.pack(f"<{code}", *values))
+    return low, high

@@ -85,7 +85,7 @@ def test_tensors_without_memory_are_left_out() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32, torch.int64, torch.float64])
 def test_a_number_fills_64_bits(dtype: torch.dtype) -> None:
-    bits = torch.tensor([pattern_of(-3, dtype)], dtype=torch.uint64)
+    bits = torch.tensor(pattern_of(-3, dtype), dtype=torch.uint32)
     assert (bits.view(dtype) == -3).all()
 
 
