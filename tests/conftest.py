@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,6 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from torch.utils._device import _device_constructors
 from torch.utils.data import _utils as loading
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
-
-from tests.shares import dealt
 
 # a run started in the background of a shell ignores Ctrl-C, and so would all trainings of the tests
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -58,15 +57,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers > 1 and not missing["gpu"]:
-        items[:] = dealt(items, workers, _is_long, lambda item: str(item.path))
+        items[:] = dealt(items, workers)
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # thousands of tests and modules that stay: collections need not look at them
 
 
-def _is_long(item: pytest.Item) -> bool:
-    return item.get_closest_marker("long") is not None
+def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Tests in an order whose equal shares, one after another, begin with the long ones.
+
+    pytest-xdist's ``worksteal`` gives every worker one stretch of the list, and those that are done
+    the ends of others'. A test that takes minutes must not be met at the end of a stretch; and what
+    tests of one file compile and check is kept in their process.
+    """
+    long = [item for item in items if item.get_closest_marker("long") is not None]
+    files = [list(group) for _, group in groupby(long, key=lambda item: item.path)]
+    rest = iter([item for item in items if item.get_closest_marker("long") is None])
+    found: list[pytest.Item] = []
+    for number in range(workers):
+        size = (len(items) - len(found)) // (workers - number)
+        share = [item for part in files[number::workers] for item in part]
+        share += islice(rest, max(0, size - len(share)))
+        found += share
+    return [*found, *rest]
 
 
 def absent_package(error: BaseException | None) -> str | None:
