@@ -1,11 +1,10 @@
-"""Predicted labels as files: in the format of the cloud, or as a zip for SemanticKITTI's server."""
+"""Predicted labels as files, in the format of the cloud."""
 
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ from pcnn.datasets.readers.clouds import open_points
 from pcnn.datasets.readers.columns import PART
 from pcnn.datasets.readers.formats import pcd_header
 from pcnn.datasets.readers.label_files import confidence_file, write_label_file
-from pcnn.datasets.semantic_kitti import TEST_SEQUENCES
-from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.files.ply import write_ply
 from pcnn.files.whole_file import whole_file
 
@@ -133,50 +130,3 @@ def _write_pcd(
 
 #: Shown of what is wrong.
 _SHOWN = 3
-
-
-def write_submission(folder: Path, expected: Mapping[str, int], target: Path) -> int:
-    """Zip label files after checking that every scan has its own, whole and in official ids.
-
-    Inside lie ``sequences/XX/predictions/NNNNNN.label`` and nothing else, in sorted order.
-    """
-    if not expected:
-        raise ValueError(f"{target}: a submission of no scans")
-    places = {name: PurePosixPath("sequences", *_place(name)) for name in sorted(expected)}
-    wrong = [
-        said
-        for name, place in places.items()
-        if (said := _wrong_with(folder / place, expected[name])) is not None
-    ]
-    if wrong:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise ValueError(f"{target} is not written: {'; '.join(wrong[:_SHOWN])}{more}")
-    with (
-        whole_file(target) as file,
-        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,  # type: ignore[arg-type]
-    ):
-        for place in places.values():
-            archive.write(folder / place, str(place))
-    return len(places)
-
-
-def missing_sequences(expected: Mapping[str, int]) -> list[str]:
-    """The sequences of the test server, 11 to 21, of which no scan is expected."""
-    there = {name.split("/")[0] for name in expected}
-    return [f"{number:02d}" for number in TEST_SEQUENCES if f"{number:02d}" not in there]
-
-
-def _place(name: str) -> tuple[str, str, str]:
-    sequence, _, scan = name.partition("/")
-    return sequence, "predictions", f"{scan}.label"
-
-
-def _wrong_with(path: Path, points: int) -> str | None:
-    if not path.is_file():
-        return f"{path} is missing"
-    if path.stat().st_size != 4 * points:
-        return f"{path} has {path.stat().st_size} bytes for a scan of {points} points"
-    ids = np.unique(np.fromfile(path, dtype="<u4"))
-    # 0 is what a point outside of a crop gets: the server counts it as wrong
-    unknown = np.setdiff1d(ids, [0, *SEMANTIC_KITTI.train_to_raw])
-    return f"{path} holds the id {int(unknown[0])}, of no class" if len(unknown) else None

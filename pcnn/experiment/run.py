@@ -151,12 +151,11 @@ def execute(run: Run, stop: StopSignals) -> float | None:
         **{key: list(cfg.data[key]) for key in ("class_names", "colors") if key in cfg.data},
     }
     callbacks = build.callbacks(cfg, run.folder, given)
-    if cfg.get("predictions") or cfg.get("submission"):
-        from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder
+    if cfg.get("predictions"):
+        from pcnn.experiment.predictions import LabelWriter, check_apart
 
-        folder = predictions_folder(cfg, run.folder)
-        check_apart(folder, datamodule)
-        callbacks.append(LabelWriter(folder))
+        check_apart(Path(cfg.predictions), datamodule)
+        callbacks.append(LabelWriter(cfg.predictions))
     callbacks.append(StopOnSignal(stop))
     loggers = build.loggers(cfg, run.folder, given)
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)
@@ -211,8 +210,6 @@ def fit_and_evaluate(
             metrics, facts = metrics | done.figures, done.facts
     elif cfg.test:
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
-    if cfg.get("submission"):
-        trainer.strategy.barrier()  # every rank has written its files
     if trainer.is_global_zero:
         if cfg.train and chosen and last is None:  # the best state is the last one
             path = str(getattr(trainer.checkpoint_callback, "last_model_path", ""))
@@ -231,10 +228,6 @@ def fit_and_evaluate(
             report.say_states(console, metrics, steps, last)
         elif chosen and on_validation and not cfg.train:
             console.say(f"{checkpoint} was chosen on these clouds, where its figures are the best")
-        if cfg.get("submission"):
-            from pcnn.experiment.predictions import predictions_folder, submit
-
-            submit(cfg, predictions_folder(cfg, run.folder), datamodule, console)
         report.say_end(console, cfg, run.folder, checkpoint)
         if not metrics and cfg.train:
             console.say("no cloud was validated or tested: no figures", style="bold yellow")

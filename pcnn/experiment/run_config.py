@@ -38,7 +38,6 @@ RUN: Mapping[str, tuple[Any, Any]] = {
     "tags": (list[str], []),
     "optimized_metric": (str | None, None),
     "predictions": (str | None, None),
-    "submission": (str | None, None),
 }
 #: Groups, with the keys of each that describe it; the others are arguments of its `_target_`.
 ABOUT: Mapping[str, Mapping[str, Any]] = {

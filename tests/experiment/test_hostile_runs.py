@@ -90,7 +90,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "allowed": {"allow_targets": ["os"]},
     "weights_elsewhere": {"init_from": "ELSEWHERE/a.ckpt"},
     "checkpoint_elsewhere": {"ckpt_path": "ELSEWHERE/a.ckpt"},
-    "predictions": {"predictions": "ELSEWHERE", "submission": "ELSEWHERE/a.zip"},
+    "predictions": {"predictions": "ELSEWHERE"},
     "cache": {"dataset.data_dir": "ELSEWHERE"},
     "names_of_our_files": {
         "choices": {"trainer": "../evil", "callbacks": "a b", "logger": ["csv"]}

@@ -1,8 +1,7 @@
-"""From scans to label files and a submission: views, labels that are not public, the zip."""
+"""From scans to label files: views, labels that are not public."""
 
 from __future__ import annotations
 
-import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
-from pcnn.console import Console
 from pcnn.datamodules import CloudDataModule
 from pcnn.errors import ConfigError
-from pcnn.experiment.predictions import LabelWriter, check_apart, predictions_folder, submit
+from pcnn.experiment.predictions import LabelWriter, check_apart
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42
 from pcnn.tasks import EvaluationViews, SegmentationTask
@@ -91,44 +88,17 @@ def test_written_files_have_the_figures_of_the_views(root: Path, tmp_path: Path)
     assert measured == pytest.approx(figures["test/tta/miou"], abs=1e-7)
 
 
-def test_scans_without_public_labels_are_predicted_and_zipped(root: Path, tmp_path: Path) -> None:
+def test_scans_without_public_labels_are_predicted(root: Path, tmp_path: Path) -> None:
     labels = root / "sequences" / "11" / "labels"
     labels.rename(tmp_path / "kept_back")
     try:
-        data = scans(root, 11)
-        figures = figures_of(tmp_path, untrained(), data, LabelWriter(tmp_path / "out"))
-        assert figures == {}
-        cfg = OmegaConf.create({"submission": str(tmp_path / "out.zip")})
-        console = Console(record=True)
-        submit(cfg, tmp_path / "out", data, console)
+        figures = figures_of(tmp_path, untrained(), scans(root, 11), LabelWriter(tmp_path / "out"))
     finally:
         (tmp_path / "kept_back").rename(labels)
-    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
-        files = [f"sequences/11/predictions/{index:06d}.label" for index in range(2)]
-        assert archive.namelist() == files
-        words = np.frombuffer(archive.read(files[0]), "<u4")
-    written = np.fromfile(tmp_path / "out" / files[0], "<u4")
-    assert words.tolist() == written.tolist()
-    assert len(words) == 120
-    assert "not in it: 12, 13" in console.export_text()
-
-
-def test_a_submission_is_of_all_points_in_official_classes() -> None:
-    def folder(**changes: Any) -> Path | None:
-        dataset = {"name": "kitti", "labels": "official", "crop": None, **changes}
-        cfg = OmegaConf.create(
-            {"submission": "a.zip", "dataset": dataset, "task": {"name": "segmentation"}}
-        )
-        return predictions_folder(cfg, Path("run"))
-
-    assert folder() == Path("run/predictions")
-    for changes, said in (
-        ({"crop": 25.0}, "dataset.crop"),
-        ({"labels": "spvnas_compat"}, "dataset.labels"),
-        ({"name": "s3dis"}, "SemanticKITTI"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            folder(**changes)
+    assert figures == {}
+    files = sorted((tmp_path / "out/sequences/11/predictions").iterdir())
+    assert [path.name for path in files] == ["000000.label", "000001.label"]
+    assert len(np.fromfile(files[0], "<u4")) == 120
 
 
 def test_predictions_never_lie_among_the_data(root: Path, tmp_path: Path) -> None:
