@@ -25,7 +25,6 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.models import (
     SPVCNN,
-    LitePTS,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
@@ -59,9 +58,6 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     ),
     "spunet": lambda engine: SpUNet(4, 5, width=0.125, engine=engine),
     "spvcnn": lambda engine: SPVCNN(4, 5, width=0.125, dropout=0.0, engine=engine),
-    "litept": lambda engine: LitePTS(
-        4, 5, width=0.25, window=32, drop_path=0.0, shuffle_orders=False, engine=engine
-    ),
     "voxel_resbackbone": lambda engine: VoxelResBackbone(4, width=0.5, engine=engine),
     "voxel_backbone": lambda engine: VoxelBackbone(4, width=0.5, engine=engine),
 }

@@ -31,7 +31,6 @@ MODELS = {
     "minkunet": {"segmentation", "registration"},
     "spunet": {"segmentation"},
     "spvcnn": {"segmentation"},
-    "litept": {"segmentation"},
     "resunet": {"segmentation", "registration"},
     "fpfh": {"registration"},
     "resnet18": {"classification"},

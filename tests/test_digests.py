@@ -34,9 +34,7 @@ def check(found: dict[str, list[float]], name: str, tolerance: float) -> None:
 
 @pytest.mark.parametrize(("name", "geometry"), CASES)
 def test_networks(name: str, geometry: str) -> None:
-    # LitePT turns queries and keys by angles in float32, whatever the dtype of its weights
-    tolerance = DIGEST_FLOAT32 if name == "litept" else DIGEST
-    check(network_digest(name, geometry, torch.float64), f"{name} {geometry}", tolerance)
+    check(network_digest(name, geometry, torch.float64), f"{name} {geometry}", DIGEST)
 
 
 @pytest.mark.parametrize(("engine", "geometry"), ENGINES)

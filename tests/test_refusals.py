@@ -33,7 +33,6 @@ from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.tiling import cell_parents
 from pcnn.models import MinkUNet42
 from pcnn.models.blocks import checkpoint_activations
-from pcnn.models.litept import WindowAttention, rotary_angles
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
@@ -276,9 +275,6 @@ NN: list[Row] = [
     (lambda: union(x := points(), x), T, "union takes sites"),
     (lambda: unpool(sites(), sites(stride=2).geometry), V, "does not divide"),
     (lambda: unpool(points(), points().geometry), V, "neither lies inside"),
-    (lambda: rotary_angles(CELLS.double(), 16), V, "multiple of 6"),
-    (lambda: rotary_angles(CELLS.double(), 0), V, "multiple of 6"),
-    (lambda: WindowAttention(24, 5), V, "5 heads"),
     (lambda: checkpoint_activations(MinkUNet42(4, 3, 0.125), [-1]), V, "count from 0"),
     (lambda: checkpoint_activations(nn.Linear(2, 2), [0]), V, "Linear has no residual blocks"),
 ]

@@ -52,7 +52,7 @@ def export(options: ExportOptions) -> None:
 class ConvertOptions:
     file: Annotated[Path, ARGUMENT, "Weights: safetensors, or written by torch.save."]
     model: Annotated[
-        str, "Network of ours: minkunet, spvcnn, spunet, litept, resunet, centerpoint, second."
+        str, "Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint, second."
     ]
     source: Annotated[str | None, "--from", f"Package that wrote the file: {PACKAGES}"] = None
     target: Annotated[str | None, "--to", f"Package for a file of ours: {PACKAGES}"] = None

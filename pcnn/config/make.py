@@ -41,7 +41,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "pcnn.models": (
         *("MinkUNet42", "ResNet18", "ResUNetBN2C", "SparseResNet21", "SparseResNetLarge"),
-        *("LitePTS", "SpUNet", "sparse_resnet_for"),
+        *("SpUNet", "sparse_resnet_for"),
     ),
     "pcnn.tasks.schedules": (
         *("constant", "cosine", "exponential", "multi_step", "one_cycle", "poly"),

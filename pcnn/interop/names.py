@@ -20,18 +20,6 @@ _SPVNAS = dict(
 )
 _POINTCEPT = dict(zip(_PARTS, ("conv1", "bn1", "conv2", "bn2", "proj.0", "proj.1"), strict=True))
 _FCGF = dict(zip(_PARTS, ("conv1", "norm1.bn", "conv2", "norm2.bn"), strict=False))
-_LITEPT = {
-    "conv": "conv.0",
-    "linear.module": "conv.1",
-    "norm": "conv.2",
-    "entry": "norm0.0",
-    "first": "norm1.0",
-    "second": "norm2.0",
-    "attention.qkv": "attn.qkv",
-    "attention.project": "attn.proj",
-    "perceptron.0": "mlp.0.fc1",
-    "perceptron.2": "mlp.0.fc2",
-}
 
 #: MinkUNet and SPVCNN of SPVNAS, written for TorchSparse.
 SPVNAS: Sequence[Rule] = (
@@ -80,22 +68,6 @@ SECOND: Sequence[Rule] = (
         lambda n, k, part: f"conv{n + 1}.{k + (n > 0)}.{_PLACE[part]}",
     ),
     *OPENPCDET,
-)
-#: LitePT of its authors, with the head of their segmenter, written for spconv.
-LITEPT: Sequence[Rule] = (
-    (r"stem\.(conv|norm)", lambda part: f"backbone.embedding.stem.{part}"),
-    (r"down\.(\d)\.linear\.module", lambda n: f"backbone.enc.enc{n + 1}.down.proj"),
-    (r"down\.(\d)\.norm", lambda n: f"backbone.enc.enc{n + 1}.down.norm.0"),
-    (
-        r"blocks\.(\d)\.(\d)\.(.+)",
-        lambda n, k, part: f"backbone.enc.enc{n}.block{k}.{_LITEPT[part]}",
-    ),
-    (r"up\.(\d)\.(linear|norm)", lambda n, part: f"backbone.dec.dec{n}.up.proj.{_PLACE[part]}"),
-    (
-        r"skip\.(\d)\.(linear|norm)",
-        lambda n, part: f"backbone.dec.dec{n}.up.proj_skip.{_PLACE[part]}",
-    ),
-    (r"head\.module", lambda: "seg_head"),
 )
 
 

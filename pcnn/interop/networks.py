@@ -22,7 +22,6 @@ from pcnn.interop.layouts import (
 from pcnn.interop.state import grouped_state, layers_of, load_state, state_of
 from pcnn.models import (
     SPVCNN,
-    LitePTS,
     MinkUNet42,
     ResUNetBN2C,
     SpUNet,
@@ -218,16 +217,6 @@ _SPUNET = replace(
     pointwise=frozenset({"head.module"}),
     idle=(),
 )
-_LITEPT = PublishedNetwork(
-    "LitePT-S of its authors",
-    "MIT",
-    SPCONV,
-    LitePTS,
-    names.LITEPT,
-    first="stem.conv",
-    slots=125,
-    wide=("down.3.norm", 504),
-)
 _CENTERPOINT = PublishedNetwork(
     "VoxelResBackBone8x of OpenPCDet",
     "Apache-2.0",
@@ -265,7 +254,6 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
         for suffix, layout in (("", SPCONV), ("-rskc", SPCONV_RSKC), ("-rsck", SPCONV_RSCK))
         for model, published in (
             ("spunet", _SPUNET),
-            ("litept", _LITEPT),
             ("centerpoint", _CENTERPOINT),
             ("second", _SECOND),
         )

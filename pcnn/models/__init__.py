@@ -8,7 +8,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from pcnn.models.litept import LitePT, LitePTS
     from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
     from pcnn.models.resnet import ResNet, ResNet18
     from pcnn.models.resunet import ResUNet, ResUNetBN2C
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SPVCNN",
-    "LitePT",
-    "LitePTS",
     "MinkUNet",
     "MinkUNet42",
     "ResNet",
@@ -54,7 +51,6 @@ __all__ = [
 _HOMES = {
     name: home
     for home, names in {
-        "litept": ("LitePT", "LitePTS"),
         "minkunet": ("MinkUNet", "MinkUNet42", "SpUNet"),
         "resnet": ("ResNet", "ResNet18"),
         "resunet": ("ResUNet", "ResUNetBN2C"),

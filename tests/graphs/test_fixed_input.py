@@ -17,7 +17,7 @@ from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.input_sizes import Sizes
 from pcnn.losses import CrossEntropy
 from pcnn.maps import Windowed
-from pcnn.models import SPVCNN, LitePTS, ResUNetBN2C
+from pcnn.models import SPVCNN, ResUNetBN2C
 from pcnn.nn import (
     AvgPool3d,
     Conv3d,
@@ -185,10 +185,6 @@ def spvcnn(engine: Engine = TILES) -> SPVCNN:
     return SPVCNN(2, 3, 0.125, dropout=0.0, engine=engine)
 
 
-def litept(engine: Engine = TILES) -> nn.Module:
-    return LitePTS(2, 3, 0.125, 16, drop_path=0.0, shuffle_orders=False, engine=engine)
-
-
 def on_voxels(number: int, seed: int) -> tuple[SparseTensor, Tensor]:
     x, labels = cloud(number, seed)
     return x.replace(x.features.double()), labels
@@ -196,8 +192,7 @@ def on_voxels(number: int, seed: int) -> tuple[SparseTensor, Tensor]:
 
 @pytest.mark.parametrize(
     ("make", "batch"),
-    [(spvcnn, on_voxels), (litept, on_voxels), (lambda: litept(ROWS), points)],
-    ids=["spvcnn", "litept", "litept on points"],
+    [(spvcnn, on_voxels)],
 )
 def test_steps_of_networks_with_parts_of_their_own_equal_exact_ones(
     make: Callable[[], Any], batch: Callable[[int, int], tuple[SparseTensor, Tensor]]
@@ -226,7 +221,7 @@ def test_steps_of_networks_with_parts_of_their_own_equal_exact_ones(
 
 @torch.no_grad()
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("make", [spvcnn, litept])
+@pytest.mark.parametrize("make", [spvcnn])
 def test_inference_in_a_room_equals_that_of_exact_size(make: Callable[[Engine], Any]) -> None:
     torch.manual_seed(0)
     net = make(Engine("windows", Windowed(), OutputStationary())).double().eval()

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
 
 from tests.interop import definitions as defined
 
@@ -303,78 +302,3 @@ class OpenPcDet(Plain):
             found.append(x)
         x = self.strided("conv_out.0", x, 16, (3, 1, 1), (2, 1, 1), (0, 0, 0))
         return [*found, self.norm("conv_out.1", x).relu()]
-
-
-class LitePt(Plain):
-    """LitePT-S with its segmenter's head (spconv), a quarter as wide; a cloud is one window."""
-
-    channels = (9, 18, 36, 54, 126)
-    decoder = (18, 18, 36, 63)
-    blocks = (2, 2, 2, 6, 2)
-
-    def subm(self, name: str, x: Tensor, out: int, size: int, level: int, bias: bool) -> Tensor:
-        shape = out, size, size, size, x.shape[1]
-        weight = self.parameter(f"{name}.weight", *shape, scale=(3 * x.shape[1]) ** -0.5)
-        sites = self.level(level)
-        y = defined.spconv(sites, sites, x, weight, (1,) * 3, (size // 2,) * 3)
-        return y + self.parameter(f"{name}.bias", out, scale=0.1) if bias else y
-
-    def layer_norm(self, name: str, x: Tensor) -> Tensor:
-        weight = self.parameter(f"{name}.weight", x.shape[1], scale=0.1, shift=1.0)
-        bias = self.parameter(f"{name}.bias", x.shape[1], scale=0.1)
-        centred = x - x.mean(1, keepdim=True)
-        spread = (centred.square().mean(1, keepdim=True) + 1e-5).sqrt()
-        return centred / spread * weight + bias
-
-    def parents(self, level: int) -> Tensor:
-        rows = {tuple(site): row for row, site in enumerate(self.level(level).tolist())}
-        finer = self.level(level - 1).tolist()
-        return torch.tensor([rows[(b, *(c >> 1 for c in site))] for b, *site in finer])
-
-    def attention(self, name: str, x: Tensor, level: int) -> Tensor:
-        heads, size, sites = x.shape[1] // 18, 18, self.level(level)
-        qkv = self.linear(f"{name}.qkv", x, 3 * x.shape[1]).view(len(x), 3, heads, size)
-        q, k, v = qkv.unbind(1)
-        turned = []
-        for one in (q, k):
-            parts = []
-            for axis in range(3):
-                u, w = one[..., 6 * axis : 6 * axis + 3], one[..., 6 * axis + 3 : 6 * axis + 6]
-                angle = sites[:, axis + 1, None, None] * 100.0 ** (-torch.arange(3) / 3)
-                parts += [u * angle.cos() - w * angle.sin(), w * angle.cos() + u * angle.sin()]
-            turned.append(torch.cat(parts, 2))
-        scores = torch.einsum("ihd,jhd->hij", *turned) * size**-0.5
-        other = sites[:, None, 0] != sites[None, :, 0]
-        y = torch.einsum("hij,jhd->ihd", scores.masked_fill(other, -torch.inf).softmax(2), v)
-        return self.linear(f"{name}.proj", y.flatten(1), x.shape[1])
-
-    def block(self, name: str, x: Tensor, level: int) -> Tensor:
-        if level < 3:
-            y = self.subm(f"{name}.conv.0", x, x.shape[1], 3, level, True)
-            return x + self.layer_norm(
-                f"{name}.conv.2", self.linear(f"{name}.conv.1", y, x.shape[1])
-            )
-        x = self.layer_norm(f"{name}.norm0.0", x)
-        x = x + self.attention(f"{name}.attn", self.layer_norm(f"{name}.norm1.0", x), level)
-        y = self.linear(f"{name}.mlp.0.fc1", self.layer_norm(f"{name}.norm2.0", x), 4 * x.shape[1])
-        return x + self.linear(f"{name}.mlp.0.fc2", gelu(y), x.shape[1])
-
-    def __call__(self, x: Tensor, classes: int) -> Tensor:
-        x = self.subm("backbone.embedding.stem.conv", x, self.channels[0], 5, 0, False)
-        x, found = gelu(self.norm("backbone.embedding.stem.norm", x)), []
-        for level, out in enumerate(self.channels):
-            name = f"backbone.enc.enc{level}"
-            if level:
-                x, above = self.linear(f"{name}.down.proj", x, out), self.parents(level)
-                rows = range(len(self.level(level)))
-                x = torch.stack([x[above == row].amax(0) for row in rows])
-                x = gelu(self.norm(f"{name}.down.norm.0", x))
-            for number in range(self.blocks[level]):
-                x = self.block(f"{name}.block{number}", x, level)
-            found.append(x)
-        for level in reversed(range(4)):
-            name, out = f"backbone.dec.dec{level}.up", self.decoder[level]
-            x = gelu(self.norm(f"{name}.proj.1", self.linear(f"{name}.proj.0", x, out)))
-            skip = self.linear(f"{name}.proj_skip.0", found[level], out)
-            x = gelu(self.norm(f"{name}.proj_skip.1", skip)) + x[self.parents(level + 1)]
-        return self.linear("seg_head", x, classes)

@@ -18,7 +18,7 @@ from pcnn.cli.commands import app
 from pcnn.errors import FileError
 from pcnn.geometry import grid_of_cells
 from pcnn.interop import PUBLISHED, load_network, published, read_state
-from tests.interop.plain_networks import Fcgf, LitePt, OpenPcDet, Plain, Pointcept, SpvNas
+from tests.interop.plain_networks import Fcgf, OpenPcDet, Plain, Pointcept, SpvNas
 
 CELLS = torch.randint(-6, 7, (70, 3), generator=torch.Generator().manual_seed(1)).unique(dim=0)
 GRID = grid_of_cells(CELLS, torch.arange(len(CELLS)) % 2, 2)
@@ -46,15 +46,9 @@ def resunet(x: Tensor) -> tuple[Plain, Tensor]:
     return plain, plain(x, 32)
 
 
-def litept(x: Tensor) -> tuple[Plain, Tensor]:
-    plain = LitePt(GRID.coords.long(), 1e-3)
-    return plain, plain(x, 5)
-
-
 CASES: dict[tuple[str, str], Callable[[Tensor], tuple[Plain, Tensor]]] = {
     ("torchsparse", "spvcnn"): spvcnn,
     ("spconv", "spunet"): spunet,
-    ("spconv", "litept"): litept,
     ("minkowski", "resunet"): resunet,
 }
 
@@ -81,7 +75,7 @@ def test_a_converted_network_gives_what_its_own_gives(package: str, model: str) 
     x = torch.randn(GRID.rows, 4)
     plain, expected = CASES[package, model](x)
     network, arguments, rows = published(package, model).to_ours(plain.state)
-    assert arguments["width"] == (0.25 if model == "litept" else 0.125)
+    assert arguments["width"] == (0.125)
     found = network(pcnn.SparseTensor(x, GRID)).features
     assert float((found - expected).abs().max() / expected.abs().max()) < 1e-5
     assert {row.theirs.removesuffix(".bn") for row in rows} >= {

@@ -17,7 +17,6 @@ import pcnn
 from pcnn.geometry import grid_of_cells, quantize
 from pcnn.models import (
     SPVCNN,
-    LitePTS,
     MinkUNet42,
     ResNet18,
     ResUNetBN2C,
@@ -59,7 +58,6 @@ SEGMENTERS: dict[str, Make] = {
     "sparse_resnet_large": around(SparseResNetSegmentation, SparseResNetLarge, hidden=16),
     "spunet": partial(SpUNet, in_channels=4, width=0.125),
     "spvcnn": partial(SPVCNN, width=0.125),
-    "litept": partial(LitePTS, width=0.125, window=16),
 }
 CLASSIFIERS: dict[str, Make] = {
     "resnet18": partial(ResNet18, width=0.125),
@@ -69,7 +67,6 @@ CLASSIFIERS: dict[str, Make] = {
 ON_POINTS: dict[str, Make] = {
     **{name: SEGMENTERS[name] for name in ("minkunet", "resunet", "sparse_resnet")},
     "sparse_resnet_large": SEGMENTERS["sparse_resnet_large"],
-    "litept": partial(LitePTS, width=0.25, drop_path=0.0, shuffle_orders=False),
     "resnet18": CLASSIFIERS["resnet18"],
 }
 segmenters = pytest.mark.parametrize("make", SEGMENTERS.values(), ids=SEGMENTERS.keys())
@@ -111,7 +108,7 @@ def test_published_numbers_of_parameters_and_those_of_the_page(
         assert count(make(width=width)) / 1e6 == pytest.approx(millions, abs=0.1)
     page = Path(__file__).resolve().parents[2] / "docs/models.md"
     told = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d,]+) \|", page.read_text(), re.MULTILINE)
-    assert len(told) == 10
+    assert len(told) == 9
     for name, number in told:
         headless = name.startswith(("SparseResNet", "Voxel", "ResUNet"))
         network = getattr(pcnn.models, name)(4, **({} if headless else {"out_channels": 19}))
@@ -142,7 +139,7 @@ def test_clouds_neither_touch_nor_know_where_they_stand(make: Make) -> None:
     torch.testing.assert_close(y, model(x).features)
 
 
-@pytest.mark.parametrize("name", ["litept", "spunet", "spvcnn"])
+@pytest.mark.parametrize("name", ["spunet", "spvcnn"])
 @pytest.mark.parametrize("downsampling", ["floor", "reached"])
 def test_neither_plans_nor_the_order_of_rows_matter(name: str, downsampling: str) -> None:
     model = SEGMENTERS[name](out_channels=3).eval()
@@ -217,9 +214,8 @@ def test_points_on_cells_give_what_voxels_give(name: str) -> None:
         results.append([out.detach(), *grads])
     assert len(results[0]) == len(results[1]) > 20
     # attention reads where native points stand, and that is float32
-    bound = 1e-6 if name == "litept" else 1e-9
     for expected, got in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=bound, atol=bound)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ON_POINTS)
