@@ -6,7 +6,9 @@
 
 #include "common.cuh"
 
-// variants: KX=0 | KX=3 KY=3 KZ=3 SX=2 SY=2 SZ=2 | KX=3 KY=3 KZ=3 | KX=2 KY=2 KZ=2 SX=2 SY=2 SZ=2 | KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2
+// variants: KX=0 | KX=3 KY=3 KZ=3
+// variants: KX=3 KY=3 KZ=3 SX=2 SY=2 SZ=2 PX=2 PY=2 PZ=2 | KX=2 KY=2 KZ=2 SX=2 SY=2 SZ=2 PX=2 PY=2 PZ=2
+// variants: KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2 PY=3
 
 #ifndef KX
 #define KX 0  // slots along x; 0: size, stride and dilation are only known at run time
@@ -36,6 +38,16 @@
 #define DZ 1
 #endif
 
+#ifndef PX
+#define PX 1
+#endif
+#ifndef PY
+#define PY 1
+#endif
+#ifndef PZ
+#define PZ 1
+#endif
+
 #define THREADS 256
 
 struct Arguments {
@@ -53,6 +65,7 @@ struct Arguments {
     int size[3];
     int stride[3];
     int dilation[3];
+    int period[3];     // slots from one that passes the modular check to the next
     int padding[3];
     // The volume that candidates lie in, as coordinate fields: from `low`, `span` more at most. All
     // that a key holds, or the volume of the dense output.
@@ -99,88 +112,64 @@ __device__ __forceinline__ u32 places_for(u32* count, u32 own) {
     return block_start + warp_start[warp_index()] + (end - own);
 }
 
-// Call visit(key) for every candidate of input i, without (simplified) those of input i - 1.
-
-#if KX
-
-__device__ constexpr int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
-
 // Slots q of one axis that pass the modular check, stride | cell + padding - dilation q: from the
-// first of them every PERIOD-th, at most COUNT.
-template <int K, int STRIDE, int DILATION>
+// first of them every `period`-th, at most `count`. Sizes fold into constants where they are known.
 struct Axis {
-    static constexpr int PERIOD = STRIDE / divisor(STRIDE, DILATION);
-    static constexpr int COUNT = (K + PERIOD - 1) / PERIOD;
+    int size, stride, dilation, period, count;
     int reach;     // cell + padding
-    int first;     // slot, K where none passes
+    int first;     // slot, `size` where none passes
     int previous;  // cell + padding of the input before this one
 
-    __device__ __forceinline__ Axis(int cell, int cell_before, int padding) {
-        reach = cell + padding;
-        previous = cell_before + padding;
-        first = K;
+    __device__ __forceinline__ Axis(const Arguments& a, int axis, int k, int s, int d, int p, i64 key, i64 before) {
+        size = KX ? k : a.size[axis];
+        stride = KX ? s : a.stride[axis];
+        dilation = KX ? d : a.dilation[axis];
+        period = KX ? p : a.period[axis];
+        count = (size + period - 1) / period;
+        reach = cell_of(a, key, axis) + a.padding[axis];
+        previous = cell_of(a, before, axis) + a.padding[axis];
+        first = size;
 #pragma unroll
-        for (int q = (PERIOD < K ? PERIOD : K) - 1; q >= 0; --q)
-            if ((reach - DILATION * q) % STRIDE == 0) first = q;
+        for (int q = (period < size ? period : size) - 1; q >= 0; --q)
+            if ((reach - dilation * q) % stride == 0) first = q;
     }
-    __device__ __forceinline__ int cell(int index) const { return reach - DILATION * (first + index * PERIOD); }
-    __device__ __forceinline__ bool valid(int index) const { return first + index * PERIOD < K; }
+    __device__ __forceinline__ int cell(int index) const { return reach - dilation * (first + index * period); }
+    __device__ __forceinline__ bool valid(int index) const { return first + index * period < size; }
     // whether some slot takes the previous input to the same cell
     __device__ __forceinline__ bool repeated(int index) const {
         const int distance = previous - cell(index);
-        return distance >= 0 && distance <= DILATION * (K - 1) && distance % DILATION == 0;
+        return distance >= 0 && distance <= dilation * (size - 1) && distance % dilation == 0;
     }
 };
 
+// Call visit(key) for every candidate of input i, without those of input i - 1.
 template <typename Visit>
 __device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visit visit) {
     const i64 key = a.keys[i], before = i ? a.keys[i - 1] : -1;
     // Inputs next to each other in the sorted list reach many sites in common. The second one
     // leaves those out: arithmetic here is cheaper than a longer list to sort.
     const bool neighbours = i && key >> a.batch_shift == before >> a.batch_shift;
-    const Axis<KX, SX, DX> x(cell_of(a, key, 0), cell_of(a, before, 0), a.padding[0]);
-    const Axis<KY, SY, DY> y(cell_of(a, key, 1), cell_of(a, before, 1), a.padding[1]);
-    const Axis<KZ, SZ, DZ> z(cell_of(a, key, 2), cell_of(a, before, 2), a.padding[2]);
+    const Axis x(a, 0, KX, SX, DX, PX, key, before);
+    const Axis y(a, 1, KY, SY, DY, PY, key, before);
+    const Axis z(a, 2, KZ, SZ, DZ, PZ, key, before);
     const i64 batch = key >> a.batch_shift << a.batch_shift;
 #pragma unroll
-    for (int p = 0; p < x.COUNT; ++p) {
+    for (int p = 0; p < x.count; ++p) {
         const bool x_valid = x.valid(p) && inside(a, x.cell(p), 0);
         const bool x_repeated = neighbours && x.repeated(p);
         const i64 plane = batch | (i64)field_of(a, x.cell(p), 0) << a.shift[0];
 #pragma unroll
-        for (int q = 0; q < y.COUNT; ++q) {
+        for (int q = 0; q < y.count; ++q) {
             const bool y_valid = x_valid && y.valid(q) && inside(a, y.cell(q), 1);
             const bool y_repeated = x_repeated && y.repeated(q);
             const i64 line = plane | (i64)field_of(a, y.cell(q), 1) << a.shift[1];
 #pragma unroll
-            for (int r = 0; r < z.COUNT; ++r)
+            for (int r = 0; r < z.count; ++r)
                 if (y_valid && z.valid(r) && inside(a, z.cell(r), 2) && !(y_repeated && z.repeated(r)))
                     visit(line | (i64)field_of(a, z.cell(r), 2) << a.shift[2]);
         }
     }
 }
-
-#else
-
-// All slots, each checked on every axis, as the algorithm is written.
-template <typename Visit>
-__device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visit visit) {
-    const i64 key = a.keys[i];
-    const int volume = a.size[0] * a.size[1] * a.size[2];
-    for (int slot = 0; slot < volume; ++slot) {
-        const int q[3] = {slot / (a.size[1] * a.size[2]), slot / a.size[2] % a.size[1], slot % a.size[2]};
-        i64 candidate = key >> a.batch_shift << a.batch_shift;
-        bool kept = true;
-        for (int axis = 0; axis < 3; ++axis) {
-            const int cell = cell_of(a, key, axis) + a.padding[axis] - a.dilation[axis] * q[axis];
-            kept = kept && cell % a.stride[axis] == 0 && inside(a, cell, axis);
-            candidate |= (i64)field_of(a, cell, axis) << a.shift[axis];
-        }
-        if (kept) visit(candidate);
-    }
-}
-
-#endif
 
 KERNEL(reach, Arguments, THREADS) {
     const i64 i = (i64)blockIdx.x * THREADS + threadIdx.x;

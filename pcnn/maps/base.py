@@ -89,10 +89,13 @@ class Task:
 class TableSearch(MapBuilder, Protocol):
     """A builder that also finds maps of sites that no host has counted, many at once."""
 
-    #: False: settings ask the host for something about the sites
-    together: bool
-    #: whether it writes the slot masks of the rows too
-    masks: bool
+    @property
+    def together(self) -> bool:
+        """False: settings ask the host for something about the sites."""
+
+    @property
+    def masks(self) -> bool:
+        """True if it writes the slot masks of the rows too."""
 
     def search(self, tasks: Sequence[Task]) -> None:
         """Fill the tables and counts of maps of one device, and their masks; nothing waits."""

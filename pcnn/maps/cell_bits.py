@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,7 +83,7 @@ class CellBits:
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
         ranks = torch.empty(self.words // _SPAN, dtype=torch.int32, device=device)
-        given = {
+        given: dict[str, Any] = {
             "keys": keys,
             "count": count,
             "extent": extent,

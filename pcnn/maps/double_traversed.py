@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -80,7 +80,7 @@ class DoubleTraversed:
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
         origin, *steps = kernel.key_steps(source.tensor_stride, source.key_format)
-        given = {
+        given: dict[str, Any] = {
             **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
             "origin": origin,
             "source": source.keys,

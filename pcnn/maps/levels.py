@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,7 +55,7 @@ def pack_cells(
     n = cells.shape[0]
     keys = torch.empty(n, dtype=torch.int64, device=cells.device)
     extent = _empty_extent(cells.device) if extent is None else extent
-    given = {"cells": cells, "keys": keys, "extent": extent, "count": count, "n": n}
+    given: dict[str, Any] = {"cells": cells, "keys": keys, "extent": extent, "count": count, "n": n}
     module = cuda.module("levels.cu", cells.device)
     module.launch("pack_cells", _walking(n), **given, fields=key_format.fields)
     return keys, extent
@@ -85,7 +86,7 @@ def extent_of(
     Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
     """
     extent = _empty_extent(keys.device) if extent is None else extent
-    given = {"keys": keys, "extent": extent, "count": count, "n": keys.shape[0]}
+    given: dict[str, Any] = {"keys": keys, "extent": extent, "count": count, "n": keys.shape[0]}
     module = cuda.module("levels.cu", keys.device)
     module.launch("extent_of_keys", _walking(keys.shape[0]), **given, fields=key_format.fields)
     return extent
@@ -112,7 +113,7 @@ def unique_sites(
         scratch = torch.zeros(scratch_words(levels, n), dtype=torch.int32, device=device)
     words = state_words(levels * n)
     sort = RadixSort.of(levels * n, device, scratch[:words])
-    shared = {"keys": keys, "count": count, "n": n, "fields": key_format.fields}
+    shared: dict[str, Any] = {"keys": keys, "count": count, "n": n, "fields": key_format.fields}
     shared["strides"] = [(stride,) for stride in strides]
     module = cuda.module("levels.cu", device)
     module.launch(

@@ -241,7 +241,7 @@ def _sorted_positions(kernel_map: KernelMap) -> Layout:
         return by_out(kernel_map)
     kernels, blocks = module("rows.cu", device), -(-n // PAIR_THREADS)
     sort, passes = RadixSort.of(n, device), passes_of(max(1, (n_out - 1).bit_length()))
-    fields: Fields = {"out_index": out_index, "sort": sort.pointers, "n": n, "passes": passes}
+    fields: Fields = {"out_index": out_index, "sort": sort.buffers, "n": n, "passes": passes}
     kernels.launch("row_keys", min(_KEY_BLOCKS, blocks), **fields)
     sort.run(passes)
     position = torch.empty(n, dtype=torch.int32, device=device)

@@ -7,6 +7,7 @@ the keys, and counts their digits, before the first pass (`csrc/radix.cuh`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,17 +66,10 @@ class RadixSort:
         return self.keys.shape[1]
 
     @property
-    def pointers(self) -> tuple[int, int, int, int, int]:
-        """Addresses of both key buffers, both value buffers and the state, for a kernel."""
-        keys, values, items = self.keys.data_ptr(), self.values.data_ptr(), self.items
-        second = keys + self.keys.itemsize * items
-        return keys, second, values, values + 4 * items, self.state.data_ptr()
-
-    @property
-    def buffers(self) -> dict[str, int | Tensor]:
-        """Fields of the same in the struct of a kernel."""
-        names = "keys_a", "keys_b", "values_a", "values_b"
-        return dict(zip(names, self.pointers[:4], strict=True)) | {"state": self.state}
+    def buffers(self) -> dict[str, Any]:
+        """Both key buffers, both value buffers and the state, as fields of a kernel's struct."""
+        sides = {"keys_a": self.keys[0], "keys_b": self.keys[1], "state": self.state}
+        return sides | {"values_a": self.values[0], "values_b": self.values[1]}
 
     def run(self, passes: int) -> None:
         """Sort what the caller's kernel wrote."""

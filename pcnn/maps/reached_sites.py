@@ -41,8 +41,8 @@ def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -
     x, y, z = (t * s for t, s in steps)
     reach = kernel.reach * max(grid.tensor_stride)
     grid.key_format.check_bound(grid.bound, reach, "reached sites")
-    periods = [s // math.gcd(s, d) for s, d in zip(kernel.stride, kernel.dilation, strict=True)]
-    most = math.prod(-(-k // period) for k, period in zip(kernel.size, periods, strict=True))
+    axes = zip(kernel.size, _periods(kernel), strict=True)
+    most = math.prod(-(-size // period) for size, period in axes)
     if grid.rows * most > MAX_ITEMS:
         raise ValueError(
             f"reached sites: {grid.rows} sites with up to {most} candidates each exceed the "
@@ -57,6 +57,12 @@ def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -
         _reach(grid, kernel, keys, found, count, simplified and most <= UNROLLED)
         keys = _unique(keys, found, count, grid.key_format, (x, y, z), reach)
     return grid.reached_level(kernel, keys)
+
+
+def _periods(kernel: Kernel) -> list[int]:
+    """Slots along every axis from one that leads to an output to the next."""
+    axes = zip(kernel.stride, kernel.dilation, strict=True)
+    return [stride // math.gcd(stride, dilation) for stride, dilation in axes]
 
 
 def _volume(grid: VoxelGrid, kernel: Kernel) -> Triple:
@@ -79,7 +85,8 @@ def _reach(
         span = [min((n - 1) * step, half - 1) for n, step, half in axes]
     defines: dict[str, int] = {}
     if unrolled:
-        for letter, values in (("K", kernel.size), ("S", kernel.stride), ("D", kernel.dilation)):
+        own = kernel.size, kernel.stride, kernel.dilation, _periods(kernel)
+        for letter, values in zip("KSDP", own, strict=True):
             defines |= {letter + axis: value for axis, value in zip("XYZ", values, strict=True)}
     module(SOURCE, grid.device, **defines).launch(
         "reach",
@@ -96,6 +103,7 @@ def _reach(
         size=kernel.size,
         stride=kernel.stride,
         dilation=kernel.dilation,
+        period=_periods(kernel),
         padding=kernel.padding,
         low=low,
         span=span,

@@ -195,7 +195,7 @@ class _Batch(NamedTuple):
         bits = LIST_BITS if several else max(min(TABLE_BITS, one.width) for one in maps)
         layouts, packed = _tasks(maps, scratch[1])
         fields = {
-            "sort": sort.pointers,
+            "sort": sort.buffers,
             **dict(zip(("bins", "words", "counts", "bits"), scratch, strict=True)),
             **{"items": items, "n_bins": bins, "tiles": tiles, "columns": columns},
             **{"n": tasks, "gray_bits": bits, "passes": passes_of(bits + (tasks - 1).bit_length())},

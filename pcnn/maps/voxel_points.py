@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,7 +51,14 @@ def reduce_by_row(
     values = features.to(torch.float32).contiguous()
     (n, channels), device = values.shape, values.device
     out = torch.zeros(n_out, channels, dtype=torch.float32, device=device)
-    given = {"features": values, "order": order, "rows": rows, "count": count, "out": out, "n": n}
+    given: dict[str, Any] = {
+        "features": values,
+        "order": order,
+        "rows": rows,
+        "count": count,
+        "out": out,
+        "n": n,
+    }
     kind, blocks = REDUCTIONS.index(reduction), -(-n * channels // _THREADS)
     module = cuda.module("voxelize.cu", device)
     module.launch("reduce_points", blocks, **given, channels=channels, kind=kind)

@@ -161,6 +161,6 @@ def _launch(searches: Sequence[Task], most: int) -> None:
         first_probe += -(-place.shape[0] // _THREADS)
     shared = max(shape.shared_bytes for shape in shapes)
     module = cuda.module("windowed_search.cu", device)
-    packed = {"tasks": tasks, "n": len(tasks)}
+    packed: dict[str, Any] = {"tasks": tasks, "n": len(tasks)}
     module.launch("first_windows", first_probe, **packed)
     module.launch("windowed_search", first_block, shared_bytes=shared, **packed)

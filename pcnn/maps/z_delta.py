@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -212,6 +212,12 @@ class NarrowKeys:
         names = (f"{name}_{axis}" for name in ("shift", "bits", "bias") for axis in "xyz")
         fields = dict(zip(names, (*shifts, *bits, *biases), strict=True))
         kernels = cuda.module(SOURCE, keys.device, DELTAS=1, KEY_BITS=32)
-        sides = {"keys": keys, "narrow": narrow, "n": len(keys), "narrow_x": x, "narrow_y": y}
+        sides: dict[str, Any] = {
+            "keys": keys,
+            "narrow": narrow,
+            "n": len(keys),
+            "narrow_x": x,
+            "narrow_y": y,
+        }
         kernels.launch("narrow_keys", -(-len(keys) // _THREADS), **sides, **fields)
         return narrow
