@@ -7,10 +7,10 @@
 //
 // Count per (slot, chunk of rows) and per row, scan, fill: no pair is kept that is not within reach.
 
-#include "look_back.cuh"
 #include "radix.cuh"
 
-#define ROWS 256         // output rows of a block: a chunk
+#define ROWS 32          // output rows of a block: a chunk
+#define AT_ONCE 4        // candidates of a row that are on their way together
 #define INSERTED 32      // triplets of a row sorted by insertion; more are sorted by a heap
 
 struct __align__(16) Place {
@@ -60,7 +60,9 @@ KERNEL(cell_keys, CellArguments, 256) {
 struct PlaceArguments {
     const float* points;  // [n, 3]
     const u32* order;     // [n] rows sorted by cell
+    const u64* keys;      // [n] their cells
     Place* places;        // [n]
+    u64* crowd;           // points of the cell of every point, summed; zero before
     i64 n;
 };
 
@@ -68,6 +70,11 @@ struct PlaceArguments {
 KERNEL(place_points, PlaceArguments, 256) {
     const i64 i = (i64)blockIdx.x * 256 + threadIdx.x;
     if (i >= a.n) return;
+    const i64 begin = lower_bound(a.keys, a.n, a.keys[i]);
+    if (begin == i) {  // the first of its cell counts for all
+        const u64 own = (u64)(lower_bound(a.keys, a.n, a.keys[i] + 1) - i);
+        atomicAdd(a.crowd, own * own);
+    }
     const i64 row = a.order[i];
     Place place;
     place.x = a.points[3 * row], place.y = a.points[3 * row + 1], place.z = a.points[3 * row + 2];
@@ -118,10 +125,21 @@ __device__ __forceinline__ int slot_within(const Search& search, const float* ce
 
 template <typename Visit>
 __device__ __forceinline__ void visit_run(const Search& search, const float* centre, u64 low, u64 high, Visit visit) {
-    for (i64 i = lower_bound(search.keys, search.n, low); i < search.n && search.keys[i] <= high; ++i) {
-        const Place place = search.places[i];
-        const int slot = slot_within(search, centre, place);
-        if (slot >= 0) visit(slot, place.row);
+    for (i64 i = lower_bound(search.keys, search.n, low);; i += AT_ONCE) {
+        u64 keys[AT_ONCE];
+        Place places[AT_ONCE];
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; ++q) {
+            const i64 at = min(i + q, search.n - 1);
+            keys[q] = search.keys[at];
+            places[q] = search.places[at];
+        }
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; ++q) {
+            if (i + q >= search.n || keys[q] > high) return;
+            const int slot = slot_within(search, centre, places[q]);
+            if (slot >= 0) visit(slot, places[q].row);
+        }
     }
 }
 
@@ -237,6 +255,17 @@ struct FillArguments {
     i64 chunks;
 };
 
+// Sum of the lanes before this one.
+__device__ __forceinline__ int before_lane(int own) {
+    int sum = own;
+#pragma unroll
+    for (int step = 1; step < WARP; step *= 2) {
+        const int other = __shfl_up_sync(FULL_MASK, sum, step);
+        if (lane_index() >= step) sum += other;
+    }
+    return sum - own;
+}
+
 KERNEL(fill_neighbours, FillArguments, ROWS) {
     const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
     const int slots = a.search.size[0] * a.search.size[1] * a.search.size[2];
@@ -254,11 +283,10 @@ KERNEL(fill_neighbours, FillArguments, ROWS) {
     int cursor = 0;
     for (int slot = 0; slot < slots; ++slot) {
         const i64 cell = slot * a.chunks + blockIdx.x;
-        if (!a.counts[cell]) continue;  // the whole block agrees
+        if (!a.counts[cell]) continue;  // the whole warp agrees
         const int first = cursor;
         while (cursor < size && own.slots[cursor] == slot) ++cursor;
-        u32 all;
-        i64 to = a.offsets[slot] + a.starts[cell] + block_prefix((u32)(cursor - first), &all);
+        i64 to = a.offsets[slot] + a.starts[cell] + before_lane(cursor - first);
         for (int i = first; i < cursor; ++i, ++to) {
             a.in_index[to] = own.sources[i];
             a.out_index[to] = (int)row;

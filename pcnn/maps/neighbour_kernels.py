@@ -26,8 +26,8 @@ SOURCE = "radius_search.cu"
 #: Bits of a sort key: the cloud, and the number of a cell along every axis.
 KEY_BITS = 32
 
-#: Output rows of a block, as in ``csrc/radius_search.cu``.
-ROWS = 256
+#: Output rows of a block, as in ``csrc/radius_search.cu``, and threads of its other kernels.
+ROWS, THREADS = 32, 256
 
 # as in csrc/levels.cu: blocks of a kernel that adds its histogram to the others'
 _KEY_BLOCKS = 264
@@ -56,7 +56,7 @@ class SortedPoints:
     places: Tensor  # [N, 4] int32, three floats and the row
     keys: Tensor  # [2, N] int64; the first row is sorted
     cells: Fields  # as kernels take them
-    crowd: Tensor  # [] int64, squares of the numbers of points in these cells, summed
+    crowd: Tensor  # [1] int64, squares of the numbers of points in these cells, summed
 
     @classmethod
     def of(cls, points: Tensor, batch: Tensor, batch_size: int, reach: Reach) -> SortedPoints:
@@ -65,15 +65,14 @@ class SortedPoints:
         kernels, cells = cuda.module(SOURCE, device), _cells(reach, batch_size)
         sort, passes = RadixSort.of(n, device), passes_of(KEY_BITS)
         given: Fields = {"points": points, "batch": batch, "sort": sort.buffers, "n": n}
-        blocks = max(1, min(_KEY_BLOCKS, -(-n // ROWS)))
+        blocks = max(1, min(_KEY_BLOCKS, -(-n // THREADS)))
         kernels.launch("cell_keys", blocks, **given, cells=cells, passes=passes)
         sort.run(passes)
         places = torch.empty(n, 4, dtype=torch.int32, device=device)
-        given = {"points": points, "order": sort.values, "places": places, "n": n}
-        kernels.launch("place_points", -(-n // ROWS), **given)
-        keys = sort.keys[0]
-        own = torch.searchsorted(keys, keys, right=True) - torch.searchsorted(keys, keys)
-        return cls(places, sort.keys, cells, own.sum())
+        crowd = torch.zeros(1, dtype=torch.int64, device=device)
+        given = {"points": points, "order": sort.values, "keys": sort.keys, "places": places}
+        kernels.launch("place_points", -(-n // THREADS), **given, crowd=crowd, n=n)
+        return cls(places, sort.keys, cells, crowd)
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class CountedNeighbours:
         torch.cumsum(sizes, 0, out=row_offsets[1:])
         ends = torch.empty(volume + 1, dtype=torch.int64, device=device)
         scan_counts(counts[0], counts[1], ends)
-        crowd = torch.stack((row_offsets[-1], source.crowd))
+        crowd = torch.cat((row_offsets[-1:], source.crowd))
         return cls(ends, counts, row_offsets, search, crowd)
 
     def fill(self, triplets: int) -> Neighbours:
