@@ -7,6 +7,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +32,10 @@ STRUCT = (
 DECLARATOR = re.compile(
     r"(?P<pointer>\**)\s*(?P<name>\w+)\s*(?P<sizes>(?:\[[^\]]*\]\s*)*)(?:=.*)?$"
 )
+
+#: Structs whose tensors are checked on a device, of each kind: callers do not change theirs. On
+#: the host, where tests run, all are.
+CHECKS = 256
 
 #: A value becomes the items that `struct` packs for its field.
 Convert = Callable[[Any, int], Sequence[Any]]
@@ -57,7 +62,12 @@ class Struct:
     def __init__(self, name: str, members: Sequence[_Member], align: int) -> None:
         self.name, self.names = name, [member.name for member in members]
         self.align = max([align, *(member.align for member in members)])
-        self._fields = [(member.name, member.pointed, member.convert) for member in members]
+        self._of = itemgetter(*self.names, self.names[0])  # one more: a tuple in any case
+        places = list(enumerate(members))
+        self._pointers = [(at, one.pointed) for at, one in places if one.pointed is not None]
+        self._checks = CHECKS
+        # from the end: an array moves what follows it
+        self._parts = [(at, one.convert) for at, one in places[::-1] if one.convert]
         self.offsets: dict[str, int] = {}
         form, size = "=", 0
         for member in members:
@@ -75,25 +85,20 @@ class Struct:
         Raises:
             ValueError: a field is missing, unknown, of another type or on another device.
         """
-        values: list[Any] = []
-        add = values.append
+        # few steps of Python: a plan packs some hundred structs
         try:
-            for name, pointed, convert in self._fields:
-                value = given[name]
-                if pointed is not None:
+            *values, _ = self._of(given)
+            if len(given) == len(self.names):
+                if device < 0 or self._checks:
+                    self._check(values, device)
+                for at, _ in self._pointers:
+                    value = values[at]
                     if value is None:
-                        add(0)
-                    elif type(value) is int:
-                        add(value)
-                    else:
-                        if value.get_device() != device or (pointed and value.dtype not in pointed):
-                            self._check(name, value, pointed, device)
-                        add(value.data_ptr())
-                elif convert is None:
-                    add(value)
-                else:
-                    values += convert(value, device)
-            if len(given) == len(self._fields):
+                        values[at] = 0
+                    elif type(value) is not int:
+                        values[at] = value.data_ptr()
+                for at, convert in self._parts:
+                    values[at : at + 1] = convert(values[at], device)
                 return self.in_order(*values)
         except KeyError:
             pass
@@ -113,17 +118,22 @@ class Struct:
             given = dict(zip(self.names, given, strict=True))
         return self.pack(given, device)
 
-    def _check(
-        self, name: str, value: torch.Tensor, dtypes: tuple[torch.dtype, ...], device: int
-    ) -> None:
-        """Refuse a tensor that the kernel cannot read; page-locked memory it can."""
-        here = value.get_device() == device or (value.device.type == "cpu" and value.is_pinned())
-        if not here or (dtypes and value.dtype not in dtypes):
-            wanted = " or ".join(str(dtype) for dtype in dtypes) or "any"
-            raise ValueError(
-                f"{self.name}.{name}: want {wanted} on device {device}, "
-                f"got {value.dtype} on {value.device}"
+    def _check(self, values: Sequence[Any], device: int) -> None:
+        """Refuse tensors that the kernel cannot read; page-locked memory it can."""
+        self._checks = max(0, self._checks - 1)
+        for at, dtypes in self._pointers:
+            value = values[at]
+            if value is None or type(value) is int:
+                continue
+            here = value.get_device() == device or (
+                value.device.type == "cpu" and value.is_pinned()
             )
+            if not here or (dtypes and value.dtype not in dtypes):
+                wanted = " or ".join(str(dtype) for dtype in dtypes) or "any"
+                raise ValueError(
+                    f"{self.name}.{self.names[at]}: want {wanted} on device {device}, "
+                    f"got {value.dtype} on {value.device}"
+                )
 
 
 class Module(ABC):
@@ -235,9 +245,9 @@ def _member(
     return _Member(name, f"{count * part.size}s", count * part.size, part.align, None, join)
 
 
-def _spread(count: int, values: Sequence[Any], device: int) -> list[Any]:
+def _spread(count: int, values: Sequence[Any], device: int) -> Sequence[Any]:
     """Items of an array of numbers."""
-    return [*values, *[0] * (count - len(values))]
+    return values if len(values) == count else [*values, *[0] * (count - len(values))]
 
 
 def _join(part: Struct, count: int, values: Any, device: int) -> tuple[bytes]:

@@ -17,6 +17,7 @@ import torch
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
+from pcnn.kernels.structs import struct_of
 from pcnn.maps.base import MapBuilder, Sites, Task, build_table
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.sorted_search import SortedSearch
@@ -128,13 +129,13 @@ def _launch(searches: Sequence[Task], most: int) -> None:
     blocks = [-(-search.target.rows // (32 * shape.chunks)) for search, shape in each]
     probes = [n * shape.groups for n, shape in zip(blocks, shapes, strict=True)]
     starts = torch.empty(sum(probes), dtype=torch.int32, device=device)
-    tasks: list[dict[str, Any]] = []
+    struct, tasks = struct_of("windowed_search.cu", "SearchTask", ()), []
     first_block = first_probe = 0
     places = starts.split_with_sizes(probes)
     for (search, shape), own, place in zip(each, blocks, places, strict=True):
         relation, source, target = search.relation, search.source, search.target
         delta, *step = relation.kernel.key_steps(relation.spacing, relation.key_format)
-        task = {
+        task: dict[str, Any] = {
             "source": source.keys,
             "source_count": source.count,
             "source_rows": source.rows,
@@ -156,7 +157,7 @@ def _launch(searches: Sequence[Task], most: int) -> None:
             "batch": shape.batch,
             "fill": int(target.fixed),
         }
-        tasks.append(task)
+        tasks.append(struct.pack(task, starts.get_device()))  # for both kernels
         first_block += own
         first_probe += -(-place.shape[0] // _THREADS)
     shared = max(shape.shared_bytes for shape in shapes)

@@ -122,7 +122,7 @@ def test_shared_memory_beyond_48_kb(tmp_path: Path) -> None:
 
 
 def test_a_tensor_of_the_host_is_refused_but_page_locked_memory_is_written() -> None:
-    kernels = module("probe.cu", torch.device("cuda"))
+    kernels = module("probe.cu", torch.device("cuda"), CHECKED=1)
     with pytest.raises(ValueError, match="out"):
         kernels.launch("fill", 1, out=ints(9, "cpu"), n=9, value=1)
     pinned = torch.zeros(9, dtype=torch.int32, pin_memory=True)
