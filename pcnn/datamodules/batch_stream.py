@@ -92,11 +92,9 @@ class BatchStream:
         self._iterator: Iterator[Any] | None = None
 
     def __len__(self) -> int:
-        """Number of batches of an epoch."""
         return self._sampler.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield ``len(self)`` batches from the current position on."""
         position = self._next if self._position is None else self._position()
         if position != self._next:
             self._iterator, self._next = None, position
@@ -151,11 +149,9 @@ class EvaluationLoader:
         self._loader = _loader(sampler, dataset, collate, num_workers, pin_memory, num_workers > 0)
 
     def __len__(self) -> int:
-        """Number of batches of a pass, the same on every rank."""
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of one pass."""
         with plain_errors():
             for batch in self._loader:
                 yield unpacked(batch)

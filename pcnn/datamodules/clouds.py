@@ -77,22 +77,18 @@ class CloudDataModule(ExactLoading):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names of the classes 0..C-1."""
         return self.sets.label_map.class_names
 
     @property
     def num_classes(self) -> int:
-        """Number of classes C."""
         return len(self.class_names)
 
     @property
     def colors(self) -> tuple[Rgb, ...]:
-        """RGB in 0..255 of the classes."""
         return self.sets.label_map.colors
 
     @property
     def classes(self) -> dict[str, Any]:
-        """Content of a class file with these classes."""
         return contents(self.sets.label_map)
 
     @property
@@ -118,19 +114,16 @@ class CloudDataModule(ExactLoading):
 
     @property
     def source_kind(self) -> Kind:
-        """Kind of the clouds, ``real`` or ``simulated``."""
         if self.shards is not None:
             return cast("Kind", ShardedClouds(self.shards / "train").facts["kind"])
         return self.sets.found.kind
 
     @property
     def data_root(self) -> Path:
-        """The folder the clouds are read from."""
         return self.shards or self.sets.found.root
 
     @property
     def tests_on_validation(self) -> bool:
-        """True where the test reads the clouds of the validation."""
         return self.shards is not None or self.sets.tests_on_validation
 
     def prepare_data(self) -> None:
@@ -138,7 +131,6 @@ class CloudDataModule(ExactLoading):
         _ = self.source_kind
 
     def build(self, split: Split) -> CloudDataset | None:
-        """Make the data set of a split; None where it has no clouds."""
         if split == "test" and self.tests_on_validation:
             if self.sets.note_on_test:
                 log.warning("%s", self.sets.note_on_test)
@@ -179,11 +171,9 @@ class CloudDataModule(ExactLoading):
 
     @property
     def class_of(self) -> Callable[[str], int] | None:
-        """Class of a whole cloud by its name; None where points have classes."""
         return None
 
     def collate(self) -> Collate:
-        """Return what joins samples into one sparse tensor."""
         return CollateClouds(self.in_channels, self.geometry, self.voxel_size)
 
     def collate_training(self) -> Collate:
@@ -199,5 +189,4 @@ class ClassificationDataModule(CloudDataModule):
 
     @property
     def class_of(self) -> Callable[[str], int]:
-        """Class of a whole cloud by its name."""
         return self.sets.class_of

@@ -94,7 +94,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
         """Return what joins samples, possibly none, into a batch."""
 
     def collate_training(self) -> Collate:
-        """Return what joins one sample or more into a batch to train on."""
         return self.collate()
 
     @property
@@ -104,11 +103,9 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
     @property
     def tests_on_validation(self) -> bool:
-        """True where the test reads the samples of the validation."""
         return False
 
     def setup(self, stage: str | None = None) -> None:
-        """Find the files of the splits that a stage needs."""
         splits = _SPLITS_OF_STAGE[stage]
         found = [self.dataset(split) for split in splits]
         if "train" not in self._datasets and not any(one is not None for one in found):
@@ -139,7 +136,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
         )
 
     def train_sampler(self) -> EpochSampler:
-        """Return the sequence of this rank's training batches."""
         dataset, rank = self.dataset("train"), self._rank()
         if dataset is None:
             raise ValueError(f"no training {self.unit}s are configured")
@@ -181,7 +177,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
         return self._evaluation("val")
 
     def test_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
-        """Return one exact pass over the test set."""
         return self._evaluation("test")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
@@ -219,7 +214,6 @@ class ExactLoading(pl.LightningDataModule, ABC):
 
 
 def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
-    """Return the number of worker processes of a loader."""
     if given is not None:
         return min(given, max(1, cores))
     return max(0, min(cores - 1, MOST_FOR_CPU if on_cpu else MOST))
@@ -242,7 +236,6 @@ class SkipBroken(Dataset[Any]):
         self._named: set[int] = set()
 
     def __len__(self) -> int:
-        """Number of samples, the unreadable ones too."""
         return len(cast(Any, self._dataset))
 
     def __getitem__(self, key: Key) -> Any:

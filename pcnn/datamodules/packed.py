@@ -95,8 +95,6 @@ class Part:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a tensor lies in the buffer."""
-
     dtype: torch.dtype
     shape: tuple[int, ...]
     start: int
@@ -138,7 +136,6 @@ class Packed:
         return unpickler.load()
 
     def pin_memory(self) -> Packed:
-        """Return the same in page-locked memory."""
         buffer = self.buffer
         pinned = buffer.take(pinned=True) if isinstance(buffer, Part) else buffer.pin_memory()
         return Packed(self.content, self.places, pinned)
@@ -157,13 +154,11 @@ class CollatePacked:
     memory: BatchMemory | None = None  # that the worker processes share with the loader's, or None
 
     def __call__(self, samples: Sequence[Any]) -> Any:
-        """Return the batch, packed in a worker process."""
         batch = self.collate(samples)
         return batch if get_worker_info() is None else Packed.of(batch, self.memory)
 
 
 def unpacked(batch: Any) -> Any:
-    """Return a batch as it was collated."""
     return batch.unpack() if isinstance(batch, Packed) else batch
 
 

@@ -103,18 +103,15 @@ class RegistrationDataModule(ExactLoading):
 
     @property
     def benchmark(self) -> str:
-        """Whose thresholds apply: ``threedmatch``, ``kitti``, or ``cells`` of several sources."""
         return "cells" if self.mixed else self.sources[""].sets.benchmark
 
     @property
     def source_kind(self) -> Kind:
-        """Kind of the pairs, ``simulated`` where some are, or ``real``."""
         simulated = any(pairs.source_kind == "simulated" for pairs in self._known())
         return "simulated" if simulated else "real"
 
     @property
     def data_root(self) -> Path:
-        """The folder that the first pairs are read from; known after `setup` or `pairs`."""
         return self._known()[0].root
 
     def _known(self) -> list[PairDataset]:
@@ -123,7 +120,6 @@ class RegistrationDataModule(ExactLoading):
         return list(self._pairs.values())
 
     def collate(self) -> Collate:
-        """Return what joins pairs into a batch."""
         return CollatePairs(self.geometry, self.voxel_size, self.one_pass)
 
     def pairs(self, split: Split) -> PairDataset:
@@ -167,7 +163,6 @@ class RegistrationDataModule(ExactLoading):
         return MixedPairs(parts, alternate=train) if parts else None
 
     def train_dataloader(self) -> BatchStream:
-        """Return the stream of training batches; see `ExactLoading.train_dataloader`."""
         dataset, augment = self.dataset("train"), next(iter(self.sources.values())).augment
         if dataset is not None and augment is not None and augment.rotation_growth:
             dataset.share = None
@@ -185,8 +180,5 @@ def batches_of(trainer: pl.Trainer, sampler: EpochSampler) -> int:
     if trainer.max_epochs is not None and trainer.max_epochs >= 0:
         ends.append(trainer.max_epochs * sampler.batches_per_epoch)
     if not ends:
-        raise ValueError(
-            "rotation_growth is in shares of the training, which has no end: set trainer.max_steps "
-            "or trainer.max_epochs"
-        )
+        raise ValueError("rotation_growth: the training has no end, such as trainer.max_steps")
     return max(min(ends), 1)

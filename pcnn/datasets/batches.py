@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud, labels_or_ignore
-from pcnn.datasets.placement import OnVoxels, Placement, RawPoints, Sample, VoxelSize
+from pcnn.datasets.placement import OnVoxels, Placement, Sample, VoxelSize, fragments
 from pcnn.geometry import PointSet
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
@@ -30,15 +30,14 @@ class Batch:
     """Inputs of a network, tensors beside them, and plain values; a task may add fields.
 
     `to`, `pin_memory` and `tensors` go through the fields: a SparseTensor is an input of the
-    network, also in a tuple; a Tensor or the features of `RawPoints` lie beside it. Not a
-    dataclass: Lightning would take a dataclass apart.
+    network, also in a tuple; a Tensor lies beside it. Not a dataclass: Lightning would take a
+    dataclass apart.
     """
 
     names: tuple[Any, ...]
 
     @property
     def batch_size(self) -> int:
-        """Number of samples B."""
         return len(self.names)
 
     def to(
@@ -60,13 +59,10 @@ class Batch:
         return self._mapped(entering, beside)
 
     def pin_memory(self) -> Self:
-        """Return the batch in page-locked memory."""
         return self._mapped(SparseTensor.pin_memory, Tensor.pin_memory)
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor beside the network's inputs."""
-        values = [v.features if isinstance(v, RawPoints) else v for v in vars(self).values()]
-        return [value for value in values if isinstance(value, Tensor)]
+        return [value for value in vars(self).values() if isinstance(value, Tensor)]
 
     def _mapped(
         self, entering: Callable[[SparseTensor], SparseTensor], beside: Callable[[Tensor], Tensor]
@@ -76,8 +72,6 @@ class Batch:
                 return entering(value)
             if isinstance(value, Tensor):
                 return beside(value)
-            if isinstance(value, RawPoints):
-                return replace(value, features=beside(value.features))
             if isinstance(value, tuple) and any(isinstance(x, SparseTensor) for x in value):
                 return tuple(map(moved, value))
             return value
@@ -106,8 +100,9 @@ class CloudBatch(Batch):
         paths: tuple[str, ...],
         point_index: Tensor | None = None,  # [P] int64, position of each point in its file
         n_points_total: tuple[int, ...] = (),  # points in the files
-        raw: RawPoints | None = None,  # the points' own features, from evaluation loaders
         n_points: int | None = None,  # of all clouds; None: as many as there are in points
+        raw: Tensor | None = None,  # [P, F] features of the points themselves, in evaluation
+        placing: tuple[Placement, VoxelSize] | None = None,  # by which points are placed again
     ) -> None:
         self.tensor = tensor
         self.labels = labels
@@ -119,6 +114,7 @@ class CloudBatch(Batch):
         self.point_index = point_index
         self.n_points_total = n_points_total
         self.raw = raw
+        self.placing = placing
         self.n_points = len(points) if n_points is None else n_points
 
     @property
@@ -131,22 +127,31 @@ class CloudBatch(Batch):
     def placed(
         self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
     ) -> SparseTensor:
-        """Put points of this batch on its geometry again, moved or only some of them."""
-        size = max(1, self.batch_size)
-        tensor = self._raw().placed(points, rows, self.point_batch, size, planner)
+        """Put points of this batch on its geometry again, moved or only some of them.
+
+        The inputs of points [M, 3] (rows [M] of the batch; None: all) are (x, y, z, features).
+        """
+        (placement, size), features = self._placing()
+        clouds, number = self.point_batch, max(1, self.batch_size)
+        if rows is not None:
+            features, clouds = features[rows], clouds[rows]
+        inputs = torch.cat([points, features], dim=1)
+        tensor = placement.place(points, inputs, clouds, number, size, planner)
         return tensor.replace(tensor.features.to(self.tensor.features.dtype))
 
     def fragments(self, points: Tensor) -> Iterator[Tensor]:
-        """Yield rows of points of which no two share a row of the input, until all had their turn.
+        """Yield rows of points of which no two share a row of the input; see `fragments`."""
+        (placement, size), _ = self._placing()
+        cell = placement.row_cell(size)
+        if cell is None:
+            every = torch.arange(len(points), device=points.device)
+            return iter([every] if len(points) else [])
+        return fragments(points, self.point_batch, cell, max(1, self.batch_size))
 
-        See `RawPoints.fragments`.
-        """
-        return self._raw().fragments(points, self.point_batch, max(1, self.batch_size))
-
-    def _raw(self) -> RawPoints:
-        if self.raw is None:
+    def _placing(self) -> tuple[tuple[Placement, VoxelSize], Tensor]:
+        if self.placing is None or self.raw is None:
             raise ValueError(f"{self.names}: {_TRAINS}")
-        return self.raw
+        return self.placing, self.raw
 
     @property
     def inverse(self) -> Tensor:
@@ -156,7 +161,6 @@ class CloudBatch(Batch):
         return self.tensor.geometry.inverse
 
     def scan(self, b: int) -> slice:
-        """Return the slice of scan b in arrays over points."""
         first, last = self.point_offsets[b : b + 2].tolist()
         return slice(first, last)
 
@@ -214,15 +218,12 @@ class CollateClouds:
             points = torch.empty(0, 3)
             number = sum(cloud.n_points for cloud in clouds)
             return CloudBatch(
-                tensor, labels, points, None, none, names, paths, None, totals, None, number
+                tensor, labels, points, None, none, names, paths, None, totals, number
             )
         labelled = any(cloud.labels is not None for cloud in clouds)
         own = [labels_or_ignore(cloud.labels, cloud.n_points) for cloud in clouds]
         places = [cloud.point_index for cloud in clouds if cloud.point_index is not None]
-        raw = None
-        if self.voxel_size is not None:
-            features = torch.cat([cloud.features for cloud in clouds])
-            raw = RawPoints(features, self.voxel_size, self.placement)
+        again = self.voxel_size is not None
         return CloudBatch(
             SparseTensor(inputs, type(geometries[0]).collate(geometries)),
             labels,
@@ -233,7 +234,8 @@ class CollateClouds:
             paths,
             torch.cat(places) if len(places) == len(clouds) else None,
             totals,
-            raw,
+            raw=torch.cat([cloud.features for cloud in clouds]) if again else None,
+            placing=None if self.voxel_size is None else (self.placement, self.voxel_size),
         )
 
     def _nothing(self) -> Sample:

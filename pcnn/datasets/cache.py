@@ -36,7 +36,6 @@ class CloudCache:
         self.folder = Path(folder) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def find(self, name: str, sources: Sequence[Path]) -> Cloud | None:
-        """Return the entry ``name``; None when it is absent, stale or corrupt."""
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None
@@ -48,7 +47,6 @@ class CloudCache:
         return entry if np.array_equal(found, _stamp(sources)) else None
 
     def put(self, name: str, sources: Sequence[Path], build: Callable[[], Cloud]) -> Cloud:
-        """Make the entry ``name`` and return it."""
         stamp = _stamp(sources)  # of before the files are read
         cloud = build()
         with whole_file(self.folder / f"{name}.npz") as file:
@@ -93,7 +91,6 @@ def read_entry(file: Path | IO[bytes], origin: Path) -> tuple[Cloud, np.ndarray]
 
 
 def write_entry(file: IO[bytes], cloud: Cloud, stamp: np.ndarray) -> None:
-    """Write a cloud as arrays by name."""
     arrays = {
         "stamp": stamp,
         "name": np.array(cloud.name),

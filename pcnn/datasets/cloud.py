@@ -39,7 +39,6 @@ class Cloud:
 
     @property
     def n_points(self) -> int:
-        """Number of points P."""
         return self.points.shape[0]
 
     def select(self, rows: Tensor) -> Cloud:
@@ -67,10 +66,7 @@ def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
     Where one of the clouds is not labelled, its points are ``IGNORE``.
     """
     if first.features.shape[1] != second.features.shape[1]:
-        raise ValueError(
-            f"{first.path} has {first.features.shape[1]} features a point, {second.path} has "
-            f"{second.features.shape[1]}: they cannot be mixed"
-        )
+        raise ValueError(f"{first.path} and {second.path} cannot be mixed: their features differ")
     labels = None
     if first.labels is not None or second.labels is not None:
         labels = torch.cat([labels_or_ignore(one.labels, one.n_points) for one in (first, second)])
@@ -89,7 +85,6 @@ def labels_or_ignore(labels: Tensor | None, n: int) -> Tensor:
 
 
 def turned(cloud: Cloud, angle: float, axis: int = 2) -> Cloud:
-    """Turn a cloud about a coordinate axis."""
     cos, sin = math.cos(angle), math.sin(angle)
     parts = list(cloud.points.unbind(1))
     u, v = parts[(axis + 1) % 3], parts[(axis + 2) % 3]

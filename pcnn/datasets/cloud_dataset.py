@@ -88,10 +88,7 @@ class CloudDataset(Dataset[Sample]):
         self.classes: list[int] | None = None  # of the clouds
         if class_of is not None:
             if augment is not None and (augment.mix3d or augment.mix is not None):
-                raise ValueError(
-                    "a mix of two rooms has no type: classify with augment=rooms, or "
-                    "augment.mix3d=0 and augment.mix=null"
-                )
+                raise ValueError("augment.mix, augment.mix3d: a mix of two rooms has no type")
             self.classes = [class_of(self.name(index)) for index in range(len(self))]
 
     def __len__(self) -> int:
@@ -99,23 +96,18 @@ class CloudDataset(Dataset[Sample]):
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the F features of a point."""
         return self.clouds.channels
 
     def read(self, index: int) -> Cloud:
-        """Return all points of a cloud as its file holds them, checked."""
         return self.clouds.read(self._chosen[index])
 
     def sources(self, index: int) -> Sequence[Path]:
-        """Return the files of a cloud."""
         return self.clouds.sources(self._chosen[index])
 
     def size(self, index: int) -> int:
-        """Return the bytes of a cloud's files."""
         return sum(path.stat().st_size for path in self.sources(index))
 
     def name(self, index: int) -> str:
-        """Return what identifies a cloud within the set."""
         return self.clouds.name(self._chosen[index])
 
     def __getitem__(self, key: Key | int) -> Sample:
@@ -133,7 +125,6 @@ class CloudDataset(Dataset[Sample]):
         return replace(sample, labels=torch.tensor(self.classes[index]), cloud=whole)
 
     def _mixed(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
-        """A changed cloud, with another one added to it by chance."""
         if self.augment is None or self.augment.mix3d == 0.0:
             return cloud
         generator = sample_generator(self.seed, epoch, index, MIX3D)

@@ -53,11 +53,9 @@ class Published:
 
         * ``auto``: the given root; else the default root where it exists; else simulated data.
         * ``real``: the given root or the default root, which must hold real data.
-        * ``simulated``: the given root, which must hold simulated data; else what the simulator
-          writes, or has written.
+        * ``simulated``: the given root, which must hold such data; else what the simulator writes.
 
-        A root that lacks something is never replaced by simulated data. Simulated data is announced
-        in the log at level WARNING.
+        A root that lacks something is never replaced by simulated data, which the log announces.
         """
         if source not in SOURCES:
             raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {source!r}")
@@ -73,15 +71,11 @@ class Published:
             raise FileNotFoundError(f"{self.name}: {chosen} is not a folder. {self.steps}")
         missing = [path for path in required if not (chosen / path).exists()]
         if missing:
-            raise FileNotFoundError(
-                f"{self.name}: {chosen} lacks {', '.join(missing)}. {self.steps}"
-            )
+            lacks = f"{self.name}: {chosen} lacks {', '.join(missing)}"
+            raise FileNotFoundError(f"{lacks}. {self.steps}")
         kind = kind_of(chosen)
         if source not in ("auto", kind):
-            raise ValueError(
-                f"{self.name}: source={source}, but {chosen} holds {kind} data; give another root "
-                f"or source={kind}"
-            )
+            raise ValueError(f"{self.name}: source={source}, but {chosen} holds {kind} data")
         if kind == "simulated":
             text = "%s: SIMULATED data from %s; results say nothing of real scans"
             log.warning(text, self.name, chosen)
@@ -155,25 +149,13 @@ def parts_there(
 ) -> tuple[int, ...]:
     """The wanted parts of a split that the root holds; all, where none may be missing."""
     found = tuple(part for part in wanted if is_there(part))
-    missing = ", ".join(str(part) for part in wanted if part not in found)
-    if not missing or not allow_missing:
+    if len(found) == len(wanted) or not allow_missing:
         return tuple(wanted)  # the reader names the missing ones
-    if found:
-        log.warning("%s: no %s %s; %s uses the others", root, kind, missing, split)
-    elif split == "train":
-        raise FileNotFoundError(
-            f"{root} holds none of the {kind} to train on ({missing}); choose "
-            f"dataset.train_{kind} among those that are there"
-        )
-    else:
-        log.warning(
-            "%s: none of the %s of the %s split is there (%s)%s",
-            root,
-            kind,
-            SPLIT_NAMES[split],
-            missing,
-            without_figures(split),
-        )
+    missing = f"{root}: no {kind} {', '.join(str(part) for part in wanted if part not in found)}"
+    if split == "train" and not found:
+        raise FileNotFoundError(f"{missing}: none to train on")
+    others = f"{split} uses the others" if found else f"no {split}{without_figures(split)}"
+    log.warning("%s; %s", missing, others)
     return found
 
 

@@ -46,10 +46,9 @@ class FolderSplit:
 
     Where ``root/train`` or ``root/val`` exists, these folders and ``root/test`` hold the clouds.
     Otherwise the clouds are sorted by the hashes of their names: the first ``val_fraction``
-    validate, the next ``test_fraction`` test, the others train; adding clouds moves few of them. A
-    share above zero is one cloud at least, but one cloud trains before any validates, and one
-    validates before any tests. Where nothing is set apart for the test, it reads what validates.
-    Clouds without labels belong to no split.
+    validate, the next ``test_fraction`` test, the others train. A share above zero is one cloud at
+    least, but one trains before any validates, and one validates before any tests. Where nothing is
+    set apart for the test, it reads what validates.
     """
 
     root: Path  # the folder
@@ -60,10 +59,8 @@ class FolderSplit:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.test_fraction >= 1.0 - self.val_fraction:
-            raise ValueError(
-                f"test_fraction must lie in [0, 1 - val_fraction), got {self.test_fraction} with "
-                f"val_fraction {self.val_fraction}"
-            )
+            shares = f"{self.test_fraction} with val_fraction {self.val_fraction}"
+            raise ValueError(f"test_fraction must lie in [0, 1 - val_fraction), got {shares}")
         if not self.root.is_dir():
             raise FileNotFoundError(f"{self.root} is not a folder of clouds")
 
@@ -108,9 +105,8 @@ class FolderSplit:
                 raise ValueError(f"{other} and {path} have one name; keep one of them")
         if not labelled:
             raise FileNotFoundError(
-                f"{self.root}: no labelled cloud for {split}: labels lie in NAME.label or "
-                "NAME_label.npy, beside the cloud or in a folder labels/, in a column 'label' or "
-                "'class' (dataset.columns=[x,y,z,...,label]), or are classes of LAS"
+                f"{self.root}: no labelled cloud for {split} (NAME.label, NAME_label.npy, labels/, "
+                "a column 'label' or 'class', or classes of LAS)"
             )
         without = [name for name, path in by_name.items() if path not in labelled]
         if without and (split != "val" or self._folders):  # one split names those without any
@@ -182,7 +178,6 @@ class FolderClouds:
         )
 
     def read(self, index: int) -> Cloud:
-        """Return the points of a cloud, without missing returns."""
         path = self._clouds[index]
         cloud = read_points(path, self.name(index), replace(self.reading, channels=self.channels))
         source, labels = label_source(path, self.reading.columns), cloud.labels
@@ -223,12 +218,8 @@ class FolderSets(CloudSets):
 
     @cached_property
     def label_map(self) -> LabelMap:
-        """The classes that were given."""
         if (self.classes is None) == (self.class_names is None):
-            raise ValueError(
-                "dataset=folder needs either classes, a YAML file with names, colors, map and "
-                "ignore, or class_names, the names of the labels 0, 1, 2, ..."
-            )
+            raise ValueError("either classes, a YAML file, or class_names must be given")
         if self.classes is not None:
             if self.colors is not None or self.ignore_label is not None:
                 raise ValueError("classes holds colors and ignore_label; give none beside it")
@@ -242,7 +233,6 @@ class FolderSets(CloudSets):
 
     @cached_property
     def reading(self) -> Reading:
-        """How the files are read."""
         return Reading(
             None if self.channels is None else tuple(self.channels),
             self.intensity_max,
@@ -253,35 +243,29 @@ class FolderSets(CloudSets):
 
     @cached_property
     def found(self) -> DataSource:
-        """The folder; ``simulated`` where it holds a SIMULATED.json."""
         return DataSource(Path(self.root), kind_of(self.root))
 
     @property
     def unit_intensity(self) -> bool:  # type: ignore[override]
-        """True where the largest intensity was given."""
         return self.intensity_max is not None
 
     @cached_property
     def split(self) -> FolderSplit:
-        """Which clouds train, validate and test."""
         columns = self.reading.columns
         return FolderSplit(Path(self.root), self.val_fraction, self.test_fraction, columns)
 
     @property
     def tests_on_validation(self) -> bool:
-        """True where no clouds are set apart for the test."""
         return not self.split.has_own_test
 
     @property
     def note_on_test(self) -> str:  # type: ignore[override]
-        """Says which clouds the test reads where none are set apart for it."""
         return (
             f"{self.root} has no test split of its own (a folder test, or dataset.test_fraction): "
             "the test reads the clouds that validate"
         )
 
     def find(self, split: Split) -> FolderClouds | None:
-        """Find the clouds of a split; None where none is meant for it, which the log says."""
         found = FolderClouds(self.split, split, self.label_map, self.reading)
         if len(found):
             return found

@@ -45,7 +45,6 @@ class LabelMap:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes C."""
         return len(self.class_names)
 
     @cached_property
@@ -65,7 +64,6 @@ class LabelMap:
         return table
 
     def encode(self, raw: np.ndarray, origin: str) -> np.ndarray:
-        """Translate raw ids into train ids."""
         wide, (ids, classes) = raw.astype(np.int64), self._known
         if self._table is not None:  # a third of the time of a search
             found = self._table.take(np.clip(wide, -1, len(self._table) - 1), mode="wrap")
@@ -75,12 +73,9 @@ class LabelMap:
         strange = found < 0
         if strange.any():
             unknown, counts = np.unique(raw[strange], return_counts=True)
-            raise FileError(
-                origin,
-                f"raw label {int(unknown[0])} ({int(counts[0])} points"
-                f"{f', and {len(unknown) - 1} more ids' if len(unknown) > 1 else ''}) is not in "
-                f"the label map; known ids: {', '.join(map(str, ids[:200].tolist()))}",
-            )
+            known = ", ".join(map(str, ids[:200].tolist()))
+            told = f"raw label {int(unknown[0])} ({int(counts[0])} points) is none of {known}"
+            raise FileError(origin, told)
         return found
 
     def decode(self, train: np.ndarray) -> np.ndarray:
@@ -88,10 +83,8 @@ class LabelMap:
         train = np.asarray(train)
         known = (train >= 0) & (train < self.num_classes)
         if not (known | (train == IGNORE)).all():
-            raise ValueError(
-                f"train ids must lie in 0..{self.num_classes - 1} or be {IGNORE}, got "
-                f"{int(train[~(known | (train == IGNORE))][0])}"
-            )
+            wrong = int(train[~(known | (train == IGNORE))][0])
+            raise ValueError(f"train ids lie in 0..{self.num_classes - 1} or are {IGNORE}: {wrong}")
         raw = np.array([*self.train_to_raw, self.ignored_raw])
         table = raw.astype(np.uint32 if raw.min() >= 0 and raw.max() < 1 << 32 else np.int64)
         return table[np.where(known, train, self.num_classes)]

@@ -75,38 +75,6 @@ class Sample:
     cloud: Cloud
 
 
-@dataclass(frozen=True, eq=False)
-class RawPoints:
-    """What puts points of an evaluation's batch on the geometry again: moved, or some of them."""
-
-    features: Tensor  # [P, F] float32, besides x, y, z
-    voxel_size: VoxelSize  # edge of a cell of the finest level [m]
-    placement: Placement  # as in pcnn.datasets.CloudDataset
-
-    def placed(
-        self,
-        points: Tensor,  # [M, 3] where the chosen points lie now [m]
-        rows: Tensor | None,  # [M] int64, the chosen points, 0..P-1; None means all, M = P
-        scans: Tensor,  # [P] the cloud of every point
-        batch_size: int,
-        planner: Planner | None,
-    ) -> SparseTensor:
-        """Put points of the batch on the geometry; inputs are (x, y, z, features)."""
-        features = self.features
-        if rows is not None:
-            features, scans = features[rows], scans[rows]
-        inputs = torch.cat([points, features], dim=1)
-        return self.placement.place(points, inputs, scans, batch_size, self.voxel_size, planner)
-
-    def fragments(self, points: Tensor, scans: Tensor, batch_size: int) -> Iterator[Tensor]:
-        """Yield rows of points of which no two share a row of the input; see `fragments`."""
-        cell = self.placement.row_cell(self.voxel_size)
-        if cell is not None:
-            yield from fragments(points, scans, cell, batch_size)
-        elif len(points):
-            yield torch.arange(len(points), device=points.device)
-
-
 def fragments(
     points: Tensor, batch: Tensor | None, cell: float | Sequence[float], batch_size: int = 1
 ) -> Iterator[Tensor]:
@@ -179,7 +147,6 @@ def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Sample:
 
 
 def _inputs(cloud: Cloud) -> Tensor:
-    """Coordinates and features [P, 3 + F] of points; the coordinates themselves if F is 0."""
     if not cloud.features.shape[1]:
         return cloud.points
     return torch.cat([cloud.points, cloud.features], dim=1)
@@ -244,7 +211,6 @@ class OnPoints:
 
     @property
     def neighbourhood(self) -> Neighbourhood:
-        """How kernels relate the points."""
         return Neighbourhood(self.outside, self.volume, self.cell, self.metric, memory=self.memory)
 
     def place(

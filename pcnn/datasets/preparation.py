@@ -18,8 +18,6 @@ State = Literal["made", "kept", "checked", "failed"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a cloud."""
-
     state: State  # made; kept, it was there; checked, it was read and nothing else; failed
     text: str = ""  # why it failed, or what was odd about it, with the name of the file
 

@@ -43,18 +43,14 @@ class EpochSampler:
         if self.costs is not None and len(self.costs) != self.n:
             raise ValueError(f"{len(self.costs)} costs of {self.n} samples")
         if self.n < self.batch_size * self.world:
-            raise ValueError(
-                f"{self.n} training samples cannot fill one batch of {self.batch_size} on each of "
-                f"{self.world} rank(s): lower batch_size or the number of devices, or add data"
-            )
+            wanted = f"one batch of {self.batch_size} on each of {self.world} rank(s)"
+            raise ValueError(f"{self.n} training samples cannot fill {wanted}")
 
     @property
     def batches_per_epoch(self) -> int:
-        """Number of batches of one epoch, the same on every rank."""
         return self.n // (self.batch_size * self.world)
 
     def order(self, epoch: int) -> np.ndarray:
-        """Return the permutation of 0..n-1 of an epoch, int64 [n]."""
         if not self.shuffle:
             return np.arange(self.n, dtype=np.int64)
         # the spawn key keeps this stream apart from the samples' own [seed, epoch, index]; sorting
@@ -147,7 +143,6 @@ class EvaluationSampler:
         check_split(self.batch_size, self.rank, self.world)
 
     def __len__(self) -> int:
-        """Number of batches, the same on every rank."""
         batches = -(-self.n // self.batch_size)
         return -(-batches // self.world)
 
@@ -159,7 +154,6 @@ class EvaluationSampler:
 
 
 def check_split(batch_size: int, rank: int, world: int) -> None:
-    """Raise ValueError unless batch_size >= 1 and 0 <= rank < world."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if not 0 <= rank < world:

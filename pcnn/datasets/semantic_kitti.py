@@ -55,8 +55,6 @@ class _Scan:
 
 
 class SemanticKITTI:
-    """Labelled scans of some sequences."""
-
     channels = ("intensity",)  # what other formats call the remission
 
     def __init__(
@@ -124,11 +122,8 @@ def read_scan(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
         points, remission = np.ascontiguousarray(scan[:, :3]), scan[:, 3:].copy()
         far, low, high = np.abs(points).max(), remission.min(), remission.max()
         if far > _FARTHEST or low < 0 or high > _BRIGHTEST:
-            raise FileError(
-                path,
-                f"coordinates of up to {far:.4g} m with a remission of {low:.4g} to {high:.4g} are "
-                "those of other columns than x, y, z, remission",
-            )
+            found = f"coordinates of up to {far:.4g} m, remission of {low:.4g} to {high:.4g}"
+            raise FileError(path, f"{found}: other columns than x, y, z, remission")
         return points, remission, rows, total
 
 
@@ -154,7 +149,6 @@ class SemanticKITTISets(CloudSets):
 
     @property
     def label_map(self) -> LabelMap:
-        """The 19 classes in official order and colours."""
         return label_map(self.labels)
 
     @property
@@ -168,12 +162,10 @@ class SemanticKITTISets(CloudSets):
 
     @cached_property
     def found(self) -> DataSource:
-        """The given folder, ``data_dir/kitti``, or simulated streets."""
         given = self.root, self.source, self.data_dir
         return _PUBLISHED.found(*given, self.simulate, ["sequences"])
 
     def find(self, split: Split) -> SemanticKITTI | None:
-        """Find the scans of a split; None where it has no sequences."""
         sequences = tuple(getattr(self, f"{split}_sequences"))
         folder = self.found.root / "sequences"
         if self.found.kind == "simulated":
@@ -205,10 +197,8 @@ def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Sc
     for sequence in sequences:
         folder = root / "sequences" / f"{sequence:02d}"
         if not (folder / "velodyne").is_dir():
-            raise FileNotFoundError(
-                f"{root}/sequences lacks {sequence:02d}/velodyne. dataset.allow_missing=true uses "
-                f"the sequences that are there. {DOWNLOAD}"
-            )
+            lacks = f"{root}/sequences lacks {sequence:02d}/velodyne (dataset.allow_missing)"
+            raise FileNotFoundError(f"{lacks}. {DOWNLOAD}")
         points = {path.stem: path for path in sorted((folder / "velodyne").glob("*.bin"))}
         labels = {path.stem: path for path in sorted((folder / "labels").glob("*.label"))}
         for stem in labels.keys() - points.keys():

@@ -99,7 +99,6 @@ class ShardedClouds:
         return {"set": "shards"}
 
     def read(self, index: int) -> Cloud:
-        """Return a cloud as it was prepared."""
         (path,) = self.sources(index)
         _, _, start, size = self._clouds[index]
         with named(path, "shard"), path.open("rb") as file:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.readers.clouds import PartedCloud, Reading, held_points, open_parts
+from pcnn.datasets.readers.clouds import PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import COLORS, Columns
 from pcnn.experiment.answer import WHOLE, answer, answer_in_squares
 from pcnn.experiment.segmenters import Segmenters
@@ -132,7 +132,7 @@ def opened(
             columns[name] = column
         else:
             raise ValueError(f"channel {name} must be [P], got {list(column.shape)}")
-    return PartedCloud(held_points(Columns(Path("points"), places, columns)), reading)
+    return PartedCloud(Columns(Path("points"), places, columns), reading)
 
 
 def _numbers(values: np.ndarray | Tensor) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Arrays in NumPy's own formats and as records in files, checked before anything is allocated.
+"""Arrays in NumPy's own formats, checked before anything is allocated.
 
 `numpy.load` allocates what a header claims; here the claim is held against the bytes of the file.
 """
@@ -9,7 +9,6 @@ import io
 import mmap
 import os
 import zipfile
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import IO
@@ -22,55 +21,12 @@ from pcnn.files.bounded import check_size, named
 _HEADER = 1 << 14  # bytes; NumPy itself writes 128 for an array without fields
 
 
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Rows of one size that lie one after another in a file of any size; slices read them.
-
-    They are read, not mapped: a file that is cut off while it is read gives an error, where a
-    mapped one would end the process.
-    """
-
-    path: Path  # the file
-    start: int  # bytes in front of the first row
-    stored: np.dtype  # type of the numbers in the file, which holds no Python objects
-    count: int  # number of rows P
-    row: tuple[int, ...]  # shape of a row; () for one number or one structure
-    stamp: tuple[int, int]  # size and time of the file; one that changed is refused
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers, in the byte order of the machine."""
-        return self.stored.newbyteorder("=")
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of rows, then the shape of a row."""
-        return (self.count, *self.row)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, rows: slice) -> np.ndarray:
-        first, last, _ = rows.indices(self.count)
-        each = prod(self.row)
-        with self.path.open("rb") as file:
-            if stamp_of(file.fileno()) != self.stamp:
-                raise FileError(self.path, "it changed while it was read")
-            file.seek(self.start + first * each * self.stored.itemsize)
-            found = np.fromfile(file, self.stored, max(last - first, 0) * each)
-        if len(found) < (last - first) * each:
-            raise FileError(self.path, "it was cut off while it was read")
-        return found.astype(self.dtype, copy=False).reshape(-1, *self.row)
-
-
 def stamp_of(file: int | Path) -> tuple[int, int]:
-    """Size and time of a file, or of an open one."""
     found = os.stat(file)
     return found.st_size, found.st_mtime_ns
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """The array of an ``.npy`` file."""
     with named(path, ".npy file"), path.open("rb") as file:
         size = path.stat().st_size
         check_size(path, size)
@@ -78,15 +34,10 @@ def read_npy(path: Path) -> np.ndarray:
         return _shaped(np.fromfile(path, dtype, prod(shape), offset=start), shape, fortran)
 
 
-def open_npy(path: Path) -> np.ndarray | Records:
-    """The array of an ``.npy`` file of any size; in Fortran's order it is held whole."""
-    with named(path, ".npy file"):
-        with path.open("rb") as file:
-            stamp = stamp_of(file.fileno())
-            dtype, shape, fortran, start = _announced(file, stamp[0], path)
-        if fortran or not shape:
-            return np.atleast_1d(read_npy(path))
-        return Records(path, start, dtype, shape[0], shape[1:], stamp)
+def header_of(path: Path) -> tuple[np.dtype, tuple[int, ...]]:
+    """Type and shape of the array of an ``.npy`` file."""
+    with named(path, ".npy file"), path.open("rb") as file:
+        return _announced(file, path.stat().st_size, path)[:2]
 
 
 def _announced(
@@ -106,11 +57,8 @@ def _announced(
         raise FileError(path, f"no array of numbers: {str(dtype)[:80]} {list(shape)}")
     needed = prod(shape) * dtype.itemsize
     if needed != size - start.tell():
-        raise FileError(
-            path,
-            f"not a whole .npy file: {str(dtype)[:80]} {list(shape)} needs {needed} bytes behind "
-            f"the header, the file has {size - start.tell()}",
-        )
+        told = f"{str(dtype)[:80]} {list(shape)} needs {needed} bytes, not {size - start.tell()}"
+        raise FileError(path, f"not a whole .npy file: {told}")
     return dtype, shape, fortran, start.tell()
 
 

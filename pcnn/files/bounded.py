@@ -28,7 +28,6 @@ def check_size(path: object, size: int, what: str = "the file") -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """All bytes of a file."""
     check_size(path, path.stat().st_size)
     return path.read_bytes()
 

@@ -14,12 +14,10 @@ MARKER = "SIMULATED.json"
 
 
 def write_marker(folder: Path, record: dict[str, Any]) -> None:
-    """Write the record of a set into its folder."""
     (folder / MARKER).write_text(json.dumps(record, indent=2, sort_keys=True) + "\n")
 
 
 def read_marker(folder: Path) -> dict[str, Any]:
-    """Read the record of a simulated set."""
     path = folder / MARKER
     record = read_json(path)
     if not isinstance(record, dict):

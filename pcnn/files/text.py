@@ -19,7 +19,6 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infin
 
 
 def read_text(path: Path, most: int = TEXT) -> str:
-    """A text file in UTF-8."""
     with named(path, "text file"):
         size = path.stat().st_size
         if size > most:
@@ -44,7 +43,6 @@ def numbered_lines(path: Path) -> list[tuple[int, str]]:
 
 
 def whole_number(path: Path, line: int, word: str, what: str, least: int = 0) -> int:
-    """A whole number from `least` on."""
     if not _WHOLE.fullmatch(word) or int(word) < least:
         raise FileError(
             path, f"line {line}: {what} must be a whole number from {least} on, found {word[:40]!r}"
@@ -53,7 +51,6 @@ def whole_number(path: Path, line: int, word: str, what: str, least: int = 0) ->
 
 
 def finite_numbers(path: Path, line: int, words: Sequence[str], count: int) -> list[float]:
-    """So many numbers, none of them NaN or infinite."""
     if len(words) != count:
         raise FileError(path, f"line {line}: want {count} numbers, found {len(words)}")
     values = []
@@ -66,7 +63,6 @@ def finite_numbers(path: Path, line: int, words: Sequence[str], count: int) -> l
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file."""
     with named(path, "JSON file"):
         return json.loads(read_text(path))
 
@@ -81,7 +77,6 @@ def read_yaml(path: Path) -> Any:
 
 
 def parsed_yaml(text: str, path: Path) -> Any:
-    """Plain values of YAML text, as `read_yaml`."""
     with named(path, "YAML file"):
         try:
             return yaml.load(text, _Plain)

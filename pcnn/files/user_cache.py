@@ -10,7 +10,6 @@ from pathlib import Path
 
 
 def user_cache() -> Path:
-    """The user's cache folder (XDG base directories); it may not exist."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 

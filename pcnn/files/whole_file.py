@@ -58,10 +58,8 @@ def told_storage(path: Path) -> Iterator[None]:
         cause = storage_cause(error)
         if cause is None or isinstance(error, StorageError):
             raise
-        raise StorageError(
-            f"{path} cannot be written: {cause} ({path.parent.resolve()}). "
-            "The file that was there before, if any, is as it was"
-        ) from error
+        told = f"{path} cannot be written: {cause} ({path.parent.resolve()})"
+        raise StorageError(f"{told}; a file that was there is as it was") from error
 
 
 def drop_parts(folder: Path, name: str = "*") -> None:

@@ -16,7 +16,7 @@ from pcnn.losses import CrossEntropy
 from pcnn.tasks import EvaluationViews, SegmentationTask
 from pcnn.tasks.schedules import constant
 from tests.datamodules.modules import plain_trainer, s3dis_module
-from tests.datasets.s3dis_rooms import write_set
+from tests.datasets.s3dis_rooms import room_arrays, write_set
 
 CELL = 0.5  # [m]: cells hold several classes
 ROOMS = {"Area_5/office_1": 900, "Area_5/office_2": 700, "Area_5/WC_1": 1, "Area_5/lobby_1": 0}
@@ -39,13 +39,11 @@ def one_more(inputs: Tensor) -> Tensor:
     return nn.functional.pad(inputs, (0, 1), value=1.0)
 
 
-def counted(root: Path, weight: Tensor, whole: bool) -> dict[str, float]:
+def counted(weight: Tensor, whole: bool) -> dict[str, float]:
     """mIoU and accuracy over the points of the files, each from itself or its cell's mean."""
     intersection, union, right, total = np.zeros(13), np.zeros(13), 0, 0
-    for name in ROOMS:
-        coord, color, segment = (
-            np.load(root / name / f"{stem}.npy") for stem in ("coord", "color", "segment")
-        )
+    for seed, number in enumerate(ROOMS.values()):
+        coord, color, truth = room_arrays(number, seed).values()
         if not len(coord):
             continue
         low, high = coord.min(0), coord.max(0)
@@ -59,7 +57,6 @@ def counted(root: Path, weight: Tensor, whole: bool) -> dict[str, float]:
                 inputs[points] = inputs[points].mean(0)
         matrix = weight.detach().double().numpy()
         pred = (inputs @ matrix[:6] + matrix[6]).argmax(1)
-        truth = segment[:, 0]
         right, total = right + (pred == truth).sum(), total + len(truth)
         for c in range(13):
             intersection[c] += ((pred == c) & (truth == c)).sum()
@@ -96,7 +93,7 @@ def test_figures_of_one_pass_and_of_fragments(tmp_path: Path, placement: Placeme
     trainer = plain_trainer(tmp_path)
     (logged,) = trainer.test(task, data, verbose=False)
     assert int(task.confusion["test"].sum()) == int(task.confusion["test/tta"].sum()) == 1601
-    single, own = counted(root, net.weight, whole), counted(root, net.weight, False)
+    single, own = counted(net.weight, whole), counted(net.weight, False)
     for figure in ("miou", "accuracy"):
         assert logged[f"test/{figure}"] == pytest.approx(single[figure], abs=1e-6)
         # a row that holds one point alone predicts that point: fragments undo the means

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.readers.clouds import open_points
+from pcnn.datasets.readers.clouds import read_columns
 from pcnn.files.ply import write_ply
 
 
@@ -49,7 +49,11 @@ def write_scan(root: Path, sequence: int, frame: int, n: int, labelled: bool = T
 
 def records_of(path: Path) -> np.ndarray:
     """Records of a PLY or PCD file."""
-    return np.asarray(open_points(path).rows[:])  # type: ignore[union-attr]  # no LAS file
+    values = read_columns(path).values
+    found = np.empty(len(values["x"]), [(n, v.dtype, v.shape[1:]) for n, v in values.items()])
+    for name, column in values.items():
+        found[name] = column
+    return found
 
 
 def write_vertices(path: Path, vertices: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Tiny rooms in both layouts of S3DIS."""
+"""Tiny rooms in the files of S3DIS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.s3dis.classes import CLASS_NAMES
-from pcnn.datasets.s3dis.files import write_array_room
 
 
 def room_arrays(points: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -22,34 +21,30 @@ def room_arrays(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     # as the text has it: three digits; objects in the order of their files' names
     order = np.argsort([CLASS_NAMES[c] for c in segment], kind="stable")
     segment = segment[order]
-    _, instance = np.unique([CLASS_NAMES[c] for c in segment], return_inverse=True)
     return {
         "coord": np.round(coord[order], 3).astype(np.float32),
         "color": color[order].astype(np.uint8),
         "segment": segment,
-        "instance": instance.reshape(-1).astype(np.int16),
     }
 
 
-def write_text(folder: Path, room: dict[str, np.ndarray]) -> Path:
-    """Write `Annotations/CLASS_1.txt`, as Stanford3dDataset_v1.2 does."""
-    (folder / "Annotations").mkdir(parents=True)
-    for label in np.unique(room["segment"]):
+def write_room(folder: Path, room: dict[str, np.ndarray]) -> Path:
+    """Write `Annotations/CLASS_1.txt`, as Stanford3dDataset_v1.2 does; of no points one file."""
+    (folder / "Annotations").mkdir(parents=True, exist_ok=True)
+    for path in (folder / "Annotations").iterdir():
+        path.unlink()
+    for label in np.unique(room["segment"]).tolist() or [12]:
         rows = room["segment"] == label
         lines = [
-            "{:.3f} {:.3f} {:.3f} {} {} {}".format(*xyz.tolist(), *rgb.tolist())
+            "{:.3f} {:.3f} {:.3f} {} {} {}\n".format(*xyz.tolist(), *rgb.tolist())
             for xyz, rgb in zip(room["coord"][rows].astype(float), room["color"][rows], strict=True)
         ]
-        (folder / "Annotations" / f"{CLASS_NAMES[label]}_1.txt").write_text("\n".join(lines) + "\n")
+        (folder / "Annotations" / f"{CLASS_NAMES[label]}_1.txt").write_text("".join(lines))
     return folder
 
 
-def write_set(root: Path, rooms: dict[str, int], layout: str = "arrays") -> Path:
+def write_set(root: Path, rooms: dict[str, int]) -> Path:
     """Write rooms `Area_k/TYPE_n` of so many points each."""
     for seed, (name, points) in enumerate(rooms.items()):
-        room = room_arrays(points, seed)
-        if layout == "arrays":
-            write_array_room(root / name, **room)
-        else:
-            write_text(root / name, room)
+        write_room(root / name, room_arrays(points, seed))
     return root

@@ -51,7 +51,7 @@ READ_BACK: dict[str, tuple[str, list[Callable[[Path], Labelled]]]] = {
     "a.bin": (".label", [with_numpy]),
     "a.npy": ("_label.npy", [with_numpy]),
     "a.ply": (".ply", [with_trimesh, with_open3d]),
-    "a.pcd": (".pcd", [with_open3d]),
+    "a.pcd": ("_label.npy", [with_numpy]),
     "a.las": (".las", [with_laspy]),
     "a.laz": (".laz", [with_laspy]),
 }
@@ -89,12 +89,12 @@ def test_other_readers_read_the_same_labels(
         np.testing.assert_allclose(readers[-1](again["labels"])[1], 1 - CONFIDENCE / 255, atol=1e-6)
         bare = write_labelled(tmp_path / "bare", source, LABELS)
         assert viewed_file(bare["labels"]).confidence is None
-    if source.suffix in (".ply", ".pcd"):  # all else is as it was
+    if source.suffix == ".ply":  # all else is as it was
         before, after = read_points(source), read_points(written)
         np.testing.assert_array_equal(after.points, before.points)
         np.testing.assert_array_equal(after.features, before.features)
         # what breaks off leaves nothing
-        monkeypatch.setattr("pcnn.files.arrays.Records.__getitem__", lambda *_: 1 / 0)
+        monkeypatch.setattr("pcnn.datasets.prediction_files.np.empty", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_labelled(tmp_path / "none" / "a", source, LABELS)
         assert not list((tmp_path / "none").iterdir())

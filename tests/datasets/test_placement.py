@@ -253,7 +253,7 @@ def test_points_are_placed_again_all_or_by_fragments(placement: Placement):
     torch.testing.assert_close(again.features, given.tensor.features)
     assert torch.equal(again.geometry.inverse, given.inverse)
     assert again.geometry.batch_size == 4
-    assert torch.equal(given.to("cpu").raw.features, given.raw.features)
+    assert torch.equal(given.to("cpu").raw, given.raw)
     moved = given.points * 0.9 + 0.3
     whole = given.placed(moved)
     seen = torch.zeros(given.n_points, dtype=torch.int64)
@@ -261,7 +261,7 @@ def test_points_are_placed_again_all_or_by_fragments(placement: Placement):
         x = given.placed(moved[rows], rows)
         # as many rows as points, and the row of a point holds that very point
         assert x.geometry.rows == len(rows) == whole.geometry.rows
-        inputs = torch.cat([moved, given.raw.features], dim=1)[rows]
+        inputs = torch.cat([moved, given.raw], dim=1)[rows]
         assert torch.equal(x.features[x.geometry.inverse], inputs)
         seen[rows] += 1
     assert int(seen.min()) == 1

@@ -1,8 +1,7 @@
-"""Rooms of S3DIS: from files of both layouts to samples and batches."""
+"""Rooms of S3DIS: from files to samples and batches."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +11,13 @@ import torch
 from pcnn.datasets import OnPoints, OnVoxels, Placement, S3DISRooms, S3DISSets
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import MIX3D, CloudDataset
-from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.s3dis.classes import CLASS_NAMES, ROOM_TYPES, room_type
-from pcnn.datasets.s3dis.files import (
-    find_rooms,
-    read_annotation,
-    read_array_room,
-    read_text_room,
-    write_array_room,
-)
+from pcnn.datasets.s3dis.files import Room, find_rooms, read_annotation
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.errors import FileError
 from tests.datamodules.modules import room_types_module, s3dis_module
-from tests.datasets.s3dis_rooms import room_arrays, write_set, write_text
+from tests.datasets.s3dis_rooms import room_arrays, write_room, write_set
 
 GOOD = b"1.000 2.000 3.000 10 20 30\n"
 PLACEMENTS = [OnVoxels(), OnPoints(thin=0.2), OnPoints()]
@@ -98,62 +90,33 @@ def test_annotations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             assert error.value.path == path
 
 
-def test_both_layouts_hold_the_same_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    room = room_arrays(300)
-    text, arrays = tmp_path / "text" / "hallway_1", tmp_path / "arrays" / "office_1"
-    write_text(text, room)
-    write_array_room(arrays, **room)
-    stored = {path.stem: np.load(path) for path in arrays.iterdir()}
-    assert {stem: (a.dtype.str, a.shape) for stem, a in stored.items()} == {
-        "coord": ("<f4", (300, 3)),
-        "color": ("|u1", (300, 3)),
-        "segment": ("<i2", (300, 1)),
-        "instance": ("<i2", (300, 1)),
-    }
-    # as Pointcept's own files may have them
-    np.save(arrays / "color.npy", room["color"].astype(np.float32))
-    np.save(arrays / "segment.npy", room["segment"].astype(np.int64))
-    for found in (read_text_room(text), read_array_room(arrays)):
-        for one, name in zip(found, ("coord", "color", "segment"), strict=True):
-            np.testing.assert_array_equal(one, room[name], err_msg=name)
-    (text / "Annotations" / "stairs_1.txt").write_bytes(GOOD)
-    (text / "Annotations" / "beam_1.txt").write_bytes(b"")
-    (text / "Annotations" / ".hidden_1.txt").write_bytes(b"no point")
-    (text / "Annotations" / "notes.md").write_bytes(b"no point")
-    points, _, labels = read_text_room(text)
-    assert len(points) == 301
-    assert (labels == CLASS_NAMES.index("clutter")).sum() == 1
+def test_a_room_is_all_its_objects(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    room, folder = room_arrays(300), tmp_path / "hallway_1"
+    write_room(folder, room)
+    found = Room("Area_1/hallway_1", folder).read()
+    np.testing.assert_array_equal(found.points, room["coord"])
+    np.testing.assert_allclose(found.features, room["color"] / 255, atol=1e-6)
+    np.testing.assert_array_equal(found.labels, room["segment"])
+    (folder / "Annotations" / "stairs_1.txt").write_bytes(GOOD)
+    (folder / "Annotations" / "beam_1.txt").write_bytes(b"")
+    (folder / "Annotations" / ".hidden_1.txt").write_bytes(b"no point")
+    (folder / "Annotations" / "notes.md").write_bytes(b"no point")
+    found = Room("Area_1/hallway_1", folder).read()
+    assert found.n_points == 301
+    assert int((found.labels == CLASS_NAMES.index("clutter")).sum()) == 1
     assert "beam_1.txt" in caplog.messages[0]
     assert "stairs_1.txt" in caplog.messages[1]
-
-
-def test_arrays_that_make_no_sense_are_named(tmp_path: Path) -> None:
-    for stem, array in (
-        ("coord", np.zeros((9, 4), np.float32)),
-        ("coord", np.full((9, 3), np.nan, np.float32)),
-        ("color", np.full((9, 3), 300)),
-        ("color", np.zeros((8, 3), np.uint8)),
-        ("segment", np.full((9, 1), 13)),
-        ("segment", np.zeros((9, 1), np.float32)),
-    ):
-        write_array_room(tmp_path, **room_arrays(9))
-        np.save(tmp_path / f"{stem}.npy", array)
-        with pytest.raises(FileError) as error:
-            read_array_room(tmp_path)
-        assert error.value.path == tmp_path / f"{stem}.npy"
 
 
 def test_rooms_are_found_in_order_and_missing_ones_named(tmp_path: Path) -> None:
     names = ["Area_2/office_10", "Area_2/office_2", "Area_2/WC_1", "Area_1/hallway_1"]
     write_set(tmp_path, dict.fromkeys(names, 5))
-    write_text(tmp_path / "Area_1" / "lobby_1", room_arrays(5))
     (tmp_path / "Area_1" / "Area_1_alignmentAngle.txt").write_text("")
-    assert [(room.name, room.is_text, room.area) for room in find_rooms(tmp_path, [1, 2])] == [
-        ("Area_1/hallway_1", False, 1),
-        ("Area_1/lobby_1", True, 1),
-        ("Area_2/WC_1", False, 2),
-        ("Area_2/office_2", False, 2),
-        ("Area_2/office_10", False, 2),
+    assert [(room.name, room.area) for room in find_rooms(tmp_path, [1, 2])] == [
+        ("Area_1/hallway_1", 1),
+        ("Area_2/WC_1", 2),
+        ("Area_2/office_2", 2),
+        ("Area_2/office_10", 2),
     ]
     with pytest.raises(FileNotFoundError, match="Area_5"):
         find_rooms(tmp_path, [1, 5])
@@ -179,10 +142,6 @@ def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path) -
     np.testing.assert_allclose(cloud.features.numpy(), arrays["color"] / 255, atol=1e-6)
     assert cloud.labels.tolist() == arrays["segment"].tolist()
     assert cloud.point_index.tolist() == list(range(300))
-    unlabelled = room_arrays(20)
-    unlabelled["segment"][:5] = -1
-    write_array_room(root / "Area_1" / "WC_1", **unlabelled)
-    assert data.read(0).labels[:6].tolist() == [IGNORE] * 5 + [int(unlabelled["segment"][5])]
 
 
 @placements
@@ -209,7 +168,7 @@ def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path) -> None:
     assert not torch.equal(first[0].features, first[1].features)
     assert torch.equal(first[1].features, again[1].features)
     # a room that changed is read again
-    write_array_room(root / "Area_1" / "WC_1", **room_arrays(301, 9))
+    write_room(root / "Area_1" / "WC_1", room_arrays(301, 9))
     assert not torch.equal(first[1].features, rooms(root, **options)[1, 0].features)
 
 
@@ -217,16 +176,13 @@ def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path) -> None:
 def test_rooms_of_one_point_and_of_none(
     tmp_path: Path, placement: Placement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    write_set(tmp_path, {"Area_1/pantry_1": 0})
-    write_set(tmp_path, {"Area_1/pantry_2": 1}, "text")
+    write_set(tmp_path, {"Area_1/pantry_1": 0, "Area_1/pantry_2": 1})
     for point_max in (None, 5):
         data = rooms(tmp_path, geometry=placement, point_max=point_max, augment=Augmentation())
         assert [data[0].geometry.rows, data[1].geometry.rows] == [0, 1]
         assert data[1].geometry.inverse.tolist() == [0]
         assert len(data[1].cloud.labels) == 1
     assert "pantry_1 holds no points" in caplog.text
-    assert "1 room is stored as text" in caplog.text
 
 
 def test_crops_are_drawn_apart_from_changes_and_mixes(
@@ -251,15 +207,12 @@ def test_the_real_crop(data_root: Path, tmp_path: Path) -> None:
     order = np.array([*range(7), 8, 7, 10, 9, 11, 12], np.int16)
     with np.load(data_root / "s3dis" / "s3dis_crop.npz") as crop:
         room = {"coord": crop["xyz"], "color": crop["rgb"], "segment": order[crop["label"]]}
-    write_text(tmp_path / "text" / "Area_1" / "office_1", room)
-    write_array_room(tmp_path / "arrays" / "Area_1" / "office_1", **room)
-    for layout in ("text", "arrays"):
-        data = rooms(tmp_path / layout, voxel_size=0.05, point_max=5000)
-        counts = torch.bincount(data.read(0).labels, minlength=13)
-        assert {CLASS_NAMES[c]: int(n) for c, n in enumerate(counts) if n} == {
-            **{"floor": 23139, "wall": 911, "chair": 8700, "table": 8092, "clutter": 726}
-        }
-        assert data[0].geometry.rows == 5000
+    write_room(tmp_path / "Area_1" / "office_1", room)
+    data = rooms(tmp_path, voxel_size=0.05, point_max=5000)
+    counts = torch.bincount(data.read(0).labels, minlength=13)
+    facts = {"floor": 23139, "wall": 911, "chair": 8700, "table": 8092, "clutter": 726}
+    assert {CLASS_NAMES[c]: int(n) for c, n in enumerate(counts) if n} == facts
+    assert data[0].geometry.rows == 5000
 
 
 # -- batches
@@ -337,7 +290,7 @@ def test_types_of_rooms(root: Path, placement: Placement) -> None:
     assert (double.tensor.features.dtype, double.labels.dtype) == (torch.float64, torch.int64)
     for change in ({"mix3d": 1.0}, {"mix": lambda cloud, partner, generator: cloud}):
         mixing = options(root, augment=Augmentation(**change))
-        with pytest.raises(ValueError, match="augment=rooms"):
+        with pytest.raises(ValueError, match="has no type"):
             room_types_module(**mixing).build("train")
 
 

@@ -26,13 +26,12 @@ from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_
 from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses, read_transform
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
-from pcnn.datasets.s3dis.files import read_annotation, read_array_room, write_array_room
+from pcnn.datasets.s3dis.files import read_annotation
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
 from pcnn.experiment.run_folder import read_counts
 from pcnn.files.simulated import read_marker
 from tests.datasets.point_files import lines_of, pcd_bytes, ply_bytes, table
-from tests.datasets.s3dis_rooms import room_arrays
 
 P = 24  # points
 
@@ -118,11 +117,6 @@ def _arrays(folder: Path) -> list[Subject]:
         pths.append(file.getvalue())
     old = io.BytesIO()
     torch.save(torch.from_numpy(points), old, _use_new_zipfile_serialization=False)
-    room = folder / "room"
-    write_array_room(room, **room_arrays(P))
-    arrays = {
-        f"{stem}.npy": (room / f"{stem}.npy").read_bytes() for stem in ("coord", "color", "segment")
-    }
     source = folder / "source"
     source.write_bytes(b"")
     cloud = Cloud(torch.from_numpy(points), torch.ones(P, 1), torch.zeros(P).long(), "a", "a")
@@ -132,15 +126,6 @@ def _arrays(folder: Path) -> list[Subject]:
     return [
         Subject("a.npz", (packed.getvalue(), stored.getvalue()), read_local),
         Subject("a.pth", (*pths, old.getvalue()), read_fragment),
-        *(
-            Subject(
-                name,
-                (data,),
-                lambda path: read_array_room(path.parent),
-                tuple((other, held) for other, held in arrays.items() if other != name),
-            )
-            for name, data in arrays.items()
-        ),
         Subject("chair_1.txt", (lines.encode(), b"1 2 3 185\x10187 4\n"), read_annotation),
         Subject("entry.npz", ((cache.folder / "a.npz").read_bytes(),), _find_entry),
         Subject("0_1_2.npy", (_npy(np.eye(4)),), read_transform),

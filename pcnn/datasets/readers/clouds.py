@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from pcnn.datasets.readers.columns import (
     valid_returns,
 )
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.arrays import stamp_of
 from pcnn.files.bounded import named
 from pcnn.messages import counted
 
@@ -74,12 +72,10 @@ class Reading:
 
     @property
     def places_alone(self) -> Reading:
-        """The same without channels."""
         return replace(self, channels=(), fill={})
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Columns that a file is asked for."""
         return ("intensity", *COLORS) if self.channels is None else self.channels
 
     def names(self, table: Columns) -> tuple[str, ...]:
@@ -132,11 +128,9 @@ class Reading:
         if values is None:
             filled = find_name(name, self.fill)
             if filled is None:
-                raise FileError(
-                    table.path,
-                    f"no channel {name!r}; the file has {', '.join(table.values) or 'none'} "
-                    f"(one number for all points: --fill {name}=0, dataset.fill={{{name}: 0}})",
-                )
+                held = f"no channel {name!r}; the file has {', '.join(table.values) or 'none'}"
+                given = f"--fill {name}=0, dataset.fill={{{name}: 0}}"
+                raise FileError(table.path, f"{held} (one number for all points: {given})")
             return np.full(len(table), self.fill[filled], dtype=np.float32)
         if values.ndim != 1:
             raise FileError(table.path, f"{name} holds several numbers a point")
@@ -160,8 +154,7 @@ def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | Non
 _PLAIN = Reading()
 
 
-def open_points(path: Path, reading: Reading = _PLAIN) -> formats.PointFile | las.LasFile:
-    """Open a cloud of any format and size; text, packed data and archives are held whole."""
+def open_points(path: Path, reading: Reading = _PLAIN) -> Columns | las.LasFile:
     suffix = path.suffix.lower()
     if not path.is_file():
         raise MissingFileError(path, "no such file")
@@ -254,12 +247,8 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
     rows = np.flatnonzero(valid)
     if len(rows) < len(valid):
         if reading.strict:
-            raise FileError(
-                table.path,
-                f"{len(valid) - len(rows)} of {len(valid)} points are {_MISSING}, the first is "
-                f"point {first + int((~valid).argmax())}; they are left out unless --strict or "
-                "dataset.strict=true refuses them",
-            )
+            lost = f"{len(valid) - len(rows)} of {len(valid)} points are {_MISSING}"
+            raise FileError(table.path, f"{lost}, the first is {first + int((~valid).argmax())}")
         places, channels = places[rows], channels[rows]
     if reading.scale != 1.0:
         places = places.astype(np.float64) * reading.scale
@@ -268,24 +257,21 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
 
 @dataclass(frozen=True, eq=False)
 class PartedCloud:
-    """A cloud that is read part by part, as often as is asked for; its file stays on the disk."""
+    """A cloud that is read part by part, as often as is asked for; of LAS from the disk."""
 
-    file: formats.PointFile | las.LasFile  # of a format, or points in memory
+    file: Columns | las.LasFile  # points in memory, or on the disk
     reading: Reading  # which channels are read
 
     @property
     def path(self) -> Path:
-        """The file, or what the points are called in messages."""
         return self.file.path
 
     @property
     def points(self) -> int:
-        """Rows of the file, missing returns among them."""
         return len(self.file)
 
     @property
     def in_map(self) -> bool:
-        """Whether the format's coordinates are those of a map."""
         return self.file.in_map
 
     def __iter__(self) -> Iterator[Part]:
@@ -297,7 +283,6 @@ class PartedCloud:
                 first += PART
 
     def whole(self) -> Part:
-        """All points."""
         parts = list(self)
         if self.points and not any(map(len, parts)):
             raise FileError(self.path, f"all {counted(self.points, 'point')} are {_MISSING}")
@@ -315,18 +300,7 @@ class PartedCloud:
 
 
 def open_parts(path: Path, reading: Reading) -> PartedCloud:
-    """Open a cloud of any format."""
     return PartedCloud(open_points(path, reading), reading)
-
-
-def held_points(table: Columns) -> formats.PointFile:
-    """Points in memory as those of a file."""
-
-    def columns(rows: np.ndarray) -> Columns:
-        values = {name: column[rows] for name, column in table.values.items()}
-        return replace(table, places=table.places[rows], values=values)
-
-    return formats.PointFile(table.path, np.arange(len(table)), columns)
 
 
 def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
@@ -334,29 +308,15 @@ def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
     if path.suffix.lower() in las.SUFFIXES:
         return True
     with named(path, f"{path.suffix} file"):
-        return _labelled(path, stamp_of(path), None if columns is None else tuple(columns))
-
-
-@lru_cache(maxsize=1 << 14)
-def _labelled(path: Path, stamp: tuple[int, int], columns: tuple[str, ...] | None) -> bool:
-    file = open_points(path, Reading(columns=columns))
-    return find_name(LABEL, getattr(file, "names", ())) is not None
-
-
-#: Parts of a cloud that are looked at for its largest intensity.
-_LOOKS = 16
+        return find_name(LABEL, formats.names_in(path, columns)) is not None
 
 
 def intensity_top(cloud: PartedCloud) -> float:
     """The largest intensity of a cloud whose format does not say which number is 1; else 0."""
-    file, top = cloud.file, 0.0
-    if isinstance(file, las.LasFile):
-        return top
-    for first in np.unique(np.linspace(0, max(len(file) - PART, 0), _LOOKS).astype(int)).tolist():
-        table = file.columns(file.rows[first : first + PART])
-        values = table.find("intensity")
-        if values is None or values.ndim != 1 or table.intensity_max != 1.0:
-            return 0.0
-        values = values[valid_returns(table.places) & np.isfinite(values)]
-        top = max(top, float(values.max(initial=0)))
-    return top
+    table = cloud.file
+    if isinstance(table, las.LasFile) or table.intensity_max != 1.0:
+        return 0.0
+    values = table.find("intensity")
+    if values is None or values.ndim != 1:
+        return 0.0
+    return float(values[valid_returns(table.places) & np.isfinite(values)].max(initial=0))

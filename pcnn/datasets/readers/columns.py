@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -69,6 +68,19 @@ class Columns:
     def __len__(self) -> int:
         return len(self.places)
 
+    def __getitem__(self, rows: slice) -> Columns:
+        values = {name: column[rows] for name, column in self.values.items()}
+        labels = None if self.labels is None else self.labels[rows]
+        return replace(self, places=self.places[rows], values=values, labels=labels)
+
+    def parts(self, wanted: Sequence[str] = ()) -> Iterator[Columns]:
+        """The points in order, `PART` at a time; at least one part. All columns are there."""
+        for first in range(0, max(len(self), 1), PART):
+            yield self[first : first + PART]
+
+    def whole(self, wanted: Sequence[str] = ()) -> Columns:
+        return self
+
     def find(self, name: str) -> np.ndarray | None:
         """The values of a channel, whatever the file calls it; None where it has none."""
         found = find_name(name, self.values)
@@ -102,10 +114,8 @@ def layout_of(names: Sequence[str]) -> Layout:
         return LAYOUTS[lower[0]]
     known = [meant(name) for name in lower if name != IGNORED]
     if len(set(known)) < len(known) or not {"x", "y", "z"} <= set(known) or "" in known:
-        raise ValueError(
-            f"columns: {','.join(lower)} is none of {', '.join(LAYOUTS)}, and no list of different "
-            "names with x, y and z such as x,y,z,intensity,ring"
-        )
+        known = ", ".join(LAYOUTS)
+        raise ValueError(f"columns: {','.join(lower)} is none of {known}, and no list with x, y, z")
     return Layout(lower)
 
 
@@ -115,25 +125,20 @@ _LARGEST |= {LABEL: float(1 << 53), **dict.fromkeys(COLORS, 255.0)}
 _SIGNED = ("x", "y", "z", LABEL)
 
 
-def ranges(rows: Any, layout: Layout) -> dict[str, tuple[float, float]]:
+def ranges(rows: np.ndarray, layout: Layout) -> dict[str, tuple[float, float]]:
     """Smallest and largest finite number of every column, missing returns left out; checked."""
     found: dict[str, tuple[float, float]] = {}
-    for first in range(0, len(rows), PART):
-        part = rows[first : first + PART]
-        valid = valid_returns(part[:, [layout.names.index(axis) for axis in "xyz"]])
-        for number, name in enumerate(layout.names):
-            column = part[:, number] if valid.all() else part[valid, number]
-            column = column[np.isfinite(column)]
-            low, high = found.get(name, (np.inf, -np.inf))
-            low, high = min(low, column.min(initial=np.inf)), max(high, column.max(initial=-np.inf))
-            found[name] = float(low), float(high)
-            most = _LARGEST.get(meant(name), np.inf)
-            least = -most if meant(name) in _SIGNED or most == np.inf else 0.0
-            whole = meant(name) not in ("ring", LABEL) or bool((np.round(column) == column).all())
-            if len(column) and not (whole and least <= low <= high <= most):
-                raise ValueError(
-                    f"column {name} of {layout} holds numbers of {low:.4g} to {high:.4g}"
-                )
+    valid = valid_returns(rows[:, [layout.names.index(axis) for axis in "xyz"]])
+    for number, name in enumerate(layout.names):
+        column = rows[:, number] if valid.all() else rows[valid, number]
+        column = column[np.isfinite(column)]
+        low, high = float(column.min(initial=np.inf)), float(column.max(initial=-np.inf))
+        found[name] = low, high
+        most = _LARGEST.get(meant(name), np.inf)
+        least = -most if meant(name) in _SIGNED or most == np.inf else 0.0
+        whole = meant(name) not in ("ring", LABEL) or bool((np.round(column) == column).all())
+        if len(column) and not (whole and least <= low <= high <= most):
+            raise ValueError(f"column {name} of {layout} holds numbers of {low:.4g} to {high:.4g}")
     return found
 
 
@@ -183,8 +188,5 @@ def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
         moved = np.abs(found.astype(np.float64) - points)  # NaN where a number is not finite
         if not (moved > ALLOWED).any():
             return found
-    raise FileError(
-        origin,
-        f"coordinates of up to {np.nanmax(np.abs(points)):.4g} m are too large for float32, which "
-        f"moves them by up to {np.nanmax(moved):.2g} m; subtract one offset from all points",
-    )
+    told = f"coordinates of up to {np.nanmax(np.abs(points)):.4g} m are too large for float32"
+    raise FileError(origin, f"{told}: subtract one offset from all points")

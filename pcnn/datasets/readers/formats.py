@@ -1,4 +1,4 @@
-"""Points of all formats but LAS, whole or part by part: BIN, NPY, NPZ, text, PLY and PCD.
+"""Points of all formats but LAS: BIN, NPY, NPZ, text, PLY and PCD.
 
 Whatever is raised while a file is read becomes one `FileError` that names it
 (`pcnn.files.bounded.named`); what is checked here are claims that would take memory or time.
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from pcnn.datasets.readers.columns import (
     IGNORED,
     LABEL,
     LAYOUTS,
-    PART,
     Columns,
     Layout,
     is_mixed,
@@ -34,61 +32,31 @@ from pcnn.datasets.readers.columns import (
     ranges,
 )
 from pcnn.errors import FileError
-from pcnn.files.arrays import Records, open_npy, read_npz, stamp_of
+from pcnn.files.arrays import header_of, read_npy, read_npz
 from pcnn.files.bounded import check_size, read_whole
 
 _HEADER = 1 << 16  # bytes
 _AXES = {"x", "y", "z"}
 
 
-@dataclass(frozen=True, eq=False)
-class PointFile:
-    """The points of a file, read whole or part by part."""
-
-    path: Path  # the file
-    rows: Any  # [P, ...] an array, or Records of a file of any size
-    columns: Callable[[np.ndarray], Columns]  # some of the rows as columns
-    names: Sequence[str] = ()  # of the columns, where they have some
-    in_map = False
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def parts(self, wanted: Sequence[str] = ()) -> Iterator[Columns]:
-        """The points in order, `PART` at a time; at least one part. All columns are there."""
-        for first in range(0, max(len(self), 1), PART):
-            yield self.columns(self.rows[first : first + PART])
-
-    def whole(self, wanted: Sequence[str] = ()) -> Columns:
-        """All points."""
-        check_size(self.path, len(self) * self.rows.dtype.itemsize, what="its points")
-        return self.columns(self.rows[:])
-
-
-def _fields(path: Path, rows: Any) -> PointFile:
+def _fields(path: Path, rows: np.ndarray) -> Columns:
     """Points of rows with fields."""
-    names = rows.dtype.names or ()
-    if len(rows.shape) != 1 or not {name.lower() for name in names} >= _AXES:
-        raise FileError(path, f"points need fields x, y, z; found {', '.join(names)[:200]}")
-    for name in names:
-        kind = rows.dtype[name]
-        alone = not kind.shape or meant(name) not in (*_AXES, LABEL)
-        if kind.base.kind not in "fiub" or not alone:
-            raise FileError(path, f"{name} holds {kind}, not one number a point")
-    return PointFile(path, rows, partial(_of_fields, path), names)
-
-
-def _of_fields(path: Path, points: np.ndarray) -> Columns:
-    fields = {name: points[name] for name in points.dtype.names or ()}
+    fields = {name: rows[name] for name in rows.dtype.names or ()}
+    lower = {name.lower(): values for name, values in fields.items()}
+    if rows.ndim != 1 or not lower.keys() >= _AXES:
+        raise FileError(path, f"points need fields x, y, z; found {', '.join(fields)[:200]}")
+    for name, values in fields.items():
+        alone = values.ndim == 1 or meant(name) not in (*_AXES, LABEL)
+        if values.dtype.kind not in "fiub" or not alone:
+            raise FileError(path, f"{name} holds {rows.dtype[name]}, not one number a point")
     for name in ("rgb", "rgba"):  # four bytes: alpha, red, green and blue, the highest first
-        packed = next((n for n in fields if n.lower() == name), None)
-        if {n.lower() for n in fields} & set(COLORS) or packed is None:
+        packed = lower.get(name)
+        if lower.keys() & set(COLORS) or packed is None:
             continue
-        if fields[packed].dtype.str in ("<f4", "<u4", "<i4"):
-            words = np.ascontiguousarray(fields[packed]).view("<u4")
+        if packed.dtype.str in ("<f4", "<u4", "<i4"):
+            words = np.ascontiguousarray(packed).view("<u4")
             for color, shift in zip(COLORS, (16, 8, 0), strict=True):
                 fields[color] = (words >> shift & 0xFF).astype(np.uint8)
-    lower = {name.lower(): values for name, values in fields.items()}
     labels = next((values for name, values in fields.items() if meant(name) == LABEL), None)
     if labels is not None and not np.array_equal(labels.astype(np.int64), labels):
         raise FileError(path, "labels must be whole numbers")
@@ -96,68 +64,55 @@ def _of_fields(path: Path, points: np.ndarray) -> Columns:
     return Columns(path, places, fields, None if labels is None else labels.astype(np.int64))
 
 
-def _numbers(path: Path, rows: Any, layout: Layout, told: bool = True) -> PointFile:
-    """Points of bare numbers [P, K], all looked at once; the layout is `told`, or must show."""
+def _numbers(path: Path, rows: np.ndarray, layout: Layout, told: bool = True) -> Columns:
+    """Points of bare numbers [P, K]; the layout is `told`, or must show."""
     width = len(layout.names)
     if rows.shape[1:] != (width,):
         raise FileError(path, f"found numbers {list(rows.shape)} for the columns {layout}")
-    found: dict[str, tuple[float, float]] = {}
-
-    def columns(part: np.ndarray) -> Columns:
-        if not found:
-            every = part if len(part) == len(rows) else rows
-            try:
-                if not told and is_mixed(every[:5040].reshape(-1), width):
-                    raise ValueError(f"the numbers are not those of columns {layout}")
-                found.update(ranges(every, layout))
-            except ValueError as error:
-                hint = (
-                    "" if told else f"; --columns, dataset.columns: {', '.join(LAYOUTS)}, or a list"
-                )
-                raise FileError(path, f"{error}{hint}") from error
-        values: dict[str, np.ndarray] = {}
-        labels = None
-        for column, name in zip(part.T, layout.names, strict=True):
-            if meant(name) == LABEL:  # -1 where a missing return has none
-                usable = np.abs(column) <= 1 << 53
-                labels = np.where(usable, column, -1).astype(np.int64)
-            elif name not in (*_AXES, IGNORED):
-                # bytes that became other numbers; others are shares
-                as_bytes = meant(name) in COLORS and found.get(name, (0, 0))[1] > 1
-                values[name] = column / column.dtype.type(255) if as_bytes else column
-        places = part[:, [layout.names.index(axis) for axis in "xyz"]]
-        return Columns(path, places, values, labels, layout.intensity_max)
-
-    return PointFile(path, rows, columns, layout.names)
+    try:
+        if not told and is_mixed(rows[:5040].reshape(-1), width):
+            raise ValueError(f"the numbers are not those of columns {layout}")
+        found = ranges(rows, layout)
+    except ValueError as error:
+        known = ", ".join(LAYOUTS)
+        hint = "" if told else f" (--columns, dataset.columns: {known}, or a list)"
+        raise FileError(path, f"{error}{hint}") from error
+    values: dict[str, np.ndarray] = {}
+    labels = None
+    for column, name in zip(rows.T, layout.names, strict=True):
+        if meant(name) == LABEL:  # -1 where a missing return has none
+            labels = np.where(np.abs(column) <= 1 << 53, column, -1).astype(np.int64)
+        elif name not in (*_AXES, IGNORED):
+            # bytes that became other numbers; others are shares
+            as_bytes = meant(name) in COLORS and found[name][1] > 1
+            values[name] = column / column.dtype.type(255) if as_bytes else column
+    places = rows[:, [layout.names.index(axis) for axis in "xyz"]]
+    return Columns(path, places, values, labels, layout.intensity_max)
 
 
-def _bin(path: Path, layout: Layout | None) -> PointFile:
+def _bin(path: Path, layout: Layout | None) -> Columns:
     """Float32 numbers: columns of nuScenes in ``.pcd.bin``, of KITTI unless they are named."""
     usual = LAYOUTS["nuscenes" if path.name.lower().endswith(".pcd.bin") else "kitti"]
-    used, stamp = layout or usual, stamp_of(path)
+    used, size = layout or usual, path.stat().st_size
     width = len(used.names)
-    if not stamp[0] or stamp[0] % (4 * width):
-        raise FileError(path, f"{stamp[0]} bytes are no whole number of points of {used}")
-    rows = Records(path, 0, np.dtype("<f4"), stamp[0] // (4 * width), (width,), stamp)
+    if not size or size % (4 * width):
+        raise FileError(path, f"{size} bytes are no whole number of points of {used}")
+    check_size(path, size)
+    rows = np.fromfile(path, "<f4").reshape(-1, width)
     return _numbers(path, rows, used, told=layout is not None)
 
 
-def _npy(path: Path, layout: Layout | None) -> PointFile:
-    rows = open_npy(path)
+def _npy(path: Path, layout: Layout | None) -> Columns:
+    rows = np.atleast_1d(read_npy(path))
     if rows.dtype.names:
         return _fields(path, rows)
-    if len(rows.shape) != 2 or rows.shape[1] < 3 or rows.dtype.kind not in "fiu":
+    if rows.ndim != 2 or rows.shape[1] < 3 or rows.dtype.kind not in "fiu":
         raise FileError(path, f"points must be numbers [P, 3 or more], found {list(rows.shape)}")
     if layout is not None:
         return _numbers(path, rows, layout)
     further = [f"column{number}" for number in range(3, rows.shape[1])]
     names = ["intensity"] if len(further) == 1 else further
-
-    def columns(part: np.ndarray) -> Columns:
-        values = {name: part[:, 3 + place] for place, name in enumerate(names)}
-        return Columns(path, part[:, :3], values, unnamed=True)
-
-    return PointFile(path, rows, columns)
+    return Columns(path, rows[:, :3], dict(zip(names, rows.T[3:], strict=True)), unnamed=True)
 
 
 _POINTS = ("points", "xyz", "pcd", "coords", "coord", "pos", "positions", "vertices", "cloud")
@@ -165,7 +120,7 @@ _COLOURS = ("colors", "colours", "color", "colour", "rgb")
 _LABELS = ("label", "labels", "class", "classes")
 
 
-def _npz(path: Path, layout: Layout | None) -> PointFile:
+def _npz(path: Path, layout: Layout | None) -> Columns:
     """Arrays ``points`` [P, 3 or more] (or ``xyz``, ...), or x, y, z; others by their names."""
     arrays = {name.lower(): values for name, values in read_npz(path).items()}
     name = next((n for n in _POINTS if n in arrays), None)
@@ -201,7 +156,7 @@ _BETWEEN = bytes.maketrans(b",;\t", b"   ")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
-def _text(path: Path, layout: Layout | None) -> PointFile:
+def _text(path: Path, layout: Layout | None) -> Columns:
     """Numbers, a line a point; a first line of names, behind a mark of comments or not, names them.
 
     Without names four columns are x, y, z, intensity, and six with bytes behind are colours.
@@ -249,15 +204,13 @@ def _text_rows(
         return np.loadtxt(lines, dtype, comments=None, max_rows=count, ndmin=1)
 
 
-def _records(path: Path, start: int, dtype: np.dtype, count: int, last: bool = True) -> Records:
+def _records(path: Path, start: int, dtype: np.dtype, count: int, last: bool = True) -> np.ndarray:
     """Records that a file announces; `last` where nothing may come behind them."""
-    stamp = stamp_of(path)
-    needed, held = count * dtype.itemsize, stamp[0] - start
+    needed, held = count * dtype.itemsize, path.stat().st_size - start
     if not 0 <= needed <= held or (last and needed < held):
-        raise FileError(
-            path, f"{count} points need {needed} bytes, the file has {held}: truncated?"
-        )
-    return Records(path, start, dtype, count, (), stamp)
+        raise FileError(path, f"truncated: {count} points need {needed} bytes, there are {held}")
+    check_size(path, needed)
+    return np.fromfile(path, dtype, count, offset=start).astype(dtype.newbyteorder("="), copy=False)
 
 
 _PLY = {
@@ -279,7 +232,7 @@ def _count(word: str) -> int:
     return int(word)
 
 
-def _ply(path: Path, layout: Layout | None) -> PointFile:
+def _ply(path: Path, layout: Layout | None) -> Columns:
     with path.open("rb") as file:
         head, _, rest = file.read(_HEADER).partition(b"end_header")
     lines = [words for line in head.decode("ascii").splitlines() if (words := line.split())]
@@ -318,21 +271,16 @@ def _ply(path: Path, layout: Layout | None) -> PointFile:
     return _fields(path, _text_rows(path, body, dtype, count, last))
 
 
-def pcd_header(path: Path) -> tuple[dict[str, list[str]], int]:
-    """Words of every header line of a PCD file by its first, and the bytes of the header."""
+def _pcd(path: Path, layout: Layout | None) -> Columns:
     with path.open("rb") as file:
         head, mark, rest = file.read(_HEADER).partition(b"\nDATA ")
-    kind, end, _ = rest.partition(b"\n")
-    words: dict[str, list[str]] = {"DATA": [kind.decode("ascii").strip()]}
+    data, end, _ = rest.partition(b"\n")
+    words: dict[str, list[str]] = {"DATA": [data.decode("ascii").strip()]}
     for line in head.decode("ascii").splitlines() if end else ():
         first, *others = line.split() or ["#"]
         if not first.startswith("#") and words.setdefault(first, others) is not others:
             raise FileError(path, f"two header lines {first[:40]}")
-    return words, len(head) + len(mark) + len(kind) + 1
-
-
-def _pcd(path: Path, layout: Layout | None) -> PointFile:
-    words, start = pcd_header(path)
+    start = len(head) + len(mark) + len(data) + 1
     columns = words["FIELDS"], words["TYPE"], words["SIZE"]
     each = words.get("COUNT", ["1"] * len(columns[0]))
     fields: list[Any] = []
@@ -408,7 +356,7 @@ def _lzf(packed: bytes, full: int) -> bytes:
 
 
 TEXTS = (".txt", ".xyz", ".csv", ".asc")
-READERS: dict[str, Callable[[Path, Layout | None], PointFile]] = {
+READERS: dict[str, Callable[[Path, Layout | None], Columns]] = {
     ".bin": _bin,
     ".npy": _npy,
     ".npz": _npz,
@@ -416,3 +364,30 @@ READERS: dict[str, Callable[[Path, Layout | None], PointFile]] = {
     ".ply": _ply,
     **dict.fromkeys(TEXTS, _text),
 }
+
+
+def names_in(path: Path, columns: Sequence[str] | None) -> list[str]:
+    """Names of the columns of a file, as far as its start tells them."""
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            members = [name.removesuffix(".npy").lower() for name in archive.namelist()]
+        return [LABEL if name in _LABELS else name for name in members]
+    with path.open("rb") as file:
+        head = file.read(_HEADER)
+    if suffix == ".npy":
+        named = header_of(path)[0].names
+        return list(named or (columns and layout_of(columns).names) or ())
+    if suffix in (".ply", ".pcd"):
+        rule = rb"property[ \t]+\w+[ \t]+(\S+)" if suffix == ".ply" else rb"FIELDS([^\n]*)"
+        header, end, _ = head.partition(b"end_header" if suffix == ".ply" else b"\nDATA ")
+        if not end:
+            raise FileError(path, "no whole header")
+        return b" ".join(re.findall(rule, header)).decode().split()
+    known = list(layout_of(columns).names) if columns else []
+    if suffix not in TEXTS:
+        return known
+    lines = [line.lstrip(b"#/% ").split() for line in head.translate(_BETWEEN).splitlines()]
+    if any(len(line) == len(known) > 0 for line in lines):
+        return known
+    return [word.decode("latin-1") for word in (lines or [[]])[0]]

@@ -86,7 +86,6 @@ def _numbers(values: Any, origin: object) -> np.ndarray:
 
 
 def find_fragment(folder: Path, stem: str) -> Path:
-    """The file of a fragment, whatever its suffix."""
     for suffix in FRAGMENT_SUFFIXES:
         path = folder / (stem + suffix)
         if path.is_file():

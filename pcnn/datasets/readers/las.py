@@ -68,7 +68,6 @@ class LasFile:
             read(-1)
 
     def whole(self, wanted: Sequence[str]) -> Columns:
-        """All points with the wanted columns."""
         parts = list(self.parts(wanted, whole=True))
         labels = [part.labels for part in parts if part.labels is not None]
         return replace(
@@ -90,7 +89,6 @@ class LasFile:
 
 
 def open_las(path: Path) -> LasFile:
-    """Open a file, of which nothing is read yet."""
     if find_spec("laspy") is None:
         raise MissingPackageError(f"{path}: LAS files need laspy: {install('las')}")
     packed = path.suffix.lower() == ".laz"

@@ -67,14 +67,9 @@ class PairAugmentation:
             raise ValueError(f"sensors must be a list of sensors, got {self.sensors}")
         shares = [share for share, _ in self.rotation_growth or ()]
         if self.rotation_growth is not None and (not shares or shares != sorted(set(shares))):
-            raise ValueError(
-                "rotation_growth must be [share, degrees] of one share or more, rising, got "
-                f"{self.rotation_growth}"
-            )
+            raise ValueError(f"rotation_growth must hold rising shares: {self.rotation_growth}")
         if self.uniform_rotations and self.axis != "any":
-            raise ValueError(
-                f"uniform_rotations are about any axis: set axis=any, got axis={self.axis}"
-            )
+            raise ValueError(f"uniform_rotations are about any axis, got axis={self.axis}")
 
     def largest_angle(self, share: float) -> float:
         """Largest angle of a rotation [deg] where that share of the training is done."""

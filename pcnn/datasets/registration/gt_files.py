@@ -61,7 +61,6 @@ def read_gt_overlap(path: Path) -> dict[Key, float]:
 
 
 def checked_overlap(path: Path, place: str, share: float) -> float:
-    """Return the overlap of a pair."""
     if not 0.0 <= share <= 1.0:
         raise FileError(path, f"{place}: an overlap lies in 0..1, found {share:g}")
     return share
@@ -89,11 +88,6 @@ def write_scene(
 ) -> None:
     """Write gt.log, gt.info and, where overlaps are given, gt_overlap.log; each whole."""
     pairs = list(pairs)
-    missing = [pair for pair in pairs if pair.information is None]
-    if missing:
-        raise ValueError(
-            f"pair {missing[0].target} {missing[0].source} has no information matrix for gt.info"
-        )
     for name in ("log", "info"):
         with whole_file(folder / f"gt.{name}") as file:
             for pair in pairs:
@@ -112,10 +106,7 @@ def _blocks(path: Path, size: int) -> dict[Key, Tensor]:
     """Matrices [size, size] by the pair in the header above each."""
     lines = numbered_lines(path)
     if len(lines) % (size + 1):
-        raise FileError(
-            path,
-            f"{len(lines)} lines are not a whole number of pairs of {size + 1} lines; truncated?",
-        )
+        raise FileError(path, f"{len(lines)} lines are no whole number of pairs of {size + 1}")
     found: dict[Key, Tensor] = {}
     for start in range(0, len(lines), size + 1):
         number, line = lines[start]

@@ -178,11 +178,9 @@ class KITTIOdometry:
             )
 
     def cloud(self, scene: str, index: int) -> Tensor:
-        """Points [P, 3] float32 of a scan, in the velodyne's frame [m]."""
         return self._read(scene, index)
 
     def notes(self) -> list[str]:
-        """Which sequences are missing, and what the ground truth is."""
         lines = [f"ground truth {self.ground_truth}"]
         if self.distances is not None:
             low, high = self.distances
@@ -193,7 +191,6 @@ class KITTIOdometry:
         return lines
 
     def kept(self, sequence: int, source: int, target: int) -> Path:
-        """File of the refined transform of a pair."""
         folder = "icp" if self.ground_truth == "legacy" else "icp_fixed"
         return self.root / folder / f"{sequence}_{source}_{target}.npy"
 
@@ -246,7 +243,6 @@ def read_transform(path: Path) -> Tensor:
 
 
 def poses_file(root: Path, sequence: int) -> Path:
-    """File of the poses of a sequence."""
     return root / "poses" / f"{sequence:02d}.txt"
 
 

@@ -118,9 +118,9 @@ def make_ground_truth(
     clouds = {number: read_fragment(path) for number, path in files.items()}
     pairs, shares = scene_pairs(clouds, poses, folder.name, voxel, overlaps, track)
     if not pairs:
+        most = max(shares.values(), default=0)
         raise ValueError(
-            f"{folder}: no pair of its {len(files)} clouds overlaps by {overlaps[0]:g} to "
-            f"{overlaps[1]:g}; largest: {max(shares.values(), default=0):.3f}"
+            f"{folder}: no pair of its {len(files)} clouds overlaps enough: {most:.3f}"
         )
     write_scene(target, pairs, len(files), shares)
     return len(pairs)

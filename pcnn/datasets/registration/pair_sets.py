@@ -66,7 +66,6 @@ class ThreeDMatchSets:
     benchmark = "threedmatch"
 
     def find(self, split: Split) -> PairDataset:
-        """Find the pairs of a split; see `PairSets`."""
         if split == "test":
             root = self._tested.root
             return ThreeDMatch(root, self.pair_list, self.scenes, self.benchmarks)
@@ -106,7 +105,6 @@ class KITTISets:
     benchmark = "kitti"
 
     def find(self, split: Split) -> KITTIOdometry:
-        """Find the pairs of a split; see `PairSets`."""
         tested = split == "test"
         chosen = self.sequences if tested else getattr(self, f"{split}_sequences")
         # a file lists the tested split alone
@@ -123,7 +121,6 @@ class KITTISets:
             wanted = SPLITS[kind] if chosen is None else chosen
 
             def is_there(sequence: int) -> bool:
-                """Scans, and poses where no list holds the transforms."""
                 scans = found.root / "sequences" / f"{sequence:02d}" / "velodyne"
                 return scans.is_dir() and (listed or poses_file(found.root, sequence).is_file())
 

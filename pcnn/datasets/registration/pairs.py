@@ -26,7 +26,6 @@ class RegistrationPair:
 
     @property
     def id(self) -> PairId:
-        """Identity of the pair."""
         return PairId(self.scene, self.target, self.source)
 
 

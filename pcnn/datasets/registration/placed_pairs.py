@@ -77,10 +77,8 @@ class PlacedPairs(Dataset[PlacedPair]):
 
     def __post_init__(self) -> None:
         if not self.unit > 0.0 or self.feature_noise < 0.0:
-            raise ValueError(
-                f"unit must be positive, feature_noise from 0 on; got {self.unit}, "
-                f"{self.feature_noise}"
-            )
+            given = f"{self.unit}, {self.feature_noise}"
+            raise ValueError(f"unit must be positive, feature_noise from 0 on; got {given}")
         if self.max_points is not None and self.max_points < 1:
             raise ValueError(f"max_points must be at least 1 or none, got {self.max_points}")
         if not self.pairs.pairs:
@@ -94,13 +92,11 @@ class PlacedPairs(Dataset[PlacedPair]):
         return len(self.chosen)
 
     def clouds(self, index: int) -> Pair:
-        """Return the clouds of a pair as their files hold them, and their transform."""
         pair = self.chosen[index]
         source, target = (self._read(pair.scene, one) for one in (pair.source, pair.target))
         return source, target, pair.transform
 
     def __getitem__(self, key: Key | int) -> PlacedPair:
-        """Return the sample of a key (epoch, index); a plain index stands for epoch 0."""
         epoch, index = key if isinstance(key, tuple) else (0, key)
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of a set of {len(self)}")
@@ -154,13 +150,11 @@ class MixedPairs(Dataset[PlacedPair]):
         self._longest = max(map(len, self.parts.values()))
 
     def __len__(self) -> int:
-        """Number of samples of an epoch."""
         if self.alternate:
             return len(self._names) * self._longest
         return sum(map(len, self.parts.values()))
 
     def __getitem__(self, key: Key | int) -> PlacedPair:
-        """Return the sample of a key (epoch, index); a plain index stands for epoch 0."""
         epoch, index = key if isinstance(key, tuple) else (0, key)
         if not 0 <= index < len(self):
             raise IndexError(f"pair {index} of a set of {len(self)}")
@@ -170,7 +164,6 @@ class MixedPairs(Dataset[PlacedPair]):
         return replace(pair, name=PairId(scene, pair.name.target, pair.name.source))
 
     def _placed(self, epoch: int, index: int) -> tuple[str, Key]:
-        """Source of a sample, and its key there."""
         if self.alternate:
             place, number = divmod(index, len(self._names))
             name = self._names[number]
@@ -223,7 +216,6 @@ class PairBatch(Batch):
         self.voxel_size = voxel_size
 
     def with_positives(self, positives: Tensor, positive_offsets: Tensor) -> PairBatch:
-        """Return the batch with its positives; arguments as in the class."""
         other = copy.copy(self)
         other.positives, other.positive_offsets = positives, positive_offsets
         return other

@@ -24,7 +24,6 @@ class Sensor(ABC):
     """A change of a cloud that stands for another sensor."""
 
     def __post_init__(self) -> None:
-        """Check every number, and every pair of numbers for its order."""
         check_fields(self)
         for name, value in vars(self).items():
             if type(value) in (tuple, list) and len(value) == 2 and _numbers(value):
@@ -141,7 +140,6 @@ class Sparser(Sensor):
 
 
 def on_log_scale(pair: tuple[float, float], generator: np.random.Generator) -> float:
-    """A number between two, drawn evenly on a log scale."""
     return float(np.exp(generator.uniform(*np.log(pair))))
 
 

@@ -74,7 +74,6 @@ class _Fragments:
         self.folders: dict[str, Path] = {}
 
     def cloud(self, scene: str, index: int) -> Tensor:
-        """Points [P, 3] float32 of a fragment, in its own frame [m]."""
         return read_fragment(find_fragment(self.folders[scene], f"cloud_bin_{index}"))
 
 
@@ -108,11 +107,9 @@ class ThreeDMatch(_Fragments):
         self._read = lru_cache(maxsize=_KEPT)(super().cloud)
 
     def cloud(self, scene: str, index: int) -> Tensor:
-        """Points [P, 3] float32 of a fragment, which is kept for a while; see `PairDataset`."""
         return self._read(scene, index)
 
     def notes(self) -> list[str]:
-        """Which of the official scenes are missing."""
         official = [scene for scene in TEST_SCENES if scene in self.folders]
         if len(official) == len(TEST_SCENES):
             return []
@@ -176,20 +173,17 @@ class IndoorPairs(_Fragments):
         if missing and (not allow_missing or (split == "train" and not self.folders)):
             raise FileNotFoundError(
                 f"3DMatch: {self.root} has no fragments of {told}, of {len(scenes)} scenes in "
-                f"{self.path}. dataset.allow_missing=true uses the scenes that are there. "
-                f"{_TRAINING_STEPS}"
+                f"{self.path} (dataset.allow_missing). {_TRAINING_STEPS}"
             )
         if missing:
             self._notes.append(f"left out, as their fragments are missing: {told}")
         self.pairs = [pair for pair in self.pairs if pair.scene in self.folders]
 
     def notes(self) -> list[str]:
-        """How many pairs of the list were left out, and scenes that are missing."""
         return self._notes
 
 
 def _first(places: Iterable[Path], trains: bool = False) -> Path:
-    """The first file that is there."""
     tried = list(places)
     for place in tried:
         if place.is_file():

@@ -1,4 +1,4 @@
-"""S3DIS: six areas of rooms, as published or in Pointcept's arrays."""
+"""S3DIS: six areas of rooms."""
 
 from pcnn.datasets.s3dis.rooms import S3DISRooms, S3DISSets, S3DISTypeSets
 

@@ -55,8 +55,5 @@ def room_type(name: str) -> int:
     """Return the type, 0..10, of a room by its name: `Area_1/conferenceRoom_2`, `office_11`."""
     stem = name.rpartition("/")[2].rpartition("_")[0]
     if stem not in ROOM_TYPES:
-        raise ValueError(
-            f"{name}: a room is called TYPE_n with a type of {', '.join(ROOM_TYPES)}; "
-            "leave it out, or use task=segmentation, which needs no type"
-        )
+        raise ValueError(f"{name}: a room is called TYPE_n with a type of {', '.join(ROOM_TYPES)}")
     return ROOM_TYPES.index(stem)

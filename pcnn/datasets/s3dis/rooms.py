@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,9 +25,6 @@ from pcnn.datasets.s3dis.classes import (
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms
 from pcnn.datasets.transforms.pieces import on_floor
-from pcnn.messages import counted
-
-log = logging.getLogger(__name__)
 
 _PUBLISHED = Published("S3DIS", "s3dis", "pcnn.simulate.rooms.s3dis.S3DIS", DOWNLOAD)
 _Area = Annotated[int, Interval(ge=1, le=6)]
@@ -46,11 +42,6 @@ class S3DISRooms:
     def __init__(self, root: str | Path, areas: Sequence[int]) -> None:
         self.root = Path(root)
         self.rooms = find_rooms(self.root, areas)
-        text = sum(room.is_text for room in self.rooms)
-        if text:
-            stored = counted(text, "room is", "rooms are")
-            note = "%s: %s stored as text, which is slow without dataset.cache"
-            log.info(note, self.root, stored)
 
     def __len__(self) -> int:
         return len(self.rooms)
@@ -59,7 +50,7 @@ class S3DISRooms:
         return self.rooms[index].name
 
     def sources(self, index: int) -> Sequence[Path]:
-        return self.rooms[index].files()
+        return self.rooms[index].files
 
     def recipe(self) -> Mapping[str, object]:
         return {"set": "s3dis", "root": str(self.root.resolve())}
@@ -88,7 +79,6 @@ class S3DISSets(CloudSets):
 
     @property
     def label_map(self) -> LabelMap:
-        """The 13 classes, in the colours in which they are usually shown."""
         return _by_number(CLASS_NAMES, CLASS_COLORS)
 
     @property
@@ -97,7 +87,6 @@ class S3DISSets(CloudSets):
 
     @cached_property
     def areas(self) -> dict[Split, tuple[int, ...]]:
-        """Areas by split."""
         test = self.test_areas
         val = test if self.val_areas is None else self.val_areas
         others = [area for area in AREAS if area not in (*test, *val)]
@@ -106,24 +95,18 @@ class S3DISSets(CloudSets):
             raise ValueError(f"areas are 1 to 6, got {sorted({*test, *val, *train})}")
         both = sorted(set(train) & {*test, *val})
         if both:
-            raise ValueError(
-                f"Area {', '.join(map(str, both))} is in train_areas and in test_areas or "
-                "val_areas; leave train_areas null to train on all others"
-            )
+            raise ValueError(f"train_areas: {both} are in test_areas or val_areas, too")
         return {"train": tuple(train), "val": tuple(val), "test": tuple(test)}
 
     @property
     def tests_on_validation(self) -> bool:
-        """True where the same areas validate and test."""
         return self.areas["test"] == self.areas["val"]
 
     @cached_property
     def found(self) -> DataSource:
-        """The given folder, ``data_dir/s3dis``, or simulated rooms."""
         return _PUBLISHED.found(self.root, self.source, self.data_dir, self.simulate)
 
     def find(self, split: Split) -> S3DISRooms | None:
-        """Find the rooms of a split; None where it has no areas."""
         root, wanted = self.found.root, self.areas[split]
 
         def is_there(area: int) -> bool:
@@ -139,11 +122,9 @@ class S3DISTypeSets(S3DISSets):
 
     @property
     def label_map(self) -> LabelMap:
-        """The 11 types of rooms."""
         return _by_number(ROOM_TYPES, TYPE_COLORS)
 
     def class_of(self, name: str) -> int:
-        """Type of a room by its name; see `room_type`."""
         return room_type(name)
 
 

@@ -75,7 +75,6 @@ def drop(cloud: Cloud, generator: np.random.Generator, share: float) -> Cloud:
 
 
 def _selected(cloud: Cloud, keep: Tensor) -> Cloud:
-    """The points of a mask [P], and the first of a cloud that none would be left of."""
     if cloud.n_points and not bool(keep.any()):
         keep[0] = True
     return cloud.select(keep)
@@ -106,7 +105,6 @@ def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Clou
 
 
 def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    """Return the lowest and the highest factor, of which YAML gives a list."""
     if scale is None:
         return None
     low, high = rising("scale", scale)
@@ -152,7 +150,6 @@ class Augmentation:
         generator: np.random.Generator,
         partner: Callable[[np.random.Generator], Cloud] | None = None,
     ) -> Cloud:
-        """Return the changed cloud; the given one stays as it is."""
         if self.mix is not None:
             if partner is None:
                 raise ValueError(f"{cloud.path}: a mix of scans needs a set to draw another from")

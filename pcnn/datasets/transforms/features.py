@@ -38,7 +38,6 @@ class Elastic:
         check_fields(self)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the distorted cloud."""
         if generator.random() >= self.share:
             return cloud
         for grain, magnitude in self.strengths:
@@ -58,10 +57,8 @@ def distort(cloud: Cloud, generator: np.random.Generator, grain: float, magnitud
     place = (cloud.points - low) / grain + 1.0  # [P, 3] in nodes; one spare node on every side
     nodes = [int(top) + 2 for top in place.amax(0).floor().tolist()]
     if math.prod(nodes) > MAX_NODES:
-        raise ValueError(
-            f"{cloud.path}: an elastic distortion of grain {grain} m over this cloud has "
-            f"{math.prod(nodes):,} nodes; take a coarser grain, or crop"
-        )
+        wide = f"{math.prod(nodes):,} nodes of an elastic distortion of grain {grain} m"
+        raise ValueError(f"{cloud.path}: {wide}; take a coarser grain, or crop")
     noise = torch.from_numpy(generator.standard_normal((1, 3, *nodes), dtype=np.float32))
     moves = _sampled(_blurred(noise), place, nodes)
     return replace(cloud, points=cloud.points + moves * magnitude)
@@ -113,12 +110,8 @@ class Chromatic:
             rising("gamma of colours", self.gamma)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the cloud in other colours."""
         if cloud.features.shape[1] < 3:
-            raise ValueError(
-                f"{cloud.path}: {cloud.features.shape[1]} features a point are no colour, which "
-                "this augmentation changes; take another one (augment=none)"
-            )
+            raise ValueError(f"{cloud.path}: its points have no colour (augment.chromatic=null)")
         if cloud.n_points == 0:
             return cloud
         colour = cloud.features[:, :3]
@@ -164,9 +157,7 @@ def stretched(colour: Tensor) -> Tensor:
 class Remission:
     """Forget the remission of a scan, or distort its scale: ``clip(gain * r ** gamma + noise)``.
 
-    A network that has seen scans without remission, and scans of every scale, uses shape first;
-    remission then decides where shape does not, as between a road and a sidewalk. Remission is the
-    last feature, in 0..1, and stays in it.
+    A network that has seen such scans uses shape first. Remission is the last feature, in 0..1.
     """
 
     forget: Share = 0.2  # chance that all of a scan's remission is 0
@@ -180,12 +171,8 @@ class Remission:
             rising(f"{name} of remission", getattr(self, name))
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the cloud with another remission."""
         if cloud.features.shape[1] == 0:
-            raise ValueError(
-                f"{cloud.path}: the points have no remission, which this augmentation changes; "
-                "take another one (augment.remission=null)"
-            )
+            raise ValueError(f"{cloud.path}: its points have no remission (augment.remission=null)")
         forget, gain, gamma = generator.random(3).tolist()
         value = cloud.features[:, -1]
         if forget < self.forget:

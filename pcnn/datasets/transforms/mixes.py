@@ -120,7 +120,6 @@ class OneOf:
             )
 
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
-        """Return the mixed scan, or the first as it is."""
         position = generator.random()
         for mix, share in zip(self.mixes, self.shares, strict=True):
             if position < share:

@@ -1,0 +1,453 @@
+"""What every data module promises: one stream, one exact pass, and damaged samples by name."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+
+from pcnn.datamodules import PairSource, RegistrationDataModule
+from pcnn.datamodules.batch_stream import SampleError
+from pcnn.datamodules.pairs import batches_of
+from pcnn.datasets import OnPoints, OnVoxels
+from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
+from pcnn.datasets.registration.sensors import Sparser
+from pcnn.datasets.sampler import TrainingShare
+from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.features import Chromatic
+from pcnn.errors import ConfigError, UserError
+from pcnn.metrics.registration import PairResult, rotation_error, validation_protocol
+from pcnn.metrics.registration.pair_results import PairId
+from pcnn.programs.command_line import short_errors
+from pcnn.tasks.registration import figures, named_figures
+from tests.datamodules.modules import folder_module, kitti_module, plain_trainer
+from tests.datasets.clouds import scan, write_scan, write_vertices
+from tests.datasets.registration.training_sets import write_drive, write_predator
+from tests.forking import require_fork
+
+TURNS = PairAugmentation(rotation=40.0, sensors=(Sparser((300, 900)),))
+
+
+def kitti(root: Path, **options: Any) -> Any:
+    """Five training scans, three to validate on."""
+    for sequence, scans in ((0, 5), (8, 3)):
+        for frame in range(0 if (root / "kitti").exists() and sequence == 0 else scans):
+            write_scan(root / "kitti", sequence, frame, 200 + frame)
+    given = {"data_dir": str(root / "data"), "train_sequences": [0], "voxel_size": 1.0}
+    given |= {"crop": 15.0, "augment": Augmentation(drop=0.1), "num_workers": 0, "seed": 2}
+    return kitti_module(str(root / "kitti"), **(given | options))
+
+
+def folder(root: Path, **options: Any) -> Any:
+    """Five clouds of two classes and three channels."""
+    (root / "folder").mkdir(exist_ok=True)
+    for i in range(0 if any((root / "folder").iterdir()) else 5):
+        values = np.concatenate([scan(50, i), scan(50, i)[:, :2]], axis=1)
+        np.save(root / "folder" / f"{i}.npy", values)
+        np.save(root / "folder" / f"{i}_label.npy", np.arange(50) % 2)
+    given = {"class_names": ["wood", "leaf"], "num_workers": 0, "augment": Augmentation()}
+    return folder_module(str(root / "folder"), 0.5, **(given | options))
+
+
+def pairs(root: Path, **options: Any) -> RegistrationDataModule:
+    """Six training pairs of two scenes, three of another to validate on."""
+    if not (root / "rooms").exists():
+        write_predator(root / "rooms", ("a", "b", "c"))
+    given = {"augment": PairAugmentation(), "feature_noise": 0.01, "num_workers": 0}
+    sets = ThreeDMatchSets(root=str(root / "rooms"))
+    return RegistrationDataModule(sets, voxel_size=0.1, **(given | options))
+
+
+def mixed(root: Path, **options: Any) -> RegistrationDataModule:
+    """The same, and drives, in units of their cells."""
+    pairs(root)
+    for sequence in (0, 6):
+        if not (root / "drives/sequences" / f"{sequence:02d}").exists():
+            write_drive(root / "drives", sequence)
+    drives = {"ground_truth": "odometry", "distances": (2.0, 7.0), "allow_missing": True}
+    sources = {
+        "rooms": PairSource(ThreeDMatchSets(root=str(root / "rooms")), 0.1, TURNS),
+        "drives": PairSource(KITTISets(root=str(root / "drives"), **drives), 0.3, TURNS),
+    }
+    given: dict[str, Any] = {"num_workers": 0, "feature_noise": 0.01, "voxel_size": 1.0}
+    return RegistrationDataModule(sources=sources, **(given | options))
+
+
+Make = Callable[..., Any]
+MODULES: dict[str, tuple[Make, dict[str, Any]]] = {
+    "kitti on voxels": (kitti, {}),
+    "kitti on points": (kitti, {"geometry": OnPoints()}),
+    "folder": (folder, {}),
+    "pairs on voxels": (pairs, {}),
+    "pairs on points": (pairs, {"geometry": OnPoints()}),
+    "mixed pairs": (mixed, {}),
+}
+
+
+def bits(batch: Any) -> tuple[Any, ...]:
+    """What tells batches apart."""
+    inputs = batch.inputs if hasattr(batch, "inputs") else (batch.tensor,)
+    beside = [t.double().sum().item() for t in batch.tensors()]
+    return batch.names, *(float(x.features.double().sum()) for x in inputs), *beside
+
+
+def stream(data: Any, number: int) -> list[tuple[Any, ...]]:
+    data.setup("fit")
+    loader = data.train_dataloader()
+    epochs: Iterator[Any] = (batch for _ in iter(int, 1) for batch in loader)
+    return [bits(batch) for batch in islice(epochs, number)]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_training_is_one_stream_whatever_the_workers_and_interruptions(
+    name: str, tmp_path: Path
+) -> None:
+    require_fork()
+    make, options = MODULES[name]
+    options = {"batch_size": 2, **options}
+    whole = stream(make(tmp_path, **options), 6)
+    assert len(set(whole)) == 6
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    assert stream(make(tmp_path, num_workers=2, **options), 6) == whole
+    torch.set_num_threads(threads)
+    other = stream(make(tmp_path, **options | {"seed": 7}), 6)
+    assert other != whole
+    again = make(tmp_path, **options)
+    for position in (4, 1, 5):  # the batches that a run would have seen next
+        again.trainer = None
+        loader = again.train_dataloader()
+        loader._position = lambda at=position: at
+        assert bits(next(iter(loader))) == whole[position]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_evaluation_reads_every_sample_once_and_as_its_files_have_it(
+    name: str, tmp_path: Path
+) -> None:
+    make, options = MODULES[name]
+    data = make(tmp_path, **options)
+    data.prepare_data()
+    data.setup("fit")
+    assert data.source_kind == "real"
+    assert data.data_root.parent == tmp_path
+    names = [one for batch in data.val_dataloader() for one in batch.names]
+    assert len(names) == len(set(names)) == len(data.dataset("val"))
+    again = make(tmp_path, **options | {"seed": 7, "val_batch_size": 2})
+    assert [one for batch in again.val_dataloader() for one in batch.names] == names
+    first = bits(next(iter(data.val_dataloader())))
+    assert first == bits(next(iter(make(tmp_path, **options | {"seed": 9}).val_dataloader())))
+
+
+# -- clouds
+
+
+def test_what_a_module_of_clouds_says(tmp_path: Path) -> None:
+    data = kitti(tmp_path)
+    assert (data.num_classes, data.in_channels, data.class_names[8]) == (19, 4, "road")
+    assert data.colors[8] == (255, 0, 255)
+    assert data.dataset("test") is data.dataset("val")
+    path = data.sets.prediction_path("08/000123")
+    assert path == Path("sequences/08/predictions/000123.label")
+    own = folder(tmp_path, colors=[[1, 2, 3], [4, 5, 6]])
+    assert (own.num_classes, own.in_channels, own.colors[1]) == (2, 6, (4, 5, 6))
+    assert own.sets.prediction_path("a/b") == Path("a/b.label")
+    with pytest.raises(ValueError, match="colors"):
+        folder(tmp_path, colors=[[1, 2, 3]])
+    (tmp_path / "folder" / "SIMULATED.json").write_text("{}")
+    assert folder(tmp_path).source_kind == "simulated"
+
+
+def test_training_uses_the_cache_and_evaluation_every_point(tmp_path: Path) -> None:
+    data = kitti(tmp_path)
+    batch = next(iter(data.train_dataloader()))
+    train = data.dataset("train")
+    sample = train[next(i for i in range(len(train)) if train.name(i) == batch.names[0])]
+    assert (len(batch.points), batch.point_labels, batch.point_index) == (0, None, None)
+    assert batch.n_points == sample.cloud.n_points > 0
+    assert torch.equal(batch.labels, sample.labels)
+    with pytest.raises(ValueError, match="evaluation loader"):
+        _ = batch.inverse
+    assert list((tmp_path / "data" / "cache").rglob("*.npz"))
+    for b, batch in enumerate(data.val_dataloader()):
+        whole = data.dataset("val").read(b)
+        inside = whole.points[:, 0] ** 2 + whole.points[:, 1] ** 2 <= 15.0**2
+        assert (batch.n_points, batch.n_points_total) == (int(inside.sum()), (200 + b,))
+        full = batch.full_scan(0, batch.point_labels, fill=-1)
+        assert torch.equal(full[inside], whole.labels[inside])
+
+
+def test_splits_limits_and_what_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert kitti(tmp_path, test_sequences=[0]).dataset("test").name(0) == "00/000000"
+    data = kitti(tmp_path, val_sequences=[], test_sequences=[])
+    data.setup("fit")
+    assert data.val_dataloader() == []
+    with pytest.raises(ValueError, match="no training scans"):
+        kitti(tmp_path, train_sequences=[]).train_dataloader()
+    data = kitti(tmp_path, limit_train=3, limit_val=1)
+    assert [len(data.dataset(split)) for split in ("train", "val", "test")] == [3, 1, 1]
+    few = {"allow_missing": True, "val_sequences": [7], "test_sequences": [7]}
+    data = kitti(tmp_path, train_sequences=[0, 9], **few)
+    data.setup()
+    assert len(data.dataset("train")) == 5
+    assert (data.val_dataloader(), data.test_dataloader()) == ([], [])
+    assert "9; train uses the others" in caplog.text
+    for options in ({"train_sequences": [9], **few}, {"train_sequences": [0, 9]}):
+        with pytest.raises(FileNotFoundError, match="9"):
+            kitti(tmp_path, **options).setup("fit")
+
+
+def test_splits_of_a_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = folder(tmp_path)
+    data.setup("test")
+    assert data.tests_on_validation
+    assert "has no test split of its own" in caplog.text
+    caplog.clear()
+    data = folder(tmp_path, test_fraction=0.4)
+    data.setup()
+    loaders = data.train_dataloader(), data.val_dataloader(), data.test_dataloader()
+    read = [[name for batch in loader for name in batch.names] for loader in loaders]
+    assert [len(names) for names in read] == [2, 1, 2]
+    assert sorted(name for names in read for name in names) == ["0", "1", "2", "3", "4"]
+    assert (data.tests_on_validation, caplog.text) == (False, "")
+    for i in range(1, 5):
+        (tmp_path / "folder" / f"{i}_label.npy").unlink()
+    data = folder(tmp_path)
+    data.setup("fit")  # one cloud trains, and nothing validates
+    assert [name for batch in data.train_dataloader() for name in batch.names] == ["0"]
+    assert data.val_dataloader() == []
+    assert caplog.text.count("have no labels and are left out") == 1
+    with pytest.raises(UserError, match="test split has no clouds"):
+        folder(tmp_path).setup("test")
+
+
+def test_colours_that_are_not_the_first_channels_are_not_augmented(tmp_path: Path) -> None:
+    kinds = [(name, "f4") for name in ("x", "y", "z", "intensity")]
+    kinds += [(name, "u1") for name in ("red", "green", "blue")]
+    (tmp_path / "folder").mkdir()
+    for i in range(3):
+        write_vertices(tmp_path / "folder" / f"{i}.ply", np.ones(20, kinds))
+        np.save(tmp_path / "folder" / f"{i}_label.npy", np.arange(20) % 2)
+    augment = Augmentation(chromatic=Chromatic())
+    with pytest.raises(UserError, match=r"augment\.chromatic"):
+        folder(tmp_path, augment=augment).build("train")
+    assert folder(tmp_path, augment=augment).build("val") is not None
+    first = ("red", "green", "blue", "intensity")
+    assert folder(tmp_path, augment=augment, channels=first).build("train") is not None
+
+
+# -- pairs
+
+
+def test_pairs_of_both_geometries(tmp_path: Path) -> None:
+    for geometry in (OnVoxels(), OnPoints()):
+        data = pairs(tmp_path, geometry=geometry, batch_size=2)
+        with pytest.raises(RuntimeError, match="known after"):
+            _ = data.source_kind
+        assert (data.benchmark, data.in_channels) == ("threedmatch", 1)
+        train, val = list(data.train_dataloader()), list(data.val_dataloader())
+        assert len({name for batch in train for name in batch.names}) == 6
+        assert [batch.names for batch in val] == [(PairId("c", n, n + 1),) for n in range(3)]
+        pair = data.pairs("val").pairs[0]
+        torch.testing.assert_close(val[0].transforms[0], pair.transform)
+        assert float((val[0].inputs[0].features - 1).abs().max()) == 0.0
+        assert float((train[0].inputs[0].features - 1).abs().max()) > 0.0
+        turned = pairs(tmp_path, geometry=geometry, turn_val=True).val_dataloader()
+        assert rotation_error(next(iter(turned)).transforms[0], pair.transform) > 1
+    data = pairs(tmp_path, limit_train=4, limit_val=2, max_points=50, batch_size=9)
+    (batch,) = data.train_dataloader()
+    assert batch.source_offsets.tolist() == [0, 50, 100, 150, 200]  # all there are
+    assert len(list(data.val_dataloader())) == 2
+
+
+def test_rotations_grow_over_the_steps_also_after_a_restart(tmp_path: Path) -> None:
+    growth = PairAugmentation(uniform_rotations=True, rotation_growth=((0.0, 1.0), (1.0, 180.0)))
+    trainer: Any = SimpleNamespace(max_steps=4, max_epochs=-1, accumulate_grad_batches=2)
+
+    def data() -> RegistrationDataModule:
+        module = pairs(tmp_path, batch_size=2, augment=growth)
+        module.train_dataloader()  # what another training had leaves no trace
+        sampler = module.train_sampler()
+        module.dataset("train").share = TrainingShare(sampler, batches_of(trainer, sampler))
+        return module
+
+    def moved(module: RegistrationDataModule, position: int) -> list[float]:
+        keys, dataset = next(module.train_sampler().batches(position)), module.dataset("train")
+        assert {dataset.share(key) for key in keys} == {min(position / 8, 1.0)}  # 8 batches
+        return [float(dataset[key].transform.sum()) for key in keys]
+
+    through = data()
+    first = [moved(through, position) for position in range(10)]
+    assert first[7] == moved(data(), 7)
+    assert first[:3] == [moved(through, position) for position in range(3)]
+    trainer.max_steps, trainer.max_epochs = -1, 5
+    assert batches_of(trainer, through.train_sampler()) == 15
+    trainer.max_epochs = -1
+    with pytest.raises(ValueError, match="max_steps"):
+        batches_of(trainer, through.train_sampler())
+
+
+def test_sources_alternate_in_units_of_their_cells(tmp_path: Path) -> None:
+    data = mixed(tmp_path)
+    train, val = data.build("train"), data.build("val")
+    sizes = {name: len(part) for name, part in train.parts.items()}
+    assert len(set(sizes.values())) == 2  # one source is the shorter
+    samples = [train[0, index] for index in range(len(train))]
+    assert [one.name.source_set for one in samples] == ["rooms", "drives"] * max(sizes.values())
+    # a pair that comes again is changed in another way, and so it is in the next epoch
+    shorter = min(sizes, key=lambda name: sizes[name])
+    first = list(sizes).index(shorter)
+    one, again = samples[first], samples[first + 2 * sizes[shorter]]
+    assert one.name == again.name
+    assert not torch.equal(one.transform, again.transform)
+    assert not torch.equal(train[1, 1].transform, samples[1].transform)
+    # in validation as a module of its own source has it, in cells
+    alone, joined = pairs(tmp_path).build("val")[0], val[0]
+    assert joined.name.scene == f"rooms::{alone.name.scene}"
+    scaled = alone.source.features[:, :3] / 0.1
+    torch.testing.assert_close(joined.source.features[:, :3], scaled, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(joined.transform[:3, 3], alone.transform[:3, 3] / 0.1)
+    with pytest.raises(IndexError):
+        train[0, len(train)]
+
+
+def test_figures_of_every_source_by_itself() -> None:
+    rules = validation_protocol("cells")
+    rooms = [PairResult("rooms::a", 0, n, 1.0, 1.0, inlier_ratio=0.5, loss=1.0) for n in range(2)]
+    drives = [PairResult("drives::00", 0, 1, 90.0, 50.0, inlier_ratio=0.01, loss=3.0)]
+    found = named_figures("val", [*rooms, *drives], rules)
+    assert (found["val/rooms/rr"], found["val/drives/rr"]) == (1.0, 0.0)
+    assert found["val/rr"] == pytest.approx(2 / 3)
+    assert found["val/drives/loss"] == 3.0
+    plain = [PairResult("a", 0, 1, 1.0, 1.0, inlier_ratio=0.5, loss=1.0)]
+    same = {f"val/{name}": value for name, value in figures(plain, rules).items()}
+    assert named_figures("val", plain, rules) == same
+
+
+def test_pairs_that_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = pairs(tmp_path)
+    data.pairs("val").pairs = []
+    assert data.val_dataloader() == []
+    assert "3DMatch val pairs holds no pairs" in caplog.text
+    data.pairs("train").pairs = []
+    with pytest.raises(ValueError, match="3DMatch train pairs holds no pairs"):
+        data.setup("fit")
+    with pytest.raises(UserError, match="dataset=threedmatch"):
+        mixed(tmp_path).pairs("test")
+    with pytest.raises(ConfigError, match="augment"):
+        mixed(tmp_path, augment=TURNS)
+    with pytest.raises(ValueError, match="sources"):
+        RegistrationDataModule(voxel_size=1.0)
+    growing = PairSource(KITTISets(), 0.3, PairAugmentation(rotation_growth=((0.0, 10.0),)))
+    with pytest.raises(ValueError, match="rotation_growth"):
+        RegistrationDataModule(sources={"drives": growing}, voxel_size=1.0)
+    path = tmp_path / "rooms" / "indoor" / "train" / "c" / "cloud_bin_1.pth"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(ValueError, match=r"c/cloud_bin_1\.pth: "):
+        list(pairs(tmp_path).val_dataloader())
+
+
+# -- damaged samples
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_scan_is_named_or_replaced_by_the_next(
+    tmp_path: Path,
+    workers: int,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = {"cache": False, "crop": None, "limit_train": 4, "num_workers": workers}
+    kitti(tmp_path)
+    torn = tmp_path / "kitti/sequences/00/velodyne/000002.bin"
+    (tmp_path / "kitti/sequences/00/velodyne/000004.bin").unlink()
+    (tmp_path / "kitti/sequences/00/labels/000004.label").unlink()
+    os.truncate(torn, 77)
+    with pytest.raises(SampleError) as raised:
+        list(kitti(tmp_path, **options).train_dataloader())
+    lines = str(raised.value).splitlines()
+    assert len(lines) == 2
+    assert str(torn) in lines[0]
+    assert "dataset.on_error=skip" in lines[1]
+    with pytest.raises(SystemExit), short_errors():
+        list(kitti(tmp_path, **options).train_dataloader())
+    assert 1 < len(capsys.readouterr().err.splitlines()) <= 3
+    loader = kitti(tmp_path, on_error="skip", batch_size=2, **options).train_dataloader()
+    for _ in range(2):
+        epoch = sorted(name for batch in loader for name in batch.names)
+        assert epoch == ["00/000000", "00/000001", "00/000003", "00/000003"]
+    if not workers:  # a worker process says it on the terminal
+        (said,) = (message for message in caplog.messages if "left out" in message)  # once
+        assert str(torn) in said
+    data = kitti(tmp_path, on_error="skip", **options)
+    data.setup("fit")
+    os.truncate(tmp_path / "kitti/sequences/08/labels/000001.label", 0)
+    with pytest.raises(SampleError, match=r"000001\.label"):  # an evaluation counts every scan
+        list(data.val_dataloader())
+    for path in torn.parent.glob("*.bin"):
+        path.unlink()
+    with caplog.at_level(logging.CRITICAL), pytest.raises(SampleError, match="in a row"):
+        list(data.train_dataloader())  # a disk that is gone is no bad file
+
+
+# -- in a trainer
+
+
+class Net(pl.LightningModule):
+    """Predicts a class a voxel from the voxel's own inputs; remembers what it saw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(4, 19)
+        self.keys: list[str] = []
+        self.scored = 0
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        self.keys += batch.names
+        logits = self.head(batch.tensor.features)
+        return torch.nn.functional.cross_entropy(logits, batch.labels, ignore_index=255)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        assert batch.tensor.features.dtype == self.dtype
+        self.scored += len(self.head(batch.tensor.features)[batch.inverse])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+def fit(data: Any, folder: Path, **options: object) -> Net:
+    net = Net()
+    plain_trainer(folder, num_sanity_val_steps=0, **options).fit(net, data)
+    return net
+
+
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
+def test_lightning_trains_and_validates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    every = [f"00/{i:06d}" for i in range(5)]
+    for workers, precision in ((0, "64-true"), (2, "32-true")):
+        net = fit(kitti(tmp_path, num_workers=workers), tmp_path, max_epochs=2, precision=precision)
+        assert sorted(net.keys[:5]) == sorted(net.keys[5:]) == every
+        assert net.scored == 2 * sum(b.n_points for b in kitti(tmp_path).val_dataloader())
+    for first in (2, 0.4):  # the same scans again and again
+        net = fit(kitti(tmp_path), tmp_path, max_epochs=3, overfit_batches=first)
+        assert net.keys == every[:2] * 3
+    net = fit(kitti(tmp_path, batch_size=8), tmp_path, max_epochs=1)
+    assert sorted(net.keys) == every
+    assert "batches hold 5 instead of 8" in caplog.text
+    state = kitti(tmp_path).train_dataloader().state_dict()
+    caplog.clear()
+    kitti(tmp_path).train_dataloader().load_state_dict(state)
+    assert not caplog.messages
+    kitti(tmp_path, limit_train=4, seed=3).train_dataloader().load_state_dict(state)
+    assert "samples 5 -> 4, seed 2 -> 3" in caplog.messages[0]
