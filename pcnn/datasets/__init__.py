@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pcnn.datasets.cloud_dataset import CloudDataset, LabelledClouds
     from pcnn.datasets.cloud_sets import CloudSets, DataSource
     from pcnn.datasets.folder import FolderClouds, FolderSets
-    from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, Sample, voxelize_cloud
+    from pcnn.datasets.placement import OnPoints, OnVoxels, Placement, Sample
     from pcnn.datasets.readers.clouds import read_points
     from pcnn.datasets.s3dis import S3DISRooms, S3DISSets, S3DISTypeSets
     from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
@@ -28,7 +28,7 @@ _NAMES = {
     "cloud_dataset": ("CloudDataset", "LabelledClouds"),
     "cloud_sets": ("CloudSets", "DataSource"),
     "folder": ("FolderClouds", "FolderSets"),
-    "placement": ("OnPoints", "OnVoxels", "Placement", "Sample", "voxelize_cloud"),
+    "placement": ("OnPoints", "OnVoxels", "Placement", "Sample"),
     "readers.clouds": ("read_points",),
     "s3dis": ("S3DISRooms", "S3DISSets", "S3DISTypeSets"),
     "semantic_kitti": ("SemanticKITTI", "SemanticKITTISets"),
@@ -57,7 +57,6 @@ __all__ = [
     "SemanticKITTI",
     "SemanticKITTISets",
     "read_points",
-    "voxelize_cloud",
 ]
 
 

@@ -212,7 +212,9 @@ class CollateClouds:
         paths = tuple(sample.cloud.path for sample in samples)
         totals = tuple(sample.cloud.n_points_total for sample in samples)
         if self.rows_alone:
-            rows = [without_points(geometry) for geometry in geometries]
+            # nothing leads from the rows back to the points they were made from
+            gone = {"chosen": None} if isinstance(geometries[0], PointSet) else {}
+            rows = [replace(g, inverse=None, check=False, **gone) for g in geometries]
             tensor = SparseTensor(inputs, type(rows[0]).collate(rows))
             none = torch.zeros(len(samples) + 1, dtype=torch.int64)
             points = torch.empty(0, 3)
@@ -244,10 +246,3 @@ class CollateClouds:
         none = torch.empty(0, dtype=torch.int64)
         cloud = Cloud(empty[:, :3], empty[:, 3:], none, "", "", none)
         return self.placement.sample(cloud, 1.0)
-
-
-def without_points(geometry: Any) -> Any:
-    """The same rows, with nothing that leads back to the points they were made from."""
-    if isinstance(geometry, PointSet):
-        return replace(geometry, inverse=None, chosen=None, check=False)
-    return replace(geometry, inverse=None, check=False)

@@ -22,7 +22,7 @@ from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""
@@ -88,15 +88,6 @@ class LabelMap:
         raw = np.array([*self.train_to_raw, self.ignored_raw])
         table = raw.astype(np.uint32 if raw.min() >= 0 and raw.max() < 1 << 32 else np.int64)
         return table[np.where(known, train, self.num_classes)]
-
-
-def check_labels(labels: Tensor) -> None:
-    """Refuse labels ([P] int64) that are neither train ids nor ``IGNORE``."""
-    if not labels.numel():
-        return
-    low, high = map(int, labels.aminmax())
-    if not 0 <= low <= high <= IGNORE:
-        raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
 
 
 _Class = Annotated[int, Interval(ge=-(1 << 63), lt=1 << 63)]  # a label, a whole number of 64 bits

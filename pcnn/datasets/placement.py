@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.labels import IGNORE, check_labels
+from pcnn.datasets.labels import IGNORE
 from pcnn.errors import FileError
 from pcnn.geometry import Geometry, Neighbourhood, PointSet, quantize
 from pcnn.ops.native_points import native_points
@@ -103,7 +103,18 @@ class OnVoxels:
     name: Literal["voxel"] = "voxel"  # in configurations and reports
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
-        return voxelize_cloud(cloud, size)
+        try:
+            grid = quantize(cloud.points, voxel_size=size, batch_size=1)
+            assert grid.inverse is not None  # quantize sets it
+            labels = torch.full((grid.rows,), IGNORE)
+            if cloud.labels is not None:
+                labels = majority(cloud.labels, grid.inverse, grid.rows)
+        except ValueError as error:
+            raise FileError(cloud.path, str(error)) from error
+        inputs = cloud.points
+        if cloud.features.shape[1]:
+            inputs = torch.cat([inputs, cloud.features], dim=1)
+        return Sample(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
 
     def place(
         self,
@@ -131,30 +142,9 @@ class OnVoxels:
         return {"voxel_size": list(map(float, size))}
 
 
-def voxelize_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Sample:
-    """Voxelise a cloud on cells ``floor(p / voxel_size)``."""
-    try:
-        grid = quantize(cloud.points, voxel_size=voxel_size, batch_size=1)
-        assert grid.inverse is not None  # quantize sets it
-        if cloud.labels is None:
-            labels = torch.full((grid.rows,), IGNORE)
-        else:
-            labels = majority(cloud.labels, grid.inverse, grid.rows)
-    except ValueError as error:
-        raise FileError(cloud.path, str(error)) from error
-    inputs = _inputs(cloud)
-    return Sample(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
-
-
-def _inputs(cloud: Cloud) -> Tensor:
-    if not cloud.features.shape[1]:
-        return cloud.points
-    return torch.cat([cloud.points, cloud.features], dim=1)
-
-
 def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
     """Replace the points of every cell by their mean, with the majority of their labels."""
-    sample = voxelize_cloud(cloud, voxel_size)
+    sample = OnVoxels().sample(cloud, voxel_size)
     return replace(
         cloud,
         points=sample.features[:, :3].contiguous(),
@@ -166,29 +156,24 @@ def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
 
 def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
     """Most frequent label of the points of every row; the smallest one where several are."""
-    check_labels(labels)
+    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+    if not 0 <= low <= high <= IGNORE:
+        raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
     # sorted as one number a point; labels rise within a row, IGNORE comes last
     dtype = torch.int32 if n < 1 << 23 else torch.int64
     codes = rows.to(dtype, copy=True).mul_(256).add_(labels).numpy()
     codes.sort()
-    begins = _changes(codes)
+    begins = np.flatnonzero(np.diff(codes, prepend=-1))
     row, label = codes[begins] >> 8, codes[begins] & 255
     # one number that compares by count first, then by smaller label
     score = np.diff(begins, append=len(codes)) * 256 + (255 - label)
     score[label == IGNORE] = 0
     found = np.full(n, IGNORE)
     if len(row):
-        first = _changes(row)
+        first = np.flatnonzero(np.diff(row, prepend=-1))
         best = np.maximum.reduceat(score, first)
         found[row[first]] = np.where(best > 0, 255 - (best & 255), IGNORE)
     return torch.from_numpy(found)
-
-
-def _changes(values: np.ndarray) -> np.ndarray:
-    """Places of the values that differ from the one before, the first among them."""
-    begins = np.ones(len(values), dtype=np.bool_)
-    np.not_equal(values[1:], values[:-1], out=begins[1:])
-    return np.flatnonzero(begins)
 
 
 @dataclass(frozen=True)
@@ -240,19 +225,22 @@ class OnPoints:
         return self.thin
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
-        inputs = _inputs(cloud)
+        inputs, labels = cloud.points, cloud.labels
+        if cloud.features.shape[1]:
+            inputs = torch.cat([inputs, cloud.features], dim=1)
         try:
             x = self.place(cloud.points, inputs, None, 1, size)
-            if cloud.labels is None:
-                labels = torch.full((x.geometry.rows,), IGNORE)
-            else:
-                check_labels(cloud.labels)
-                assert isinstance(x.geometry, PointSet)
-                assert x.geometry.chosen is not None  # the set was made from points
-                labels = cloud.labels[x.geometry.chosen]
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
-        return Sample(x.geometry, x.features, labels, cloud)
+        assert isinstance(x.geometry, PointSet)
+        assert x.geometry.chosen is not None  # the set was made from points
+        if labels is None:
+            labels = torch.full((cloud.n_points,), IGNORE)
+        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+        if not 0 <= low <= high <= IGNORE:
+            told = f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}"
+            raise FileError(cloud.path, told)
+        return Sample(x.geometry, x.features, labels[x.geometry.chosen], cloud)
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
         """Every point: they are thinned after augmentation, as in evaluation."""

@@ -22,7 +22,6 @@ from pcnn.datasets.cloud_sets import (
     warn_left_out,
 )
 from pcnn.datasets.labels import LabelMap
-from pcnn.datasets.readers.label_files import read_label_file
 from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
@@ -88,8 +87,12 @@ class SemanticKITTI:
         points, remission, rows, total = read_scan(scan.points)
         train = None
         if scan.labels is not None:
-            words = read_label_file(scan.labels, total)[rows]
-            train = torch.from_numpy(self.label_map.encode(words & 0xFFFF, str(scan.labels)))
+            with named(scan.labels, ".label file"):
+                words = np.fromfile(scan.labels, "<u4")
+            if len(words) != total or scan.labels.stat().st_size != 4 * total:
+                raise FileError(scan.labels, f"it is not of {total} points, 4 bytes each")
+            raw = words[rows] & 0xFFFF
+            train = torch.from_numpy(self.label_map.encode(raw, str(scan.labels)))
         return Cloud(
             torch.from_numpy(points),
             torch.from_numpy(remission),

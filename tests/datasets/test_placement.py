@@ -17,7 +17,7 @@ from pcnn.datasets.batches import CloudBatch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.placement import fragments, majority, reduce_cloud, voxelize_cloud
+from pcnn.datasets.placement import fragments, majority, reduce_cloud
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.crops import crop, sphere_crop
@@ -46,7 +46,7 @@ def bare(given: Cloud, **changes: object) -> Cloud:
 def test_inputs_are_means_and_labels_majorities():
     points = torch.tensor([[0.1, 0.1, 0.1], [0.3, 0.1, 0.1], [0.2, 0.4, 0.1], [-0.1, 0.0, 0.0]])
     remission = torch.tensor([[0.0], [0.5], [1.0], [0.25]])
-    sample = voxelize_cloud(
+    sample = OnVoxels().sample(
         Cloud(points, remission, torch.tensor([3, 1, 1, IGNORE]), "n", "p"), 0.5
     )
     # sorted by x: the cell at x = -1 comes first
@@ -81,11 +81,11 @@ def test_majority_leaves_the_rows_as_they_are(dtype: torch.dtype, n: int) -> Non
 
 def test_a_reduced_cloud_has_one_point_in_every_cell():
     given = cloud(500)
-    sample, reduced = voxelize_cloud(given, 2.0), reduce_cloud(given, 2.0)
+    sample, reduced = OnVoxels().sample(given, 2.0), reduce_cloud(given, 2.0)
     assert torch.equal(reduced.points, sample.features[:, :3])
     assert torch.equal(reduced.labels, sample.labels)
     assert reduced.n_points < given.n_points
-    assert voxelize_cloud(reduced, 2.0).geometry.keys.tolist() == sample.geometry.keys.tolist()
+    assert OnVoxels().sample(reduced, 2.0).geometry.keys.tolist() == sample.geometry.keys.tolist()
     in_batch = batch(reduced)
     assert in_batch.point_index is None
     with pytest.raises(ValueError, match="means of cells"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from pcnn.datasets import CollateClouds, OnPoints, OnVoxels, Placement
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
@@ -142,6 +144,26 @@ def test_limit_spreads_over_the_set(root: Path):
     for key in ((0, 4), (0, -1), 5):
         with pytest.raises(IndexError, match="of a set of 4"):
             scans(root, [0, 3])[key]
+
+
+@pytest.mark.parametrize("geometry", [OnVoxels(), OnPoints()], ids=["voxel", "point"])
+def test_few_functions_lie_between_a_file_and_the_network(root: Path, geometry: Placement):
+    data, collate = scans(root, geometry=geometry), CollateClouds(4, geometry, rows_alone=True)
+    collate([data[0, 1]])
+    called: set[tuple[str, int]] = set()
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        own = event == "call" and "/pcnn/data" in code.co_filename and code.co_name[0] != "<"
+        # neither constructors nor properties, which are no steps of their own
+        if own and code.co_name not in ("__init__", "__post_init__", "n_points", "neighbourhood"):
+            called.add((code.co_filename, code.co_firstlineno))
+
+    sys.setprofile(note)
+    collate([data[0, 1]])
+    sys.setprofile(None)
+    assert 5 < len(called) <= 8
+    assert len({file for file, _ in called}) <= 6
 
 
 @pytest.mark.data

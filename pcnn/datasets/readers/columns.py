@@ -114,8 +114,8 @@ def layout_of(names: Sequence[str]) -> Layout:
         return LAYOUTS[lower[0]]
     known = [meant(name) for name in lower if name != IGNORED]
     if len(set(known)) < len(known) or not {"x", "y", "z"} <= set(known) or "" in known:
-        known = ", ".join(LAYOUTS)
-        raise ValueError(f"columns: {','.join(lower)} is none of {known}, and no list with x, y, z")
+        given, layouts = ",".join(lower), ", ".join(LAYOUTS)
+        raise ValueError(f"columns: {given} is none of {layouts}, and no list with x, y, z")
     return Layout(lower)
 
 
