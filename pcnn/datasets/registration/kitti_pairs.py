@@ -210,10 +210,7 @@ class KITTIOdometry:
 
     def _kept_pairs(self) -> Iterable[RegistrationPair]:
         for sequence in self.sequences:
-            poses, calibration = self._camera[sequence], LEGACY_CALIBRATION
-            if self.ground_truth != "legacy":
-                folder = self.root / "sequences" / f"{sequence:02d}"
-                calibration = read_calibration(folder / "calib.txt")
+            poses = self._camera[sequence]
             positions = poses[:, :3, 3].numpy()
             frames = pairs_of(positions)
             if self.distances is not None:
@@ -221,15 +218,21 @@ class KITTIOdometry:
             frames = [one for one in frames if (sequence, *one) not in EXCLUDED]
             for index, (source, target) in enumerate(frames):
                 path = self.kept(sequence, source, target)
-                refined_once = self.ground_truth != "odometry"
-                if refined_once and path.is_file():
+                is_kept = self.ground_truth != "odometry" and path.is_file()
+                if is_kept:
                     transform = read_transform(path)
                 else:
+                    calibration = self._calibration(sequence)
                     transform = odometry_transform(calibration, poses[target], poses[source])
                 pair = RegistrationPair(f"{sequence:02d}", target, source, transform, index=index)
-                if refined_once and not path.is_file():
+                if self.ground_truth != "odometry" and not is_kept:
                     self.missing.append(pair)
                 yield pair
+
+    def _calibration(self, sequence: int) -> Tensor:
+        if self.ground_truth == "legacy":
+            return LEGACY_CALIBRATION
+        return read_calibration(self.root / "sequences" / f"{sequence:02d}" / "calib.txt")
 
     def _read_cloud(self, scene: str, index: int) -> Tensor:
         path = self.root / "sequences" / scene / "velodyne" / f"{index:06d}.bin"
