@@ -4,8 +4,8 @@ of tiles, one that lists them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -131,15 +131,12 @@ class Source(NamedTuple):
         return cls(in_index, slots, row_offsets, rows, volume, 1, None, *sizes)
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of the tensors that are made, in their order."""
-        shapes: dict[str, tuple[int, ...]] = {
-            **{"out": (self.tiles, TILE_ROWS), "begin": (self.tiles,), "end": (self.tiles,)},
-            **{"slots": (self.steps,), "listed": (self.steps, TILE_ROWS)},
-        }
-        if self.row_offsets is not None:
-            shapes["starts"] = self.tiles, self.volume + 1, TILE_ROWS
-        return shapes
+    def sizes(self) -> tuple[int, ...]:
+        """Integers of the tensors that are made: each begins at a multiple of 16 bytes."""
+        tiles, steps = -(-self.tiles // 4) * 4, -(-self.steps // 4) * 4
+        several = self.row_offsets is not None
+        ranges = self.tiles * (self.volume + 1) * TILE_ROWS if several else 0
+        return self.tiles * TILE_ROWS, tiles, tiles, steps, self.steps * TILE_ROWS, ranges
 
 
 def steps_of(maps: Sequence[Source]) -> list[Layout]:
@@ -188,7 +185,7 @@ class _Batch(NamedTuple):
         columns = max((2 if several else 1) * one.width for one in maps)
         # of lists the largest fan-in of every tile and slot, of tables the slots of every tile
         words = sum(m.tiles * (m.volume if several else mask_words(m.volume)) for m in maps)
-        bins = 0 if several else sum((m.width + 1) * (_groups(m) + 1) for m in maps)
+        bins = 0 if several else sum((m.width + 1) * (1 - (-m.tiles // GROUP_TILES)) for m in maps)
         sizes = [bins, words, tiles, tasks * columns]
         scratch = torch.empty(sum(sizes), dtype=torch.int32, device=device).split(sizes)
         sort = RadixSort.of(items, device, dtype=torch.int32)
@@ -221,47 +218,43 @@ class _Batch(NamedTuple):
         run("steps", tiles)
 
 
-def _groups(one: Source) -> int:
-    return -(-one.tiles // GROUP_TILES)
-
-
 def _tasks(maps: Sequence[Source], most: Tensor) -> tuple[list[Layout], list[bytes]]:
     """The parts of one tensor that kernels write, and their arguments for every section."""
-    shapes = [one.shapes for one in maps]
-    size = sum(_rounded(prod(shape)) for own in shapes for shape in own.values())
-    made = torch.empty(size, dtype=torch.int32, device=maps[0].inputs.device)
-    task, device = struct_of("steps.cu", "StepTask", ()), made.get_device()
+    sizes = [one.sizes for one in maps]
+    made = torch.empty(sum(map(sum, sizes)), dtype=torch.int32, device=maps[0].inputs.device)
+    pack = struct_of("steps.cu", "StepTask", ()).in_order
     layouts: list[Layout] = []
     packed: list[bytes] = []
     item = tile = word = bin_ = 0
-    at = made.storage_offset()
-    for one, own in zip(maps, shapes, strict=True):
-        tensors = {}
-        for name, shape in own.items():
-            strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-            tensors[name] = made.as_strided(shape, strides, at)
-            at += _rounded(prod(shape))
-        several, words = one.row_offsets is not None, mask_words(one.volume)
-        layouts.append((*tensors.values(), *([one.inputs] if several else [])))
-        if several:
-            words = one.volume
-        fields = {
-            **{"starts": None, **tensors},
-            "most": most[word:] if several else None,
-            **{"inputs": one.inputs, "filled": one.filled, "row_offsets": one.row_offsets},
-            **{"count": one.sites, "rows": one.rows, "map_tile": tile, "first_bin": bin_},
-            **{"stored": one.steps, "volume": one.volume, "words": words},
-            **{"sections": one.sections, "width": one.width, "groups": _groups(one)},
-        }
-        for section in range(one.sections):
-            own_places = {"first_item": item, "first_tile": tile, "first_word": word}
-            packed.append(task.pack({**fields, **own_places, "section": section}, device))
-            item, tile = item + one.rows, tile + one.tiles // one.sections
-            word += one.tiles // one.sections * words
-        bin_ += 0 if several else (one.width + 1) * (_groups(one) + 1)
+    at, scratch = int(made.storage_offset()), most.data_ptr()
+    base = made.data_ptr() - 4 * at
+    for one, own in zip(maps, sizes, strict=True):
+        inputs, filled, row_offsets, rows, volume, sections, sites, tiles, width, steps = one
+        out, begin, end, slots, listed, starts = itertools.accumulate(own[:-1], initial=at)
+        layout: Layout = (
+            made.as_strided((tiles, TILE_ROWS), (TILE_ROWS, 1), out),
+            made.as_strided((tiles,), (1,), begin),
+            made.as_strided((tiles,), (1,), end),
+            made.as_strided((steps,), (1,), slots),
+            made.as_strided((steps, TILE_ROWS), (TILE_ROWS, 1), listed),
+        )
+        offsets, fullest, stored, words = 0, 0, 0, mask_words(volume)
+        if row_offsets is not None:
+            shape = tiles, volume + 1, TILE_ROWS
+            ranges = made.as_strided(shape, (shape[1] * TILE_ROWS, TILE_ROWS, 1), starts)
+            layout = *layout, ranges, inputs
+            offsets, fullest = row_offsets.data_ptr(), scratch + 4 * word
+            stored, words = steps, volume
+        layouts.append(layout)
+        count = 0 if sites is None else sites.data_ptr()
+        pointers = [inputs.data_ptr(), filled.data_ptr(), offsets, count]
+        pointers += [base + 4 * place for place in (out, begin, end, slots, listed, starts)]
+        first, each, groups = tile, tiles // sections, -(-tiles // GROUP_TILES)
+        for section in range(sections):
+            places = rows, item, tile, first, word, bin_, stored
+            kind = volume, words, section, sections, width, groups
+            packed.append(pack(*pointers, fullest, *places, *kind))
+            item, tile, word = item + rows, tile + each, word + each * words
+        bin_ += 0 if offsets else (width + 1) * (groups + 1)
+        at += sum(own)
     return layouts, packed
-
-
-def _rounded(integers: int) -> int:
-    """So many int32 and a few more, such that what follows begins at a multiple of 16 bytes."""
-    return -(-integers // 4) * 4
