@@ -52,6 +52,8 @@ def test_values_are_drawn_in_their_ranges(catalogue: Catalogue) -> None:
         0.25, abs=0.1
     )
     assert np.mean([5 in thing.mesh.labels for thing in things]) == pytest.approx(0.5, abs=0.1)
+    stones = [thing.top is None for thing in many(catalogue, "either", width=1.0)]
+    assert np.mean(stones) == pytest.approx(0.75, abs=0.1)
     (given,) = many(catalogue, "stairs", 1, steps=3, width=1.5, lamp=0)
     assert (given.top, given.mesh.triangles[:24, :, 0].max()) == (3, 6.0)
 
@@ -67,11 +69,6 @@ def test_shapes_are_repeated_mirrored_turned_and_moved(catalogue: Catalogue) -> 
     np.testing.assert_allclose(boxes[:6].mean((0, 1)), [5, 0, 1], atol=1e-9)
     np.testing.assert_allclose(boxes[6].mean(0), [0, 1, 0], atol=1e-9)
     assert stairs.width == 2 * 2 * 5.5
-
-
-def test_one_of_several_is_chosen_by_its_share(catalogue: Catalogue) -> None:
-    stones = [thing.top is None for thing in many(catalogue, "either", width=1.0)]
-    assert np.mean(stones) == pytest.approx(0.75, abs=0.1)
 
 
 def test_every_object_of_streets_and_rooms_can_be_made() -> None:

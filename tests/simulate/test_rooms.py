@@ -14,7 +14,7 @@ from pcnn.simulate.rooms.depth_camera import BOX_HIGH, BOX_LOW, DepthCamera, fus
 from pcnn.simulate.rooms.furnish import build_room
 from pcnn.simulate.rooms.paint import Paint, Palette, colours
 from pcnn.simulate.rooms.room import Room, draw_settings
-from pcnn.simulate.rooms.scanner import brightness
+from pcnn.simulate.rooms.scanner import brightness, scan_room
 from pcnn.simulate.rooms.site import LABELS
 from pcnn.simulate.rooms.threedmatch import drifted, take_fragment
 from pcnn.simulate.rooms.walk import Motion, look, walk_through
@@ -72,9 +72,22 @@ def test_every_type_is_furnished_inside_its_walls(room_type: str) -> None:
         assert np.isfinite(distance).mean() > 0.97
 
 
-def test_all_classes_occur() -> None:
-    built = [room(t, *kind) for t in ROOM_TYPES for kind in ((0, "train"), (1, "val"))]
-    assert set(np.concatenate([one.mesh.labels for one in built])) == set(range(13))
+def test_all_classes_are_scanned() -> None:
+    """Shares of points, with wide bounds about those of S3DIS."""
+    held = np.zeros(len(LABELS))
+    for room_type in ROOM_TYPES:
+        for kind in ((0, "train"), (1, "val")):
+            built = room(room_type, *kind)
+            cloud = scan_room(np.random.default_rng(0), built, 0.1)
+            held += np.bincount(cloud.labels, minlength=len(held)) / len(cloud.labels)
+    share = dict(zip(LABELS, held / held.sum(), strict=True))
+    assert min(share.values()) > 0.001
+    for name, low, high in (
+        *(("wall", 0.2, 0.5), ("floor", 0.1, 0.3), ("ceiling", 0.1, 0.3)),
+        *(("clutter", 0.03, 0.2), ("door", 0.01, 0.1), ("chair", 0.005, 0.1)),
+        *(("table", 0.005, 0.1), ("bookcase", 0.005, 0.1)),
+    ):
+        assert low < share[name] < high, name
 
 
 def test_a_palette_is_bounded_and_patterns_stay_near_the_paint() -> None:

@@ -21,17 +21,17 @@ from tests.simulate.conftest import STREETS
 
 #: Points of every cloud, and the middle of them.
 EXPECTED = {
-    "sequences/00/velodyne/000000.bin": (126045, [0.6498, 2.4707, -1.2091]),
-    "sequences/08/velodyne/000000.bin": (125437, [-0.2739, 1.7594, -1.296]),
-    "sequences/08/velodyne/000001.bin": (123833, [-0.3895, 1.3851, -1.1938]),
-    "data/test/simulated-test-000-office/cloud_bin_0.pth": (16824, [-0.3448, 0.2348, 1.8368]),
-    "data/test/simulated-test-000-office/cloud_bin_1.pth": (21684, [-0.2831, -0.263, 2.1412]),
-    "Area_1/auditorium_1/auditorium_1.txt": (50758, [-34.2638, 5.1987, 1.5996]),
-    "Area_2/conferenceRoom_1/conferenceRoom_1.txt": (9638, [-37.6339, 2.4359, 1.437]),
-    "Area_3/copyRoom_1/copyRoom_1.txt": (8214, [-38.2808, 2.3084, 1.3678]),
-    "Area_4/hallway_1/hallway_1.txt": (18884, [-30.8148, -1.0426, 1.3465]),
-    "Area_5/lobby_1/lobby_1.txt": (35182, [-35.3207, -4.8118, 1.4762]),
-    "Area_6/lounge_1/lounge_1.txt": (11223, [-36.8873, -2.1432, 1.1768]),
+    "sequences/00/velodyne/000000.bin": (126058, [0.6423, 2.4723, -1.2093]),
+    "sequences/08/velodyne/000000.bin": (125439, [-0.2755, 1.7599, -1.2961]),
+    "sequences/08/velodyne/000001.bin": (123836, [-0.391, 1.3855, -1.1938]),
+    "data/test/simulated-test-000-office/cloud_bin_0.pth": (22862, [0.1587, 0.3127, 1.8214]),
+    "data/test/simulated-test-000-office/cloud_bin_1.pth": (14667, [-0.1969, 0.0058, 1.3782]),
+    "Area_1/auditorium_1/auditorium_1.txt": (49034, [-34.3321, 5.3334, 1.5411]),
+    "Area_2/conferenceRoom_1/conferenceRoom_1.txt": (10637, [-37.5124, 2.3812, 1.3724]),
+    "Area_3/copyRoom_1/copyRoom_1.txt": (7490, [-38.2858, 2.3246, 1.2731]),
+    "Area_4/hallway_1/hallway_1.txt": (18644, [-30.9091, -1.0615, 1.3526]),
+    "Area_5/lobby_1/lobby_1.txt": (35021, [-35.4454, -4.729, 1.4582]),
+    "Area_6/lounge_1/lounge_1.txt": (11064, [-37.0241, -2.1044, 1.1676]),
 }
 # the ids of the published label definition, written down independently of the package
 OFFICIAL = {0, 1, 10, 11, 13, 15, 16, 18, 20, 30, 31, 32, *range(252, 260)} | {

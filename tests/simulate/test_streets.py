@@ -106,7 +106,7 @@ def test_the_ground_has_no_holes_and_the_lane_is_free(street: Street) -> None:
     hits = ground.cast(eye, (there - eye) / length[:, None])
     assert np.abs(hits.distance - length).max() < 1.5
     for index in range(3):
-        mesh = street.block(index).standing
+        mesh = street.block(index)[0]
         corners = mesh.triangles[~np.isin(mesh.labels, GROUND)].reshape(-1, 3)
         in_lane = np.abs(corners[:, 1] + street.settings.lane) < 0.9
         low = (corners[:, 2] > 0.02) & (corners[:, 2] < 2.0)  # twigs may hang over it higher up
@@ -118,7 +118,7 @@ def test_what_moves_says_so_and_meets_nothing(street: Street) -> None:
     oncoming = [
         mover
         for index in range(-2, 6)
-        for mover in street.block(index).movers
+        for mover in street.block(index)[1]
         if mover.d == street.settings.lane
     ]
     assert len(oncoming) > 4

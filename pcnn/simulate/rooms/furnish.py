@@ -14,10 +14,10 @@ from pcnn.simulate.simulator import Split
 
 # small things and their shares
 _SMALL = {
-    "desk": {"monitor": 30, "laptop": 15, "pile": 30, "cup": 20},
-    "table": {"pile": 30, "cup": 40, "laptop": 12, "carton": 10},
+    "desk": {"monitor": 30, "pile": 40, "cup": 20},
+    "table": {"pile": 30, "cup": 40, "carton": 10},
     "floor": {"carton": 40, "bin": 25, "plant": 20, "pile": 10},
-    "wall": {"picture": 45, "notice": 30, "wall_box": 20},
+    "wall": {"picture": 60, "wall_box": 30},
 }
 
 

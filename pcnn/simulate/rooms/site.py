@@ -67,7 +67,7 @@ class Site:
         """Take a rectangle of floor if it is free."""
         x0, x1 = x - width / 2 - margin, x + width / 2 + margin
         y0, y1 = y - depth / 2 - margin, y + depth / 2 + margin
-        if min(x0, y0) < -0.1 or x1 > self.settings.width + 0.1 or y1 > self.settings.depth + 0.1:
+        if min(x0, y0, self.settings.width - x1, self.settings.depth - y1) < -0.04:
             return False
         if any(x0 < b and a < x1 and y0 < d and c < y1 for a, b, c, d in self._taken):
             return False

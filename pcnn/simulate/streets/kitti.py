@@ -14,7 +14,6 @@ from pcnn.ranges import Count, Natural, Seed
 from pcnn.simulate.mesh import Floats
 from pcnn.simulate.simulator import SetPlan, Simulator, Split, Task
 from pcnn.simulate.streets.drive import REVOLUTION
-from pcnn.simulate.streets.lidar import Scan
 from pcnn.simulate.streets.street import Street, View
 
 # A job builds its stretch of street once; how scans are grouped never depends on the number of
@@ -94,7 +93,11 @@ def do_job(folder: Path, job: Job) -> dict[str, int]:
     view, counts = View(sequence.street(), [n * sequence.stride for n in scans]), Counter[str]()
     for index in scans:
         scan = view.scan(index * sequence.stride)
-        write_scan(folder / "sequences" / sequence.name, index, scan)
+        own = folder / "sequences" / sequence.name
+        for name in ("velodyne", "labels"):
+            (own / name).mkdir(parents=True, exist_ok=True)
+        (own / "velodyne" / f"{index:06d}.bin").write_bytes(scan.points.astype("<f4").tobytes())
+        (own / "labels" / f"{index:06d}.label").write_bytes(scan.labels.astype("<u4").tobytes())
         raw_ids, points = np.unique(scan.labels, return_counts=True)
         counts.update({str(r): int(p) for r, p in zip(raw_ids, points, strict=True)})
     return dict(counts)
@@ -126,14 +129,6 @@ def _finish(
             "sensor": asdict(street.sensor_settings),
         }
     return {"sequences": record}
-
-
-def write_scan(sequence_folder: Path, index: int, scan: Scan) -> None:
-    """Write velodyne/NNNNNN.bin (float32 x y z remission) and labels/NNNNNN.label (uint32)."""
-    for name, values in (("velodyne", scan.points.astype("<f4")), ("labels", scan.labels)):
-        (sequence_folder / name).mkdir(parents=True, exist_ok=True)
-        suffix = "bin" if name == "velodyne" else "label"
-        (sequence_folder / name / f"{index:06d}.{suffix}").write_bytes(values.tobytes())
 
 
 def calibration_text() -> str:

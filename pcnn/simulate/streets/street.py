@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,14 +26,6 @@ _SECTORS = 13  # of a revolution, in each of which all that moves stands still; 
 _STREET, _BLOCK, _SCAN, _SENSOR = 0, 1, 2, 3
 
 
-@dataclass(frozen=True, eq=False)
-class BuiltBlock:
-    """A block with everything on it, in street coordinates."""
-
-    standing: Mesh
-    movers: list[Mover]
-
-
 class Street:
     """The street of one sequence.
 
@@ -43,40 +35,41 @@ class Street:
 
     def __init__(self, seed: int, sequence: int, split: Split) -> None:
         self._seed, self._split = (seed, sequence), split
-        rng = self._stream(_STREET, 0)
+        rng = self.stream(_STREET, 0)
         self.settings = course = Course(**draw(rng, Course, split))
         self.road = Road.draw(rng, course)
         self._sides = draw_sides(rng, course)
         self._relief = draw_relief(rng, course.relief)
         self._convoy = convoy(rng, course)
-        rng = self._stream(_SENSOR, 0)
+        rng = self.stream(_SENSOR, 0)
         self.sensor_settings = SensorSettings(**draw(rng, SensorSettings, split))
         self.lidar = Lidar.draw(rng, self.sensor_settings)
         height, phases = self.sensor_settings.height, rng.uniform(0, 2 * np.pi, 4)
         self.drive = Drive(self.road, course.ego_speed, course.lane, height, phases)
-        self._blocks: dict[int, BuiltBlock] = {}
+        self._blocks: dict[int, tuple[Mesh, list[Mover]]] = {}
 
-    def _stream(self, purpose: int, number: int) -> np.random.Generator:
+    def stream(self, purpose: int, number: int) -> np.random.Generator:
         return np.random.default_rng([*self._seed, purpose, number])
 
     def _blocks_near(self, low: float, high: float) -> range:
         return range(int(low // BLOCK_LENGTH), int(high // BLOCK_LENGTH) + 1)
 
-    def block(self, index: int) -> BuiltBlock:
+    def block(self, index: int) -> tuple[Mesh, list[Mover]]:
+        """All that stands on a block, in street coordinates, and what moves there."""
         if index not in self._blocks:
             number = index - _FIRST_BLOCK
-            rng, course = self._stream(_BLOCK, number), self.settings
+            rng, course = self.stream(_BLOCK, number), self.settings
             style = Style(**draw(rng, Style, self._split))
             plan = draw_block(rng, style, self._sides, index)
             ground = Ground(plan, self._relief, course.kerb_height)
             site = Site(rng, course, style, plan, ground)
             furnish(site)
             movers = block_traffic(site)
-            self._blocks[index] = BuiltBlock(join([ground.mesh(), *site.meshes]), movers)
+            self._blocks[index] = join([ground.mesh(), *site.meshes]), movers
         return self._blocks[index]
 
     def standing(self, low: float, high: float) -> Mesh:
-        mesh = join(self.block(index).standing for index in self._blocks_near(low, high))
+        mesh = join(self.block(index)[0] for index in self._blocks_near(low, high))
         return replace(mesh, triangles=self.road.bend(mesh.triangles))
 
     def moving(self, time: float) -> Mesh:
@@ -85,15 +78,12 @@ class Street:
         # vehicles of the convoy keep their distance ahead
         meshes = [one.mesh.moved(here + one.s, one.d) for one in self._convoy]
         for index in self._blocks_near(here - VIEW, here + VIEW):
-            for mover in self.block(index).movers:
+            for mover in self.block(index)[1]:
                 place = mover.place(time, mover.s / self.drive.speed)
                 if abs(place[0] - here) < VIEW:
                     meshes.append(mover.mesh.moved(*place))
         mesh = join(meshes)
         return replace(mesh, triangles=self.road.bend(mesh.triangles))
-
-    def scan_noise(self, frame: int) -> np.random.Generator:
-        return self._stream(_SCAN, frame)
 
 
 class View:
@@ -115,7 +105,7 @@ class View:
 
         The sensor and all else move from sector to sector; its own motion is taken out again.
         """
-        street, rng = self._street, self._street.scan_noise(frame)
+        street, rng = self._street, self._street.stream(_SCAN, frame)
         pose, firings = street.drive.pose(frame * REVOLUTION), street.lidar.firings(rng)
         there = pose - np.pad(self._origin[:, None], ((0, 1), (3, 0)))
         phase = (firings.azimuth / (2 * np.pi) + 0.5) % 1.0  # 0.5 ahead
