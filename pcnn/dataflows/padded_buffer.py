@@ -174,7 +174,7 @@ def multiply_slots(
     left = _by_group(gathered[first : first + count * rows], count, groups)  # [S * G, R, A]
     right = matrices.flatten(0, 1)  # [S * G, A, C]
     found = products.new_empty(count * groups, rows, width)
-    batched_product(left, right, found)
+    torch.bmm(left, right, out=found)  # which autocast leaves alone
     found = found.unflatten(0, (count, groups)).transpose(1, 2)
     _slots(products, place, count, rows).unflatten(2, (groups, width)).copy_(found)
 
@@ -201,16 +201,3 @@ def _by_group(buffer: Tensor, count: int, groups: int) -> Tensor:
     """``[S * G, R, A]`` of ``[S * R, G * A]``; a view where there is one group."""
     shape = count, buffer.shape[0] // count, groups, buffer.shape[1] // groups
     return buffer.view(shape).transpose(1, 2).flatten(0, 1)
-
-
-def batched_product(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """``out = left @ right``, ``[S, M, A] x [S, A, C]``; ``out`` may be float32 for half operands.
-
-    One matrix is a plain ``mm``. Sums are float32 inside (float64 of float64). Autocast leaves
-    products with ``out`` alone, so operands keep the dtype they were given.
-    """
-    dtype = [] if out.dtype == left.dtype else [out.dtype]
-    if left.shape[0] == 1:
-        torch.mm(left[0], right[0], *dtype, out=out[0])
-    else:
-        torch.bmm(left, right, *dtype, out=out)

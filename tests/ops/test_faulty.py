@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -11,10 +11,9 @@ from torch import Tensor
 
 from pcnn.dataflows import ConvSpec, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import SortedSearch
-from pcnn.maps.conformance import LIMIT, WrongMap, check_builder
-from pcnn.ops.conformance import Case, Nonconforming, check_dataflow
+from pcnn.maps.conformance import WrongMap, check_builder
+from pcnn.ops.conformance import Nonconforming, check_dataflow
 from tests.engines import BUILDERS, DATAFLOWS, KERNEL_BUILDERS
 from tests.ops.faulty import BUILDER_FLAWS, DATAFLOW_FLAWS, Faulty, FaultyBuilder
 
@@ -23,20 +22,6 @@ CPU = torch.device("cpu")
 
 def faulty(flaw: str) -> Faulty:
     return Faulty(flaw=flaw, name=f"faulty_{flaw}")
-
-
-def test_cases_of_builders_reach_the_last_cell_of_a_key_that_has_neighbours() -> None:
-    DEFAULT_FORMAT.check_bound(LIMIT, 1, "the case")
-    with pytest.raises(ValueError, match="holds at most"):
-        DEFAULT_FORMAT.check_bound(LIMIT + 1, 1, "a case beyond")
-
-
-def test_a_transposed_case_goes_from_few_sites_to_many() -> None:
-    case = Case(Kernel.of(2, 2), 4, 4)
-    down, up = case.map(), replace(case, transposed=True).map()
-    assert (down.n_in, down.n_out) == (up.n_out, up.n_in)
-    assert down.n_in > down.n_out
-    assert str(case) == "k222s222d1-4-4-g1-float32-n300-x1"
 
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
