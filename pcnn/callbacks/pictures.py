@@ -136,8 +136,8 @@ def _media(task: Any, kept: Sequence[Any], data: Any, stage: str) -> dict[str, A
     from pcnn.callbacks import wandb_media
 
     if hasattr(task, "rules"):
-        results = getattr(task, "results", {}).get(stage)
+        results = getattr(task, "results", {}).get(stage) or ()
         pairs = {f"pair_{index}": pair for index, pair in enumerate(kept)}
-        return wandb_media.of_pairs(stage, {stage: results} if results else {}, task.rules, pairs)
+        return wandb_media.of_pairs(stage, results, task.rules, pairs)
     counts = getattr(task, "confusion", {}).get(stage)
     return wandb_media.of_scans(stage, counts, task.class_names, kept, data)

@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pcnn.metrics import iou, present
-from pcnn.metrics.registration import (
-    JudgedPairs,
-    PairResult,
-    Protocol,
-    recall_curves,
-    summarize,
-)
+from pcnn.metrics.registration import JudgedPairs, PairResult, Protocol
 from pcnn.visualize import colourise, palette
 from pcnn.visualize.pair import ShownPair
 from pcnn.visualize.registration import SOURCE, TARGET
@@ -31,7 +25,7 @@ Media = dict[str, Any]
 def of_scans(
     stage: str, counts: Tensor | None, names: Sequence[str], scans: Sequence[Any], data: Any
 ) -> Media:
-    """IoU table and confusion matrix of counts [C, C + 1], scans by prediction and by truth."""
+    """IoU table of counts [C, C + 1], scans by prediction and by truth."""
     given = getattr(data, "colors", None)
     # W&B's own categories end at 14, so colours are given
     colours = palette(names) if given is None else np.asarray(given, np.uint8)
@@ -39,7 +33,6 @@ def of_scans(
     media: Media = {}
     if counts is not None:
         media["iou_table"] = iou_table(counts.cpu(), names)
-        media["confusion"] = confusion_chart(counts.cpu(), names, stage)
     for index, scan in enumerate(scans):
         step = -(-len(scan.points) // LIMIT) or 1
         for kind, labels in (("prediction", scan.pred), ("truth", scan.target)):
@@ -62,46 +55,11 @@ def iou_table(counts: Tensor, names: Sequence[str]) -> wandb.Table:
     return wandb.Table(columns=["class", "iou", "points", "predicted points"], data=rows)
 
 
-def confusion_chart(counts: Tensor, names: Sequence[str], stage: str) -> Any:
-    """W&B's confusion matrix chart of counts [C, C + 1]."""
-    rows = [
-        [truth, predicted, int(counts[i, j])]
-        for i, truth in enumerate(names)
-        for j, predicted in enumerate(names)
-    ]
-    columns: list[str | int] = ["Actual", "Predicted", "nPredictions"]
-    return wandb.plot_table(
-        vega_spec_name="wandb/confusion_matrix/v1",
-        data_table=wandb.Table(columns=columns, data=rows),
-        fields={str(column): str(column) for column in columns},
-        string_fields={"title": f"{stage}: points by true and predicted class"},
-    )
-
-
 def of_pairs(
-    stage: str,
-    results: Mapping[str, Sequence[PairResult]],
-    rules: Protocol,
-    pairs: Mapping[str, ShownPair],
+    stage: str, results: Sequence[PairResult], rules: Protocol, pairs: Mapping[str, ShownPair]
 ) -> Media:
-    """Tables of the first results, recall curves of all, and pairs before and after."""
-    media: Media = {}
-    if results:
-        first = next(iter(results.values()))
-        media["pairs"] = pair_rows(JudgedPairs(first, rules))
-        scenes = [
-            [scene, pairs, *map(_known, shares)]
-            for scene, pairs, *shares in summarize(first, rules).per_scene
-        ]
-        media["scenes"] = wandb.Table(columns=["scene", "pairs", "rr", "fmr", "ir"], data=scenes)
-        for label, (thresholds, lines) in recall_curves(results, rules).items():
-            media[f"recall_by_{label.split()[0].lower()}"] = wandb.plot.line_series(
-                xs=list(thresholds),
-                ys=[[100 * value for value in line] for line in lines.values()],
-                keys=list(lines),
-                title="registration recall %",
-                xname=label,
-            )
+    """A table of results, and pairs before and after."""
+    media: Media = {"pairs": pair_rows(JudgedPairs(results, rules))} if results else {}
     for key, pair in pairs.items():
         media[f"{key}/before"] = overlay(pair, pair.source, "as given")
         if pair.placed is not None:

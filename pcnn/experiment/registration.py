@@ -183,7 +183,7 @@ def report_pairs(
 
         chosen = chosen_pairs(judged, min(SHOWN, len(data.pairs)))
         pairs = {name: pair_of(place) for name, place in chosen.items()}
-        return {**figures, **of_pairs("test", lines, rules, pairs)}
+        return {**figures, **of_pairs("test", judged, rules, pairs)}
 
     send_media(loggers, media)
     facts = {

@@ -104,8 +104,6 @@ def test_pairs_are_drawn_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     clouds = {"val/pair_0/before", "val/pair_0/after", "val/pair_1/before"}
     assert {key for key in sent if "/pair_" in key} == clouds  # nothing after where none was found
     assert len(sent["val/pairs"].data) == 3
-    assert sent["val/scenes"].data == [["room", 3, pytest.approx(2 / 3), 1.0, 0.5]]
-    assert {"val/recall_by_rre", "val/recall_by_rte"} <= set(sent)
 
 
 def test_a_failure_of_wandb_costs_the_media_alone(

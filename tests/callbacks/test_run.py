@@ -126,7 +126,7 @@ def test_the_picture_says_that_data_is_simulated(run: Run) -> None:
 def test_wandb_gets_tables_and_clouds(run: Run) -> None:
     kinds = ("prediction", "truth")
     scans = {f"val/scan_{number}/{kind}" for number in (0, 1) for kind in kinds}
-    assert scans | {"val/iou_table", "val/confusion", "train/loss"} <= set(run.sent)
+    assert scans | {"val/iou_table", "train/loss"} <= set(run.sent)
     assert all(isinstance(run.sent[key], wandb.Object3D) for key in scans)
     assert "SIMULATED" in str(run.sent["val/scan_0/truth"]._caption)
     table = run.sent["val/iou_table"]
