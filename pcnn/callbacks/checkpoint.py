@@ -1,10 +1,9 @@
 """The two checkpoints of a run, last.ckpt and best.ckpt, written whole or not at all.
 
 `last.ckpt` is written at a step boundary: after the optimiser and the schedule have stepped, before
-the next batch is fetched, and behind a validation that is due there. Lightning never repeats a
-validation for a state that was saved in front of it: its own `ModelCheckpoint` would resume behind
-one that was killed, the best state missed and the curve with a hole. Files hold tensors and plain
-values only, with the resolved configuration under ``pcnn_config``.
+the next batch is fetched, and behind a validation that is due there: Lightning's `ModelCheckpoint`
+would resume behind a validation that was killed, the best state missed. Files hold tensors and
+plain values only, with the resolved configuration under ``pcnn_config``.
 """
 
 from __future__ import annotations

@@ -24,13 +24,10 @@ LARGEST = 1e8
 class FiniteSteps(Callback):
     """Take a step's gradients out when any of them is NaN, infinite, or absurdly large.
 
-    Such a step leaves the weights to momentum and decay, and a fused optimiser, which GPUs take,
-    leaves it out altogether; running statistics of norms that broke go back to what they were at
-    the last look. Steps with good numbers keep their bits. The host waits for the device at a look
-    alone, every `every_n_steps` steps: a warning tells of new broken steps, and loggers get
-    ``train/broken_steps``. Training ends when no loss was finite in `patience` batches in a row.
-
-    The scaler of float16 leaves steps that overflow out by itself; these are not counted.
+    Running statistics of norms that broke go back to what they were at the last look. The host
+    waits for the device at a look alone, every `every_n_steps` steps: a warning tells of new broken
+    steps, and loggers get ``train/broken_steps``. Training ends when no loss was finite in
+    `patience` batches in a row. Steps that the scaler of float16 leaves out are not counted.
     """
 
     def __init__(self, every_n_steps: Count = 25, patience: Count = 100) -> None:

@@ -32,9 +32,7 @@ class WarmUp(Callback):
     On a CUDA device the sources of maps begin to compile in processes of their own while loaders
     read the first batch. Then the network runs once without its Triton kernels, which writes down
     the variants that this batch needs, and these are compiled side by side; so for the first batch
-    of every size, in training and evaluation. Kernels that are on disk already are read. Of several
-    ranks on a machine one compiles; batches of other sizes come to one rank alone, so there their
-    kernels are compiled at their first launch.
+    of every size. Of several ranks on a machine one compiles, for the first batch alone.
     """
 
     def __init__(self, ahead: bool = True) -> None:

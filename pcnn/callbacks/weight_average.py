@@ -52,12 +52,9 @@ class MovingAverage(AveragedModel):
 class WeightAverage(WeightAveraging):
     """Evaluate, and keep as the weights of every checkpoint, a moving average of the weights.
 
-    Validations in a training see the average, and it is the `state_dict` of a checkpoint, so
-    evaluation and prediction need no code for it. The weights that go on training lie beside it, so
-    a resumed run goes on exactly.
+    The average is the `state_dict` of a checkpoint; the weights that go on training lie beside it.
 
-    Source: Polyak averaging as in Tarvainen and Valpola, "Mean teachers", 2017; what happens around
-    steps and checkpoints is Lightning's `WeightAveraging`.
+    Source: Polyak averaging as in Tarvainen and Valpola, "Mean teachers", 2017.
     """
 
     def __init__(self, decay: PartialShare | None = None) -> None:

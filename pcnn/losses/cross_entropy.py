@@ -18,8 +18,7 @@ class CrossEntropy(nn.Module):
 
     ``L = sum_n w[y_n] * -log softmax(x_n)[y_n] / sum_n w[y_n]`` over rows with
     ``y_n != ignore_index``: torch's own weighted mean. Only a batch without any labelled row
-    differs: loss and gradient are 0, not NaN, which would destroy the weights. Nothing is read back
-    from the device. Half-precision logits are summed in float32.
+    differs: loss and gradient are 0, not NaN. Half-precision logits are summed in float32.
 
     Args:
         weight: C class weights, or None for 1 each; see `inverse_log_frequency`. ``counted`` in
@@ -73,9 +72,8 @@ class CrossEntropy(nn.Module):
 def inverse_log_frequency(counts: Sequence[int] | Tensor, offset: float = 1.02) -> Tensor:
     """Weight every class by 1 / ln(offset + f), f its share of the labelled points.
 
-    Rare classes weigh more, but boundedly: with the default offset the weights lie between 1.42
-    (a class that is everything) and 50.5 (one that was never seen), where plain inverse frequency
-    has no bound. Weights are not normalised: `pcnn.losses.CrossEntropy` divides by their sum.
+    With the default offset the weights lie between 1.42 (a class that is everything) and 50.5 (one
+    that was never seen). They are not normalised: `pcnn.losses.CrossEntropy` divides by their sum.
 
     Args:
         counts: [C] labelled points of every class, non-negative.

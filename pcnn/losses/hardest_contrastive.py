@@ -22,17 +22,10 @@ UNDER_ROOT = 1e-7
 class HardestContrastive(nn.Module):
     """``L = L+ + weight * L-`` on random matches and random candidates of the whole batch.
 
-    See `hardest_contrastive` for the two terms. Each call draws, from torch's generator of the
-    device and without replacement, ``positives * B`` of the batch's matches and ``candidates * B``
-    rows on either side, B the pairs of clouds of the batch. Candidates come from every cloud: a
-    negative may belong to another scene. Where there are fewer, all are taken.
-
-    A batch without matches gives 0 with gradient 0, and so does a term for which nothing is left.
-    Nothing is read back from the device. `terms` holds the two terms of the last call, detached.
-
-    With a ``safe_radius`` candidates that lie within it of the true place of a match are no
-    negatives of it, as the paper has it; without one only listed matches are kept from being
-    negatives, as in the paper's code.
+    See `hardest_contrastive` for the two terms. Each call draws, without replacement,
+    ``positives * B`` of the batch's matches and ``candidates * B`` rows on either side, B the pairs
+    of clouds of the batch; a negative may belong to another scene. A batch without matches gives 0
+    with gradient 0. `terms` holds the two terms of the last call, detached.
 
     Args:
         positives: matches a pair of clouds (FCGF: 1024).
@@ -40,7 +33,8 @@ class HardestContrastive(nn.Module):
         positive_margin: of the squared distance of a match.
         negative_margin: of the distance to a negative.
         weight: of the negative term.
-        safe_radius: in voxels, or None.
+        safe_radius: in voxels, of rows around a match's place that are no negatives (the paper);
+            None: listed matches alone are none (its code).
 
     Source: Choy, Park, Koltun, "Fully Convolutional Geometric Features", 2019, Eq. 3, with the
     sampling of its training code.

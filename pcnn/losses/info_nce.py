@@ -21,13 +21,10 @@ from pcnn.ranges import Count, Length, Positive
 class InfoNCE(nn.Module):
     """InfoNCE of the matches of every pair of clouds, against random rows of the other cloud.
 
-    Up to ``samples`` matches and ``candidates`` rows on either side are drawn of each pair, from
-    torch's generator of the device and without replacement. Candidates come from the whole cloud,
-    not from the overlap alone: those are what a descriptor is matched against later. The ones
-    beyond the safe radius of the true place of a match are its negatives; nearer ones count
-    nowhere. The loss is the mean of both directions over all drawn matches; see `info_nce`.
-
-    A batch without matches gives 0 with gradient 0. Nothing is read back from the device.
+    Up to ``samples`` matches and ``candidates`` rows of the whole cloud on either side are drawn of
+    each pair. The ones beyond the safe radius of the true place of a match are its negatives; nearer
+    ones count nowhere. The loss is the mean of both directions over all drawn matches; see
+    `info_nce`. A batch without matches gives 0 with gradient 0.
 
     Args:
         temperature: τ.

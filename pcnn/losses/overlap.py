@@ -27,12 +27,10 @@ class HeadLoss:
 class OverlapLoss(nn.Module):
     """Binary cross entropy of overlap and of matchability, both classes weighing the same.
 
-    Of every cloud up to ``samples`` rows are drawn, from torch's generator of the device and
-    without replacement. A row overlaps if it is in a positive of the batch: the other cloud holds
-    its place within the radius of positives. Matchability is asked of rows that overlap: the row
-    of the other cloud with the nearest descriptor, of its partner and up to ``candidates`` random
-    ones, lies within the hit distance of the row's true place. Nothing is read back from the
-    device.
+    Of every cloud up to ``samples`` rows are drawn. A row overlaps if it is in a positive of the
+    batch. Matchability is asked of rows that overlap: the row of the other cloud with the nearest
+    descriptor, of its partner and up to ``candidates`` random ones, lies within the hit distance of
+    the row's true place.
 
     Args:
         samples: rows of a cloud that are scored.
