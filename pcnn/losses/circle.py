@@ -23,9 +23,9 @@ from pcnn.ranges import Count, Length, NonNegative, Positive
 class Circle(nn.Module):
     """Circle loss over samples of the matches of every pair of clouds.
 
-    Up to ``samples`` matches (i, j) of each pair are drawn. Of the K x K combinations of their ends,
-    those that lie within the positive radius under the true transform are positives, those beyond
-    the safe radius negatives, and the rest count nowhere; see `circle`. The loss is the mean of both
+    Up to ``samples`` matches (i, j) of each pair are drawn. Of the K x K combinations of their
+    ends, those within the positive radius under the true transform are positives, those beyond the
+    safe radius negatives, and the rest count nowhere; see `circle`. The loss is the mean of both
     directions, each over all ends of the batch that have both kinds; without any it is 0.
 
     Args:

@@ -22,8 +22,8 @@ class InfoNCE(nn.Module):
     """InfoNCE of the matches of every pair of clouds, against random rows of the other cloud.
 
     Up to ``samples`` matches and ``candidates`` rows of the whole cloud on either side are drawn of
-    each pair. The ones beyond the safe radius of the true place of a match are its negatives; nearer
-    ones count nowhere. The loss is the mean of both directions over all drawn matches; see
+    each pair. The ones beyond the safe radius of the true place of a match are its negatives;
+    nearer ones count nowhere. The loss is the mean of both directions over all drawn matches; see
     `info_nce`. A batch without matches gives 0 with gradient 0.
 
     Args:
