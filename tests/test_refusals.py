@@ -45,7 +45,6 @@ from pcnn.nn import (
     normalize,
     prune,
     union,
-    unpool,
 )
 from pcnn.ops import (
     Engine,
@@ -273,8 +272,6 @@ NN: list[Row] = [
     (lambda: union((x := sites()).replace(x.features[:, :1]), x), V, r"channels, got \[1, 2\]"),
     (lambda: union(sites(), sites(clouds=2)), V, "batch_size"),
     (lambda: union(x := points(), x), T, "union takes sites"),
-    (lambda: unpool(sites(), sites(stride=2).geometry), V, "does not divide"),
-    (lambda: unpool(points(), points().geometry), V, "neither lies inside"),
     (lambda: checkpoint_activations(MinkUNet42(4, 3, 0.125), [-1]), V, "count from 0"),
     (lambda: checkpoint_activations(nn.Linear(2, 2), [0]), V, "Linear has no residual blocks"),
 ]

@@ -186,7 +186,7 @@ class Geometry:
                 f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
                 "that leads back to points: it was not made from points, or not by the floor of "
                 "their cells (downsampling='reached', a generative layer, prune); go back to the "
-                "finest level first, ConvTranspose3d or unpool with out="
+                "finest level first, ConvTranspose3d with out="
             )
         rows, *coarser = inverses
         for above in coarser:

@@ -262,7 +262,7 @@ def _cell_field(source: PointSet, target: PointSet, kernel: Kernel) -> Field:
         raise ValueError(
             f"at sites=cell_origin a kernel of stride {kernel.stride} leads from tensor stride "
             f"{source.tensor_stride} to {expected}, not to {target.tensor_stride}; use "
-            "ConvTranspose3d or unpool for finer cells"
+            "ConvTranspose3d for finer cells"
         )
     sizes = zip(source.voxel_size, kernel.stride, target.voxel_size, strict=True)
     if not all(math.isclose(edge * step, other) for edge, step, other in sizes):

@@ -9,7 +9,6 @@ from pcnn.nn.pooling import (
     GlobalAvgPool,
     GlobalMaxPool,
     MaxPool3d,
-    unpool,
 )
 from pcnn.nn.sites import align, prune, union
 
@@ -30,5 +29,4 @@ __all__ = [
     "normalize",
     "prune",
     "union",
-    "unpool",
 ]

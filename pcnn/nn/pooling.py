@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.nn.conv import Size
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
+from pcnn.ops.reduce import reduce_max, reduce_mean
 from pcnn.ops.sites import output_sites
 from pcnn.tensor import SparseTensor, require_sparse
 
@@ -90,32 +90,3 @@ class GlobalAvgPool(_GlobalPool):
     """Mean over every cloud."""
 
     reduction = staticmethod(reduce_mean)
-
-
-def unpool(x: SparseTensor, out: Geometry, engine: str | Engine | None = None) -> SparseTensor:
-    """Copy the features of every coarse site to the finer sites inside its cell, 0 beside them.
-
-    Args:
-        x: features ``[N_in, C]`` on the coarser geometry.
-        out: finer sites, of a tensor stride that divides that of ``x`` on every axis.
-        engine: whose map builder finds the coarse site above a fine one.
-
-    Raises:
-        ValueError: tensor strides that do not divide, or native points that ``x`` was not made
-            from.
-    """
-    if out is x.geometry:
-        return x
-    coarse, fine = x.geometry.tensor_stride, out.tensor_stride
-    if any(c % f for c, f in zip(coarse, fine, strict=True)):
-        raise ValueError(f"tensor stride {fine} of the sites does not divide {coarse} of x")
-    ratio = [c // f for c, f in zip(coarse, fine, strict=True)]
-    if out.maps_by_builder and max(ratio) == 1:
-        # a kernel of one cell would be searched for, and sum up all points within its reach
-        raise ValueError(
-            f"both sets of native points have tensor stride {fine}, so neither lies inside the "
-            "other's cells; give the points that those of x were made from"
-        )
-    kernel = Kernel.of(ratio, ratio)
-    kernel_map = out.kernel_map(x.geometry, kernel, resolve(engine))
-    return SparseTensor(reduce_sum(x.features, kernel_map.transpose()), out)

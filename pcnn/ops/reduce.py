@@ -1,6 +1,6 @@
 """Sum, mean and maximum over the triplets of a map, without weights of channels.
 
-Pooling, unpooling, devoxelisation and interpolation are the third primitive,
+Pooling, devoxelisation and interpolation are the third primitive,
 
     out[i] = sum over t of weight[t] x[j_t]        t runs over the triplets with output row i
 

@@ -342,7 +342,7 @@ def test_upsampling_onto_any_points() -> None:
     with pytest.raises(ValueError, match="m per axis from the nearest"):
         coarse.map_to(thinned, K3, box)
     origins = scan(300, downsampling="cell_origin")
-    with pytest.raises(ValueError, match="use ConvTranspose3d or unpool"):
+    with pytest.raises(ValueError, match="use ConvTranspose3d"):
         origins.strided(Kernel.of(2, 2)).map_to(origins, K3, RadiusSearch())
 
 

@@ -22,7 +22,6 @@ from pcnn.nn import (
     GlobalMaxPool,
     MaxPool3d,
     SparseConv3d,
-    unpool,
 )
 from pcnn.ops import ENGINES
 from pcnn.ops.reduce import reduce_sum
@@ -247,7 +246,6 @@ def test_windows_that_tile_space_hold_every_site_once(sites: str, where: str) ->
             index = row[:, None].expand(-1, 2)
             wanted.scatter_reduce_(0, index, x.features, reduce, include_self=False)
             torch.testing.assert_close(layer(x).features, wanted)
-        assert torch.equal(unpool(pooled, geometry).features, pooled.features[row])
 
 
 def test_windows_longer_than_their_stride_leave_no_voxel_out() -> None:
@@ -293,16 +291,6 @@ def test_global_pooling_per_cloud_and_zeros_for_an_empty_one() -> None:
         torch.testing.assert_close(mean[b], rows.mean(0))
     assert not most[[1, 3]].any()
     assert not mean[[1, 3]].any()
-
-
-def test_unpool_of_native_points_sums_no_neighbours() -> None:
-    points = pcnn.native_points(torch.rand(60, 3), torch.rand(60, 2), voxel_size=0.3)
-    coarse = points.geometry.strided(Kernel.of(2, 2))
-    x = torch.randn(coarse.rows, 2)
-    assert coarse.inverse is not None
-    found = unpool(pcnn.SparseTensor(x, coarse), points.geometry)
-    assert torch.equal(found.features, x[coarse.inverse])
-    assert unpool(points, points.geometry) is points
 
 
 class UpAndDown(nn.Module):
