@@ -43,7 +43,6 @@ CASES: dict[str, dict[str, Any]] = {
     "validation across epochs": {"val_check_interval": 8, **ACROSS},
     "no validation": {"limit_val_batches": 0},
     "epochs counted, validation inside": {**EPOCHS, "val_check_interval": 4},
-    "epochs counted, validation every second": {**EPOCHS, "check_val_every_n_epoch": 2},
     "epochs counted, checkpoint every step": {**EPOCHS, "every": 1, "val_check_interval": 2},
     "accumulated gradients": {"accumulate_grad_batches": 2, "max_steps": 14},
     "accumulated gradients, validation inside": {
@@ -52,7 +51,6 @@ CASES: dict[str, dict[str, Any]] = {
         "val_check_interval": 2,
     },
     "checkpoint at every epoch's end": {"every": 6},
-    "a part of every epoch": {"limit_train_batches": 4},
     "workers": {"workers": 2, "val_check_interval": 4},
 }
 
@@ -158,12 +156,6 @@ def test_a_run_stopped_at_or_in_a_validation(tmp_path: Path, average: bool) -> N
         same_end(tmp_path / "broken", tmp_path / "straight", case)
 
 
-def test_the_last_validation_is_completed(tmp_path: Path) -> None:
-    send = Send(signal.SIGINT, in_validation_at_step=5)
-    assert stopped(tmp_path, send, max_steps=5, every=100) == 130
-    assert held(tmp_path / "best.ckpt")["global_step"] == 5
-
-
 @pytest.mark.parametrize(("first", "every"), [(3, 100), (8, 4), (9, 4), (12, 4)])
 def test_a_run_that_is_made_longer(tmp_path: Path, first: int, every: int) -> None:
     case = {"every": every, "val_check_interval": 5, **ACROSS}
@@ -176,7 +168,6 @@ def test_a_run_that_is_made_longer(tmp_path: Path, first: int, every: int) -> No
 ENDS = {
     "steps, between": ({"max_steps": 10, "val_check_interval": 4, **ACROSS}, [4, 8, 10]),
     "steps, where a checkpoint is due": ({"max_steps": 8, "val_check_interval": 3}, [3, 6, 8]),
-    "steps, before the first": ({"max_steps": 3}, [3]),
     "steps, validated anyway": ({"max_steps": 8, "val_check_interval": 4, **ACROSS}, [4, 8]),
     "steps of accumulated gradients": (
         {"max_steps": 5, "accumulate_grad_batches": 2, "val_check_interval": 8, **ACROSS},
@@ -227,11 +218,6 @@ def train_with(folder: Path, *callbacks: L.Callback, **options: Any) -> L.Traine
     trainer = trainer_for(folder, list(callbacks), **{"max_steps": 6, **options})
     trainer.fit(Task(), Data())
     return trainer
-
-
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    train_with(tmp_path, Checkpoint(tmp_path, 1, "val/score"), fast_dev_run=2)
-    assert not list(tmp_path.glob("*.ckpt"))
 
 
 def test_a_seed_that_is_drawn_travels(tmp_path: Path) -> None:

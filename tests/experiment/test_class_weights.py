@@ -3,7 +3,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 
@@ -65,8 +64,3 @@ def test_nothing_is_read_where_nothing_is_asked() -> None:
     cfg = config({"weight": None})
     assert with_counted_weights(cfg, module(dataset)) is cfg
     assert not dataset.was_read
-
-
-def test_a_set_without_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one point"):
-        with_counted_weights(config({"weight": "counted"}), module(Clouds([None])))

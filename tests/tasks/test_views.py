@@ -27,13 +27,6 @@ def test_a_view_turns_then_scales_then_mirrors() -> None:
     assert View(flip="y")(points).tolist() == [[1.0, -2.0, 3.0]]
 
 
-def test_the_views_of_the_two_protocols() -> None:
-    assert len(EvaluationViews(rotations=[0.0, 90.0, 180.0, 270.0])) == 4
-    ten = list(EvaluationViews(scales=[0.9, 0.95, 1.0, 1.05, 1.1], flips=["none", "xy"]))
-    assert len(set(ten)) == 10
-    assert View() in ten
-
-
 class Batch:
     """Four points; a row of the input is a point, in reversed order, its logits are its place."""
 
