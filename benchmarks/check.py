@@ -232,6 +232,6 @@ class Rounded(Reference):
 def gate(engine: Engine, device: torch.device) -> None:
     """Hold an engine's map builder and dataflows to their whole check, which takes long."""
     if engine.on_voxels is not None:
-        check_builder(engine.builder_on(device), device)
+        check_builder(engine.on_voxels, device)
     for dataflow in engine.dataflows(device):
         check_dataflow(dataflow, device)

@@ -5,11 +5,10 @@ from pcnn.maps.brute_force import BruteForce
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
 from pcnn.maps.sorted_search import SortedSearch
-from pcnn.maps.windowed import Automatic, Windowed
+from pcnn.maps.windowed import Windowed
 from pcnn.maps.z_delta import ZDelta
 
 __all__ = [
-    "Automatic",
     "BruteForce",
     "DoubleTraversed",
     "HashTable",

@@ -18,7 +18,7 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.layouts import mask_words
 from pcnn.kernels import cuda
 from pcnn.kernels.structs import struct_of
-from pcnn.maps.base import MapBuilder, Sites, Task, build_table
+from pcnn.maps.base import Sites, Task, build_table
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.sorted_search import SortedSearch
 from pcnn.maps.tiling import DisjointMap, disjoint_maps
@@ -37,23 +37,22 @@ class Windowed:
     """Windowed search on packed keys; every kernel, stride, dilation and batch.
 
     A kernel that tiles space is not searched for, where the coarse sites know the inputs below
-    them (``VoxelGrid.inverse``).
+    them (``VoxelGrid.inverse``). Where there are no device kernels, `SortedSearch` serves.
     """
 
-    device_only: ClassVar[bool] = True
     together: ClassVar[bool] = True
     masks: ClassVar[bool] = True
     name: str = "windowed"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map by windowed search; see `MapBuilder.build`."""
+        if not has_kernels(source.device):
+            return SortedSearch().build(source, target, kernel)
         if kernel.is_disjoint and target.inverse is not None and source.is_below(target, kernel):
-            sites, spacing = Sites(source.keys, source.rows), source.tensor_stride
-            above, rows = target.inverse, target.rows
-            task = DisjointMap(
-                sites, None, None, kernel.size, spacing, rows, above=above, both=False
-            )
-            return disjoint_maps([task], source.key_format)[0].kernel_map(source.rows, rows)
+            sites, rows = Sites(source.keys, source.rows), (source.rows, target.rows)
+            given = sites, None, None, kernel.size, source.tensor_stride, target.rows
+            task = DisjointMap(*given, above=target.inverse, both=False)
+            return disjoint_maps([task], source.key_format)[0].kernel_map(*rows)
         return build_table(self, source, target, kernel)
 
     def search(self, tasks: Sequence[Task]) -> None:
@@ -61,27 +60,6 @@ class Windowed:
         most = _most_chunks(tasks[0].target.rows) if len(tasks) == 1 else 4
         for start in range(0, len(tasks), MAX_TASKS):
             _launch(tasks[start : start + MAX_TASKS], most)
-
-
-@dataclass(frozen=True)
-class Automatic:
-    """Windowed search where there are device kernels, sorted search in torch elsewhere."""
-
-    together: ClassVar[bool] = True
-    masks: ClassVar[bool] = True
-    name: str = "automatic"
-
-    def on(self, device: torch.device) -> MapBuilder:
-        """The builder for tensors of a device."""
-        return Windowed() if has_kernels(device) else SortedSearch()
-
-    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map by the device's builder; see `MapBuilder.build`."""
-        return self.on(source.device).build(source, target, kernel)
-
-    def search(self, tasks: Sequence[Task]) -> None:
-        """See `TableSearch.search`."""
-        Windowed().search(tasks)
 
 
 @dataclass(frozen=True)

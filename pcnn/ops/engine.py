@@ -14,7 +14,6 @@ from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.base import Builder
 from pcnn.kernels.gemm_blocks import GemmBlocks
-from pcnn.maps import Automatic as AutomaticBuilder
 from pcnn.maps import BruteForce, MapBuilder, SortedSearch
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
@@ -126,12 +125,6 @@ class Engine:
     def serves(self, device: torch.device) -> bool:
         """True if the builder runs on a device: several are made of device kernels alone."""
         return has_kernels(device) or not getattr(self.builder, "device_only", False)
-
-    def builder_on(self, device: torch.device) -> MapBuilder | RadiusSearch:
-        """The builder that serves voxels of a device."""
-        if isinstance(self.builder, AutomaticBuilder):
-            return self.builder.on(device)
-        return self.builder
 
     def choose(self, kernel_map: KernelMap, device: torch.device) -> Dataflow:
         """The dataflow that computes the products of a layer over a map, from the side it reads."""

@@ -35,7 +35,7 @@ from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import tiles_of
 from pcnn.kernels.tf32 import tf32_allowed
-from pcnn.maps import Automatic, DoubleTraversed, HashTable, MapBuilder, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ranges import Count, Natural, Share
 
@@ -101,8 +101,8 @@ class AutoSettings(EngineSettings):
             raise ValueError(f"blocks must be numbers by name, or null, got {self.blocks!r}")
 
     @property
-    def builder(self) -> Automatic:
-        return Automatic()
+    def builder(self) -> Windowed:
+        return Windowed()
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
         """On a GPU the usual blocks, and those that differ from them in one number."""

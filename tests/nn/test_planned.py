@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.maps import Automatic
+from pcnn.maps import Windowed
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetSegmentation
 from pcnn.ops.voxel_plan import VoxelPlan
 from tests.clouds import surface_grid
@@ -21,7 +21,7 @@ def test_a_network_plans_a_geometry_once(monkeypatch: pytest.MonkeyPatch) -> Non
     calls = counted(monkeypatch)
     first = net(x).features
     assert net.planner.is_planned(grid, backward=True)
-    monkeypatch.setattr(Automatic, "build", lambda *_: pytest.fail("an unplanned map"))
+    monkeypatch.setattr(Windowed, "build", lambda *_: pytest.fail("an unplanned map"))
     net(x)
     assert calls == ["plan"]
     assert first.requires_grad
