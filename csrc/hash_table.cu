@@ -1,6 +1,6 @@
 // Neighbour table of voxels by look-ups among the input sites (TorchSparse, section 4.4).
 //
-// Three kernels: clear -> insert -> search.
+// Two kernels: insert -> search. Where entries are mirrored, the table is empty before.
 //
 // Bytes moved for N sites a side and K slots: 16..64 N bytes of the store cleared; 8 N of keys read
 // and N sectors of 32 B written; the look-ups, in sectors of a store that the L2 cache mostly holds;
@@ -31,31 +31,10 @@
 #define WARPS 4  // warps that share the slots of 32 output rows
 #endif
 
-#include "quad.cuh"
 #include "site_store.cuh"
 
 #define THREADS 256  // of a block, of all kernels but search
 #define ROWS 32      // output rows of a tile: one a lane
-
-__device__ __forceinline__ void fill(u32* words, i64 n, u32 value, i64 thread, i64 threads) {
-    const Quad quad = {(int)value, (int)value, (int)value, (int)value};
-    for (i64 q = thread; q < n / 4; q += threads) reinterpret_cast<Quad*>(words)[q] = quad;
-    if (thread < n % 4) words[n - n % 4 + thread] = value;
-}
-
-struct ClearArguments {
-    u32* slots;           // all ones: no entry, no row
-    u32* table;           // all ones (-1), where mirrored entries leave gaps
-    u32* counts;          // zero
-    i64 slot_words, table_words, count_words;
-};
-
-KERNEL(clear, ClearArguments, THREADS) {
-    const i64 threads = (i64)gridDim.x * THREADS, thread = (i64)blockIdx.x * THREADS + threadIdx.x;
-    fill(a.slots, a.slot_words, ~0u, thread, threads);
-    fill(a.table, a.table_words, ~0u, thread, threads);
-    fill(a.counts, a.count_words, 0, thread, threads);
-}
 
 struct InsertArguments {
     Store store;

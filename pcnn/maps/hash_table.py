@@ -29,15 +29,9 @@ GROUP_BITS, ENTRY_BYTES = 2, 8
 #: it then fits the L2 cache beside the results.
 MIN_CAPACITY, ROOMY_BYTES = 64, 16 << 20
 
-#: Blocks that clear: enough to fill any GPU.
-CLEAR_BLOCKS = 1056
-
 #: Warps that search, at most: what 132 multiprocessors hold. They walk over the rows, so that each
 #: of the K counters gets one atomic a block, not one a tile.
 SEARCH_WARPS = 132 * 64
-
-#: Words of 4 bytes that a block clears before another one helps.
-CLEAR_WORDS = 4096
 
 #: Slots whose results for 32 rows fit 48 KB of shared memory; of more, what a pass holds.
 TILE_SLOTS, PASS_SLOTS = 370, 341
@@ -60,7 +54,7 @@ class HashTable:
       knows of every axis, by which ``auto`` decides:
       ``4 B prod_axis(floor(highest / tensor_stride) - floor(lowest / tensor_stride) + 1)`` bytes.
 
-    O(N_in + K N_out) look-ups in three launches, no synchronisation. Scratch memory is 16 to 64
+    O(N_in + K N_out) look-ups in two launches, no synchronisation. Scratch memory is 16 to 64
     bytes an input site, or the grid.
 
     Source: TorchSparse (MLSys 2022), section 4.4; its figure 13 takes the steps one by one:
@@ -94,11 +88,14 @@ class HashTable:
         layer = _layer(kernel, search, mirrored, self.simplified)
         kernels = module(SOURCE, device, **layer.defines)
 
+        # where entries are mirrored, the empty ones above the centre are not written
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
-        counts = torch.empty(volume, dtype=torch.int64, device=device)
+        if mirrored:
+            table.fill_(-1)
+        counts = torch.zeros(volume, dtype=torch.int64, device=device)
         capacity = 0 if by_grid else _capacity(n_in)
         words = _grid_cells(source) if by_grid else capacity * ENTRY_BYTES // 4
-        scratch = torch.empty(words, dtype=torch.int32, device=device)
+        scratch = torch.full((words,), -1, dtype=torch.int32, device=device)
         # bits of a hash that number the groups of a hash table
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
         store = {
@@ -108,18 +105,6 @@ class HashTable:
             "capacity_mask": 0 if by_grid else capacity - 1,
             **_cells(source),
         }
-        # where entries are mirrored, the empty ones above the centre are not written
-        cleared = table.numel() if mirrored else 0
-        kernels.launch(
-            "clear",
-            min(CLEAR_BLOCKS, -(-(words + cleared) // CLEAR_WORDS)),
-            slots=scratch,
-            table=table,
-            counts=counts.data_ptr(),
-            slot_words=words,
-            table_words=cleared,
-            count_words=2 * volume,
-        )
         kernels.launch("insert", -(-n_in // THREADS), store=store, n=n_in)
         origin, *steps = kernel.key_steps(source.tensor_stride, source.key_format)
         kernels.launch(
@@ -150,8 +135,7 @@ class HashTable:
             x, y, z = _box_cells(source)
             raise ValueError(
                 f"{self.name}: a grid of {source.batch_size} clouds of {x} x {y} x {z} cells takes "
-                f"{size} bytes, over the limit grid_bytes={self.grid_bytes}; use search='hash' or "
-                "'auto', or a higher limit"
+                f"{size} bytes, over the limit grid_bytes={self.grid_bytes}"
             )
         return self.search
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,14 +65,13 @@ class DisjointTables:
         self,
         n_in: int,
         n_out: int,
-        counts: Tensor | None = None,
         row_counts: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> KernelMap:
         """The map of the first ``n_in`` inputs and ``n_out`` outputs."""
         (table,) = first_rows(n_out, self.table)
         masks = None if self.masks is None else first_rows(n_out, self.masks)[0]
         built = KernelMap.from_table(
-            table, n_in, masks, counts, derive=DEVICE_LAYOUTS, row_counts=row_counts
+            table, n_in, masks, derive=DEVICE_LAYOUTS, row_counts=row_counts
         )
         if self.table_t is not None and self.masks_t is not None:
             table, masks = first_rows(n_in, self.table_t, self.masks_t)
@@ -89,27 +89,22 @@ def disjoint_maps(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[Di
 
 
 def _tables(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
-    device = maps[0].source.keys.device
+    kind: dict[str, Any] = {"dtype": torch.int32, "device": maps[0].source.keys.device}
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
     marks = [m.n_out * mask_words(m.volume) if m.both else 0 for m in maps]
-    empty = torch.full((sum(cells),), -1, dtype=torch.int32, device=device).split_with_sizes(cells)
-    flat = torch.zeros(sum(marks), dtype=torch.int32, device=device)  # no launch if none is due
-    unset = flat.split_with_sizes(marks)
+    empty = torch.full((sum(cells),), -1, **kind).split_with_sizes(cells)
+    unset = torch.zeros(sum(marks), **kind).split_with_sizes(marks)  # no launch if none is due
     results = []
     for entry, table, masks in zip(maps, empty, unset, strict=True):
         volume, rows, words = entry.volume, entry.source.rows, mask_words(entry.volume)
-        both = entry.both
-        tables = DisjointTables(
-            table.view(-1, volume),
-            masks.view(-1, words) if both else None,
-            torch.empty(rows, volume, dtype=torch.int32, device=device) if both else None,
-            torch.empty(rows, words, dtype=torch.int32, device=device) if both else None,
-            torch.empty(rows, dtype=torch.int64, device=device) if both else None,
-        )
+        tables = DisjointTables(table.view(-1, volume), None, None, None, None)
+        if entry.both:
+            sides = torch.empty(rows, volume, **kind), torch.empty(rows, words, **kind)
+            above = torch.empty(rows, dtype=torch.int64, device=kind["device"])
+            tables = DisjointTables(tables.table, masks.view(-1, words), *sides, above)
         results.append(tables)
-    written = [{**vars(tables), "slots": None} for tables in results]
-    _launch(maps, written, key_format)
+    _launch(maps, [{**vars(tables), "slots": None} for tables in results], key_format)
     return results
 
 
