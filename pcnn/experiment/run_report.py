@@ -246,8 +246,8 @@ def confusion(counts: Tensor, names: Sequence[str], axes: Axes) -> None:
         value = float(shares[row, column])
         if value >= 0.005:
             colour = "white" if value > 0.6 else "black"
-            centred = {"ha": "center", "va": "center", "fontsize": 5, "color": colour}
-            axes.text(column, row, f"{100 * value:.0f}", **centred)
+            text = f"{100 * value:.0f}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=5, color=colour)
 
 
 def plain(text: str) -> str:
