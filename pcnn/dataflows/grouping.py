@@ -41,15 +41,10 @@ class Grouping(Protocol):
         """Identifier, unique per setting."""
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """Split the slots into groups.
+        """Groups that hold every slot with triplets once, other slots not at all.
 
-        Args:
-            sizes: triplets of every slot, ``[K]``.
-            skip: a slot that belongs to no group, because it is multiplied without gathering (the
-                centre of a submanifold convolution); -1 for none.
-
-        Returns:
-            Groups that hold every slot with triplets once, other slots not at all.
+        ``sizes`` are the triplets of every slot. ``skip`` belongs to no group: it is multiplied
+        without gathering (the centre of a submanifold convolution); -1 for none.
         """
 
 

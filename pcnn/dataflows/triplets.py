@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.reference import Reference
-from pcnn.dataflows.torch_sums import TorchSums, kernels_serve
+from pcnn.dataflows.torch_sums import kernels_serve
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The number that a list of triplets (i, j, k) is sorted by.
@@ -79,9 +79,7 @@ class Triplets:
             raise ValueError("triplets fuses neither a skip connection nor an epilogue")
         if kernels_serve(x, spec.compute_dtype):
             return self.by_kernels(x, w, layouts, n_out, spec)
-        plain = TorchSums.of(x, w, n_out, spec)
-        plain.add_pairs(*self._by_slot(layouts, w.shape[0]), None, False)
-        return plain.sums.to(spec.out_dtype)
+        return Reference().forward(x, w, self._pairs(layouts, w.shape[0]), n_out, spec)
 
     def by_kernels(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
@@ -91,17 +89,15 @@ class Triplets:
         from pcnn.kernels.triplets import mvmr
 
         compute_type(spec.compute_dtype, self.name)
-        order, blocks = order_of(self.sort, layouts), (self.length, self.block_in, self.block_out)
-        return mvmr(x, w, order, self.sort, n_out, spec, blocks).to(spec.out_dtype)
+        sums = mvmr(x, w, self._order(layouts), self.sort, n_out, spec, self._blocks)
+        return sums.to(spec.out_dtype)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
         if kernels_serve(x, spec.compute_dtype):
             return self.weight_grad_by_kernels(x, g, layouts, spec)
-        in_index, out_index, counts = self._by_slot(layouts, layouts[-1].shape[0])
-        offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0)).cpu()
-        return Reference().weight_grad(x, g, (in_index, out_index, offsets), spec)
+        return Reference().weight_grad(x, g, self._pairs(layouts, layouts[-1].shape[0]), spec)
 
     def weight_grad_by_kernels(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
@@ -111,33 +107,27 @@ class Triplets:
         from pcnn.kernels.triplets import vvor
 
         compute_type(spec.compute_dtype, self.name)
-        order, volume = order_of(self.sort, layouts), layouts[-1].shape[0]
-        blocks = self.length, self.block_in, self.block_out
-        return vvor(x, g, order, self.sort, volume, spec, blocks).to(spec.out_dtype)
+        volume = layouts[-1].shape[0]
+        sums = vvor(x, g, self._order(layouts), self.sort, volume, spec, self._blocks)
+        return sums.to(spec.out_dtype)
 
-    def _by_slot(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, Tensor, Tensor]:
-        """``in_index``, ``out_index`` by slot and the triplets of every slot."""
-        i, j, k = triplets_of(self.sort, layouts)
-        order = torch.argsort(k, stable=True)
-        return j[order], i[order], torch.bincount(k, minlength=volume)
+    @property
+    def _blocks(self) -> tuple[int, int, int]:
+        return self.length, self.block_in, self.block_out
 
+    def _order(self, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The two listed numbers of every triplet, and the runs of the third."""
+        first, second, runs = layouts[:3]
+        return first, second, layouts[3] if self.sort == "k" else runs
 
-def order_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """The tensors that the kernels read, from the layouts `LAYOUTS_OF` an order."""
-    if sort == "k":
-        in_index, out_index, _, counts = layouts
-        return in_index, out_index, counts
-    listed, slots, starts = layouts[:3]
-    return listed, slots, starts
-
-
-def triplets_of(sort: Sort, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """``i``, ``j`` and ``k`` of every triplet, ``[T]`` int64, in their order."""
-    first, second, runs = order_of(sort, layouts)
-    lengths = runs if sort == "k" else runs[1:] - runs[:-1]
-    numbers = torch.arange(lengths.shape[0], device=lengths.device)
-    third = torch.repeat_interleave(numbers, lengths, output_size=first.shape[0])
-    a, b = first.long(), second.long()
-    if sort == "k":
-        return b, a, third
-    return (third, a, b) if sort == "i" else (a, third, b)
+    def _pairs(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, ...]:
+        """The layout ``pairs``: triplets by slot."""
+        if self.sort == "k":
+            return tuple(layouts[:3])
+        listed, slots, starts = layouts[:3]
+        numbers = torch.arange(starts.shape[0] - 1, dtype=listed.dtype, device=listed.device)
+        run = torch.repeat_interleave(numbers, starts.diff(), output_size=listed.shape[0])
+        order = torch.argsort(slots, stable=True)
+        i, j = (run, listed) if self.sort == "i" else (listed, run)
+        ends = torch.bincount(slots, minlength=volume).cumsum(0)
+        return j[order], i[order], torch.nn.functional.pad(ends, (1, 0)).cpu()
