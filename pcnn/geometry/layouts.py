@@ -181,7 +181,6 @@ class LayoutKind:
     name: str  # what a dataflow asks for; with a threshold, asked for as name:threshold
     derive: Callable[..., Layout]  # makes the tensors from whatever layout a map holds
     lists_triplets: bool = False  # making it needs the number of triplets on the host
-    triplet_bytes: int = 4  # most bytes that it takes for a triplet
     replaced_by_steps: bool = False  # what builders write and a map may drop once it holds steps
     has_threshold: bool = False  # whether derive takes the threshold, as the name holds it
     padding: Padding | None = None  # how it lies in tensors of fixed size; None: not at all
@@ -191,17 +190,17 @@ class LayoutKind:
 LAYOUTS: Mapping[str, LayoutKind] = {
     kind.name: kind
     for kind in (
-        LayoutKind("pairs", pairs, True, 8, padding=PAIRS),
+        LayoutKind("pairs", pairs, True, padding=PAIRS),
         LayoutKind("counts", counts, padding=BY_SLOT),
         LayoutKind("offsets", offsets, True, padding=BY_SLOT),
         LayoutKind("table", table, replaced_by_steps=True, padding=TABLE),
         LayoutKind("masks", masks, replaced_by_steps=True, padding=MASKS),
-        LayoutKind("rows_csr", rows_csr, True, 8, padding=ROWS_CSR),
-        LayoutKind("columns_csr", columns_csr, True, 8),
-        LayoutKind("by_out", by_out, True, 6),
-        LayoutKind("by_in", by_in, True, 6),
+        LayoutKind("rows_csr", rows_csr, True, padding=ROWS_CSR),
+        LayoutKind("columns_csr", columns_csr, True),
+        LayoutKind("by_out", by_out, True),
+        LayoutKind("by_in", by_in, True),
         LayoutKind("identity_slot", identity_slot, True),
-        LayoutKind("blocks", blocks, True, 20),
+        LayoutKind("blocks", blocks, True),
         LayoutKind("steps", steps, padding=STEPS),
         LayoutKind("fitting_steps", fitting_steps, padding=STEPS),
         LayoutKind("half_pairs", half_pairs, True),

@@ -64,14 +64,14 @@ class NoGraph(Exception):
     """A network that cannot be captured; the message says why."""
 
 
-def failure_of(error: RuntimeError) -> str:
+def failure_of(error: Exception) -> str:
     """Why a network cannot be captured, told by the error of the attempt."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, torch.OutOfMemoryError):
             raise cause
         cause = cause.__context__  # the end of a capture that failed fails too
-    return f"it waits for the device ({str(error).splitlines()[0]})"
+    return f"it waits for the device ({(str(error) or type(error).__name__).splitlines()[0]})"
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
 from pcnn.geometry.padding import MapRoom, Padding, Part
+from pcnn.graphs.capture import NoGraph
 from pcnn.graphs.input_sizes import Sizes, held_layouts, levels_of, maps_of, padding_of
 from pcnn.maps.place import place
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
@@ -59,6 +60,15 @@ class FixedInput:
     def levels(self) -> list[Geometry]:
         """The geometry of the tensor and its levels, in the order of the recipe."""
         return list(self._levels)
+
+    def check_layouts(self) -> None:
+        """NoGraph where a layer has derived a layout: it would be that of one batch for ever."""
+        for own in self._maps:
+            layouts = own.map.edges.layouts
+            copied = {one.data_ptr() for key in own.names for one in layouts[key]}
+            for name, flipped in layouts.keys() - own.names:  # some are views of what is copied
+                if not copied.issuperset(one.data_ptr() for one in layouts[name, flipped]):
+                    raise NoGraph(f"a layer reads {name!r}, which no plan makes")
 
     def take(self, x: SparseTensor, beside: Mapping[str, tuple[Tensor, float]]) -> None:
         """Take the contents of a planned input that fits."""
@@ -111,6 +121,8 @@ class _FixedMap:
             own = tuple(made.setdefault(id(tensor), one) for tensor, one in pairs)
             self.map.edges.layouts[name, flipped] = own
             self._held.append(((name, flipped), padding, own, room))
+        #: layouts that are copied; all others
+        self.names = set(self.map.edges.layouts)
 
     def parts(self, built: KernelMap) -> list[Part]:
         """Parts to copy of a map that fits; tensors in several layouts once."""

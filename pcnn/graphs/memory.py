@@ -54,6 +54,9 @@ class Memory(Protocol):
     def plan(self) -> None:
         """Launch what makes levels and maps of it; captured."""
 
+    def check(self) -> None:
+        """Once the network ran: `NoGraph` if it reads what is not made of every input."""
+
     @property
     def levels(self) -> list[Geometry]:
         """The levels of `tensor`, in the order of the recipe."""
@@ -87,6 +90,9 @@ class VoxelMemory:
         at, none = given.geometry, self._count[:0]
         parts = [Part(self._count, none, at.rows), Part(self._features, given.features)]
         place([*parts, Part(self._keys, at.keys, at.key_format.sentinel)])
+
+    def check(self) -> None:
+        """See `Memory`."""
 
     def plan(self) -> None:
         """See `Memory`."""
@@ -239,6 +245,10 @@ class PlannedMemory:
     def __init__(self, recipe: Recipe, x: SparseTensor, room: Sizes) -> None:
         self._input, self.room = FixedInput(recipe, x, room, backward=False), room
         self.tensor = self._input.tensor
+
+    def check(self) -> None:
+        """See `Memory`."""
+        self._input.check_layouts()
 
     def take(self, given: Planned) -> None:
         """See `Memory`; `Unfit` already here."""

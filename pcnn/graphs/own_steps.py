@@ -163,7 +163,9 @@ class OwnSteps:
         self._model = weakref.ref(model)
         self._given, self._edges = capture, edges or Edges()
         self._after, self._most, self._in_place = after, most, in_place
+        #: why the last call that was to be captured was not
         self.reason: str | None = None
+        self._is_stopped = False
         self.replays = 0
         self._seen: OrderedDict[Hashable, int] = OrderedDict()
         self._changes = self._before = 0  # and the replays at the last one
@@ -181,7 +183,7 @@ class OwnSteps:
         """True if graphs may take this call."""
         last = None if self._last is None else self._last()
         free = last is None or not last.is_pending
-        return free and self.reason is None and is_plain_call(x, self._given)
+        return free and not self._is_stopped and is_plain_call(x, self._given)
 
     def release(self) -> None:
         """Give up all graphs and their memory."""
@@ -190,23 +192,21 @@ class OwnSteps:
         self._capture: Any = None
         self._last: weakref.ref[StepCall] | None = None
         self._seen.clear()
+        self._refused: set[Hashable] = set()
 
     def __call__(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
-        """The output of a call, or `NOTHING`; run: the eager network."""
+        """The output of a call, or `NOTHING`; see `pcnn.graphs.runner.Runner`."""
         try:
-            return self._answer(x, model, planner, run)
-        except torch.OutOfMemoryError:
+            return self._answer(x, model, planner)
+        except NoFixedSize as error:  # of this batch
+            self.reason = str(error)
+        except (NoGraph, torch.OutOfMemoryError) as error:
             self.release()
             torch.cuda.empty_cache()
-            self.reason = "there is too little memory"
-        except NoFixedSize as error:  # of this batch
-            del error
-        except NoGraph as error:
-            self.release()
-            self.reason = str(error)
+            self.reason, self._is_stopped = str(error) or "there is too little memory", True
         return NOTHING
 
-    def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
+    def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner) -> Any:
         self._see_changes()  # while the device may be busy with the step before
         planner(x.geometry, True)
         recipe = planner.recipe_on(x.geometry)
@@ -218,7 +218,7 @@ class OwnSteps:
         own = self.places.get(key)
         if own is None or not sizes.fits(own.held.room):
             self._seen[key] = self._seen.pop(key, 0) + 1
-            if self._seen[key] < self._after:
+            if self._seen[key] < self._after or key in self._refused:
                 return NOTHING
             if own is not None:
                 room = room.joined(own.held.room)
@@ -230,8 +230,14 @@ class OwnSteps:
             def again(fixed: SparseTensor) -> Any:  # no reference to the network, which owns this
                 return nn.Module.__call__(reference(), fixed)  # type: ignore[arg-type]
 
-            own = self._made(x, FixedInput(recipe, x, room), model, planner, again, modes)
-            self.places[key] = own
+            held = FixedInput(recipe, x, room)
+            try:
+                own = self._made(x, held, model, planner, again, modes)
+            except NoGraph as error:  # other inputs may have one
+                self.reason = str(error)
+                self._refused.add(key)
+                return NOTHING
+            self.places[key], self.reason = own, None
         self.places.move_to_end(key)
         call = StepCall(self, own, x, model)
         found = iter(_Step.apply(call, x.features, *self.parameters))  # type: ignore[no-untyped-call]
@@ -283,12 +289,13 @@ class OwnSteps:
                     for _ in range(2):  # once outside: what is missing is compiled
                         made.forward()
                         backward()
+                held.check_layouts()
                 made.graphs = self._capture(made.forward), self._capture(backward)
                 rows = torch.arange(-(-len(x) // FEWER), device=device)
                 few = SparseTensor(x.features[rows].detach(), x.geometry.at_rows(rows))
                 for one in (x, few):  # the second leaves most rows spare: none may be looked at
                     self._check(made, one, model, planner, modes)
-            except RuntimeError as error:
+            except (RuntimeError, IndexError, ValueError) as error:
                 raise NoGraph(failure_of(error)) from error
             finally:
                 with torch.no_grad():

@@ -249,8 +249,9 @@ class Runner:
             place = Place(memory, self.net, modes)
             try:
                 self._prepare(place, item)
+                memory.check()
                 place.graphs = self._capture(memory.plan), self._capture(place.layers)
-            except RuntimeError as error:
+            except (RuntimeError, IndexError, ValueError) as error:
                 raise NoGraph(failure_of(error)) from error
             place.bytes = self._reserved() - before
         wanted_sites = self._sites_of(x)

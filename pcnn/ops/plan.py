@@ -144,23 +144,6 @@ class Planner:
                 plan(geometry, both)
         return geometry
 
-    def memory(self, geometry: Geometry, backward: bool | None = None) -> int:
-        """Bytes that the kernel maps of a geometry take at most; nothing is built.
-
-        On voxels every slot of every row counts as filled, and a level that is not there yet as
-        large as its parent: scans take a fifth of it. On native points the pairs that a search
-        compares count as triplets, levels are derived, and the host waits for their device.
-
-        Args:
-            geometry: the voxels or points of a batch.
-            backward: as in a call.
-
-        Raises:
-            ValueError: as a call.
-        """
-        both = torch.is_grad_enabled() if backward is None else backward
-        return self._plan(geometry.plan_kind).memory(geometry, both)
-
     def is_planned(self, geometry: Geometry, backward: bool) -> bool:
         """True if all that a call would build is there already."""
         return self._plan(geometry.plan_kind).is_planned(geometry, backward)

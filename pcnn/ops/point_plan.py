@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pcnn.dataflows.automatic import is_huge
-from pcnn.geometry import Kernel, KernelMap, PointSet
+from pcnn.geometry import KernelMap, PointSet
 from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.steps import STEPS
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_levels import Step, point_levels
-from pcnn.maps.point_memory import PendingMap, map_bytes
+from pcnn.maps.point_memory import PendingMap
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.steps import step_views
@@ -56,24 +56,6 @@ class PointPlan(NetworkPlan):
             view.layout(name)
         for built, wanted in zip(maps, self.wanted[backward], strict=True):
             _give_up(built, set(wanted))
-
-    def memory(self, root: PointSet, backward: bool) -> int:
-        """The pairs that a search compares count as triplets; waits for the levels."""
-        sets = [root]
-        for parent, _, kernel in self.recipe.levels:
-            sets.append(sets[parent].strided(Kernel.of(kernel.stride, kernel.stride, padding=0)))
-        total = 0
-        for planned in self.recipe.maps:
-            source, target = sets[planned.source], sets[planned.target]
-            rows, kernel, symmetric = (source.rows, target.rows), planned.kernel, False
-            builder, triplets = planned.builder, source.rows
-            if isinstance(builder, RadiusSearch):
-                triplets = builder.compared(source, target, kernel)
-                symmetric = kernel.is_symmetric and source is target
-            elif not isinstance(builder, CellParents):
-                triplets = source.rows * kernel.volume
-            total += map_bytes(triplets, rows, kernel.volume, root.device.type, symmetric)
-        return total
 
     def _levels(self, root: PointSet) -> list[PointSet]:
         """The set and its levels, kept with it."""

@@ -103,10 +103,6 @@ class NetworkPlan:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
         raise NotImplementedError
 
-    def memory(self, root: Any, backward: bool) -> int:
-        """Bound on the bytes of all maps with their layouts; see `pcnn.ops.Planner.memory`."""
-        raise NotImplementedError
-
 
 def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
     """Find the levels and maps of a model by a dry run on two sites, in evaluation mode.

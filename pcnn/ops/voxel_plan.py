@@ -28,7 +28,7 @@ from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.steps import step_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
-from pcnn.ops.recipe import NetworkPlan, PlannedMap, Recipe, Wanted
+from pcnn.ops.recipe import NetworkPlan, Recipe
 from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
 from pcnn.ops.room_levels import Meanwhile
 from pcnn.ops.sites import dilated_sites, output_sites
@@ -197,15 +197,6 @@ class VoxelPlan(NetworkPlan):
                     raise WaitsForDevice(f"a layer reads {name!r}, a list whose length is counted")
         return ready
 
-    def memory(self, root: VoxelGrid, backward: bool) -> int:
-        """Every slot of every row counts as filled, and an unknown level as large as its parent."""
-        rows = [root.rows]
-        for parent, direction, kernel in self.recipe.levels:
-            fewer = direction == "down" and kernel.is_strided
-            rows.append(rows[parent] * (1 if fewer else kernel.volume))
-        sides = [(rows[planned.source], rows[planned.target]) for planned in self.recipe.maps]
-        return sum(map(_bytes, self.recipe.maps, sides, self.wanted[backward]))
-
     @property
     def _groups_slots(self) -> bool:
         """True if maps are built one by one, for products of slots that are grouped on the host."""
@@ -313,18 +304,6 @@ class VoxelPlan(NetworkPlan):
             view.layout(name)
         for built in resting:
             built.drop_tables()
-
-
-def _bytes(planned: PlannedMap, rows: tuple[int, int], wanted: Wanted) -> int:
-    volume = planned.kernel.volume
-    triplets = volume * rows[1]
-    # what the builder writes: a table with its masks, or pairs
-    found = max(4 * (volume + 2) * rows[1], 8 * triplets)
-    for name, flipped in wanted:
-        side = rows[0] if flipped else rows[1]
-        listed = layout_kind(name).triplet_bytes * triplets
-        found += max(listed, 4 * (volume + 2) * side) + 8 * side
-    return found
 
 
 def check_cells(cells: Tensor) -> None:

@@ -9,11 +9,10 @@ from torch import Tensor
 
 import pcnn
 from pcnn.errors import DenseCloudError
-from pcnn.geometry import Kernel, Neighbourhood, PointSet, VoxelGrid, grid_of_cells, point_set_of
+from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
 from pcnn.maps import point_cells, point_memory
 from pcnn.maps.point_memory import densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
-from pcnn.ops import Planner
 from tests.maps.native_points import scan
 
 K3 = Kernel.of(3)
@@ -85,20 +84,6 @@ def test_a_plan_beyond_the_budget_is_refused(sites: str) -> None:
     refused = point_set_of(points, voxel_size=0.1, downsampling=sites, neighbourhood=memory)
     with torch.no_grad(), pytest.raises(DenseCloudError, match="densest cell"):
         pcnn.plan(net, refused)
-
-
-@pytest.mark.parametrize("kind", ["voxel", "point"])
-@pytest.mark.parametrize("backward", [False, True])
-def test_a_planner_bounds_what_its_plan_takes(kind: str, backward: bool) -> None:
-    points = uniform(2000, edge=1.0)
-    geometry: PointSet | VoxelGrid = point_set_of(points, voxel_size=0.05)
-    if kind == "voxel":
-        geometry = grid_of_cells((points * 20).int())
-    net = network()
-    planner = Planner(net)
-    told = planner.memory(geometry, backward)
-    planner(geometry, backward)
-    assert geometry.held_bytes() <= told <= 40 * geometry.held_bytes()
 
 
 @pytest.mark.usefixtures("emulated")

@@ -273,12 +273,3 @@ def test_copies_and_pickles_plan_for_themselves() -> None:
     grid = surface_grid(100)
     assert held(grid, backward=False) is grid
     assert net.planner.is_planned(grid, backward=False)
-
-
-@pytest.mark.parametrize("names", [("steps",), ("columns_csr",), ("rows_csr",)])
-def test_plans_take_no_more_memory_than_they_say(names: tuple[str, ...], emulated: None) -> None:
-    side = torch.arange(9)
-    full = grid_of_cells(torch.cartesian_prod(side, side, side))  # most slots are filled
-    planner = pcnn.Planner(UpAndDown(Windowed()), layouts=names)
-    most = planner.memory(full, backward=True)
-    assert held_bytes(planner(full, backward=True)) <= most
