@@ -56,15 +56,6 @@ def test_properties() -> None:
     assert Kernel.of(3, dilation=4).volume == 27
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((0,), "kernel_size"), ((3, 0), "stride"), ((3, 1, 0), "dilation"), (((3, 3),), "three")],
-)
-def test_refuses_what_cannot_be(arguments: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Kernel.of(*arguments)
-
-
 def test_equal_kernels_are_one_object() -> None:
     kernel = Kernel.of(3, [2, 2, 2])
     assert kernel is Kernel.of((3, 3, 3), 2)

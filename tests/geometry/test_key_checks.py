@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.geometry import Geometry, Kernel, PointSet, grid_of_cells
+from pcnn.geometry import Geometry, Kernel
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from tests.clouds import surface, surface_grid
@@ -75,47 +75,6 @@ def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
     assert not built.has("table")
 
 
-def test_the_switch_looks_at_every_claim_on_every_device() -> None:
-    grid, points = surface_grid(200, batch_size=2), scan(90)
-    coarse = grid.strided(Kernel.of(2, 2))
-    for sound in (grid, coarse, points, points.strided(Kernel.of(3, 2)), surface_grid(0)):
-        replace(sound, check=True)
-        sound.validate()
-    claims: list[tuple[Geometry, dict[str, Any], str]] = [
-        (grid, {"keys": grid.keys.flip(0)}, "unsorted"),
-        (grid, {"bound": 1}, "but bound and box say -1..1"),
-        (grid, {"box": ((0, 0, 0), (1, 1, 1))}, "along x, but bound and box say 0..1"),
-        (grid, {"keys": grid.keys[:-1]}, r"inverse holds rows 0\.\."),
-        (grid, {"inverse": torch.zeros(5)}, r"inverse must be \[P\] int64"),
-        (grid, {"tensor_stride": (1, 2, 1)}, "no multiples of stride"),
-        (points, {"keys": points.keys.flip(0)}, "unsorted"),
-        (points, {"points": points.points + 0.05}, "90 of 90 points lie outside the cell"),
-        (points, {"chosen": points.keys}, r"chosen holds rows \d+"),
-        (points, {"inverse": points.inverse + 1}, r"inverse holds rows 1\.\.90"),
-    ]
-    for geometry, change, message in claims:
-        # as on a device, where nothing waits
-        unseen = replace(geometry, check=False, **change)
-        with pytest.raises(ValueError, match=message):
-            unseen.validate()
-        with pytest.raises(ValueError, match=message):
-            replace(geometry, check=True, **change)
-
-
-def test_points_of_every_maker_lie_in_their_cells() -> None:
-    for sites in ("nearest", "cell_origin"):
-        for place in (0.0, 1e4, -3e6):
-            near = scan(90, downsampling=sites)
-            points = near.positions + place
-            for thin in (None, 0.02):
-                made = pcnn.geometry.point_set_of(
-                    points, voxel_size=0.05, downsampling=sites, thin=thin
-                )
-                made.validate()
-                made.strided(Kernel.of(3, 3)).strided(Kernel.of(2, 2)).validate()
-                PointSet.collate([made, made]).validate()
-
-
 def test_features_go_with_their_cells() -> None:
     cells, batch = surface(200, 3), torch.arange(200) % 2
     cells = torch.unique(cells, dim=0)
@@ -137,30 +96,3 @@ def test_features_go_with_their_cells() -> None:
     torch.testing.assert_close(both.at_points()[: len(cells)], 2 * values)
     with pytest.raises(ValueError, match="features must be"):
         pcnn.from_coordinates(cells, values[1:])
-
-
-def test_a_map_of_other_sites_is_not_kept() -> None:
-    grid, other = surface_grid(100), surface_grid(50)
-    built = SortedSearch().build(other, other, Kernel.of(3))
-    with pytest.raises(ValueError, match=r"from 33 to 33 rows is none of 27 slots"):
-        grid.add_map(grid, Kernel.of(3), built)
-
-
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (torch.zeros(3, 2, dtype=torch.int64), r"cells must be \[P, 3\] \(x, y, z\), got \(3, 2\)"),
-        (torch.zeros(3, dtype=torch.int64), r"cells must be \[P, 3\]"),
-        (torch.zeros(3, 4, dtype=torch.int64), r"batch=cells\[:, 0\]"),
-        (torch.tensor([[0.0, 1, 2], [0, 0.5, 0]]), "1 of 2 rows are fractional.* first is 1"),
-        (torch.tensor([[float("nan"), 0, 0]]), "1 of 1 rows are fractional, NaN or infinite"),
-        (torch.tensor([[0, -float("inf"), 0]]), "1 of 1 rows are fractional, NaN or infinite"),
-        (torch.zeros(2, 3, dtype=torch.bool), "cells must hold whole numbers, got torch.bool"),
-        (torch.zeros(2, 3, dtype=torch.complex64), "cells must hold whole numbers"),
-        (torch.full((2, 3), 1 << 40), "packed key"),
-        (torch.full((2, 3), 1e30), "packed key"),
-    ],
-)
-def test_cells_that_are_none_are_refused(cells: torch.Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        grid_of_cells(cells)

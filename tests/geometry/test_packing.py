@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pcnn.geometry import KeyFormat, grid_of_cells
+from pcnn.geometry import KeyFormat
 
 LAYOUTS = [KeyFormat(), KeyFormat(3, (20, 20, 20)), KeyFormat(0, (12, 12, 8))]
 
@@ -28,10 +28,3 @@ def test_a_neighbours_key_is_a_sum() -> None:
     for offset in ((0, 0, -1), (1, -1, 1), (-2, 2, 0)):
         moved = coords + torch.tensor([0, *offset])
         assert torch.equal(layout.pack(coords) + layout.delta(offset), layout.pack(moved))
-
-
-def test_coordinates_beyond_the_packing_are_an_error_not_a_wrong_neighbour() -> None:
-    limit = KeyFormat().half[0] - 1
-    assert grid_of_cells(torch.tensor([[limit, 0, -limit]])).rows == 1
-    with pytest.raises(ValueError, match="centre the cloud"):
-        grid_of_cells(torch.tensor([[limit + 1, 0, 0]]))

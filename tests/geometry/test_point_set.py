@@ -1,7 +1,7 @@
 import gc
 import pickle
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,42 +98,15 @@ def test_clouds_may_be_empty() -> None:
     assert torch.isfinite(middle.origins).all()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"points": torch.zeros(3, 4)}, r"\[P, 3\]"),
-        ({"points": NOT_FINITE}, "1 of 3 points are NaN or infinite, the first is 1"),
-        ({"points": torch.zeros(3, 3, dtype=torch.int64)}, "floating"),
-        ({"voxel_size": 0.0}, "voxel_size must be positive"),
-        ({"voxel_size": (0.1, 0.2)}, "voxel_size must be positive"),
-        ({"voxel_size": float("inf")}, "voxel_size must be positive"),
-        ({"thin": -1.0}, "thin must be positive"),
-        ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
-        ({"batch": torch.tensor([0.0, 0.9, 1.0])}, "batch must hold integers"),
-        ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
-        ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
-        ({"batch_size": 600}, "1 to 511"),
-        ({"downsampling": "floor"}, "nearest, cell_origin"),
-    ],
-)
-def test_bad_input_is_refused(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        point_set_of(**{"points": torch.zeros(3, 3), **arguments})
-
-
 @pytest.mark.parametrize("grid", [np.float32(0.25), torch.tensor(0.25), np.full(3, 0.25)])
 def test_a_grid_size_may_be_any_kind_of_number(grid: Any) -> None:
     assert point_set_of(torch.rand(9, 3), voxel_size=grid).voxel_size == (0.25, 0.25, 0.25)
 
 
-def test_points_without_digits_for_their_cells_are_refused() -> None:
+def test_points_far_away_keep_their_order() -> None:
     points = torch.tensor([[0.0, 0.3, 0.0], [0.0, 0.1, 0.0]], dtype=torch.float64)
     far = points + torch.tensor([2.0**40, 0.0, 0.0], dtype=torch.float64)
     assert point_set_of(far, voxel_size=0.25).inverse.tolist() == [1, 0]
-    for value in (2.0**46, 1e300):
-        far = points + torch.tensor([value, 0.0, 0.0], dtype=torch.float64)
-        with pytest.raises(ValueError, match="subtract an offset"):
-            point_set_of(far, voxel_size=0.25)
 
 
 def test_cells_up_to_the_limit_of_a_key() -> None:
@@ -143,9 +116,6 @@ def test_cells_up_to_the_limit_of_a_key() -> None:
     made = point_set_of(points)
     assert made.cells[:, 2].tolist() == [-limit, limit]
     assert made.strided(Kernel.of(2, 2)).cells[:, 2].tolist() == [-limit // 2, limit // 2]
-    points[1, 1] += 1
-    with pytest.raises(ValueError, match=r"cells lie at -131071\.\.131072 along y"):
-        point_set_of(points)
 
 
 def test_collate_equals_a_batch_made_at_once() -> None:
@@ -214,10 +184,3 @@ def test_the_rule_of_neighbours_stays_with_the_points() -> None:
     made = point_set_of(cloud(50), voxel_size=0.5, thin=0.2, neighbourhood=rule)
     levels = made, made.strided(Kernel.of(2, 2)), pickle.loads(pickle.dumps(made)), made.to("meta")
     assert [level.neighbourhood for level in levels] == [rule] * 4
-    with pytest.raises(ValueError, match="neighbourhood than set 0"):
-        PointSet.collate([made, replace(made, neighbourhood=Neighbourhood())])
-    names = {"outside": "keep"}, {"metric": "cube"}
-    sizes = {"volume": 0.0}, {"cell": -1.0}, {"volume": float("inf")}, {"cell": float("nan")}
-    for wrong in (*names, *sizes):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            Neighbourhood(**wrong)

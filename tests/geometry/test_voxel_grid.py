@@ -31,26 +31,6 @@ def test_voxels_may_be_anisotropic() -> None:
     assert grid.coords.tolist() == [[0, 3, 1, 0]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"points": torch.zeros(3, 4)}, r"\[P, 3\]"),
-        ({"points": NOT_FINITE}, "1 of 3 points are NaN or infinite, the first is 1"),
-        ({"points": torch.zeros(3, 3, dtype=torch.int64)}, "floating"),
-        ({"voxel_size": 0.0}, "positive"),
-        ({"voxel_size": (0.1, 0.2)}, "positive"),
-        ({"batch": torch.zeros(2, dtype=torch.int64)}, "batch must be"),
-        ({"batch": torch.full((3,), 0.5)}, "batch must hold integers"),
-        ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
-        ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
-        ({"batch_size": 600}, "1 to 511"),
-    ],
-)
-def test_quantize_refuses_bad_input(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        quantize(**{"points": torch.zeros(3, 3), "voxel_size": 0.1, **arguments})
-
-
 def test_an_empty_cloud_is_a_grid() -> None:
     grid = quantize(torch.zeros(0, 3), voxel_size=0.1, batch_size=2)
     assert grid.rows == 0
@@ -113,8 +93,6 @@ def test_generated_sites_are_all_that_a_transposed_kernel_reaches(step: int) -> 
     }
     assert {tuple(c) for c in fine.coords.tolist()} == expected
     assert fine.tensor_stride == (step, step, step)
-    with pytest.raises(ValueError, match="divisible"):
-        fine.generated(Kernel.of(3, 2))
 
 
 def test_batches_join_and_split_in_order() -> None:
@@ -126,10 +104,6 @@ def test_batches_join_and_split_in_order() -> None:
     cells = torch.cat([g.coords[g.inverse][:, 1:] for g in grids])
     assert torch.equal(joined.coords[joined.inverse][:, 1:], cells)
     assert (joined.keys[1:] > joined.keys[:-1]).all()
-    with pytest.raises(ValueError, match="single clouds"):
-        VoxelGrid.collate([joined])
-    with pytest.raises(ValueError, match="at least one"):
-        VoxelGrid.collate([])
 
 
 def test_maps_are_cached_and_freed_with_the_grid() -> None:

@@ -1,0 +1,139 @@
+"""What geometries refuse: a call, and a word of the error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from pcnn.geometry import (
+    Geometry,
+    Kernel,
+    Neighbourhood,
+    PointSet,
+    VoxelGrid,
+    grid_of_cells,
+    point_set_of,
+    quantize,
+)
+from pcnn.maps import SortedSearch
+from tests.clouds import surface_grid
+from tests.maps.native_points import scan
+
+INF, NAN, FAR = float("inf"), float("nan"), float(2.0**46)
+FOUR = torch.zeros(3, 4)
+ENDLESS = torch.tensor([[0.0] * 3, [0.0, NAN, -INF], [0.0] * 3])
+LIMIT = (1 << 17) - 1
+
+#: Arguments beside three points, that neither voxels nor native points are made of.
+MAKERS: list[tuple[dict[str, Any], str]] = [
+    ({"points": FOUR}, r"\[P, 3\]"),
+    ({"points": ENDLESS}, "1 of 3 points are NaN or infinite, the first is 1"),
+    ({"points": FOUR[:, 1:].long()}, "floating"),
+    *(({"voxel_size": size}, "positive") for size in (0.0, (0.1, 0.2), INF)),
+    ({"batch": torch.zeros(2).long()}, "batch must be"),
+    ({"batch": torch.full((3,), 0.5)}, "batch must hold integers"),
+    ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
+    ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
+    ({"batch_size": 600}, "1 to 511"),
+    ({"downsampling": "nothing"}, "downsampling must be"),
+]
+#: Cells that are none.
+CELLS: list[tuple[torch.Tensor, str]] = [
+    (FOUR[:, 2:].long(), r"cells must be \[P, 3\] \(x, y, z\), got \(3, 2\)"),
+    (FOUR.long(), r"batch=cells\[:, 0\]"),
+    (torch.tensor([[0.0, 1, 2], [0, 0.5, 0]]), "1 of 2 rows are fractional.* first is 1"),
+    *((torch.tensor([[0, value, 0]]), "1 of 1 rows are fractional") for value in (NAN, -INF)),
+    (FOUR[:, 1:].bool(), "whole numbers, got torch.bool"),
+    (FOUR[:, 1:].to(torch.complex64), "whole numbers"),
+    *((torch.full((2, 3), far), "packed key") for far in (1 << 40, 1e30)),
+    (torch.tensor([[LIMIT + 1, 0, 0]]), "centre the cloud"),
+]
+SHIFTED = torch.tensor([[0.0, -LIMIT + 0.5, 0], [0, LIMIT + 1.5, 0]]).double()
+GRID, POINTS, HALVED = surface_grid(200, batch_size=2), scan(90), Kernel.of(2, 2)
+OTHER, K3, USUAL = surface_grid(50), Kernel.of(3), Neighbourhood()
+RULED = replace(scan(9, 1), neighbourhood=Neighbourhood("drop"))
+CALLS: list[tuple[Callable[[], object], str]] = [
+    *(
+        (partial(make, **{"points": FOUR[:, 1:], "voxel_size": 0.1, **given}), word)
+        for make in (quantize, point_set_of)
+        for given, word in MAKERS
+    ),
+    *((partial(grid_of_cells, cells), word) for cells, word in CELLS),
+    (lambda: point_set_of(FOUR[:, 1:], thin=-1.0), "thin must be positive"),
+    *((lambda far=far: point_set_of(FOUR[:, 1:].double() + far), "offset") for far in (1e300,)),
+    (lambda: point_set_of(FOUR[:, 1:].double() + FAR, voxel_size=0.25), "subtract an offset"),
+    (lambda: point_set_of(SHIFTED), r"cells lie at -131071\.\.131072 along y"),
+    (lambda: Kernel.of(0), "kernel_size"),
+    (lambda: Kernel.of(3, 0), "stride"),
+    (lambda: Kernel.of(3, 1, 0), "dilation"),
+    (lambda: Kernel.of((3, 3)), "three"),
+    (lambda: Neighbourhood("keep"), "outside"),
+    (lambda: Neighbourhood(metric="cube"), "metric"),
+    *((partial(Neighbourhood, volume=size), "volume") for size in (0.0, INF)),
+    *((partial(Neighbourhood, cell=size), "cell") for size in (-1.0, NAN)),
+    (lambda: VoxelGrid.collate([GRID]), "single clouds"),
+    (lambda: VoxelGrid.collate([]), "at least one"),
+    (
+        lambda: PointSet.collate(
+            [scan(9, 1), replace(scan(9, 1), neighbourhood=Neighbourhood("drop"))]
+        ),
+        "neighbourhood than set 0",
+    ),
+    (lambda: surface_grid(9).generated(HALVED), "divisible"),
+    (
+        lambda: GRID.add_map(GRID, Kernel.of(3), SortedSearch().build(OTHER, OTHER, Kernel.of(3))),
+        "is none of 27 slots",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "word"), CALLS)
+def test_what_cannot_be_is_refused(call: Callable[[], object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        call()
+
+
+#: A geometry, fields that are wrong, and a word of the refusal.
+CLAIMS: list[tuple[Geometry, dict[str, Any], str]] = [
+    (GRID, {"keys": GRID.keys.flip(0)}, "unsorted"),
+    (GRID, {"bound": 1}, "but bound and box say -1..1"),
+    (GRID, {"box": ((0, 0, 0), (1, 1, 1))}, "along x, but bound and box say 0..1"),
+    (GRID, {"keys": GRID.keys[:-1]}, r"inverse holds rows 0\.\."),
+    (GRID, {"inverse": torch.zeros(5)}, r"inverse must be \[P\] int64"),
+    (GRID, {"tensor_stride": (1, 2, 1)}, "no multiples of stride"),
+    (POINTS, {"keys": POINTS.keys.flip(0)}, "unsorted"),
+    (POINTS, {"points": POINTS.points + 0.05}, "90 of 90 points lie outside the cell"),
+    (POINTS, {"chosen": POINTS.keys}, r"chosen holds rows \d+"),
+    (POINTS, {"inverse": POINTS.inverse + 1}, r"inverse holds rows 1\.\.90"),
+]
+
+
+@pytest.mark.parametrize(("geometry", "change", "word"), CLAIMS)
+def test_every_claim_is_looked_at_where_that_is_asked_for(
+    geometry: Geometry, change: dict[str, Any], word: str
+) -> None:
+    unseen = replace(geometry, check=False, **change)  # as on a device, where nothing waits
+    with pytest.raises(ValueError, match=word):
+        unseen.validate()
+    with pytest.raises(ValueError, match=word):
+        replace(geometry, check=True, **change)
+
+
+def test_sound_geometries_pass() -> None:
+    levels = GRID.strided(HALVED), POINTS.strided(Kernel.of(3, 2)), surface_grid(0)
+    for sound in (GRID, POINTS, *levels):
+        replace(sound, check=True).validate()
+    assert grid_of_cells(torch.tensor([[LIMIT, 0, -LIMIT]])).rows == 1
+    for sites in ("nearest", "cell_origin"):
+        for place in (0.0, 1e4, -3e6):
+            points = scan(90, downsampling=sites).positions + place
+            for thin in (None, 0.02):
+                made = point_set_of(points, voxel_size=0.05, downsampling=sites, thin=thin)
+                made.validate()
+                made.strided(Kernel.of(3, 3)).strided(HALVED).validate()
+                PointSet.collate([made, made]).validate()
