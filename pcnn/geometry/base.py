@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,8 +18,6 @@ from pcnn.geometry.packing import KeyFormat
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pcnn.geometry.point_set import PointKind
-
 #: Inverses from the points up to a level's finer one; ``None``: they are not known.
 Finer = tuple[Tensor, ...] | None
 
@@ -28,6 +26,13 @@ Maps = dict[tuple[Any, Any], KernelMap]
 
 _ITSELF = ("itself",)
 _NONE: Maps = {}
+
+
+class PointKind(NamedTuple):
+    """Properties of native points that decide about their maps besides the network."""
+
+    downsampling: str  # nearest or cell_origin
+    one_per_cell: bool  # whether no cell of the finest level holds two points
 
 
 class Builder(Hashable, Protocol):
@@ -185,8 +190,7 @@ class Geometry:
             raise ValueError(
                 f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
                 "that leads back to points: it was not made from points, or not by the floor of "
-                "their cells (downsampling='reached', a generative layer, prune); go back to the "
-                "finest level first, ConvTranspose3d with out="
+                "their cells; go back to the finest level first"
             )
         rows, *coarser = inverses
         for above in coarser:
@@ -319,8 +323,7 @@ class Geometry:
         if made_for != (*wanted, kernel.volume):
             raise ValueError(
                 f"a map of {made_for[2]} slots from {made_for[0]} to {made_for[1]} rows is none of "
-                f"{kernel.volume} slots from {wanted[0]} to {wanted[1]} rows; build it for these "
-                "sites and this kernel"
+                f"{kernel.volume} slots from {wanted[0]} to {wanted[1]} rows"
             )
         built.edges.kernel = built.edges.kernel or kernel
         place = self._place(out)
@@ -357,9 +360,7 @@ class Geometry:
                 f"{expected}, but the output sites have {out.tensor_stride}"
             )
         if out.batch_size != self.batch_size:
-            raise ValueError(
-                f"input holds {self.batch_size} clouds, the output sites {out.batch_size}"
-            )
+            raise ValueError(f"input holds {self.batch_size} clouds, the output {out.batch_size}")
 
     def of_cloud(self, cloud: int) -> dict[str, Any]:
         """Fields with an entry for every cloud, of one of them."""
@@ -371,17 +372,13 @@ class Geometry:
         if not parts:
             raise ValueError(f"collate needs at least one {cls.kind}")
         first, most = parts[0], parts[0].key_format.max_batch
-        for position, part in enumerate(parts):
+        for place, part in enumerate(parts):
             if part.batch_size != 1:
                 raise ValueError(
-                    f"collate joins single clouds, but {cls.short} {position} holds "
-                    f"{part.batch_size}"
+                    f"collate joins single clouds, {cls.short} {place} holds {part.batch_size}"
                 )
             if part._kind != first._kind:
-                raise ValueError(
-                    f"{cls.short} {position} has another {shared} than {cls.short} 0; all "
-                    "of a batch need the same"
-                )
+                raise ValueError(f"{cls.short} {place} has another {shared} than {cls.short} 0")
         if len(parts) > most:
             raise ValueError(f"a batch holds at most {most} clouds, got {len(parts)}")
         shift = first.key_format.batch_shift

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry.base import Finer, Geometry, joined_rows
+from pcnn.geometry.base import Finer, Geometry, PointKind, joined_rows
 from pcnn.geometry.checks import check_integers, check_order, check_rows
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
@@ -22,13 +22,6 @@ POINT_DOWNSAMPLING = ("nearest", "cell_origin")
 
 #: How far a float32 point may lie beside the cell that its float64 coordinates gave it [cells].
 OUT_OF_CELL = 2.0**-6
-
-
-class PointKind(NamedTuple):
-    """Properties of native points that decide about their maps besides the network."""
-
-    downsampling: str  # nearest or cell_origin
-    one_per_cell: bool  # whether no cell of the finest level holds two points
 
 
 @dataclass(frozen=True, eq=False)

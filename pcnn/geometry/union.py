@@ -9,9 +9,6 @@ from torch import Tensor
 
 from pcnn.geometry.voxel_grid import VoxelGrid, joint_box
 
-#: Fields in which grids with a union agree, besides their device.
-_ALIKE = ("batch_size", "tensor_stride", "downsampling", "key_format", "spatial_shape")
-
 
 def union_of(grids: Sequence[VoxelGrid]) -> tuple[VoxelGrid, list[Tensor]]:
     """Grid of the sites that at least one of some grids has; the host waits for the device once.
@@ -19,8 +16,17 @@ def union_of(grids: Sequence[VoxelGrid]) -> tuple[VoxelGrid, list[Tensor]]:
     A grid that holds the sites of all others is the union itself, with its levels and kernel maps;
     grids that are one object are their own union, and nothing is computed.
     """
-    _check_alike(grids)
+    if not grids:
+        raise ValueError("a union needs at least one voxel grid")
     first = grids[0]
+    names = "batch_size", "tensor_stride", "downsampling", "key_format", "spatial_shape", "device"
+    for position, grid in enumerate(grids):
+        for name in names:
+            own, wanted = getattr(grid, name), getattr(first, name)
+            if own != wanted:
+                raise ValueError(f"grid {position} has {name} {own}, grid 0 {wanted}")
+        if grid.count is not None:
+            raise ValueError(f"grid {position} has spare rows: its sites are not counted")
     if all(grid is first for grid in grids):
         return first, [torch.arange(first.rows, device=first.device)] * len(grids)
     every = torch.cat([grid.keys for grid in grids])
@@ -40,20 +46,3 @@ def union_of(grids: Sequence[VoxelGrid]) -> tuple[VoxelGrid, list[Tensor]]:
         spatial_shape=first.spatial_shape,
     )
     return union, rows
-
-
-def _check_alike(grids: Sequence[VoxelGrid]) -> None:
-    """Refuse grids whose keys do not mean the same."""
-    if not grids:
-        raise ValueError("a union needs at least one voxel grid")
-    for position, grid in enumerate(grids):
-        if grid.count is not None:
-            raise ValueError(
-                f"grid {position} has spare rows: their number of sites is known on the device only"
-            )
-        for name in (*_ALIKE, "device"):
-            own, first = getattr(grid, name), getattr(grids[0], name)
-            if own != first:
-                raise ValueError(
-                    f"grid {position} has {name} {own}, grid 0 {first}; a union needs the same"
-                )

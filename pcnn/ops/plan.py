@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry import Geometry, VoxelGrid
+from pcnn.geometry.base import PointKind
 from pcnn.geometry.kernel_map import outside_inference_mode
-from pcnn.geometry.point_set import PointKind
 from pcnn.ops.engine import Engine, check_geometry, resolve
 from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import NetworkPlan, Recipe, trace

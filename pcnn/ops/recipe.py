@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from pcnn.geometry import Geometry, Kernel, KernelMap, grid_of_cells, point_set_of
-from pcnn.geometry.base import Builder
+from pcnn.geometry.base import Builder, PointKind
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.point_set import PointKind
 from pcnn.kernels.recorded import recorded
 from pcnn.tensor import SparseTensor
 
