@@ -1,29 +1,14 @@
-import gc
 import pickle
-import weakref
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet, point_set_of
+from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
 from tests.clouds import batched, cloud
 
 NOT_FINITE = torch.tensor([[0.0] * 3, [0.0, float("-inf"), 0.0], [0.0] * 3])
-
-
-@dataclass(frozen=True)
-class Empty:
-    """Builds maps without triplets."""
-
-    setting: int = 0
-
-    def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
-        none = torch.zeros(0, dtype=torch.int32)
-        offsets = torch.zeros(kernel.volume + 1, dtype=torch.int64)
-        return KernelMap.from_pairs(none, none, offsets, source.rows, target.rows)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -135,27 +120,6 @@ def test_collate_equals_a_batch_made_at_once() -> None:
     assert torch.equal(both.chosen, whole.chosen)
 
 
-def test_maps_are_kept_and_freed_with_their_set() -> None:
-    made = point_set_of(cloud(50), voxel_size=0.5)
-    kernel = Kernel.of(3, 2)
-    coarse = made.strided(kernel)
-    first = made.map_to(coarse, kernel, Empty())
-    assert made.map_to(coarse, kernel, Empty()) is first
-    assert made.cached_map(coarse, kernel, Empty()) is first
-    assert made.maps_to(coarse) == {(kernel, Empty()): first}
-    assert made.level(kernel, down=True) is coarse
-    assert made.level(kernel, down=False) is None
-    assert made.cached_maps() == [first]
-    assert first.edges.kernel == kernel
-    alive = weakref.ref(made), weakref.ref(coarse)
-    gc.disable()
-    try:
-        del made, coarse
-        assert [reference() for reference in alive] == [None, None]
-    finally:
-        gc.enable()
-
-
 def test_points_in_the_frame_of_another_set() -> None:
     points = cloud(100, scale=20.0) + 1e6
     whole, half = point_set_of(points, voxel_size=0.05), point_set_of(points[:50], voxel_size=0.6)
@@ -163,20 +127,6 @@ def test_points_in_the_frame_of_another_set() -> None:
     moved = half.points_about(whole).double() + whole.origins
     assert (moved - half.positions).abs().max() < 1e-4
     assert whole.points_about(whole) is whole.points
-
-
-def test_every_builder_has_maps_of_its_own() -> None:
-    made = point_set_of(cloud(50), voxel_size=0.5)
-    kernel = Kernel.of(3)
-    first = made.map_to(made, kernel, Empty(1))
-    assert made.map_to(made, kernel, Empty(1)) is first
-    second = made.map_to(made, kernel, Empty(2))
-    assert second is not first
-    assert made.cached_map(made, kernel) is None
-    # a map that was given serves everybody who has none
-    given = made.add_map(made, kernel, Empty().build(made, made, kernel))
-    assert made.map_to(made, kernel, Empty(1)) is first
-    assert made.map_to(made, kernel, Empty(3)) is given
 
 
 def test_the_rule_of_neighbours_stays_with_the_points() -> None:

@@ -1,0 +1,139 @@
+"""Packed keys, cells in their order, and the slots of kernels."""
+
+import copy
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from pcnn.geometry import Kernel, KeyFormat, grid_of_cells
+from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.quantize import cell_order
+
+LAYOUTS = [KeyFormat(), KeyFormat(3, (20, 20, 20)), KeyFormat(0, (12, 12, 8))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyFormat) -> None:
+    half = torch.tensor(layout.half)
+    corners = torch.cartesian_prod(*[torch.tensor([-int(h), -1, 0, int(h) - 1]) for h in half])
+    batches = torch.tensor([0, max(0, layout.max_batch - 1)])
+    coords = torch.cat(
+        [torch.cat([torch.full((len(corners), 1), int(b)), corners], 1) for b in batches]
+    )
+    keys = layout.pack(coords)
+    assert torch.equal(layout.unpack(keys).long(), coords)
+    assert (keys >= 0).all()
+    expected = sorted({tuple(row) for row in coords.tolist()})
+    got = layout.unpack(torch.unique(keys)).tolist()
+    assert [tuple(row) for row in got] == expected
+
+
+def test_a_neighbours_key_is_a_sum() -> None:
+    layout = KeyFormat()
+    coords = torch.tensor([[2, -5, 0, 7], [0, -131070, 131069, 0]])
+    for offset in ((0, 0, -1), (1, -1, 1), (-2, 2, 0)):
+        moved = coords + torch.tensor([0, *offset])
+        assert torch.equal(layout.pack(coords) + layout.delta(offset), layout.pack(moved))
+
+
+BOX = ((-3, -2, -1), (4, 2, 2))
+WIDE = ((-131071,) * 3, (131071,) * 3)
+
+
+def cells_in(box: tuple, number: int, far: int = 0) -> torch.Tensor:
+    generator = np.random.default_rng(number)
+    found = generator.integers(box[0], np.array(box[1]) + 1, (number, 3))
+    return torch.from_numpy(np.concatenate([found, box])) + far
+
+
+@pytest.mark.parametrize(("clouds", "far"), [(1, 0), (3, 0), (1, 131000), (511, -131000)])
+def test_cells_rise_and_points_of_one_keep_their_order(clouds: int, far: int) -> None:
+    cells = cells_in(BOX, 301, far)
+    batch = torch.arange(len(cells)) * 7 % clouds
+    low, high = (tuple(value + far for value in side) for side in BOX)
+    found = cell_order(cells, None if clouds == 1 else batch, clouds, (low, high))
+    assert found is not None
+    rows = torch.cat([batch[:, None], cells], 1)
+    assert found.order.tolist() == sorted(range(len(rows)), key=lambda p: rows[p].tolist())
+    keys, inverse = torch.unique(DEFAULT_FORMAT.pack(rows), return_inverse=True)
+    merged, of_point = found.merged()
+    assert torch.equal(found.keys(merged, DEFAULT_FORMAT), keys)
+    assert torch.equal(of_point, inverse)
+
+
+def test_no_points_have_an_order() -> None:
+    found = cell_order(torch.zeros(0, 3), None, 1, ((0, 0, 0), (0, 0, 0)))
+    assert found is not None
+    assert [len(part) for part in found.merged()] == [0, 0]
+
+
+def test_cells_far_apart_are_merged_by_their_keys() -> None:
+    cells = cells_in(WIDE, 50).repeat(2, 1)
+    assert cell_order(cells, None, 1, WIDE) is None
+    grid = grid_of_cells(cells)
+    found, inverse = np.unique(cells.numpy(), axis=0, return_inverse=True)
+    assert np.array_equal(grid.coords[:, 1:], found)
+    assert np.array_equal(grid.inverse, inverse.reshape(-1))
+
+
+def test_slots_run_x_slowest_z_fastest() -> None:
+    assert Kernel.of((2, 1, 3)).offsets[:4] == ((0, 0, -1), (0, 0, 0), (0, 0, 1), (1, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "dilation", "padding"),
+    [
+        (3, 1, 1, 1),
+        (5, 1, 1, 2),
+        (3, 1, 2, 2),
+        (2, 1, 1, 0),
+        (4, 1, 3, 0),
+        (3, 2, 1, 1),
+        (3, 3, 1, 0),
+        (5, 4, 1, 1),
+        (5, 5, 1, 0),
+        (7, 5, 1, 2),
+        (4, 4, 1, 0),
+        (1, 2, 1, 0),
+        (3, 4, 1, 1),  # shorter than the stride
+        (3, 3, 2, 2),  # dilated
+    ],
+)
+def test_odd_windows_are_centred_as_far_as_they_cover_their_cell_and_even_ones_are_left(
+    size: int, stride: int, dilation: int, padding: int
+) -> None:
+    assert Kernel.of(size, stride, dilation).padding == (padding,) * 3
+    assert Kernel.of((size, 3, 2), (stride, 1, 2), (dilation, 1, 1)).padding == (padding, 1, 0)
+
+
+def test_even_kernels_cover_zero_to_k_minus_one() -> None:
+    assert Kernel.of(2).offsets == tuple(itertools.product((0, 1), repeat=3))
+
+
+def test_properties() -> None:
+    assert Kernel.of(3).is_symmetric
+    assert not Kernel.of(3, 2).is_symmetric
+    assert not Kernel.of(3, padding=0).is_symmetric
+    assert Kernel.of((1, 3, 5)).is_symmetric
+    assert Kernel.of(2, 2).is_disjoint
+    assert not Kernel.of(2, 2, padding=1).is_disjoint
+    assert not Kernel.of(3, 2).is_disjoint
+    assert Kernel.of(1).is_pointwise
+    assert not Kernel.of(1, 2).is_pointwise
+    assert not Kernel.of(1, padding=1).is_pointwise
+    assert Kernel.of(3, dilation=4).reach == 4
+    assert Kernel.of(3, dilation=4).volume == 27
+
+
+def test_equal_kernels_are_one_object() -> None:
+    kernel = Kernel.of(3, [2, 2, 2])
+    assert kernel is Kernel.of((3, 3, 3), 2)
+    assert pickle.loads(pickle.dumps(kernel)) is kernel
+    assert copy.deepcopy(kernel) is kernel
+    other = Kernel(kernel.size, kernel.stride, kernel.dilation, kernel.padding)
+    assert other is not kernel
+    assert {kernel: 1}[other] == 1
+    assert kernel != Kernel.of(3)
