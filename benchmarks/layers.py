@@ -119,12 +119,12 @@ def place_of(scene: Scene, kernel: Kernel, options: Options) -> Place:
 
 #: Parts of a call by the names of its kernels, of torch's operators on a CPU; the first that meets.
 PARTS = {
-    "gather": re.compile(r"gather|index_select|embedding", re.IGNORECASE),
-    "scatter": re.compile(r"scatter|index_add", re.IGNORECASE),
     "products": re.compile(
         r"gemm|cutlass|nvjet|xmma|cublas|splitk|::mm|::bmm|stationary|dense_slots|outer_products",
         re.IGNORECASE,
     ),
+    "gather": re.compile(r"gather|index_select|embedding", re.IGNORECASE),
+    "scatter": re.compile(r"scatter|index_add", re.IGNORECASE),
 }
 #: Names of kernels, and of torch's operators on a CPU, that search. `split_queries` is the backward
 #: half of the double-traversed search; `disjoint_map` looks for the one parent of every site.

@@ -1,5 +1,6 @@
 """What compiled Triton kernels are made of: wide accesses, Hopper's warpgroup products. No GPU."""
 
+import importlib
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from benchmarks.layers import parts_of_call
 from pcnn.geometry import Kernel
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gather_gemm import gather_gemm
@@ -156,3 +158,19 @@ def launched(module: Any) -> list[Any]:
     """Compiled kernels that launches of the implicit GEMM have looked up so far."""
     variants = module._LAUNCHER._variants.values()
     return [compiled for variant in variants for compiled, *_ in variant._compiled.values()]
+
+
+@pytest.mark.parametrize(
+    ("part", "module", "names"),
+    [
+        ("gather", "gather_scatter", ["gather_kernel", "gather_slots_kernel"]),
+        ("scatter", "gather_scatter", ["scatter_kernel", "scatter_slots_kernel"]),
+        ("products", "gather_gemm", ["gather_gemm"]),
+        ("products", "weight_stationary", ["weight_stationary_kernel"]),
+        ("products", "dense_slots", ["dense_slots_kernel"]),
+    ],
+)
+def test_measurements_know_kernels_by_their_names(part: str, module: str, names: list[str]) -> None:
+    for name in names:
+        assert hasattr(importlib.import_module(f"pcnn.kernels.{module}"), name)
+        assert parts_of_call([(name, 1000.0)])[part] == 1
