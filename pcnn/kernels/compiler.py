@@ -17,8 +17,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import torch
-
 from pcnn.cores import available_cores
 from pcnn.kernels.cubin_cache import cached, folder, read
 from pcnn.kernels.sources import FOLDER, locate, texts, variants_of
@@ -48,6 +46,8 @@ def extra_for(torch_cuda: str | None, driver: tuple[int, int] | None) -> str | N
 
 def require() -> str:
     """Make sure that kernels can be compiled."""
+    import torch  # a command that shows its help asks for none
+
     extra = extra_for(torch.version.cuda, driver_cuda()) or "cu13"
     try:
         importlib.import_module("cuda.core")
