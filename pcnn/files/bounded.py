@@ -45,29 +45,18 @@ def named(path: object, kind: str) -> Iterator[None]:
         yield
     except (FileError, MissingPackageError):
         raise
-    except UserError as error:
-        raise FileError(path, str(error).removeprefix(f"{path}: ")) from error
     except FileNotFoundError as error:
         raise MissingFileError(path, "no such file") from error
-    except OSError as error:
-        if error.errno in _FULL:
-            raise
-        if error.errno is None:  # a library's own, not the system's
-            raise FileError(path, f"not a whole {kind} ({_words(error)})") from error
-        raise FileError(path, f"cannot be read ({error.strerror})") from error
     except MemoryError as error:
         raise FileError(path, "reading it needs more memory than there is") from error
-    except RecursionError as error:
-        raise FileError(path, f"not a {kind}: it is nested too deeply") from error
     except Exception as error:
-        text = str(error)
-        if text.startswith((f"{path}: ", f"{path}, ")):
-            raise FileError(path, text[len(str(path)) + 2 :]) from error
-        raise FileError(path, f"not a whole {kind} ({_words(error)})") from error
-
-
-def _words(error: Exception) -> str:
-    """A library's words in one line; its kind of error where these alone say little."""
-    text = " ".join(str(error).split())[:_SHOWN]
-    own = type(error).__name__
-    return text if isinstance(error, ValueError) and text else f"{own}: {text}" if text else own
+        if isinstance(error, OSError) and error.errno is not None:  # else a library's own
+            if error.errno in _FULL:
+                raise
+            raise FileError(path, f"cannot be read ({error.strerror})") from error
+        text = " ".join(str(error).split())[:_SHOWN]
+        if isinstance(error, UserError) or text.startswith((f"{path}: ", f"{path}, ")):
+            raise FileError(path, str(error).removeprefix(str(path)).lstrip(":, ")) from error
+        if not isinstance(error, ValueError) or not text:  # its words alone say little
+            text = f"{type(error).__name__} {text}"
+        raise FileError(path, f"not a whole {kind} ({text.strip()})") from error

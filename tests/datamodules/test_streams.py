@@ -104,7 +104,9 @@ def stream(data: Any, number: int) -> list[tuple[Any, ...]]:
     data.setup("fit")
     loader = data.train_dataloader()
     epochs: Iterator[Any] = (batch for _ in iter(int, 1) for batch in loader)
-    return [bits(batch) for batch in islice(epochs, number)]
+    found = [bits(batch) for batch in islice(epochs, number)]
+    loader._iterator = None  # ends the worker processes
+    return found
 
 
 @pytest.mark.parametrize("name", MODULES)

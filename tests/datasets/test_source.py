@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,6 @@ from pcnn.simulate.streets import kitti as streets
 from tests.datasets.registration.training_sets import write_predator
 
 
-@pytest.fixture
-def simulated() -> list[Path]:
-    """The folders that were simulated."""
-    return []
-
-
-def simulate(root: Path, calls: list[Path]) -> Path:
-    """Write a folder that counts as simulated."""
-    calls.append(root)
-    (root / "sequences").mkdir(parents=True, exist_ok=True)
-    (root / "SIMULATED.json").write_text("{}")
-    return root
-
-
 class Simulated:
     """Stands in for a simulator; keeps the folders that it wrote."""
 
@@ -37,19 +22,11 @@ class Simulated:
         return data / "simulated" / "streets-0-1"
 
     def write(self, root: Path, calls: list[Path]) -> Path:
-        return simulate(root, calls)
+        calls.append(root)
+        return simulated(root)
 
 
 SIMULATOR = Simulated()
-
-
-def resolve(
-    tmp_path: Path, calls: list[Path], root: Path | None = None, source: str = "auto"
-) -> DataSource:
-    simulator = f"{__name__}:SIMULATOR"
-    published = Published("Streets", "default", simulator, "Download it.")
-    given = None if root is None else str(root)
-    return published.found(given, source, str(tmp_path), {"calls": calls}, ["sequences"])
 
 
 def real(path: Path) -> Path:
@@ -57,58 +34,58 @@ def real(path: Path) -> Path:
     return path
 
 
-def test_nothing_given_and_nothing_there_simulates_and_says_so(
-    tmp_path: Path, simulated: list[Path], caplog: pytest.LogCaptureFixture
+def simulated(path: Path) -> Path:
+    (path / "sequences").mkdir(parents=True, exist_ok=True)
+    (path / "SIMULATED.json").write_text("{}")
+    return path
+
+
+def found(
+    tmp_path: Path, calls: list[Path], root: Path | None = None, source: str = "auto"
+) -> DataSource:
+    published = Published("Streets", "default", f"{__name__}:SIMULATOR", "Download it.")
+    given = None if root is None else str(root)
+    return published.found(given, source, str(tmp_path), {"calls": calls}, ["sequences"])
+
+
+def test_what_is_simulated_is_said_and_a_default_root_is_real(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    with caplog.at_level(logging.WARNING):
-        found = resolve(tmp_path, simulated)
-    assert found == DataSource(tmp_path / "simulated" / "streets-0-1", "simulated")
-    assert simulated == [found.root]
-    assert any("no root was given and" in m and "does not exist" in m for m in caplog.messages)
-    assert any("SIMULATED data from" in message for message in caplog.messages)
-
-
-def test_the_default_root_is_real_where_it_exists(tmp_path: Path, simulated: list[Path]):
+    calls: list[Path] = []
+    made = found(tmp_path, calls)
+    assert made == DataSource(tmp_path / "simulated" / "streets-0-1", "simulated")
+    assert calls == [made.root]
+    assert [caplog.text.count(told) for told in ("SIMULATED", "no root was given")] == [1, 1]
     with pytest.raises(FileNotFoundError, match="default is not a folder"):
-        resolve(tmp_path, simulated, source="real")
+        found(tmp_path, calls, source="real")
     real(tmp_path / "default")
-    assert resolve(tmp_path, simulated) == DataSource(tmp_path / "default", "real")
-    assert not simulated
-    assert resolve(tmp_path, simulated, source="simulated").kind == "simulated"
-
-
-def test_a_real_set_imports_no_simulator(tmp_path: Path):
-    published = Published("Streets", "streets", "no.module:SIMULATOR", "Download it.")
-    found = published.found(str(real(tmp_path / "own")), "auto", str(tmp_path), None)
-    assert found.kind == "real"
+    assert found(tmp_path, calls) == DataSource(tmp_path / "default", "real")
+    assert len(calls) == 1
+    assert found(tmp_path, calls, source="simulated").kind == "simulated"
+    no_simulator = Published("Streets", "default", "no.module:SIMULATOR", "Download it.")
+    assert no_simulator.found(None, "auto", str(tmp_path), None).kind == "real"
     with pytest.raises(ModuleNotFoundError):
-        published.found(None, "simulated", str(tmp_path), None)
+        no_simulator.found(None, "simulated", str(tmp_path), None)
 
 
-def test_a_root_that_lacks_something_is_never_replaced(tmp_path: Path, simulated: list[Path]):
-    given = tmp_path / "given"
-    for there, words in ((False, "is not a folder"), (True, "lacks sequences")):
-        for source in ("auto", "real"):
-            with pytest.raises(FileNotFoundError, match=rf"given {words}\. Download it\."):
-                resolve(tmp_path, simulated, given, source)
-        given.mkdir(exist_ok=there)
-    (tmp_path / "default").mkdir()
-    with pytest.raises(FileNotFoundError, match="default lacks sequences"):
-        resolve(tmp_path, simulated)
-    assert not simulated
-
-
-def test_the_kind_of_a_root_is_that_of_its_marker(tmp_path: Path, simulated: list[Path]):
-    given = simulate(tmp_path / "given", simulated)
-    (given / "part" / "sequences").mkdir(parents=True)
-    for root in (given, given / "part"):
-        assert resolve(tmp_path, simulated, root).kind == "simulated"
-        with pytest.raises(ValueError, match=r"source=real, but .* holds simulated data"):
-            resolve(tmp_path, simulated, root, "real")
-    with pytest.raises(ValueError, match=r"source=simulated, but .* holds real data"):
-        resolve(tmp_path, simulated, real(tmp_path / "other"), "simulated")
-    with pytest.raises(ValueError, match="auto, real, simulated"):
-        resolve(tmp_path, simulated, source="fake")
+def test_a_root_that_does_not_serve_is_never_replaced(tmp_path: Path):
+    calls: list[Path] = []
+    made, own = simulated(tmp_path / "made"), real(tmp_path / "own")
+    (made / "part" / "sequences").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    for root in (made, made / "part"):  # the kind of a root is that of a marker at or above it
+        assert found(tmp_path, calls, root).kind == "simulated"
+    for root, sources, words in (
+        (tmp_path / "none", ("auto", "real"), "none is not a folder"),
+        (tmp_path / "empty", ("auto", "real"), "empty lacks sequences"),
+        (made, ("real",), "holds simulated data"),
+        (own, ("simulated",), "holds real data"),
+        (own, ("fake",), "auto, real, simulated"),
+    ):
+        for source in sources:
+            with pytest.raises((FileNotFoundError, ValueError), match=words):
+                found(tmp_path, calls, root, source)
+    assert not calls
 
 
 def some_files(root: Path, **settings: Any) -> Path:

@@ -33,47 +33,6 @@ def sample_generator(
     return np.random.Generator(np.random.PCG64(sequence))
 
 
-def rotate_z(cloud: Cloud, generator: np.random.Generator, limit: float = 180.0) -> Cloud:
-    """Rotate about the vertical axis by an angle uniform in [-limit, limit) degrees."""
-    return turned(cloud, math.radians(generator.uniform(-limit, limit)))
-
-
-def tilt(cloud: Cloud, generator: np.random.Generator, limit: float) -> Cloud:
-    """Rotate about x, then about y, each by an angle uniform in [-limit, limit) degrees."""
-    for axis in range(2):
-        cloud = turned(cloud, math.radians(generator.uniform(-limit, limit)), axis)
-    return cloud
-
-
-def shift(cloud: Cloud, generator: np.random.Generator, limits: Sequence[float]) -> Cloud:
-    """Move the whole cloud along each axis by a distance uniform in [-limit, limit) metres."""
-    move = generator.uniform(-1.0, 1.0, 3) * np.asarray(limits)
-    return replace(cloud, points=cloud.points + _tensor(move.astype(np.float32)))
-
-
-def scale(cloud: Cloud, generator: np.random.Generator, low: float, high: float) -> Cloud:
-    """Scale all coordinates by one factor uniform in [low, high)."""
-    return replace(cloud, points=cloud.points * generator.uniform(low, high))
-
-
-def flip(cloud: Cloud, generator: np.random.Generator) -> Cloud:
-    """Mirror x, and independently y, each with probability 1/2."""
-    signs = [-1.0 if generator.random() < 0.5 else 1.0 for _ in range(2)]
-    return replace(cloud, points=cloud.points * torch.tensor([*signs, 1.0]))
-
-
-def jitter(cloud: Cloud, generator: np.random.Generator, sigma: float) -> Cloud:
-    """Add normal noise of standard deviation ``sigma`` [m] to every coordinate."""
-    noise = generator.standard_normal(tuple(cloud.points.shape), dtype=np.float32)
-    return replace(cloud, points=cloud.points + _tensor(noise) * sigma)
-
-
-def drop(cloud: Cloud, generator: np.random.Generator, share: float) -> Cloud:
-    """Leave out every point with probability ``share``, but never the last one left."""
-    keep = _tensor(generator.random(cloud.n_points)) >= share
-    return _selected(cloud, keep)
-
-
 def _selected(cloud: Cloud, keep: Tensor) -> Cloud:
     if cloud.n_points and not bool(keep.any()):
         keep[0] = True
@@ -113,7 +72,7 @@ def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """The changes above in a fixed order; what is switched off draws no random number.
+    """Random changes in a fixed order; what is switched off draws no random number.
 
     A scan is mixed with another one first, then cropped to a piece or a sector, thinned, turned,
     tilted, scaled, mirrored, shifted, shaken and distorted; its features change last.
@@ -161,27 +120,29 @@ class Augmentation:
         if self.beams > 0.0:
             cloud = fewer_beams(cloud, generator, self.beams)
         if self.drop > 0.0:
-            cloud = drop(cloud, generator, self.drop)
+            luck = torch.from_numpy(generator.random(cloud.n_points))
+            cloud = _selected(cloud, luck >= self.drop)
         if self.rotate_z:
-            cloud = rotate_z(cloud, generator, self.rotate_limit)
-        if self.tilt > 0.0:
-            cloud = tilt(cloud, generator, self.tilt)
+            limit = self.rotate_limit
+            cloud = turned(cloud, math.radians(generator.uniform(-limit, limit)))
+        for axis in range(2 if self.tilt > 0.0 else 0):
+            cloud = turned(cloud, math.radians(generator.uniform(-self.tilt, self.tilt)), axis)
+        points = cloud.points
         if self.scale is not None:
-            cloud = scale(cloud, generator, *self.scale)
-        if self.flip:
-            cloud = flip(cloud, generator)
+            points = points * generator.uniform(*self.scale)
+        if self.flip:  # x, and independently y, each with probability 1/2
+            signs = [-1.0 if generator.random() < 0.5 else 1.0 for _ in range(2)]
+            points = points * torch.tensor([*signs, 1.0])
         if self.shift is not None:
-            cloud = shift(cloud, generator, self.shift)
-        noise = self.jitter
-        if isinstance(noise, tuple):
-            noise = generator.uniform(*noise)
-        if noise > 0.0:
-            cloud = jitter(cloud, generator, noise)
+            move = generator.uniform(-1.0, 1.0, 3) * np.asarray(self.shift)
+            points = points + torch.from_numpy(move.astype(np.float32))
+        sigma = generator.uniform(*self.jitter) if isinstance(self.jitter, tuple) else self.jitter
+        if sigma > 0.0:
+            noise = generator.standard_normal(tuple(points.shape), dtype=np.float32)
+            points = points + torch.from_numpy(noise) * sigma
+        if points is not cloud.points:
+            cloud = replace(cloud, points=points)
         for change in (self.elastic, self.chromatic, self.remission):
             if change is not None:
                 cloud = change(cloud, generator)
         return cloud
-
-
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array)
