@@ -41,7 +41,7 @@ target = room[room[:, 0] > 0.4] @ truth[:3, :3].T + truth[:3, 3]
 # support. FPFH descriptors need no training.
 
 # %%
-found = pcnn.register(source, target, model="fpfh", voxel_size=0.1, icp_distance=0.1)
+found = pcnn.register(source, target, model="fpfh", voxel_size=0.1)
 print(np.round(np.asarray(found.transform), 3))
 print("matches:", found.matches, " that agree:", found.inliers)
 

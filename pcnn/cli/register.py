@@ -119,7 +119,6 @@ def write_pair(
         "cloud_width_m": round(measures.width, 4),
         "point_spacing_m": round(measures.spacing, 4),
         "solver": found.solver,
-        "icp": found.icp,
         "matches": found.matches,
         "inliers": found.inliers,
         "inlier_rmse_m": found.rmse,

@@ -164,7 +164,6 @@ def register_pair(
         target.points,
         descriptor,
         settings,
-        icp_distance=options.icp_distance,
         min_confidence=options.min_confidence if network else 0.0,
         min_inliers=options.min_inliers or (3 if network else FPFH_MIN_INLIERS),
         min_overlap=options.min_overlap,

@@ -63,9 +63,6 @@ class RegisterOptions(DescriptorOptions):
         "Move the pose until surfaces of both clouds lie on each other (point-to-plane); otherwise "
         "it stays as the matches have it.",
     ] = True
-    icp_distance: Annotated[
-        Length | None, "--icp", "Refine by Open3D's ICP within this distance, in metres."
-    ] = None
     min_confidence: Annotated[
         Share | None,
         "Probability of being right below which no transform is given; poses of FPFH have none.",

@@ -141,19 +141,14 @@ def report_pairs(
         settings=settings,
         samples=samples,
         device=device,
-        icp_distance=options.icp_distance,
         track=tracked,
     )
-    figures: dict[str, float] = {}
-    groups = ("test", "", done.results), ("test_icp", " + ICP", done.refined)
-    for prefix, suffix, results in (group for group in groups if group[2]):
-        summaries = {number: summarize(pairs, rules) for number, pairs in results.items()}
-        console.print(registration_table(summaries, title + suffix))
-        first = summaries[samples[0]]
-        console.print(scene_table(first, f"scenes, {shown(samples[0])}{suffix}"))
-        figures |= flat(summaries, prefix)
+    summaries = {number: summarize(pairs, rules) for number, pairs in done.results.items()}
+    console.print(registration_table(summaries, title))
+    console.print(scene_table(summaries[samples[0]], f"scenes, {shown(samples[0])}"))
+    figures = flat(summaries, "test")
     report.say_simulated(console, cfg)
-    write_pair_table(folder / PAIRS, done.results, done.refined, rules)
+    write_pair_table(folder / PAIRS, done.results, rules)
     lines = {shown(number): results for number, results in done.results.items()}
     curves = recall_curves(lines, rules)
     if curves:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -22,7 +21,6 @@ from pcnn.metrics.registration import (
 from pcnn.registration.descriptor import Described, Descriptor, described_all
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.nearest import nearest_within
-from pcnn.registration.open3d_tools import icp
 from pcnn.registration.settings import EstimateSettings
 from pcnn.registration.transforms import transform_points
 
@@ -34,7 +32,6 @@ class Evaluation:
     """Results of all pairs."""
 
     results: dict[int | None, list[PairResult]] = field(default_factory=dict)
-    refined: dict[int | None, list[PairResult]] = field(default_factory=dict)  # the same after ICP
     transforms: dict[int | None, list[Tensor]] = field(default_factory=dict)  # by number of samples
 
 
@@ -69,7 +66,6 @@ def evaluate_pairs(
     protocol: Protocol,
     settings: EstimateSettings,
     samples: Sequence[int | None],
-    icp_distance: float | None = None,
     device: torch.device | str = "cpu",
     track: Track = lambda batches, _: batches,
 ) -> Evaluation:
@@ -96,16 +92,11 @@ def evaluate_pairs(
             for pair, source, target, estimate in zip(
                 batch, sources, targets, estimates, strict=True
             ):
-                result_of = partial(_result, pair, source, target, estimate, protocol, near)
+                result = _result(pair, source, target, estimate, protocol, near)
                 transform = estimate.solution.transform
-                evaluation.results.setdefault(number, []).append(result_of(transform))
+                evaluation.results.setdefault(number, []).append(result)
                 kept = no_transform() if transform is None else transform
                 evaluation.transforms.setdefault(number, []).append(kept)
-                if icp_distance is not None:
-                    if transform is not None:
-                        ends = source.points, target.points
-                        transform = icp(*ends, transform, icp_distance, 50).transform
-                    evaluation.refined.setdefault(number, []).append(result_of(transform))
     return _in_order_of(evaluation, order)
 
 
@@ -116,8 +107,7 @@ def _in_order_of(evaluation: Evaluation, order: Sequence[int]) -> Evaluation:
     def placed(by_samples: dict[int | None, list[Any]]) -> dict[int | None, list[Any]]:
         return {number: [found[at] for at in made] for number, found in by_samples.items()}
 
-    parts = evaluation.results, evaluation.refined, evaluation.transforms
-    return Evaluation(*(placed(part) for part in parts))
+    return Evaluation(placed(evaluation.results), placed(evaluation.transforms))
 
 
 def _result(
@@ -127,9 +117,9 @@ def _result(
     estimate: Estimate,
     protocol: Protocol,
     distance: float,
-    transform: Tensor | None,
 ) -> PairResult:
-    """The result of a pair by a transform: that of the estimate, or what ICP made of it."""
+    """The result of a pair by its estimate."""
+    transform = estimate.solution.transform
     result = judged(
         pair.id, pair.transform, estimate.source, estimate.target, transform, protocol, distance
     )

@@ -16,7 +16,6 @@ from pcnn.registration.descriptor import Descriptor, described_all
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import MEET
 from pcnn.registration.nearest import nearest_within
-from pcnn.registration.open3d_tools import icp
 from pcnn.registration.rivals import Rivals, rivals_of_matches, with_other_poses
 from pcnn.registration.settings import AGREE, EstimateSettings, RansacSettings, Solver
 from pcnn.registration.transforms import transform_points
@@ -60,7 +59,6 @@ class Registration:
     rmse: float  # root mean square residual of the inliers [m]
     descriptor: str  # name
     solver: str  # name
-    icp: bool  # whether ICP refined the transform
     confidence: float = math.nan  # probability that the transform is right
     reason: str = ""  # why this descriptor was taken, where it was chosen automatically
     scale: float = math.nan
@@ -91,7 +89,6 @@ def register_points(
     descriptor: Descriptor,
     settings: EstimateSettings | None = None,
     samples: int | None = SAMPLES,
-    icp_distance: float | None = None,
     min_confidence: float | None = None,
     min_inliers: int = 3,
     min_overlap: float = 0.05,
@@ -144,18 +141,13 @@ def register_points(
             f"confidence {confidence:.2f}, {least:.2f} required (min_confidence); {agreeing} of "
             f"{counted(matches, 'match', 'matches')} agree"
         )
-    refined = False
-    if icp_distance is not None:
-        aligned = icp(described[0].points, described[1].points, transform, icp_distance)
-        refined = aligned.fitness * len(described[0].points) >= 3
-        transform = aligned.transform if refined else transform
-    # of the transform that is returned: surfaces and ICP may have moved it
+    # of the transform that is returned: surfaces may have moved it
     residual = match_distances(estimate.source, estimate.target, transform)
     inliers = residual < settings.ransac.distance
     if int(inliers.sum()) < 3:
         raise unsupported(
             f"{agreeing} matches agreed before the pose was refined, {int(inliers.sum())} after it "
-            "(icp_distance, surfaces)"
+            "(surfaces)"
         )
     placed = transform_points(transform, described[0].points.double())
     _, found = nearest_within(placed, described[1].points, MEET * descriptor.voxel_size)
@@ -186,7 +178,6 @@ def register_points(
         float(residual[inliers].square().mean().sqrt()),
         descriptor.name,
         settings.solver,
-        refined,
         confidence,
         scale=rivals.scale,
         ambiguity=rivals.ambiguity,

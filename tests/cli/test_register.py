@@ -40,13 +40,12 @@ def test_register_and_describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     write_coloured_ply(tmp_path / "b.ply", target.numpy(), np.zeros(target.shape, np.uint8))
     out = tmp_path / "out"
     words = "register", set_of_a / "a.npy", tmp_path / "b.ply", "--out", out
-    said = invoke(*words, "--icp", "0.1", "--no-sensor-at-origin", "--view")
+    said = invoke(*words, "--no-sensor-at-origin", "--view")
     assert "descriptor: fpfh 0.05 m" in said
     written = json.loads((out / "transform.json").read_text())
     transform = torch.tensor(written["transform"], dtype=torch.float64)
     assert float(rotation_error(transform, truth)) < 1
     assert float(translation_error(transform, truth)) < 0.03
-    assert written["icp"] is True
     assert (out / "overlay.png").stat().st_size > 10_000
     content, _ = held(out / "view.html")
     assert [cloud["name"] for cloud in content["clouds"]] == ["a.npy", "b.ply"]
@@ -165,7 +164,7 @@ def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.Mon
         "--out",
         out,
     )
-    said = invoke(*words, "--icp", "0.1", "--view", code=0)
+    said = invoke(*words, "--view", code=0)
     content, _ = held(out / "view.html")
     assert [cloud["name"] for cloud in content["clouds"]] == [file.name for file in files]
     assert "3 pairs registered, 0 without a transform; 1 loop kept, 0 dropped" in said
@@ -174,8 +173,8 @@ def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.Mon
     for file, pose in zip(files, poses, strict=True):
         found = torch.tensor(written["poses"][str(file)], dtype=torch.float64)
         truth = inverse(poses[0]) @ pose
-        assert float(rotation_error(found, truth)) < 0.5
-        assert float(translation_error(found, truth)) < 0.03
+        assert float(rotation_error(found, truth)) < 2
+        assert float(translation_error(found, truth)) < 0.05
     merged = read_points(out / "merged.ply")
     assert len(merged.points) == sum(map(len, parts))
     assert (out / "merged.png").stat().st_size > 10_000

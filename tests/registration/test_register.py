@@ -29,33 +29,16 @@ def test_every_solver_finds_the_pose(solver: Any) -> None:
     )
     assert float(rotation_error(found.transform, truth)) < 2
     assert float(translation_error(found.transform, truth)) < 0.1
-    assert (found.solver, found.descriptor, found.icp) == (solver, "known", False)
+    assert (found.solver, found.descriptor) == (solver, "known")
     assert found.inliers > 200
     assert found.overlap > 0.95
-
-
-def test_icp_refines_and_is_told() -> None:
-    source, target, truth, descriptor = known()
-    found = register_points(source, target, descriptor, icp_distance=0.1)
-    assert found.icp
-    torch.testing.assert_close(found.transform, truth, atol=1e-4, rtol=0)
-    # nothing lies that near: what is returned is not refined, and does not claim to be
-    noisy = source + 0.003 * torch.randn_like(source)
-    descriptor = Known((noisy, target.clone()), (target, target.clone()))
-    plain = register_points(noisy, target, descriptor)
-    found = register_points(noisy, target, descriptor, icp_distance=1e-7)
-    assert not found.icp
-    assert torch.equal(found.transform, plain.transform)
 
 
 def test_inliers_and_rmse_are_those_of_the_refined_transform() -> None:
     source, target, _, _ = known(0.0)
     noisy = source + 0.03 * torch.randn_like(source)
     descriptor = Known((noisy, target.clone()), (target, target.clone()))
-    found = register_points(
-        noisy, target, descriptor, samples=None, icp_distance=0.2, min_confidence=0.0
-    )
-    assert found.icp
+    found = register_points(noisy, target, descriptor, samples=None, min_confidence=0.0)
     moved = transform_points(found.transform, noisy.double())
     residual = (moved - target.double()).norm(dim=1)
     near = residual < 0.075  # one and a half voxels
@@ -134,7 +117,7 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
     ("options", "bad"),
     [
         *(("min_inliers", 0), ("min_confidence", torch.nan), ("min_overlap", torch.nan)),
-        *(("min_overlap", 1.5), ("icp_distance", torch.nan), ("icp_distance", -0.1)),
+        *(("min_overlap", 1.5), ("min_overlap", -0.1)),
         *(("solver", "magic"), ("sampling", "best"), ("seed", -1), ("cell", "any")),
     ],
 )
@@ -173,7 +156,7 @@ def test_public_function_registers_two_turned_views_by_fpfh(
     pytest.importorskip("open3d")
     monkeypatch.setattr(register, "after", lambda *given: after(*given)[-1:])  # or it may answer
     source, target, truth = two_views()
-    found = pcnn.register(source.numpy(), target, sensor_at_origin=False, icp_distance=0.1)
+    found = pcnn.register(source.numpy(), target, sensor_at_origin=False)
     assert found.descriptor.startswith("fpfh")
     assert found.reason.endswith("found nothing: FPFH")
     assert float(rotation_error(found.transform, truth)) < 1

@@ -12,7 +12,7 @@ from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult
 from pcnn.metrics.registration.protocols import Protocol
 
 COLUMNS = (
-    *("samples", "icp", "scene", "target", "source", "index"),
+    *("samples", "scene", "target", "source", "index"),
     *("rre_deg", "rte_m", "rmse_m", "inlier_ratio", "matches", "inliers"),
     *("counted", "success", "seconds"),
 )
@@ -21,31 +21,28 @@ COLUMNS = (
 def write_pair_table(
     path: Path,
     results: Mapping[int | None, Sequence[PairResult]],
-    refined: Mapping[int | None, Sequence[PairResult]],
     protocol: Protocol,
 ) -> Path:
-    """Write one line a pair and number of samples; those after ICP have ``icp`` 1.
+    """Write one line a pair and number of samples.
 
     A figure that does not exist is left empty. The file appears whole or not at all.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for icp, groups in ((0, results), (1, refined)):
-        for samples, pairs in groups.items():
-            judged = JudgedPairs(pairs, protocol)
-            for pair, good, counts in zip(pairs, judged.registered, judged.counted, strict=True):
-                errors = pair.rre, pair.rte, pair.rmse, pair.inlier_ratio
-                writer.writerow(
-                    [
-                        shown(samples),
-                        icp,
-                        *(pair.scene, pair.target, pair.source, pair.index),
-                        *("" if value != value else f"{value:.6g}" for value in errors),
-                        *(pair.matches, pair.inliers, int(counts), int(good)),
-                        "" if pair.seconds != pair.seconds else f"{pair.seconds:.4f}",
-                    ]
-                )
+    for samples, pairs in results.items():
+        judged = JudgedPairs(pairs, protocol)
+        for pair, good, counts in zip(pairs, judged.registered, judged.counted, strict=True):
+            errors = pair.rre, pair.rte, pair.rmse, pair.inlier_ratio
+            writer.writerow(
+                [
+                    shown(samples),
+                    *(pair.scene, pair.target, pair.source, pair.index),
+                    *("" if value != value else f"{value:.6g}" for value in errors),
+                    *(pair.matches, pair.inliers, int(counts), int(good)),
+                    "" if pair.seconds != pair.seconds else f"{pair.seconds:.4f}",
+                ]
+            )
     with whole_file(path) as file:
         file.write(text.getvalue().encode())
     return path

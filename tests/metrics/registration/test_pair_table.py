@@ -17,11 +17,11 @@ def test_every_pair_has_a_line_and_what_does_not_exist_is_empty(tmp_path: Path) 
         250: [pair, replace(pair, target=1, rre=90.0, index=1)],
         None: [PairResult("b", 1, 2, nan, nan, 0.5, nan, 7, 3, seconds=0.25)],
     }
-    path = write_pair_table(tmp_path / "pairs.csv", given, {250: [pair]}, RULES)
+    path = write_pair_table(tmp_path / "pairs.csv", given, RULES)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["samples"], row["icp"], row["success"]) for row in rows] == [
-        ("250", "0", "1"), ("250", "0", "0"), ("all", "0", "0"), ("250", "1", "1"),
+    assert [(row["samples"], row["success"]) for row in rows] == [
+        ("250", "1"), ("250", "0"), ("all", "0"),
     ]  # fmt: skip
-    assert [row["rre_deg"] for row in rows] == ["1", "90", "", "1"]
-    assert [row["seconds"] for row in rows] == ["", "", "0.2500", ""]
+    assert [row["rre_deg"] for row in rows] == ["1", "90", ""]
+    assert [row["seconds"] for row in rows] == ["", "", "0.2500"]
