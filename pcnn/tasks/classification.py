@@ -23,18 +23,8 @@ class ClassificationTask(CountingTask):
     """Train a network that gives one row of logits a cloud.
 
     A batch has `tensor` (SparseTensor of B clouds, also empty ones), `labels` [B] int64 in 0..C-1
-    or `ignore_index`, `names` [B] and `batch_size`, B; a batch without clouds counts for nothing.
-    For views it also has what `pcnn.tasks.views.summed_cloud_probabilities` asks for.
-
-    Logged: `train/loss`, `train/accuracy` (of the batch), `train/lr`, and for `val` and `test`:
-    `loss` (mean over clouds), `accuracy`, `mean_accuracy` (mean over the classes that occur of the
-    share of their clouds that is right), `best_constant` (accuracy of always answering the
-    commonest class), `accuracy/<class>`. All are counted in a confusion matrix that is summed over
-    ranks, so they are exact under DDP. A test without any label logs nothing. An evaluation with
-    `views` logs the same figures but the loss once more as `val/tta/...` and `test/tta/...`, of the
-    argmax of the probabilities summed over the views.
-
-    Arguments as `CountingTask`; `net` maps the input tensor to logits [B, C].
+    or `ignore_index`, `names` [B] and `batch_size` B, and for views what
+    `pcnn.tasks.views.summed_cloud_probabilities` asks for.
     """
 
     def forward(self, tensor: Any) -> Tensor:

@@ -43,32 +43,17 @@ MEASURED = 4096  # positives whose distance is logged
 class RegistrationTask(NetworkTask):
     """Train a network to describe places, evaluate how well its descriptors find each other again.
 
-    Training: ``loss(source [N, C], target [M, C], batch)`` on descriptors of unit length. The two
-    clouds of a pair go through the network one after the other, so its batch norms see two
-    mini-batches a step, as in FCGF; or in one pass, with half the launches. Rows of both that lie
-    within `positive_radius` under the true transform are the batch's positives; they are searched
-    on the device. A pair without any stays in the batch and contributes nothing.
-
-    Evaluation, for every pair: up to `val_samples` random rows of either cloud, each of the source
-    with its nearest descriptor of the target; the share of these that are right; a transform by
-    RANSAC. The draws depend on the pair's name and `seed` alone, and so does what the loss
-    draws: one network has one set of figures.
-
-    A network with an `OverlapHead` learns to score points as well: `OverlapLoss`, in which a match
-    is right within the hit distance of evaluation, is added. Its steps are not CUDA graphs.
+    Training: ``loss(source [N, C], target [M, C], batch)`` on descriptors of unit length. Rows of
+    both clouds within `positive_radius` under the true transform are positives, searched on the
+    device. Evaluation, for every pair: up to `val_samples` random rows of either cloud, each of the
+    source with its nearest descriptor of the target; the share of these that are right; a transform
+    by RANSAC. The draws depend on the pair's name and `seed` alone. A network with an `OverlapHead`
+    learns to score points as well.
 
     A batch has `inputs` (SparseTensors: source and target of B clouds each, or one of 2 B clouds,
     sources first), `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
     `target_offsets` [B + 1], `transforms` [B, 4, 4], `positives` [T, 2] and `positive_offsets`
-    [B + 1] or None, `with_positives`, `names` [B], `voxel_size` [m], `batch_size` B, `to` and
-    `tensors`.
-
-    Logged: `train/loss`, its terms, `train/positives` (how many), `train/positive_distance` (mean
-    distance of their descriptors), `train/lr`; for `val` and `test`: `loss`, `feat_match_ratio`,
-    `inlier_ratio`, `rr`, and `rre` [deg] and `rte` [m] over the registered pairs; where pairs of
-    several sources are mixed the same of each, as `val/SOURCE/rr`. Lengths are in cells there. Of a
-    head also `train/overlap_loss`, and in every stage `overlap_precision`, `overlap_recall`,
-    `match_precision` and `match_recall` of the points that its loss draws, at a score of a half.
+    [B + 1] or None, `with_positives`, `names` [B], `voxel_size` [m] and `batch_size` B.
     """
 
     def __init__(

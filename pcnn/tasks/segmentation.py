@@ -22,20 +22,12 @@ class SegmentationTask(CountingTask):
 
     Training: `loss(net(tensor).features [N, C], labels [N])`. Evaluation: the class of a point is
     the argmax of its row's logits, reached through `tensor.geometry.inverse` [P], and counts
-    against the point's own label, so that voxels, or points that were left out, hide no mistake.
+    against the point's own label, so that voxels hide no mistake; with `views`, outside training,
+    also the argmax of the probabilities summed over these.
 
     A batch has `tensor` (SparseTensor), `labels` [N], `points` [P, 3], `point_labels` [P] or None,
     `point_offsets` [B + 1], `names` [B] and `batch_size`. Labels are int64 in 0..C-1 or
     `ignore_index`.
-
-    Logged: `train/loss`, `train/miou` (over the epoch so far, on rows), `train/lr`, and for
-    `val` and `test`: `loss`, `miou` (official: an absent class counts 0), `miou_present`,
-    `accuracy`, `best_constant`, `iou/<class>`, all of a single pass. Outside training, with
-    `views`, the same figures but the loss once more as `val/tta/...` and `test/tta/...`, of the
-    argmax of the probabilities summed over the views; these classes are then the predictions. A
-    test without any label logs nothing.
-
-    Arguments as `CountingTask`; `net` maps the input tensor to C logits a row.
     """
 
     def forward(self, tensor: Any) -> Tensor:
