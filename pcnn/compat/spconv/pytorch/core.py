@@ -87,11 +87,6 @@ class SparseConvTensor:
         """``[N, C]``; `replace_feature` gives a tensor with others."""
         return self._features
 
-    @features.setter
-    def features(self, val: Tensor) -> None:
-        """Refused: layers before and behind share a tensor's sites, but not its features."""
-        raise ValueError("features are not set: x = x.replace_feature(features) gives a new tensor")
-
     @property
     def indices(self) -> Tensor:
         """``[N, 1 + d]`` int32 (batch, axes)."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,36 +14,19 @@ from pcnn.compat.spconv.pytorch.ops import require
 from pcnn.nn.fused import FoldedNorm, steps_of
 
 
-class SparseSequential(SparseModule):
+class SparseSequential(SparseModule, nn.Sequential):
     """Modules one after another: sparse ones on the tensor, others on its features."""
 
     def __init__(self, *args: Any, **kwargs: nn.Module) -> None:
-        super().__init__()
-        if len(args) == 1 and isinstance(args[0], OrderedDict):
-            named = dict(args[0])
-        else:
-            named = {str(position): module for position, module in enumerate(args)}
-        for name, module in [*named.items(), *kwargs.items()]:
-            require(name not in self._modules, f"there are two modules of the name {name!r}")
-            self.add_module(name, module)
+        super().__init__(*args)
+        for name, module in kwargs.items():
+            self.add(module, name)
         self._folded: dict[int, FoldedNorm] = {}
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._modules.values())
-
-    def __getitem__(self, idx: int) -> Any:
-        if not -len(self) <= idx < len(self):
-            raise IndexError(f"there are {len(self)} modules, none of number {idx}")
-        return list(self._modules.values())[idx]
 
     def add(self, module: nn.Module, name: str | None = None) -> None:
         """Append a module."""
         own = str(len(self)) if name is None else name
-        if name is None and own in self._modules:
-            raise KeyError(f"there is a module of the name {own!r}; give another name")
+        require(own not in self._modules, f"there is a module of the name {own!r}")
         self.add_module(own, module)
 
     def forward(self, input: Any) -> Any:
