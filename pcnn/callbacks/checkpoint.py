@@ -114,7 +114,6 @@ class Checkpoint(LightningCheckpoint):
         return str(self.folder / name) if (self.folder / name).exists() else ""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Check the configuration and make writing atomic."""
         if self.config is not None:
             check_plain(self.config)
         if stage != "fit":
@@ -181,7 +180,6 @@ class Checkpoint(LightningCheckpoint):
             shift_logged_step(trainer, -int(asked))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the final state."""
         self._restore(trainer)  # where there was nothing to validate with
         if trainer.global_step != self._saved_step:
             self._save_last(trainer)
@@ -189,7 +187,6 @@ class Checkpoint(LightningCheckpoint):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add the configuration."""
         if self.config is not None:
             checkpoint["pcnn_config"] = dict(self.config)
 

@@ -55,7 +55,6 @@ class FiniteSteps(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the counts until training starts."""
         self._resumed = state_dict
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -114,7 +113,6 @@ class FiniteSteps(Callback):
             self._look(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Look a last time."""
         self._look(trainer, pl_module)
         steps = trainer.global_step - self._first_step
         if self._told * 2 > steps:

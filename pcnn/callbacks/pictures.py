@@ -71,7 +71,6 @@ class Pictures(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Keep the first thing of the first batches."""
         if trainer.sanity_checking or not trainer.is_global_zero or dataloader_idx:
             return
         if batch_idx == 0:
@@ -86,14 +85,12 @@ class Pictures(Callback):
     on_test_batch_end = on_validation_batch_end
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show everything."""
         if not trainer.sanity_checking:
             if self._validations % self.every_n_validations == 0:
                 self._show(trainer, pl_module, "val")
             self._validations += 1
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show everything."""
         self._show(trainer, pl_module, "test")
 
     def _show(self, trainer: Trainer, task: Any, stage: str) -> None:

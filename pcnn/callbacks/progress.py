@@ -61,12 +61,10 @@ class TrainingProgress(TQDMProgressBar):
         self._seen_step = 0  # optimiser steps at the end of the batch before
 
     def disable(self) -> None:
-        """Say nothing (ranks other than 0)."""
         super().disable()
         self._speaks = False
 
     def enable(self) -> None:
-        """Speak again."""
         super().enable()
         self._speaks = True
 
@@ -75,13 +73,11 @@ class TrainingProgress(TQDMProgressBar):
         return dict(shown(trainer.callback_metrics, TRAIN))
 
     def on_train_start(self, trainer: Trainer, *rest: Any) -> None:
-        """Begin to count."""
         super().on_train_start(trainer, *rest)
         self._start = (time.monotonic(), trainer.global_step)
         self._told, self._seen_step = math.inf, trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
-        """Move the bar, or print a line."""
         super().on_train_batch_end(trainer, *rest)
         step = trainer.global_step
         stepped, self._seen_step = step != self._seen_step, step
@@ -102,13 +98,11 @@ class TrainingProgress(TQDMProgressBar):
             self.say(f"{said}  {figures}  {seconds:.2f} s/step{left}")
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Print the figures."""
         super().on_validation_end(trainer, pl_module)
         if not trainer.sanity_checking:
             self._say_evaluation(trainer, "validation", "val")
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Print the figures."""
         super().on_test_end(trainer, pl_module)
         self._say_evaluation(trainer, "test", "test")
 

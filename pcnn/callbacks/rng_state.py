@@ -48,15 +48,12 @@ class RngState(Callback):
             self.seed = trainer.strategy.broadcast(secrets.randbits(32))
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Seed the generators for this batch."""
         assert self.seed is not None  # set by `setup`
         step = trainer.fit_loop.total_batch_idx
         seed_globals(step_seed(self.seed, step, trainer.global_rank))
 
     def state_dict(self) -> dict[str, Any]:
-        """The seed, for the checkpoint."""
         return {"seed": self.seed}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the checkpoint's seed."""
         self.seed = state_dict["seed"]

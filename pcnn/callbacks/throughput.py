@@ -59,20 +59,17 @@ class Throughput(Callback):
         self._between = self._waited = self._spent = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the counts from zero."""
         if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
         self._end = None
         self._reset()
 
     def on_train_batch_start(self, *_: Any) -> None:
-        """Note when the batch is there."""
         self._begin = time.perf_counter()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
     ) -> None:
-        """Add the batch, and report when it is time."""
         now = time.perf_counter()
         loaded: float | None = getattr(trainer.train_dataloader, "seconds_waited", None)
         if self._end is not None:
@@ -91,7 +88,6 @@ class Throughput(Callback):
             self._report(trainer, pl_module)
 
     def on_validation_end(self, *_: Any) -> None:
-        """Leave the validation out of the waiting time."""
         if self._end is not None:
             self._end = time.perf_counter()
 

@@ -46,7 +46,6 @@ class WarmUp(Callback):
         self._first_step = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Begin to compile the sources of maps."""
         self._began = time.perf_counter()
         device = trainer.strategy.root_device
         ours = trainer.local_rank == 0 and device.type == "cuda" and self.ahead
@@ -56,13 +55,11 @@ class WarmUp(Callback):
             self._sources = compile_sources_ahead(torch.cuda.get_device_capability(device))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note where the training begins."""
         self.start, self._first_step = {}, trainer.global_step
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any
     ) -> None:
-        """Compile what the first step needs."""
         arrived = time.perf_counter()
         variants = self._compile("train", trainer, pl_module, batch)
         if "variants" not in self.start:
@@ -70,7 +67,6 @@ class WarmUp(Callback):
             self._arrived, self._compiled = arrived, time.perf_counter()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Report the first step of the optimiser."""
         if "all" in self.start or trainer.global_step == self._first_step:
             return
         if pl_module.device.type == "cuda":
@@ -87,13 +83,11 @@ class WarmUp(Callback):
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, *_: Any, **__: Any
     ) -> None:
-        """Compile what an evaluation needs."""
         self._compile("evaluation", trainer, pl_module, batch)
 
     on_test_batch_start = on_validation_batch_start
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Leave no process behind."""
         if self._sources is not None:
             self._sources.wait()
 

@@ -62,12 +62,10 @@ class WeightAverage(WeightAveraging):
         self.decay = decay
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Begin an average with a training."""
         if stage == "fit" and self.decay is not None:
             self._average_model = MovingAverage(pl_module, self.decay)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Bring the average to where the weights are by now."""
         if self._average_model is not None:
             self._average_model.to(pl_module.device)
 

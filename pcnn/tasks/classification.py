@@ -33,7 +33,6 @@ class ClassificationTask(CountingTask):
         return logits
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Loss of one batch."""
         logits = self(batch.tensor)
         loss: Tensor = self.loss(logits, batch.labels)
         labelled = (batch.labels != self.ignore_index).sum()

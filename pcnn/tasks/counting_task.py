@@ -66,11 +66,9 @@ class CountingTask(NetworkTask):
         """Figures of counts [C, C + 1], by name, to log."""
 
     def validation_step(self, batch: Any, batch_idx: int) -> Any:
-        """Count one batch; returns what `evaluate` returns."""
         return self.evaluate(batch, self.val_meters, self.views_now)
 
     def test_step(self, batch: Any, batch_idx: int) -> Any:
-        """Count one batch; returns what `evaluate` returns."""
         return self.evaluate(batch, self.test_meters, self.views_now)
 
     @property
@@ -81,11 +79,9 @@ class CountingTask(NetworkTask):
         return self.views
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the pass."""
         self.log_evaluation("val", self.val_meters)
 
     def on_test_epoch_end(self) -> None:
-        """Log the metrics of the pass."""
         self.log_evaluation("test", self.test_meters)
 
     def classes_of(self, logits: Tensor, meters: Meters) -> Tensor:
@@ -149,10 +145,8 @@ class Mean(Metric):
         self.add_state("weight", zero.clone(), dist_reduce_fx="sum")
 
     def update(self, value: Tensor, weight: float | Tensor = 1.0) -> None:
-        """Add one value."""
         self.total += value.detach().double() * weight
         self.weight += weight
 
     def compute(self) -> Tensor:
-        """The mean, float32 scalar."""
         return (self.total / self.weight.clamp(min=torch.finfo(torch.float64).tiny)).float()

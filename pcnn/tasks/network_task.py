@@ -113,7 +113,6 @@ class NetworkTask(L.LightningModule):
             self.net.start_graphs(after=1, most=STEP_SIZES, in_place=True)
 
     def on_train_epoch_end(self) -> None:
-        """See that there was something to learn."""
         self._check_taught()
 
     def on_train_end(self) -> None:

@@ -154,7 +154,6 @@ class RegistrationTask(NetworkTask):
         return loss + self.overlap_weight * head.loss, head
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Loss of one batch."""
         figures = self.described(batch.inputs)
         loss, head = self.lost(batch, figures)
         size = max(batch.batch_size, 1)
@@ -179,11 +178,9 @@ class RegistrationTask(NetworkTask):
         return found
 
     def validation_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
-        """Judge one batch."""
         return self.evaluate(batch, "val")
 
     def test_step(self, batch: Any, batch_idx: int) -> dict[str, ShownPair] | None:
-        """Judge one batch."""
         return self.evaluate(batch, "test")
 
     def evaluate(self, batch: Any, stage: str) -> dict[str, ShownPair] | None:
@@ -222,11 +219,9 @@ class RegistrationTask(NetworkTask):
         return {"pair": pair}
 
     def on_validation_epoch_end(self) -> None:
-        """Log the figures of the pass."""
         self.log_evaluation("val")
 
     def on_test_epoch_end(self) -> None:
-        """Log the figures of the pass."""
         self.log_evaluation("test")
 
     def log_evaluation(self, stage: str) -> None:

@@ -36,7 +36,6 @@ class SegmentationTask(CountingTask):
         return logits
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Loss of one batch."""
         logits = self(batch.tensor)
         loss: Tensor = self.loss(logits, batch.labels)
         counted = self.train_confusion.counted(logits.detach().argmax(1), batch.labels)
@@ -51,7 +50,6 @@ class SegmentationTask(CountingTask):
         return loss
 
     def on_train_epoch_start(self) -> None:
-        """Reset the running mIoU."""
         self.train_confusion.reset()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -54,11 +54,9 @@ class EvaluationViews:
         check_fields(self)
 
     def __len__(self) -> int:
-        """Number of views."""
         return len(self.rotations) * len(self.scales) * len(self.flips)
 
     def __iter__(self) -> Iterator[View]:
-        """Yield the views."""
         for angle in self.rotations:
             for scale in self.scales:
                 for flip in self.flips:
