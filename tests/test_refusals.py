@@ -21,6 +21,7 @@ from pcnn.geometry import (
     Kernel,
     KernelMap,
     KeyFormat,
+    Neighbourhood,
     PointSet,
     VoxelGrid,
     grid_of_cells,
@@ -56,7 +57,7 @@ from pcnn.ops import (
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.level_link import LevelLink
 from tests.clouds import surface_grid
-from tests.maps.native_points import scan
+from tests.maps.native_points import ruled, scan
 
 CUBE, K3, HALVED = torch.zeros(1, 3, 4, 4, 4), Kernel.of(3), Kernel.of(2, 2)
 CELLS, ONES, FEW = torch.zeros(2, 3), torch.ones(2, 1), torch.zeros(2).long()
@@ -107,8 +108,8 @@ def native(**change: Any) -> PointSet:
     return replace(scan(90), **{name: act(scan(90)) for name, act in change.items()})
 
 
-def searched(search: RadiusSearch, kernel: Kernel) -> KernelMap:
-    return search.build(points := scan(50), points, kernel)
+def searched(kernel: Kernel, **rule: Any) -> KernelMap:
+    return RadiusSearch().build(points := ruled(scan(50), **rule), points, kernel)
 
 
 def by_parents(kernel: Kernel, same: bool = True) -> KernelMap:
@@ -161,10 +162,10 @@ GEOMETRY: list[Row] = [
     (lambda: listed([0, 1], [0, 0], [0, 2], 2), V, "out_index claims"),
 ]
 MAPS: list[Row] = [
-    (lambda: searched(RadiusSearch(), Kernel.of(2)), V, "odd kernel sizes"),
-    (lambda: searched(RadiusSearch(metric="ball"), Kernel.of((1, 1, 3))), V, "cubic kernels"),
+    (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),
+    (lambda: searched(Kernel.of((1, 1, 3)), metric="ball"), V, "cubic kernels"),
     *(
-        (lambda given=given: RadiusSearch(**given), V, next(iter(given)))
+        (lambda given=given: Neighbourhood(**given), V, next(iter(given)))
         for given in (
             *({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0}),
             {"cover": True, "outside": "drop"},

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, Neighbourhood, PointSet
+from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.neighbourhood import USUAL
 from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.local_voxels import Edges, box_reach, cell_slots, official_radius, slots_of
@@ -48,10 +47,8 @@ class RadiusSearch:
     A kernel cell is ``cell * dilation`` cells of the input's level wide. A cubic kernel over cubic
     cells reaches as far as the ball with the volume of its box (`official_radius`), any other one
     as far as its box. A kernel that tiles space (size = stride) takes no search (`cell_parents`).
-    At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points.
-
-    A setting that is ``None`` is that of the input points (`pcnn.geometry.Neighbourhood`); one that
-    is given replaces it, for layers with a field or a resolution of their own.
+    At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points. The
+    rest is the rule of the input points (`pcnn.geometry.Neighbourhood`).
 
     The output points of a kernel of stride 1 may be any points of the same clouds. Features come to
     those of a finer level, or to the original ones, by a search among the coarse points (PointCNN++
@@ -59,25 +56,7 @@ class RadiusSearch:
     no search.
     """
 
-    outside: str | None = None  # what becomes of neighbours in the ball and outside the box
-    volume: float | None = None  # volume of the field over that of the kernel's box, s
-    cell: float | None = None  # edge of a kernel cell
-    metric: str | None = None  # ball, box or auto
-    cover: bool | None = None  # whether strided kernels reach every point of their coarse cells
-    memory: float | None = None  # most memory that maps may take [GB]
     name: str = "radius_search"  # in configurations and reports
-
-    def __post_init__(self) -> None:
-        self._over(USUAL)  # refuses what does not exist
-
-    def rule(self, source: PointSet) -> Neighbourhood:
-        """The rule that relates points to ``source``: its own, with what is given here."""
-        return self._over(source.neighbourhood)
-
-    def _over(self, usual: Neighbourhood) -> Neighbourhood:
-        own = {field.name: getattr(self, field.name) for field in fields(usual)}
-        given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-        return replace(usual, **given) if given else usual
 
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """Kernel map from input points ``source`` to output points ``target``.
@@ -89,7 +68,7 @@ class RadiusSearch:
             return cell_parents(source, target, kernel)
         on_device = self.counted(source, target, kernel)
         if on_device is not None:
-            return PendingMap.finish_all([on_device], source, self.rule(source).memory)[0]
+            return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
         return self._listed(source, target, kernel)
 
     def compared(self, source: PointSet, target: PointSet, kernel: Kernel) -> int:
@@ -100,7 +79,7 @@ class RadiusSearch:
     def _listed(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """The map by torch; a cloud that is too dense is refused before much of it is listed."""
         points, centres, window = field = self._field(source, target, kernel)
-        most, rows = most_bytes(source, self.rule(source).memory), (source.rows, target.rows)
+        most, rows = most_bytes(source, source.neighbourhood.memory), (source.rows, target.rows)
         cells, runs = _cells(source, target, field)
         compared, found = int(runs.counts.sum()), 0
         if compared > most_compared(most):
@@ -139,7 +118,7 @@ class RadiusSearch:
         if key not in sorts:
             clouds = source.batch_index, source.batch_size
             sorts[key] = SortedPoints.of(points, *clouds, window.reach)
-        most = most_compared(most_bytes(source, self.rule(source).memory))
+        most = most_compared(most_bytes(source, source.neighbourhood.memory))
         counted = CountedNeighbours.of(sorts[key], centres, target.batch_index, window, most)
         claims = _claims(source, target, kernel)
 
@@ -169,9 +148,9 @@ class RadiusSearch:
         shift = _moved(source, kernel)
         if any(shift):
             centres = centres + torch.tensor(shift, dtype=centres.dtype, device=centres.device)
-        reach, edges = self.reach(source, kernel), self._edges(source, kernel)
+        reach, edges = self.reach(source, kernel), _edges(source, kernel)
         return Field(
-            source.points, centres, Window(reach, edges, kernel.size, self.rule(source).outside)
+            source.points, centres, Window(reach, edges, kernel.size, source.neighbourhood.outside)
         )
 
     def _check_covers(self, source: PointSet, kernel: Kernel) -> None:
@@ -191,7 +170,7 @@ class RadiusSearch:
 
     def reach(self, source: PointSet, kernel: Kernel) -> Reach:
         """How far the kernel sees around its centre: ball radius, or half widths of a box [m]."""
-        edges, rule = self._edges(source, kernel), self.rule(source)
+        edges, rule = _edges(source, kernel), source.neighbourhood
         cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
         if rule.metric == "ball" and not cubic:
             raise ValueError(
@@ -208,12 +187,13 @@ class RadiusSearch:
         radius = official_radius(edges[0], kernel.size[0], rule.volume)
         return max(radius, math.hypot(*_covering(source, kernel))) if covered else radius
 
-    def _edges(self, source: PointSet, kernel: Kernel) -> Edges:
-        """Edges of a kernel cell [m]."""
-        edges = zip(source.voxel_size, kernel.dilation, strict=True)
-        cell = self.rule(source).cell
-        x, y, z = (edge * cell * dilation for edge, dilation in edges)
-        return x, y, z
+
+def _edges(source: PointSet, kernel: Kernel) -> Edges:
+    """Edges of a kernel cell [m]."""
+    cell = source.neighbourhood.cell
+    axes = zip(source.voxel_size, kernel.dilation, strict=True)
+    x, y, z = (edge * cell * dilation for edge, dilation in axes)
+    return x, y, z
 
 
 def _cells(source: PointSet, target: PointSet, field: Field) -> tuple[PointCells, Runs]:

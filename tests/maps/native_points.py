@@ -1,8 +1,11 @@
 """Native points that look like scans: several in a cell, negative coordinates, three clouds."""
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 
-from pcnn.geometry import Kernel, PointSet, point_set_of
+from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
 from tests.clouds import surface
 
 Sizes = tuple[float, float, float]
@@ -33,3 +36,8 @@ def single(points: PointSet) -> PointSet:
 
 def coarser(fine: PointSet, stride: tuple[int, int, int]) -> PointSet:
     return fine.strided(Kernel.of(stride, stride, padding=0))
+
+
+def ruled(points: PointSet, **rule: Any) -> PointSet:
+    """The same points under another rule."""
+    return replace(points, neighbourhood=Neighbourhood(**rule))

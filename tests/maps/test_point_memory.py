@@ -13,7 +13,7 @@ from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
 from pcnn.maps import point_cells, point_memory
 from pcnn.maps.point_memory import densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
-from tests.maps.native_points import scan
+from tests.maps.native_points import ruled, scan
 
 K3 = Kernel.of(3)
 
@@ -38,11 +38,16 @@ def network() -> torch.nn.Module:
 def test_the_budget_is_exact_and_an_error_names_the_densest_cell() -> None:
     """A byte less than a map takes is refused."""
     points = crowded(None)
-    found = RadiusSearch(memory=100.0).build(points, points, K3).triplets
+
+    def build(memory: float) -> int:
+        given = ruled(points, memory=memory)
+        return RadiusSearch().build(given, given, K3).triplets
+
+    found = build(100.0)
     taken = map_bytes(found, (points.rows, points.rows), K3.volume, "cpu")
-    assert RadiusSearch(memory=taken / 1e9).build(points, points, K3).triplets == found
+    assert build(taken / 1e9) == found
     with pytest.raises(DenseCloudError) as raised:
-        RadiusSearch(memory=(taken - 1) / 1e9).build(points, points, K3)
+        build((taken - 1) / 1e9)
     text = str(raised.value)
     for part in (f"{found:,} triplets or more", "holds 600 points", "geometry.thin=0.0333"):
         assert part in text
@@ -69,9 +74,9 @@ def test_little_is_compared_of_what_is_refused(
         point_cells, "within_reach", lambda *a: compared.append(len(a[0][0])) or within(*a)
     )
     monkeypatch.setattr(point_cells, "CHUNK", 1 << 16)
-    dense = point_set_of(points, voxel_size=0.1)
+    dense = ruled(point_set_of(points, voxel_size=0.1), memory=memory)
     with pytest.raises(DenseCloudError, match="triplets" if most else "400,000,000 pairs"):
-        RadiusSearch(memory=memory).build(dense, dense, K3)
+        RadiusSearch().build(dense, dense, K3)
     assert sum(compared) <= most
 
 

@@ -21,7 +21,7 @@ from tests import oracle
 from tests.clouds import surface
 from tests.kernels.emulator import EmulatedModule
 from tests.maps.guarded import guarded
-from tests.maps.native_points import coarser, scan, single
+from tests.maps.native_points import coarser, ruled, scan, single
 
 Triplets = list[tuple[int, int, int]]
 
@@ -166,30 +166,31 @@ def test_reaches() -> None:
 # ---- maps
 
 
-def copies(repeats: int) -> tuple[RadiusSearch, PointSet, PointSet, Kernel]:
+def copies(repeats: int) -> tuple[PointSet, PointSet, Kernel]:
     # many distances equal the reach, many points share a place; with 40 copies the triplets of a
     # row are too many for insertion
     points = point_set_of(surface(60).float().repeat(repeats, 1), voxel_size=1.0)
-    return RadiusSearch(metric="box", volume=8.0 / 27), points, points, K3
+    points = ruled(points, metric="box", volume=8.0 / 27)
+    return points, points, K3
 
 
-def far() -> tuple[RadiusSearch, PointSet, PointSet, Kernel]:
+def far() -> tuple[PointSet, PointSet, Kernel]:
     points = scan(100, 1)
-    return RadiusSearch(), points, replace(points, points=points.points + 1e3), K3
+    return points, replace(points, points=points.points + 1e3), K3
 
 
 FURTHER = {
-    24: lambda: (RadiusSearch(), *[scan(1500, clouds=8)] * 2, K3),
+    24: lambda: (*[scan(1500, clouds=8)] * 2, K3),
     25: partial(copies, 3),
     26: partial(copies, 40),
     27: far,
-    28: lambda: (RadiusSearch(), *[scan(400, downsampling="cell_origin")] * 2, K3),
+    28: lambda: (*[scan(400, downsampling="cell_origin")] * 2, K3),
 }
 
 
 @cache
-def drawn(number: int) -> tuple[RadiusSearch, PointSet, PointSet, Kernel]:
-    """A search with a rule of its own, points of 8 clouds, and a kernel of odd size."""
+def drawn(number: int) -> tuple[PointSet, PointSet, Kernel]:
+    """Points of 8 clouds with a rule of their own, and a kernel of odd size."""
     if number in FURTHER:
         return FURTHER[number]()
     draw = random.Random(number)
@@ -206,13 +207,14 @@ def drawn(number: int) -> tuple[RadiusSearch, PointSet, PointSet, Kernel]:
         "cell": draw.choice([1.0, 1.0, 0.6]),
         "metric": draw.choice(["auto", "box"]),
     }
+    source = ruled(source, **settings)
     target = source if max(stride) == 1 and number % 4 else coarser(source, stride)
-    return RadiusSearch(**settings), source, target, kernel
+    return source, target, kernel
 
 
-def wanted_of(search: RadiusSearch, source: PointSet, target: PointSet, kernel: Kernel) -> Triplets:
+def wanted_of(source: PointSet, target: PointSet, kernel: Kernel) -> Triplets:
     """The definition, from the sizes of cells, the kernel and the rule."""
-    rule = search.rule(source)
+    rule = source.neighbourhood
     edges = [e * rule.cell * d for e, d in zip(source.voxel_size, kernel.dilation, strict=True)]
     cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
     reach: Reach = official_radius(edges[0], kernel.size[0], rule.volume)
@@ -231,13 +233,13 @@ def test_maps_equal_loops_over_all_pairs(
     number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(point_cells, "CHUNK", chunk)
-    search, source, target, kernel = drawn(number)
-    built = search.build(source, target, kernel)
+    source, target, kernel = drawn(number)
+    built = RadiusSearch().build(source, target, kernel)
     found = triplets(built)
-    assert found == wanted_of(search, source, target, kernel)
+    assert found == wanted_of(source, target, kernel)
     assert built.symmetric == (kernel.is_symmetric and source is target)
     assert not built.one_per_slot
-    assert search.compared(source, target, kernel) >= built.triplets
+    assert RadiusSearch().compared(source, target, kernel) >= built.triplets
     if built.symmetric:
         assert sorted((kernel.volume - 1 - k, j, i) for k, i, j in found) == found
 
@@ -251,7 +253,6 @@ def same(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
 def agree(
     monkeypatch: pytest.MonkeyPatch,
     device: torch.device,
-    search: RadiusSearch,
     source: PointSet,
     target: PointSet,
     kernel: Kernel,
@@ -259,11 +260,11 @@ def agree(
     """Compare every tensor that kernels write with torch's."""
     with monkeypatch.context() as plain:
         plain.setattr(radius, "has_kernels", lambda device: False)
-        wanted = search.build(source, target, kernel)
+        wanted = RadiusSearch().build(source, target, kernel)
     there = source.to(device)
     with guarded(monkeypatch):
         below = there if target is source else target.to(device)
-        found = search.build(there, below, kernel)
+        found = RadiusSearch().build(there, below, kernel)
     assert found.has("rows_csr") or not (source.rows and target.rows)
     assert found.symmetric == wanted.symmetric
     same(found.layout("pairs"), wanted.layout("pairs"))
@@ -318,12 +319,15 @@ def test_strided_kernels_may_cover_every_point(grid: tuple[float, ...], stride: 
     source = scan(500, grid=grid)
     kernel = Kernel.of(3, stride, padding=1)  # at stride 3 it lies a cell beside its output
     target = source.strided(kernel)
-    usual, covering = (RadiusSearch(cover=c).build(source, target, kernel) for c in (False, True))
+    usual, covering = (
+        RadiusSearch().build(ruled(source, cover=c), target, kernel) for c in (False, True)
+    )
     assert len(usual.in_index.unique()) < source.rows
     assert len(covering.in_index.unique()) == source.rows
     assert set(triplets(usual)) < set(triplets(covering))
     # kernels of stride 1 see what they saw
-    assert RadiusSearch(cover=True).reach(source, K3) == RadiusSearch().reach(source, K3)
+    reach = RadiusSearch().reach
+    assert reach(ruled(source, cover=True), K3) == reach(source, K3)
 
 
 def test_upsampling_onto_any_points() -> None:
@@ -333,14 +337,15 @@ def test_upsampling_onto_any_points() -> None:
     coarse = thinned.strided(Kernel.of(2, 2))
     for target in (thinned, every):
         built = coarse.map_to(target, K3, RadiusSearch())
-        assert triplets(built) == wanted_of(RadiusSearch(), coarse, target, K3)
+        assert triplets(built) == wanted_of(coarse, target, K3)
         assert len(built.out_index.unique()) == target.rows  # no output is left out
-    for search, size in ((RadiusSearch(), 1), (RadiusSearch(volume=0.5), 3)):
-        with pytest.raises(ValueError, match="some would have no neighbour"):
-            coarse.map_to(thinned, Kernel.of(size), search)
-    box = RadiusSearch(metric="box", volume=0.2)
-    with pytest.raises(ValueError, match="m per axis from the nearest"):
-        coarse.map_to(thinned, K3, box)
+    for rule, size, message in (
+        ({}, 1, "some would have no neighbour"),
+        ({"volume": 0.5}, 3, "some would have no neighbour"),
+        ({"metric": "box", "volume": 0.2}, 3, "m per axis from the nearest"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ruled(coarse, **rule).map_to(ruled(thinned, **rule), Kernel.of(size), RadiusSearch())
     origins = scan(300, downsampling="cell_origin")
     with pytest.raises(ValueError, match="use ConvTranspose3d"):
         origins.strided(Kernel.of(2, 2)).map_to(origins, K3, RadiusSearch())

@@ -1,13 +1,7 @@
-from dataclasses import replace
-
 import torch
 
 import pcnn
-from pcnn.dataflows import Reference
-from pcnn.geometry import Kernel, Neighbourhood
-from pcnn.maps.radius import RadiusSearch
-from pcnn.nn import Conv3d
-from pcnn.ops import convolution, resolve
+from pcnn.geometry import Kernel
 from pcnn.ops.prefetch import tensors_of
 from tests.clouds import batched, cloud
 from tests.maps.native_points import scan
@@ -43,28 +37,6 @@ def test_a_tensor_on_points_moves_whole() -> None:
     for geometry in (x.geometry, level):
         parts = (geometry.points, geometry.origins, geometry.keys, geometry.inverse)
         assert listed.issuperset(part.data_ptr() for part in parts)
-
-
-def test_a_layer_may_have_a_field_of_its_own() -> None:
-    """A kernel of 5 in the field of one of 3, beside layers that see as the points say."""
-    x = pcnn.native_points(*_scan_with_features(), neighbourhood=Neighbourhood("drop"))
-    points = x.geometry
-    assert isinstance(points, pcnn.PointSet)
-    fine = replace(resolve(None), points=RadiusSearch(cell=0.6))
-    layers = [Conv3d(2, 3, 5, engine=fine), Conv3d(2, 3, 5), Conv3d(2, 3, 5, engine="reference")]
-    outs = [layer(x).features for layer in layers]
-    maps = [points.kernel_map(points, layer.kernel, layer.engine) for layer in layers]
-    assert len({id(built) for built in maps}) == 2
-    assert maps[1] is maps[2]
-    free = replace(points, neighbourhood=Neighbourhood())
-    rules = (RadiusSearch("drop", cell=0.6), RadiusSearch("drop"), RadiusSearch("drop"))
-    for layer, search, out in zip(layers, rules, outs, strict=True):
-        built = search.build(free, free, layer.kernel)
-        expected = convolution(x.features, layer.weight, built, Reference()) + layer.bias
-        torch.testing.assert_close(out, expected)
-    assert (
-        maps[0].triplets < RadiusSearch("clamp", cell=0.6).build(free, free, Kernel.of(5)).triplets
-    )
 
 
 def _scan_with_features() -> tuple[torch.Tensor, torch.Tensor, None, float]:
