@@ -7,8 +7,7 @@
 //
 // A block owns `rows` consecutive outputs of a map and a chunk of its runs; a warp takes 32
 // consecutive outputs and one run, so its lanes walk the same search path. Rows of the table pass
-// through shared memory. Of a map that is halved (section 5.4) the first half of the slots is
-// searched, and the mirrored ones are scattered.
+// through shared memory.
 //
 // variants: DELTAS=1 KEY_BITS=64 | DELTAS=1 KEY_BITS=32 | DELTAS=0 KEY_BITS=64
 
@@ -37,16 +36,14 @@ struct SearchTask {
     const Key* target;        // [n_target] sorted
     const int* source_count;  // sites on the device, or null: n_source of them
     const int* target_count;  // the same: n_target, which is what there is room for in any case
-    int* table;               // [n_target, volume]; filled with -1 before if `half`
+    int* table;               // [n_target, volume]
     u32* counts;              // [volume] triplets, zeroed before, or null
     i64 base, step_x, step_y, step_z;  // key of slot (x, y, z) minus the output's, as a sum
     int n_source, n_target;
     int first_block;
     int size_y, size_z, volume;
-    int limit;                     // slots searched: volume, or its half rounded down
     int rows, row_shift;           // of a tile: 32 << row_shift
     int runs, chunk_runs, chunks;  // runs in all, of a block, and blocks of a tile
-    int half;                      // slots from `limit` on are those before it, mirrored
     int fill;                      // rows behind the last site are written as empty
 };
 
@@ -119,7 +116,7 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
     const int first_run = chunk * map.chunk_runs;
     const int runs = min(map.chunk_runs, map.runs - first_run);
     const int first_slot = first_run * run_slots;
-    const int slots = min(runs * run_slots, map.limit - first_slot);
+    const int slots = min(runs * run_slots, map.volume - first_slot);
 
     DYNAMIC_SHARED(bytes);
     const int chunk_slots = map.chunk_runs * run_slots;
@@ -149,7 +146,7 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
         const bool live = local < rows;  // spare lanes repeat the last row and write nothing
         const i64 row = first_row + (live ? local : rows - 1);
         int slot = (first_run + run) * run_slots;
-        const int last = min(slot + run_slots, map.limit);
+        const int last = min(slot + run_slots, map.volume);
         Key query = __ldg(map.target + row) + (Key)deltas[run];
         int position = first_not_less(map.source, ranges[2 * run], ranges[2 * run + 1], query);
         // read only where there is a key; beyond the end stands one that ends every walk
@@ -168,9 +165,6 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
                     atomicAdd(counts + slot - first_slot, __popc(ballot));
             }
             tile[local * slots + slot - first_slot] = hit ? position : -1;
-            // (i, j, k) is a triplet, so (j, i, K - 1 - k) is one
-            if (map.half && hit)
-                map.table[(i64)position * map.volume + map.volume - 1 - slot] = (int)row;
         }
     }
     __syncthreads();
@@ -196,17 +190,7 @@ KERNEL(search, SearchArguments, SEARCH_THREADS) {
             for (int i = lane_index(); i < slots; i += WARP) out[i] = -1;
         }
     }
-    if (map.half && chunk == 0) {
-        // the central slot: every site is its own neighbour
-        for (int local = threadIdx.x; local < rows; local += SEARCH_THREADS) {
-            const i64 row = first_row + local;
-            map.table[row * map.volume + map.volume / 2] = (int)row;
-        }
-        if (map.counts && threadIdx.x == 0) atomicAdd(map.counts + map.volume / 2, (u32)rows);
-    }
     for (int i = threadIdx.x; map.counts && i < slots; i += SEARCH_THREADS) {
-        if (!counts[i]) continue;
-        atomicAdd(map.counts + first_slot + i, (u32)counts[i]);
-        if (map.half) atomicAdd(map.counts + (map.volume - 1 - first_slot - i), (u32)counts[i]);
+        if (counts[i]) atomicAdd(map.counts + first_slot + i, (u32)counts[i]);
     }
 }

@@ -30,7 +30,6 @@ KERNEL_BUILDERS: list[MapBuilder] = [
     HashTable(search="grid", grid_bytes_per_site=1 << 40),
     Windowed(),
     ZDelta(),
-    ZDelta(half=True),
     ZDelta("binary_search", deltas=False),
 ]
 BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]

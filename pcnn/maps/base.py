@@ -51,7 +51,6 @@ class Relation:
     kernel: Kernel
     spacing: Triple  # tensor stride of the inputs
     key_format: KeyFormat
-    symmetric: bool = False  # the map serves as its own transpose, slots mirrored
 
 
 @dataclass(frozen=True)
@@ -105,13 +104,12 @@ def build_table(
     search: TableSearch, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
 ) -> KernelMap:
     """The map of one kernel by a search of many; see `MapBuilder.build`."""
-    symmetric = kernel.is_symmetric and source is target
     # the density of large kernels decides how they are tiled, and costs nothing here
     counts = None
     if kernel.volume > WHOLE_SLOTS:
         counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
     sites = Sites(source.keys, source.rows), Sites(target.keys, target.rows)
-    relation = Relation(kernel, source.tensor_stride, source.key_format, symmetric)
+    relation = Relation(kernel, source.tensor_stride, source.key_format)
     task = Task.of(search, *sites, relation, counts)
     search.search([task])
     wide = None if counts is None else counts.to(torch.int64)

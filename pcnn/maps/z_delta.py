@@ -50,19 +50,12 @@ class ZDelta:
     name: str = "z_delta"  # in configurations and reports
     deltas: bool = True  # False: a search for every slot, the baseline of Spira's section 6.4
     key_bits: int | str = "auto"  # 64, 32 (one cloud that takes no more), or auto, which is 64
-    half: bool = False  # search only the first half of a symmetric map, and mirror it
-    rows: int | None = None  # output rows of a tile; None picks by size
 
     def __post_init__(self) -> None:
         if self.key_bits not in (32, 64, "auto"):
             raise ValueError(f"{self.name}: key_bits must be 32, 64 or auto, got {self.key_bits!r}")
         if self.key_bits == 32 and not self.deltas:
             raise ValueError(f"{self.name}: key_bits=32 is for z-delta search, got deltas=False")
-        rows = self.rows
-        if rows is not None and (rows < FEWEST_ROWS or rows & (rows - 1)):
-            raise ValueError(
-                f"{self.name}: rows of a tile must be a power of two from {FEWEST_ROWS}, got {rows}"
-            )
 
     @property
     def together(self) -> bool:
@@ -82,8 +75,7 @@ class ZDelta:
         keys = narrow.pack(source.keys, source.key_format)
         others = keys if target is source else narrow.pack(target.keys, source.key_format)
         sites = Sites(keys, source.rows), Sites(others, target.rows)
-        symmetric = kernel.is_symmetric and source is target
-        relation = Relation(kernel, source.tensor_stride, narrow.key_format, symmetric)
+        relation = Relation(kernel, source.tensor_stride, narrow.key_format)
         task = Task.of(self, *sites, relation)
         self.search([task])
         return map_of_table(source, target, kernel, task.table)
@@ -99,12 +91,7 @@ class ZDelta:
         for task in tasks:
             relation, source, target = task.relation, task.source, task.target
             kernel = relation.kernel
-            # an even number of slots has none at the centre, between the halves
-            odd = kernel.volume % 2 == 1 and kernel.volume > 1
-            half = self.half and relation.symmetric and odd
-            if half:
-                task.table.fill_(-1)
-            tiles = self._tiles(kernel, target.rows, half)
+            tiles = self._tiles(kernel, target.rows)
             base, *steps = kernel.key_steps(relation.spacing, relation.key_format)
             part = {
                 **tiles.fields,
@@ -122,7 +109,6 @@ class ZDelta:
                 "size_y": kernel.size[1],
                 "size_z": kernel.size[2],
                 "volume": kernel.volume,
-                "half": int(half),
                 "fill": int(target.fixed),
             }
             parts.append(part)
@@ -132,12 +118,15 @@ class ZDelta:
         kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
         kernels.launch("search", blocks, shared_bytes=shared, tasks=parts, n=len(parts))
 
-    def _tiles(self, kernel: Kernel, n_out: int, half: bool) -> _Tiles:
+    def _tiles(self, kernel: Kernel, n_out: int) -> _Tiles:
         """Cut a search into blocks whose tile of the table fits in shared memory."""
-        limit = kernel.volume // 2 if half else kernel.volume
-        rows = self.rows or _usual_rows(n_out, limit)
+        rows = MOST_ROWS
+        while rows > FEWEST_ROWS and (
+            4 * rows * kernel.volume > TILE_BYTES or n_out < rows * FEW_TILES
+        ):
+            rows //= 2
         run_slots = kernel.size[2] if self.deltas else 1
-        runs = -(-limit // run_slots)
+        runs = -(-kernel.volume // run_slots)
         most = max(1, LARGE_TILE_BYTES // (4 * rows * run_slots))
         chunk_runs = -(-runs // -(-runs // most))  # chunks of even length
         shared = 4 * (rows * chunk_runs * run_slots + chunk_runs * (4 + run_slots))
@@ -146,14 +135,13 @@ class ZDelta:
                 f"{self.name}: kernel size {kernel.size} is too long along z: {run_slots} slots "
                 f"take {shared} bytes of shared memory, a block has {SHARED_BYTES}"
             )
-        return _Tiles(limit, rows, runs, chunk_runs, -(-runs // chunk_runs), shared)
+        return _Tiles(rows, runs, chunk_runs, -(-runs // chunk_runs), shared)
 
 
 @dataclass(frozen=True)
 class _Tiles:
     """How a search is cut into blocks: a tile of outputs, and a chunk of its runs of slots."""
 
-    limit: int  # slots searched, from the first
     rows: int  # output rows of a tile
     runs: int  # runs of slots with one binary search each
     chunk_runs: int  # runs of a block
@@ -165,13 +153,6 @@ class _Tiles:
         """As the kernel reads it."""
         fields = {name: value for name, value in vars(self).items() if name != "shared_bytes"}
         return {**fields, "row_shift": (self.rows // FEWEST_ROWS).bit_length() - 1}
-
-
-def _usual_rows(rows: int, columns: int) -> int:
-    size = MOST_ROWS
-    while size > FEWEST_ROWS and (4 * size * columns > TILE_BYTES or rows < size * FEW_TILES):
-        size //= 2
-    return size
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def searched_maps(
         steps = tuple(a * b for a, b in zip(fine, kernel.stride, strict=True))
         tiles = kernel.is_disjoint and bool(planned.target) and steps == coarse
         itself = kernel.is_symmetric and planned.source == planned.target
-        relation = Relation(kernel, fine, key_format, itself)
+        relation = Relation(kernel, fine, key_format)
         slots = slice(word, word + kernel.volume)
         # of a kernel that tiles space the rows bound how many pairs there are
         listed = () if tiles else listed_slots(kernel, itself, (name for name, _ in read))

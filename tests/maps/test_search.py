@@ -31,13 +31,10 @@ SETTINGS: list[MapBuilder] = [
     DoubleTraversed(source_block=4, query_block=2),
     DoubleTraversed(source_block=2, query_block=1),
     ZDelta(key_bits=32),
-    ZDelta(key_bits=32, half=True),
-    ZDelta(rows=128),
 ]
 TOGETHER: list[TableSearch] = [
     Windowed(),
     ZDelta(),
-    ZDelta(half=True),
     ZDelta("binary_search", deltas=False),
 ]
 EVERY = [*BUILDERS, *SETTINGS]
@@ -198,7 +195,6 @@ def test_triplets_equal_the_oracles(
 #: Kernels of more slots than a block holds at once.
 LARGE: list[tuple[MapBuilder, tuple[object, ...]]] = [
     (ZDelta(), (11,)),
-    (ZDelta(half=True), (11,)),
     (ZDelta("binary_search", deltas=False), ((1, 3, 501),)),
     (HashTable(search="hash"), (7, (9, 9, 5))),
     (HashTable(search="grid", simplified=False), (7, (9, 9, 5))),
@@ -235,8 +231,7 @@ def test_many_maps_of_sites_that_the_device_counts(
                 keys = torch.cat([grid.keys, torch.full((spare,), grid.key_format.sentinel)])
                 count = torch.tensor([grid.rows], dtype=torch.int32)
                 ends.append(Sites(keys, len(keys), count, fixed))
-            itself = kernel.is_symmetric and source is target
-            relation = Relation(kernel, source.tensor_stride, source.key_format, itself)
+            relation = Relation(kernel, source.tensor_stride, source.key_format)
             counts = torch.zeros(kernel.volume, dtype=torch.int32)
             tasks.append(Task.of(search, ends[0], ends[-1], relation, counts))
         search.search(tasks)
@@ -299,7 +294,6 @@ def allocated(*rows: int) -> Task:
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ZDelta(key_bits=16), "key_bits"),
     (lambda: ZDelta(key_bits=32, deltas=False), "deltas"),
-    (lambda: ZDelta(rows=48), "rows"),
     (lambda: HashTable(search="cuckoo"), "search"),
     (lambda: DoubleTraversed(source_block=24), "source_block"),
     (lambda: DoubleTraversed(source_block=8192), "source_block"),
