@@ -16,7 +16,7 @@ from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.local_voxels import Edges, box_reach, cell_slots, official_radius, slots_of
 from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Sorts, Window
-from pcnn.maps.point_cells import PointCells, Reach, Runs
+from pcnn.maps.point_cells import PointCells, Reach
 from pcnn.maps.point_memory import (
     PendingMap,
     map_bytes,
@@ -71,16 +71,12 @@ class RadiusSearch:
             return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
         return self._listed(source, target, kernel)
 
-    def compared(self, source: PointSet, target: PointSet, kernel: Kernel) -> int:
-        """Pairs that a search compares: no fewer than there are triplets."""
-        _, runs = _cells(source, target, self._field(source, target, kernel))
-        return int(runs.counts.sum())
-
     def _listed(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """The map by torch; a cloud that is too dense is refused before much of it is listed."""
-        points, centres, window = field = self._field(source, target, kernel)
+        points, centres, window = self._field(source, target, kernel)
         most, rows = most_bytes(source, source.neighbourhood.memory), (source.rows, target.rows)
-        cells, runs = _cells(source, target, field)
+        cells = PointCells(points, source.batch_index, window.reach)
+        runs = cells.runs(centres, target.batch_index, window.reach)
         compared, found = int(runs.counts.sum()), 0
         if compared > most_compared(most):
             refuse_uncounted(source, compared, most)
@@ -194,12 +190,6 @@ def _edges(source: PointSet, kernel: Kernel) -> Edges:
     axes = zip(source.voxel_size, kernel.dilation, strict=True)
     x, y, z = (edge * cell * dilation for edge, dilation in axes)
     return x, y, z
-
-
-def _cells(source: PointSet, target: PointSet, field: Field) -> tuple[PointCells, Runs]:
-    """The inputs by cell, and the candidates of every output."""
-    cells = PointCells(field.points, source.batch_index, field.window.reach)
-    return cells, cells.runs(field.centres, target.batch_index, field.window.reach)
 
 
 def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any]:

@@ -239,7 +239,6 @@ def test_maps_equal_loops_over_all_pairs(
     assert found == wanted_of(source, target, kernel)
     assert built.symmetric == (kernel.is_symmetric and source is target)
     assert not built.one_per_slot
-    assert RadiusSearch().compared(source, target, kernel) >= built.triplets
     if built.symmetric:
         assert sorted((kernel.volume - 1 - k, j, i) for k, i, j in found) == found
 
