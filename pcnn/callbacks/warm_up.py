@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.progress import TrainingProgress
-from pcnn.graphs.buckets import Edges
+from pcnn.graphs.sizes import Edges
 from pcnn.kernels.recorded import Launch, compile_all
 from pcnn.tensor import SparseTensor
 

@@ -14,7 +14,7 @@ from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
 from pcnn.geometry.padding import MapRoom, Padding, Part
 from pcnn.graphs.capture import NoGraph
-from pcnn.graphs.input_sizes import Sizes, held_layouts, levels_of, maps_of, padding_of
+from pcnn.graphs.sizes import Sizes, held_layouts, levels_of, maps_of, padding_of
 from pcnn.maps.place import place
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor

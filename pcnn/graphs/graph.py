@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry.checks import check_points, require_tensors, voxel_sizes
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.capture import Capture
 from pcnn.graphs.runner import INSIDE, NOTHING, Runner, Source
+from pcnn.graphs.sizes import Edges
 from pcnn.graphs.sources import Clouds, Tensors
 from pcnn.maps.voxel_points import REDUCTIONS
 from pcnn.tensor import SparseTensor, require_sparse

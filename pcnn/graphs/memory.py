@@ -1,9 +1,9 @@
 """Memory of fixed size for inputs of a network in inference, and the plan of what lies there.
 
 A graph holds tensors of one size, so the points of an input are a capacity, and so are the rows of
-every level, of which the first ``count`` are sites (`pcnn.ops.room.Room`). On voxels levels and
-maps are made inside of the graph, which reports how many sites there were: an input with more than
-there is room for has given no result. What a graph cannot plan is planned before, and copied
+every level, of which the first ``count`` are sites (`pcnn.ops.room_levels.Room`). On voxels levels
+and maps are made inside of the graph, which reports how many sites there were: an input with more
+than there is room for has given no result. What a graph cannot plan is planned before, and copied
 (`pcnn.graphs.fixed_input`).
 """
 
@@ -20,16 +20,15 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.padding import Part
-from pcnn.graphs.buckets import HEADROOM, Edges
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.input_sizes import Sizes, levels_of
 from pcnn.graphs.outputs import Copies
+from pcnn.graphs.sizes import HEADROOM, Edges, Sizes, levels_of
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.place import Intake, place
 from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import Recipe
-from pcnn.ops.room import PlanRoom, Room
+from pcnn.ops.room_levels import PlanRoom, Room
 from pcnn.ops.voxel_plan import VoxelPlan
 from pcnn.tensor import SparseTensor
 

@@ -21,11 +21,9 @@ from torch.func import functional_call
 from pcnn.geometry import Geometry
 from pcnn.geometry.padding import Part
 from pcnn.graphs.automatic import is_plain_call
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.gradients import Gradients
-from pcnn.graphs.input_sizes import NoFixedSize, Sizes, levels_of
 from pcnn.graphs.outputs import (
     Copies,
     Form,
@@ -36,6 +34,7 @@ from pcnn.graphs.outputs import (
     parts_of,
 )
 from pcnn.graphs.runner import INSIDE, NOTHING, AutocastOf, Run
+from pcnn.graphs.sizes import Edges, NoFixedSize, Sizes, levels_of
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.graphs.sources import FEWER
 from pcnn.maps.place import place

@@ -19,13 +19,13 @@ import torch
 from torch import nn
 
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
-from pcnn.graphs.input_sizes import NoFixedSize
 from pcnn.graphs.memory import Memory, Unfit
 from pcnn.graphs.outputs import Copies, Form, check_agreement, form_of
+from pcnn.graphs.sizes import NoFixedSize
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot, hooked
 from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.ops.plan import Planner
-from pcnn.ops.room import WaitsForDevice
+from pcnn.ops.room_levels import WaitsForDevice
 from pcnn.tensor import SparseTensor
 
 #: Norms keep their parameters in float32 where a network is run in half precision.

@@ -9,8 +9,6 @@ import torch
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.graphs.buckets import Edges
-from pcnn.graphs.input_sizes import Sizes
 from pcnn.graphs.memory import (
     Cloud,
     CloudMemory,
@@ -20,6 +18,7 @@ from pcnn.graphs.memory import (
     VoxelMemory,
     room_for,
 )
+from pcnn.graphs.sizes import Edges, Sizes
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import voxelize
 from pcnn.tensor import SparseTensor

@@ -35,7 +35,6 @@ from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.tiling import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe, Wanted
-from pcnn.ops.room import Room
 from pcnn.ops.room_levels import (
     FINEST,
     HEAD,
@@ -43,6 +42,7 @@ from pcnn.ops.room_levels import (
     ROOT_PASSES,
     WORDS,
     Meanwhile,
+    Room,
     levels_in_room,
 )
 from pcnn.ops.searched_maps import SearchedMap, searched_maps

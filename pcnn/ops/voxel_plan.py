@@ -29,8 +29,7 @@ from pcnn.maps.steps import step_views
 from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe
-from pcnn.ops.room import PlanRoom, Room, WaitsForDevice
-from pcnn.ops.room_levels import Meanwhile
+from pcnn.ops.room_levels import Meanwhile, PlanRoom, Room, WaitsForDevice
 from pcnn.ops.sites import dilated_sites, output_sites
 
 #: Layouts that are as long as the rows of their map.

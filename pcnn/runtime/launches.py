@@ -8,10 +8,9 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.input_sizes import NoFixedSize, Sizes
 from pcnn.graphs.outputs import features_of
+from pcnn.graphs.sizes import Edges, NoFixedSize, Sizes
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.geometry import steps
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.input_sizes import Sizes
+from pcnn.graphs.sizes import Edges, Sizes
 from pcnn.losses import CrossEntropy
 from pcnn.maps import Windowed
 from pcnn.models import SPVCNN, ResUNetBN2C

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.capture import failure_of
 from pcnn.graphs.graph import GraphedNetwork
+from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.ops import Engine, resolve
 from pcnn.tensor import SparseTensor

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.graphs.automatic import AFTER, MOST, PAUSE, OwnGraphs
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.capture import Work
 from pcnn.graphs.memory import VoxelMemory
+from pcnn.graphs.sizes import Edges
 from pcnn.maps import Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.nn import Conv3d, GlobalMaxPool, PlannedModule

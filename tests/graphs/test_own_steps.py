@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import pcnn
 from pcnn.graphs.automatic import AFTER, MOST
-from pcnn.graphs.buckets import Edges
+from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.ops import resolve
 from pcnn.tensor import SparseTensor

@@ -296,3 +296,50 @@ def test_two_plans_are_identical_bits() -> None:
             for view, twin in ((a, b), (a.transpose(), b.transpose())):
                 sides = [(*defined(v.layout("steps")), *v.layout("table")) for v in (view, twin)]
                 assert all(torch.equal(x, y) for x, y in zip(*sides, strict=True))
+
+
+@pytest.mark.usefixtures("emulated")
+def test_every_map_is_written_as_its_own_layers_read_it() -> None:
+    net = MODELS["minkunet42"](engine=spira(3))
+    for number, layer in enumerate(m for m in net.modules() if hasattr(m, "engine")):
+        layer.engine = spira(number % 5)
+    planner = Planner(net)
+    check(planner, planner.voxelize(cells_on(torch.device("cpu")), 3), False)
+
+
+@pytest.mark.parametrize("model", ["minkunet42", "sparse_resnet21"])
+def test_a_plan_waits_once_and_searches_in_one_launch(
+    device: torch.device, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner = Planner(MODELS[model](engine=spira(3)).to(device))
+    cells = cells_on(device)
+    planner.voxelize(cells, 3)
+    waits: list[int] = []
+    searches: list[int] = []
+    read, search = device_plan.read_report, ZDelta.search
+    monkeypatch.setattr(device_plan, "read_report", lambda r: waits.append(0) or read(r))
+    monkeypatch.setattr(
+        ZDelta, "search", lambda own, tasks: searches.append(len(tasks)) or search(own, tasks)
+    )
+    monkeypatch.setattr(ZDelta, "build", lambda *_: pytest.fail("a map of its own"))
+    with nothing_waits(device):
+        planner.voxelize(cells, 3)
+    symmetric = sum(entry.source == entry.target for entry in planner.recipe.maps)
+    assert len(waits) == len(searches) == 1
+    assert symmetric <= searches[0] <= len(planner.recipe.maps)
+
+
+def test_maps_of_32_bit_keys_are_built_one_by_one(device: torch.device) -> None:
+    planner = Planner(MODELS["minkunet42"](engine=spira(3, 32)).to(device))
+    cells = cells_on(device)[:, 1:]
+    far = cells + torch.tensor([-90_000, 70_000, 100_000], dtype=torch.int32, device=device)
+    for cloud in (cells, far):
+        one = torch.cat([torch.zeros_like(cloud[:, :1]), cloud], 1)
+        grid = planner.voxelize(one)
+        check(planner, grid, False)
+    check(planner, planner(VoxelGrid(grid.keys.clone(), 1, grid.bound, box=grid.box)), True)
+    with pytest.raises(ValueError, match="key_bits=32"):
+        planner.voxelize(cells_on(device), 3)
+    one[0, 1:] = 0
+    with pytest.raises(ValueError, match="key_bits=64"):
+        planner.voxelize(one)

@@ -21,8 +21,8 @@ from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
 from pcnn.geometry import grid_of_cells
-from pcnn.graphs.buckets import Edges
 from pcnn.graphs.own_steps import OwnSteps
+from pcnn.graphs.sizes import Edges
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
 from pcnn.models import ResNet18, ResUNetBN2C
 from pcnn.nn import PlannedModule

@@ -17,7 +17,7 @@ from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
 from pcnn.geometry import Kernel, steps
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.steps import TILE_ROWS
-from pcnn.graphs.input_sizes import padding_of
+from pcnn.graphs.sizes import padding_of
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks

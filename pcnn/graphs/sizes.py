@@ -1,8 +1,8 @@
-"""Sizes of a planned input, and of the memory in which inputs like it have their place."""
+"""Sizes that memory is made for: rounded up to edges, of inputs and of all that a plan makes."""
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,9 +10,48 @@ from pcnn.geometry import Geometry, KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout, layout_kind
 from pcnn.geometry.padding import Padding
 from pcnn.geometry.steps import STEPS, TILE_ROWS
-from pcnn.graphs.buckets import Edges
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor
+
+#: How many times the sites of the cloud that asks for a bucket it is made for.
+HEADROOM = 1.1
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges ``e_k = smallest ratio^k``, rounded up to multiples of `TILE_ROWS`.
+
+    A size belongs to the smallest edge that is not below it, so a bucket has at most ``ratio``
+    times the rows of what lies in it, and a few more for the rounding.
+    """
+
+    smallest: int = 1024  # the first edge
+    ratio: float = 1.25  # between neighbours, above 1 and at most 1.3
+
+    def __post_init__(self) -> None:
+        if self.smallest < 1:
+            raise ValueError(f"the smallest bucket must hold a point, got {self.smallest}")
+        if not 1 < self.ratio <= 1.3:
+            raise ValueError(f"buckets must be 1 to 1.3 apart, got ratio={self.ratio}")
+
+    def above(self, size: int) -> int:
+        """The edge of a size."""
+        return _edge_above(self.smallest, self.ratio, size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _edge_above(smallest: int, ratio: float, size: int) -> int:
+    number, edge = 0, _whole(smallest)
+    while edge < size:
+        number += 1
+        edge = max(edge + TILE_ROWS, _whole(smallest * ratio**number))
+    return edge
+
+
+def _whole(size: float) -> int:
+    """The next multiple of the rows of a tile."""
+    return -int(-size // TILE_ROWS) * TILE_ROWS
+
 
 #: Rows of coarser levels, and triplets, that there is room for beyond those of the first batch in
 #: proportion to its rows: scans of one sensor differ by less.
@@ -60,8 +99,8 @@ class Sizes:
         """Sizes of memory for this input and those like it: one row at least is spare."""
         capacity = edges.above(self.rows[0] + 1)
         growth = MARGIN * capacity / max(1, self.rows[0])
-        others = (_tiles(growth * rows + 1) for rows in self.rows[1:])
-        listed = (_tiles(growth * number) for number in self.triplets)
+        others = (_whole(growth * rows + 1) for rows in self.rows[1:])
+        listed = (_whole(growth * number) for number in self.triplets)
         return replace(self, rows=(capacity, *others), triplets=tuple(listed))
 
     def fits(self, room: Sizes) -> bool:
@@ -119,8 +158,3 @@ def padding_of(name: str) -> Padding:
             "of fixed size; take engine=auto"
         )
     return padding
-
-
-def _tiles(rows: float) -> int:
-    """The next multiple of the rows of a tile."""
-    return -(-math.ceil(rows) // TILE_ROWS) * TILE_ROWS
