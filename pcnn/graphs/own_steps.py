@@ -52,6 +52,7 @@ class StepPlace:
 
     def __init__(self, held: FixedInput, run: Run, modes: AutocastOf, follows: bool) -> None:
         self.held, self._run, self._modes = held, run, modes
+        self.leaves: list[Tensor] = []  # what the network computes with, in place of parameters
         features = held.tensor.features.detach().requires_grad_(follows)
         self._input = SparseTensor(features, held.tensor.geometry)
         self._follows = follows
@@ -72,7 +73,7 @@ class StepPlace:
         ends = [one for one in features_of(self.output) if one.requires_grad]
         if not self.starts:
             self.starts = [torch.zeros_like(end) for end in ends]
-        inputs = [*([self._input.features] if self._follows else []), *gradients.parameters]
+        inputs = [*([self._input.features] if self._follows else []), *self.leaves]
         with torch.autocast(self._modes.device, enabled=False):
             found = list(torch.autograd.grad(ends, inputs, self.starts, allow_unused=True))
         if self._follows:
@@ -224,14 +225,9 @@ class OwnSteps:
                 del self.places[key], own
             elif len(self.places) >= self._most:
                 self.places.popitem(last=False)
-            reference = self._model
-
-            def again(fixed: SparseTensor) -> Any:  # no reference to the network, which owns this
-                return nn.Module.__call__(reference(), fixed)  # type: ignore[arg-type]
-
             held = FixedInput(recipe, x, room)
             try:
-                own = self._made(x, held, model, planner, again, modes)
+                own = self._made(x, held, model, planner, modes)
             except NoGraph as error:  # other inputs may have one
                 self.reason = str(error)
                 self._refused.add(key)
@@ -261,7 +257,6 @@ class OwnSteps:
         held: FixedInput,
         model: nn.Module,
         planner: Planner,
-        run: Run,
         modes: AutocastOf,
     ) -> StepPlace:
         """Capture the graphs of a size, and hold them to an eager step."""
@@ -277,7 +272,20 @@ class OwnSteps:
             self.buffers = list(model.buffers())
             self._gradients = Gradients(self.parameters)
         self._gradients.let_go()
-        made = StepPlace(held, run, modes, x.features.requires_grad)
+        # Autograd keeps one end for every parameter, on the stream that used it first: while a loss
+        # of the loop is alive, on that of the loop, where a captured backward may not end.
+        leaves = {
+            f"network.{name}": one.detach().requires_grad_()
+            for name, one in model.named_parameters()
+            if one.requires_grad
+        }
+        reference = self._model
+
+        def again(fixed: SparseTensor) -> Any:  # no reference to the network, which owns this
+            return functional_call(_Unplanned(reference()), leaves, (fixed,))
+
+        made = StepPlace(held, again, modes, x.features.requires_grad)
+        made.leaves = list(leaves.values())
         backward: Work = lambda: made.backward(self._gradients)  # noqa: E731
         stream = getattr(self._capture, "stream", None)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -391,6 +399,17 @@ class _Rebuilt:
             assert level is not None
             return SparseTensor(next(self._found), self._levels[level])
         return next(self._found) if isinstance(part, Tensor) else part
+
+
+class _Unplanned(nn.Module):
+    """A network called as a plain module is: its input is planned."""
+
+    def __init__(self, network: nn.Module | None) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: SparseTensor) -> Any:
+        return nn.Module.__call__(self.network, x)  # type: ignore[arg-type]
 
 
 def _levels_of(own: StepPlace) -> list[int | None]:

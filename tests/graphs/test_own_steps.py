@@ -302,3 +302,21 @@ def test_a_loop_on_a_device_learns_and_keeps_its_memory() -> None:
     assert replays(net) > 50
     assert float(losses[-1]) < 0.7 * float(losses[0])
     assert held[1] <= 1.05 * held[0]
+
+
+def test_captured_steps_end_in_tensors_that_nothing_else_uses() -> None:
+    """A loss of the loop that is alive ends in the parameters, on the stream of the loop."""
+    net, _ = twins(small)
+    kept = [loss_of(net(batch(net, 1))) for _ in range(AFTER)]
+    assert replays(net) == 1 < len(kept)
+    (place,) = [place for steps in net._steps for place in steps.places.values()]
+    todo = [one.grad_fn for one in tensors(place.output) if one.grad_fn is not None]
+    ends = []
+    while todo:
+        node = todo.pop()
+        if hasattr(node, "variable"):
+            ends.append(node.variable)
+        todo += [after for after, _ in node.next_functions if after is not None]
+    addresses = {one.data_ptr() for one in net.parameters()}
+    assert {one.data_ptr() for one in ends} == addresses
+    assert not {id(one) for one in ends} & {id(one) for one in net.parameters()}
