@@ -27,31 +27,25 @@ def cached(key: str, build: Callable[[], bytes]) -> bytes:
     of one key wait for each other, so that many processes that start together build once. Where
     nothing can be stored a warning says so, and the bytes are built all the same.
     """
-    try:
-        path = folder() / f"{key}.cubin"
-    except RuntimeError as error:
-        _warn(error)
-        return build()
-    found = read(path)
-    if found is not None:
-        return found
     with contextlib.ExitStack() as stack:
         try:
-            # entries share 16 lock files, so that these do not pile up
-            stack.enter_context(locked(path.parent / f"lock-{path.name[0]}"))
-        except OSError as error:
+            path = folder() / f"{key}.cubin"
+            found = read(path)
+            if found is None:
+                # entries share 16 lock files, so that these do not pile up
+                stack.enter_context(locked(path.parent / f"lock-{path.name[0]}"))
+                found = read(path)  # another process may have written it while this one waited
+        except (OSError, RuntimeError) as error:
             _warn(error)
             return build()
-        # another process may have written it while this one waited
-        found = read(path)
-        if found is not None:
-            return found
-        built = build()
-        try:
-            write(path, built)
-        except OSError as error:
-            _warn(error)
-        return built
+        if found is None:
+            found = build()
+            try:
+                with whole_file(path) as file:  # readers see all of it or nothing
+                    file.write(DIGEST(found).digest() + found)
+            except OSError as error:
+                _warn(error)
+        return found
 
 
 def read(path: Path) -> bytes | None:
@@ -62,12 +56,6 @@ def read(path: Path) -> bytes | None:
         return None
     digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
     return content if digest == DIGEST(content).digest() else None
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write an entry: readers see all of it or nothing."""
-    with whole_file(path) as file:
-        file.write(DIGEST(content).digest() + content)
 
 
 def _warn(error: Exception) -> None:
