@@ -20,21 +20,13 @@ from pcnn.maps.brute_force import BruteForce
 
 #: Kernels that differ in parity, in their axes, in what they tile and in what they leave out.
 KERNELS = (
-    Kernel.of(3),
-    Kernel.of(2),
-    Kernel.of(1),
-    Kernel.of(5),
-    Kernel.of((1, 3, 2)),
-    Kernel.of(3, dilation=2),
-    Kernel.of(3, dilation=(1, 3, 2)),
-    Kernel.of(3, padding=0),
-    Kernel.of(2, 2),
-    Kernel.of(3, 3),
-    Kernel.of(3, 2),
-    Kernel.of(3, 3, padding=1),
-    Kernel.of(4, 2),
+    *(Kernel.of(size) for size in (3, 2, 1, 5, (1, 3, 2))),
+    *(Kernel.of(size, size) for size in (2, 3)),
+    *(Kernel.of(3, dilation=dilation) for dilation in (2, (1, 3, 2))),
+    *(Kernel.of(size, stride) for size, stride in ((3, 2), (4, 2), (1, 2))),
     Kernel.of((1, 1, 3), (1, 1, 2)),
-    Kernel.of(1, 2),
+    Kernel.of(3, padding=0),
+    Kernel.of(3, 3, padding=1),
     Kernel.of(2, dilation=2, padding=1),  # symmetric, with an even number of slots
 )
 #: Largest coordinate that keys hold with a neighbour on either side.

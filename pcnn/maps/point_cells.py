@@ -173,20 +173,17 @@ def check_pairs(query: Tensor, reach: Reach, pairs: int, compared: int) -> None:
     number = f"{pairs:,} pairs or more" if pairs > MOST_PAIRS else f"{compared:,} pairs to compare"
     raise DenseCloudError(
         f"radius search: {len(query):,} points and a reach of {reach} m make {number}, where "
-        f"{MOST_PAIRS:,} pairs may be listed. Thin the points (pcnn.native_points(..., thin=...)), "
-        "or use a smaller radius"
+        f"{MOST_PAIRS:,} pairs may be listed. Thin the points, or use a smaller radius"
     )
 
 
 def checked_reach(reach: float | Sequence[float]) -> Reach:
     """Return a ball radius, or the half widths of a box, as floats."""
-    values = [float(reach)] if isinstance(reach, int | float) else [float(v) for v in reach]
-    if len(values) not in (1, 3) or not all(
-        SMALLEST_REACH <= value <= LARGEST_REACH for value in values
-    ):
+    values = [float(value) for value in (reach if isinstance(reach, Sequence) else [reach])]
+    inside = all(SMALLEST_REACH <= value <= LARGEST_REACH for value in values)
+    if len(values) not in (1, 3) or not inside:
         raise ValueError(
-            "reach must be a positive radius [m], or three half widths of a box (x, y, z); "
-            f"got {reach!r}"
+            f"reach must be a positive radius [m], or three half widths of a box, got {reach!r}"
         )
     return values[0] if len(values) == 1 else (values[0], values[1], values[2])
 

@@ -88,8 +88,8 @@ def _refuse(points: PointSet, found: str, most: int) -> NoReturn:
         f"native points: the kernel maps of {points.rows:,} points {found}, where "
         f"{most / 1e9:.2f} GB may be taken on {points.device}. The densest cell ({edges} m), at "
         f"({x:.3f}, {y:.3f}, {z:.3f}) m of cloud {cloud}, holds {number:,} points. Thin the "
-        f"points, such as geometry.thin={min(points.voxel_size) / 3:.3g} (pcnn.native_points(..., "
-        "thin=...)), or raise the budget: geometry.memory=GB"
+        f"points, such as geometry.thin={min(points.voxel_size) / 3:.3g}, or raise the budget: "
+        "geometry.memory=GB"
     )
 
 

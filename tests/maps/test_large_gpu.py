@@ -6,10 +6,8 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.geometry.layouts import Layout
-from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
 from pcnn.maps.pairs import transposed_table
-from tests.maps.growth import SIZES, check, cost, sheet
 
 #: Builders that write a table: one of each way to search.
 LARGE = [
@@ -81,18 +79,6 @@ def test_the_checks_of_large_maps_on_small_ones(size: int) -> None:
     check_steps(built.layout("steps"), table)
     with pytest.raises(AssertionError):
         check_rows(grid, table.roll(1, 0), masks, kernel)
-
-
-@pytest.mark.gpu
-@pytest.mark.slow
-def test_windowed_maps_grow_linearly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # memory that is poisoned takes a launch more
-    costs = []
-    for n in SIZES:
-        keys = DEFAULT_FORMAT.pack(sheet(n, "cuda")).sort().values
-        grid = VoxelGrid(keys, 2, 5000)
-        costs.append(cost(n, lambda g=grid: Windowed().build(g, g, Kernel.of(3))))  # type: ignore[misc]
-    check(costs)
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ from torch import Tensor
 from pcnn.geometry import VoxelGrid
 from pcnn.models import MinkUNet42
 from pcnn.ops import Planner
-from tests.maps.growth import SIZES, check, cost, sheet
+from tests.ops.growth import SIZES, check, cost, sheet
 
 
 @pytest.mark.gpu

@@ -26,17 +26,11 @@ def sheet(n: int, device: torch.device | str = "cpu") -> Tensor:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one call.
+    """Of one call."""
 
-    Args:
-        n: voxels.
-        ms: wall time until the device is done, the shortest of some repeats [ms].
-        peak: memory in use at most, beyond what was in use before [bytes].
-    """
-
-    n: int
-    ms: float
-    peak: int
+    n: int  # voxels
+    ms: float  # wall time until the device is done, the shortest of some repeats [ms]
+    peak: int  # memory in use at most, beyond what was in use before [bytes]
 
     def __str__(self) -> str:
         share = f"{1e6 * self.ms / self.n:.2f} ns, {self.peak / self.n:.0f} bytes a voxel"
