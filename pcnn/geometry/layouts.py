@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
 from pcnn.geometry.blocks import blocks, row_starts
 from pcnn.geometry.padding import BY_SLOT, MASKS, PAIRS, ROWS_CSR, STEPS, TABLE, Padding
@@ -44,12 +43,6 @@ def check_source(kernel_map: KernelMap, name: str) -> None:
             f"the layout {name!r} cannot be derived, as the map holds neither pairs nor a table "
             "nor steps; take a map of a builder, of KernelMap.from_pairs or KernelMap.from_table"
         )
-
-
-def bits(occupied: Tensor) -> Tensor:
-    """Bitmask ``[N]`` int64 of boolean columns, column 0 in the lowest bit."""
-    weights = 2 ** torch.arange(occupied.shape[1], device=occupied.device)
-    return (occupied.to(torch.int64) * weights).sum(1)
 
 
 def pairs(kernel_map: KernelMap) -> Layout:
@@ -120,8 +113,9 @@ def mask_words(volume: int) -> int:
 
 def masks(kernel_map: KernelMap) -> Layout:
     """``[N_out, ceil(K / 31)]`` int32: bit ``k % 31`` of word ``k // 31`` is set if k is filled."""
-    occupied = kernel_map.layout("table")[0] >= 0  # [N_out, K]
-    words = [bits(part) for part in torch.split(occupied, MASK_BITS, dim=1)]
+    occupied = (kernel_map.layout("table")[0] >= 0).to(torch.int64)  # [N_out, K]
+    bits = occupied << torch.arange(kernel_map.volume, device=occupied.device) % MASK_BITS
+    words = [part.sum(1) for part in torch.split(bits, MASK_BITS, dim=1)]
     return (torch.stack(words, dim=1).to(torch.int32),)
 
 
@@ -130,19 +124,8 @@ def rows_csr(kernel_map: KernelMap) -> Layout:
 
     ``row_offsets [N_out + 1]`` int64: triplets of output row i are ``row_offsets[i]..[i + 1]``.
     """
-    # stable: triplets are sorted by slot already, so within a row slots stay ascending
-    order = torch.argsort(kernel_map.out_index, stable=True)
-    slots = kernel_map.slot_index[order].to(torch.int32)
-    return kernel_map.in_index[order], slots, row_starts(kernel_map.out_index, kernel_map.n_out)
-
-
-def columns_csr(kernel_map: KernelMap) -> Layout:
-    """Triplets by input row, then slot: ``out_index``, ``slot_index`` int32, ``column_offsets``.
-
-    ``column_offsets [N_in + 1]`` int64: triplets of input row j are
-    ``column_offsets[j]..[j + 1]``.
-    """
-    return kernel_map.transpose().layout("rows_csr")
+    position, slots, row_offsets = by_out(kernel_map)
+    return kernel_map.in_index.index_select(0, position), slots.to(torch.int32), row_offsets
 
 
 def by_out(kernel_map: KernelMap) -> Layout:
@@ -156,9 +139,9 @@ def by_out(kernel_map: KernelMap) -> Layout:
     return position.to(torch.int32), slots[position], row_starts(out_index, kernel_map.n_out)
 
 
-def by_in(kernel_map: KernelMap) -> Layout:
-    """The same as `by_out` for every input row; positions count in the same ``pairs``."""
-    return kernel_map.transpose().layout("by_out")
+def of_inputs(name: str) -> Callable[[KernelMap], Layout]:
+    """A layout by output row, by input row instead; positions count in the same ``pairs``."""
+    return lambda kernel_map: kernel_map.transpose().layout(name)
 
 
 def identity_slot(kernel_map: KernelMap) -> Layout:
@@ -196,9 +179,9 @@ LAYOUTS: Mapping[str, LayoutKind] = {
         LayoutKind("table", table, replaced_by_steps=True, padding=TABLE),
         LayoutKind("masks", masks, replaced_by_steps=True, padding=MASKS),
         LayoutKind("rows_csr", rows_csr, True, padding=ROWS_CSR),
-        LayoutKind("columns_csr", columns_csr, True),
+        LayoutKind("columns_csr", of_inputs("rows_csr"), True),
         LayoutKind("by_out", by_out, True),
-        LayoutKind("by_in", by_in, True),
+        LayoutKind("by_in", of_inputs("by_out"), True),
         LayoutKind("identity_slot", identity_slot, True),
         LayoutKind("blocks", blocks, True),
         LayoutKind("steps", steps, padding=STEPS),

@@ -16,7 +16,6 @@ from pcnn.geometry.layouts import (
     has_steps,
     has_table,
     pairs,
-    rows_csr,
     table,
 )
 from pcnn.kernels import pinned
@@ -222,11 +221,8 @@ def rows_of_table(
 
 def rows_from_pairs(kernel_map: KernelMap) -> Layout:
     """Layout ``rows_csr`` of a map on a device; see `pcnn.geometry.layouts.rows_csr`."""
-    in_index = kernel_map.layout("pairs")[0]
-    if not len(in_index) or len(in_index) > MAX_ITEMS:
-        return rows_csr(kernel_map)
     position, slot, offsets = _sorted_positions(kernel_map)
-    return in_index.index_select(0, position), slot.to(torch.int32), offsets
+    return kernel_map.in_index.index_select(0, position), slot.to(torch.int32), offsets
 
 
 def _sorted_positions(kernel_map: KernelMap) -> Layout:
