@@ -86,11 +86,14 @@ def clouds_of(first: int, last: int, batch_size: int | None) -> int:
 
 def check_finite(points: Tensor) -> None:
     """Refuse NaN and infinite coordinates."""
-    finite = torch.isfinite(points).all(1)
-    if not bool(finite.all()):
-        bad = int((~finite).sum())
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"{bad} of {len(points)} points are NaN or infinite, the first is {row}")
+    refuse_rows(~torch.isfinite(points).all(1), "points are NaN or infinite")
+
+
+def refuse_rows(wrong: Tensor, what: str) -> None:
+    """Refuse rows of which a test ``[N]`` bool says that they are wrong; waits for its device."""
+    if bool(wrong.any()):
+        first = int(wrong.nonzero()[0])
+        raise ValueError(f"{int(wrong.sum())} of {len(wrong)} {what}, the first is {first}")
 
 
 def voxel_sizes(
@@ -115,13 +118,7 @@ def check_cells(cells: Tensor) -> None:
         raise ValueError(f"cells must hold whole numbers, got {cells.dtype}")
     if cells.is_floating_point():
         whole = ((cells == cells.floor()) & cells.isfinite()).all(1)
-        if not bool(whole.all()):
-            row, bad = int((~whole).nonzero()[0]), int((~whole).sum())
-            raise ValueError(
-                f"cells must hold whole numbers, but {bad} of {len(cells)} rows are fractional, "
-                f"NaN or infinite, the first is {row}: {cells[row].tolist()}; give "
-                "points in metres to pcnn.voxelize or pcnn.geometry.quantize"
-            )
+        refuse_rows(~whole, "rows are fractional, NaN or infinite, and no cells")
 
 
 def check_on_stride(cells: Tensor, stride: Triple) -> None:
@@ -129,13 +126,7 @@ def check_on_stride(cells: Tensor, stride: Triple) -> None:
     if stride == (1, 1, 1):
         return
     off = (cells % torch.tensor(stride, device=cells.device) != 0).any(1)
-    if bool(off.any()):
-        row, bad = int(off.nonzero()[0]), int(off.sum())
-        raise ValueError(
-            f"{bad} of {len(cells)} cells are no multiples of tensor_stride {stride}, the first is "
-            f"{row}: {cells[row].tolist()}; cells of every level are in level-0 voxels, so "
-            "multiply those that count coarse voxels by the stride"
-        )
+    refuse_rows(off, f"cells are no multiples of tensor_stride {stride}, in level-0 voxels")
 
 
 def as_tensor(values: Tensor | np.ndarray, name: str) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry, PointKind, joined_rows
-from pcnn.geometry.checks import check_integers, check_order, check_rows
+from pcnn.geometry.checks import check_integers, check_order, check_rows, refuse_rows
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
@@ -126,12 +126,7 @@ class PointSet(Geometry):
         size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
         places = (self.points.to(torch.float64) - self.in_cells(0.0)) / size  # [N, 3]
         outside = ((places - 0.5).abs() > 0.5 + OUT_OF_CELL).any(1)
-        if bool(outside.any()):
-            raise ValueError(
-                f"point set: {int(outside.sum())} of {self.rows} points lie outside the cell of "
-                f"their key, the first is {int(outside.nonzero()[0])}; give the keys of these "
-                "points, or make the set by pcnn.native_points"
-            )
+        refuse_rows(outside, "points lie outside the cell of their key")
 
     def __repr__(self) -> str:
         size, stride = per_axis(self.voxel_size), per_axis(self.tensor_stride)
