@@ -203,9 +203,8 @@ def _write(
     # the largest first, so that no long one is left for a single process at the end
     if workers > 1:
         left.sort(key=lambda task: -task.units)
-    total = counted(sum(task.units for task in plan.tasks), plan.unit)
     units = sum(task.units for task in left)
-    console.say(f"simulating {total}, {units} of them now")
+    console.say(f"simulating {counted(units, plan.unit)}")
     with Progress(console, "simulating", units) as bar:
         do = functools.partial(plan.do, partial)
         for number, result in in_processes(do, [task.work for task in left], workers):

@@ -12,7 +12,7 @@ from pcnn.simulate.streets.kitti import KITTI
 from pcnn.simulate.streets.street import Street
 
 STREETS = {"seed": 3, "train_scans": 1, "val_scans": 2, "frame_stride": 10}
-FRAGMENTS = {"seed": 7, "train_scenes": 0, "val_scenes": 0, "test_scenes": 1, "fragments": 2}
+FRAGMENTS = {"seed": 9, "train_scenes": 0, "val_scenes": 0, "test_scenes": 1, "fragments": 2}
 ROOMS = {"seed": 2, "rooms": 1, "spacing": 0.12}
 
 

@@ -23,7 +23,7 @@ from pcnn.simulate.simulator import draw
 
 MATT = Paint((0.5, 0.5, 0.5), returns=1.0, gloss=1e-6)
 AHEAD = look(np.zeros(3), 0.0, 0.0)  # along x
-EXACT = DepthCamera(*[0.0] * 6, loss=1.0)  # no noise, no error of calibration
+EXACT = DepthCamera(*[0.0] * 5, loss=1.0)  # no noise, no error of calibration
 NOISY = replace(EXACT, disparity_noise=0.17, smooth_noise=0.25)
 STILL = replace(Motion(**draw(np.random.default_rng(0), Motion)), drift_shift=0.0, drift_turn=0.0)
 POSES = np.stack([look(np.array([0.0, 0.02 * k, 0.0]), 0.03 * k, 0.0) for k in range(6)])

@@ -38,7 +38,6 @@ class DepthCamera:
     lateral_noise: float = drawn((0.2, 0.4))  # [pixels]
     distortion: float = drawn((-0.006, 0.006))  # relative error of the range towards the corners
     bias: float = drawn((-0.002, 0.002))  # relative error of the range
-    tilt: float = drawn((-0.002, 0.002))  # that it gains across the image
     loss: float = drawn((0.7, 1.6))  # factor on the share of lost answers
     width: ClassVar[int] = 320
     height: ClassVar[int] = 240
@@ -83,8 +82,7 @@ def measure(rng: np.random.Generator, camera: DepthCamera, room: Room, pose: Flo
     coarse = rng.standard_normal((camera.height // 4, camera.width // 4))
     noise += camera.smooth_noise * np.kron(coarse, np.ones((4, 4)))
     luck = rng.random(shape)
-    across, down = rays[:, 0].reshape(shape), rays[:, 1].reshape(shape)
-    error = camera.bias + camera.tilt * across + camera.distortion * (across**2 + down**2)
+    error = camera.bias + camera.distortion * (rays[:, :2] ** 2).sum(1).reshape(shape)
     with np.errstate(divide="ignore"):
         disparity = np.rint(_DISPARITY / (frayed * (1 + error)) + noise)
         measured = np.where(disparity > 0, _DISPARITY / disparity, 0.0)

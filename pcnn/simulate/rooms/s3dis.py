@@ -97,6 +97,7 @@ def do_room(folder: Path, job: RoomJob) -> dict[str, Any]:
         "points": len(points),
         "points_by_class": {n: int(c) for n, c in zip(CLASS_NAMES, held, strict=True) if c},
         "objects": len(objects),
+        "angle": job.angle,
         "settings": asdict(room.settings),
     }
 
@@ -116,20 +117,11 @@ def _objects(cloud: RoomCloud) -> list[tuple[str, NDArray[np.int64]]]:
 def _finish(
     jobs: list[RoomJob], folder: Path, results: dict[str, dict[str, Any]], workers: int
 ) -> dict[str, Any]:
-    """Write by which angle each room is turned in the building; describe every room."""
+    """Describe every room."""
     areas: dict[str, dict[str, Any]] = {}
     for job in jobs:
         described = results[f"Area_{job.area}-{job.name}"]
         areas.setdefault(f"Area_{job.area}", {})[job.name] = described
-    for area in areas:
-        angles = {job.name: job.angle for job in jobs if f"Area_{job.area}" == area}
-        lines = [
-            f"## Global alignment angle per disjoint space in {area} ##",
-            "## Disjoint Space Name Global Alignment Angle ##",
-            *(f"{name} {angle}" for name, angle in sorted(angles.items())),
-        ]
-        with whole_file(folder / area / f"{area}_alignmentAngle.txt") as file:
-            file.write(("\n".join(lines) + "\n").encode())
     return {"areas": areas}
 
 

@@ -52,8 +52,7 @@ class Side:
         return -self.sign * np.pi / 2
 
 
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(NamedTuple):
     """A side street that crosses the street."""
 
     s: float  # middle of the side street

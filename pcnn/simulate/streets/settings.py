@@ -43,8 +43,8 @@ class Style:
     crossing_share: float = drawn((0.25, 0.60))
     park_share: float = drawn((0.30, 0.65))  # plots without a building
     forecourt_share: float = drawn((0.10, 0.22))
-    fence_share: float = drawn((0.15, 0.35))
-    hedge_share: float = drawn((0.45, 0.60))
+    fence_share: float = drawn((0.25, 0.45))
+    hedge_share: float = drawn((0.35, 0.50))
     tree_share: float = drawn((0.50, 1.00))  # sidewalks with trees
     tree_spacing: float = drawn((6.0, 12.0), (6.0, 7.5))
     bush_count: float = drawn((20.0, 44.0))
