@@ -14,6 +14,11 @@ typedef unsigned int u32;
 #define WARP 32
 #define FULL_MASK 0xffffffffu
 
+// 16 bytes that move in one instruction, where an address is a multiple of 16.
+struct __align__(16) Quad {
+    int x, y, z, w;
+};
+
 #ifndef PCNN_EMULATED
 
 #define KERNEL(name, Arguments, threads) \

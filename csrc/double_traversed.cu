@@ -12,7 +12,6 @@
 // largest key of a layout.
 
 #include "common.cuh"
-#include "quad.cuh"
 
 #ifndef SOURCE_BLOCK
 #define SOURCE_BLOCK 256  // B, a power of two

@@ -5,7 +5,6 @@
 // at most one pair a row); the start of a slot needs 64 bits.
 
 #include "common.cuh"
-#include "quad.cuh"
 
 #define PAIR_THREADS 256
 #define PAIR_WARPS 8

@@ -12,7 +12,6 @@
 // variants: DELTAS=1 KEY_BITS=64 | DELTAS=1 KEY_BITS=32 | DELTAS=0 KEY_BITS=64
 
 #include "common.cuh"
-#include "quad.cuh"
 
 #ifndef KEY_BITS
 #define KEY_BITS 64

@@ -16,7 +16,7 @@ from pcnn.maps.reached_sites import reached_sites
 
 SOURCE = "hash_table.cu"
 
-#: Ways to keep the sites, and their number in csrc/site_store.cuh.
+#: Ways to keep the sites, and their number in csrc/hash_table.cu.
 STORES = {"hash": 0, "grid": 1}
 
 #: Threads of a block of every kernel but `search`, and output rows of a tile of that.
