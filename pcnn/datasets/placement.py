@@ -156,7 +156,7 @@ def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
 
 def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
     """Most frequent label of the points of every row; the smallest one where several are."""
-    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+    low, high = map(int, labels.aminmax()) if len(labels) else (0, 0)
     if not 0 <= low <= high <= IGNORE:
         raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
     # sorted as one number a point; labels rise within a row, IGNORE comes last
@@ -235,8 +235,9 @@ class OnPoints:
         assert isinstance(x.geometry, PointSet)
         assert x.geometry.chosen is not None  # the set was made from points
         if labels is None:
-            labels = torch.full((cloud.n_points,), IGNORE)
-        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
+            none = torch.full((x.geometry.rows,), IGNORE)
+            return Sample(x.geometry, x.features, none, cloud)
+        low, high = map(int, labels.aminmax()) if len(labels) else (0, 0)
         if not 0 <= low <= high <= IGNORE:
             told = f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}"
             raise FileError(cloud.path, told)

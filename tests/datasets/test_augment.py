@@ -18,6 +18,7 @@ from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation, fewer_beams, sample_generator
+from pcnn.datasets.transforms.crops import Pieces
 from pcnn.datasets.transforms.features import (
     FORGOTTEN,
     Chromatic,
@@ -27,7 +28,6 @@ from pcnn.datasets.transforms.features import (
     stretched,
 )
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
-from pcnn.datasets.transforms.pieces import Pieces
 from pcnn.geometry import PointSet
 from tests.datasets.clouds import cloud, write_scan
 

@@ -24,7 +24,7 @@ from pcnn.datasets.s3dis.classes import (
     room_type,
 )
 from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms
-from pcnn.datasets.transforms.pieces import on_floor
+from pcnn.datasets.transforms.crops import on_floor
 
 _PUBLISHED = Published("S3DIS", "s3dis", "pcnn.simulate.rooms.s3dis.S3DIS", DOWNLOAD)
 _Area = Annotated[int, Interval(ge=1, le=6)]

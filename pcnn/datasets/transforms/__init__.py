@@ -1,9 +1,9 @@
 """Random changes of training clouds."""
 
 from pcnn.datasets.transforms.augment import Augmentation
+from pcnn.datasets.transforms.crops import Pieces
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
-from pcnn.datasets.transforms.pieces import Pieces
 
 __all__ = [
     "Augmentation",

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud, turned
+from pcnn.datasets.transforms.crops import Pieces
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
-from pcnn.datasets.transforms.pieces import Pieces
 from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share, rising
 
 
