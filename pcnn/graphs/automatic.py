@@ -60,6 +60,9 @@ class OwnGraphs:
             runner.release()
             torch.cuda.empty_cache()
             output, runner.reason = NOTHING, "there is too little memory"
+        except Exception as error:  # the network itself says what is wrong, if it is its own
+            runner.release()
+            output, runner.reason = NOTHING, f"{type(error).__name__}: {error}"
         if runner.reason is not None:
             self._pause = max(PAUSE, 2 * self._pause)
             self._left = self._pause

@@ -200,10 +200,12 @@ class OwnSteps:
             return self._answer(x, model, planner)
         except NoFixedSize as error:  # of this batch
             self.reason = str(error)
-        except (NoGraph, torch.OutOfMemoryError) as error:
+        except Exception as error:  # the network itself says what is wrong, if it is its own
             self.release()
             torch.cuda.empty_cache()
-            self.reason, self._is_stopped = str(error) or "there is too little memory", True
+            missing = isinstance(error, torch.OutOfMemoryError)
+            self.reason = "there is too little memory" if missing else str(error)
+            self._is_stopped = True
         return NOTHING
 
     def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner) -> Any:
