@@ -272,19 +272,23 @@ class OwnSteps:
             self._capture = CudaGraphs(device) if self._given is None else self._given
             self.parameters = [one for one in model.parameters() if one.requires_grad]
             self.buffers = list(model.buffers())
+            # statistics change unseen, as by torch's own norms: backward passes may need them
+            self._counters = [one for one in self.buffers if not one.is_floating_point()]
             self._gradients = Gradients(self.parameters)
         self._gradients.let_go()
         # Autograd keeps one end for every parameter, on the stream that used it first: while a loss
-        # of the loop is alive, on that of the loop, where a captured backward may not end.
+        # of the loop is alive, on that of the loop, where a captured backward may not end. And no
+        # statistics that it needs may be seen to change. So both are other tensors on one memory.
         leaves = {
-            f"network.{name}": one.detach().requires_grad_()
+            f"network.{name}": one.data.requires_grad_()
             for name, one in model.named_parameters()
             if one.requires_grad
         }
+        buffers = {f"network.{name}": one.data for name, one in model.named_buffers()}
         reference = self._model
 
         def again(fixed: SparseTensor) -> Any:  # no reference to the network, which owns this
-            return functional_call(_Unplanned(reference()), leaves, (fixed,))
+            return functional_call(_Unplanned(reference()), {**leaves, **buffers}, (fixed,))
 
         made = StepPlace(held, again, modes, x.features.requires_grad)
         made.leaves = list(leaves.values())
@@ -309,7 +313,7 @@ class OwnSteps:
             finally:
                 with torch.no_grad():
                     for own, value in zip(self.buffers, before, strict=True):
-                        own.copy_(value)
+                        own.data.copy_(value)
         return made
 
     def _check(
@@ -360,7 +364,7 @@ class OwnSteps:
         with torch.no_grad():
             own.held.take(x, {})
             own.graphs[0]()
-            torch.autograd.graph.increment_version(self.buffers)  # a replay counts no change
+            torch.autograd.graph.increment_version(self._counters)  # a replay counts no change
             copies, levels = Copies(), levels_of(own.held.recipe, x)
             parts = zip(features_of(own.output), _levels_of(own), strict=True)
             found = tuple(
