@@ -130,10 +130,7 @@ def rows_csr(kernel_map: KernelMap) -> Layout:
 
 def by_out(kernel_map: KernelMap) -> Layout:
     """Where in ``pairs`` the triplets of every output row are, in the order of their slots."""
-    in_index, out_index, _ = kernel_map.layout("pairs")
-    (sizes,) = kernel_map.layout("counts")
-    names = torch.arange(kernel_map.volume, dtype=torch.int16, device=in_index.device)
-    slots = torch.repeat_interleave(names, sizes, output_size=in_index.shape[0])
+    out_index, slots = kernel_map.out_index, kernel_map.slot_index.to(torch.int16)
     # stable: pairs lie by slot already, so within a row slots stay ascending
     position = torch.argsort(out_index, stable=True)
     return position.to(torch.int32), slots[position], row_starts(out_index, kernel_map.n_out)
