@@ -20,6 +20,7 @@ from benchmarks.workloads import Scene, scenes
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.maps.conformance import check_builder
+from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.windowed import Windowed
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
 from pcnn.ops.engine import ENGINES
@@ -231,7 +232,7 @@ def _fits(builder: Any, place: Place) -> bool:
 def _sites_call(builder: HashTable, place: Place) -> Prepare:
     def prepared() -> Call:
         sites: Any = bare(place.grid)
-        return lambda: builder.sites(sites, place.kernel)
+        return lambda: reached_sites(sites, place.kernel, simplified=builder.simplified)
 
     found: Any = prepared()()
     target: Any = place.target

@@ -99,7 +99,7 @@ __device__ __forceinline__ int first_not_less(const Key* keys, int low, int high
     return low;
 }
 
-KERNEL(search, SearchArguments, SEARCH_THREADS) {
+KERNEL(z_delta, SearchArguments, SEARCH_THREADS) {
     int own = 0;
     while (own + 1 < a.n && (int)blockIdx.x >= a.tasks[own + 1].first_block) ++own;
     const SearchTask& map = a.tasks[own];

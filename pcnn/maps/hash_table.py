@@ -12,7 +12,6 @@ from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels.cuda import module
 from pcnn.maps.device_layouts import map_of_table
-from pcnn.maps.reached_sites import reached_sites
 
 SOURCE = "hash_table.cu"
 
@@ -73,10 +72,6 @@ class HashTable:
         if self.search not in ("auto", *STORES):
             names = ", ".join(("auto", *STORES))
             raise ValueError(f"search must be one of {names}, got {self.search!r}")
-
-    def sites(self, grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-        """Output sites that some triplet reaches; see `pcnn.maps.reached_sites.reached_sites`."""
-        return reached_sites(grid, kernel, simplified=self.simplified)
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
         """Kernel map with the layouts table and counts; see `MapBuilder.build`."""

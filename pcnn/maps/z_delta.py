@@ -116,7 +116,7 @@ class ZDelta:
             shared = max(shared, tiles.shared_bytes)
         bits = 32 if self.key_bits == 32 else 64
         kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
-        kernels.launch("search", blocks, shared_bytes=shared, tasks=parts, n=len(parts))
+        kernels.launch("z_delta", blocks, shared_bytes=shared, tasks=parts, n=len(parts))
 
     def _tiles(self, kernel: Kernel, n_out: int) -> _Tiles:
         """Cut a search into blocks whose tile of the table fits in shared memory."""
