@@ -302,12 +302,12 @@ class OwnSteps:
                     for _ in range(2):  # once outside: what is missing is compiled
                         made.forward()
                         backward()
-                held.check_layouts()
                 made.graphs = self._capture(made.forward), self._capture(backward)
                 rows = torch.arange(-(-len(x) // FEWER), device=device)
                 few = SparseTensor(x.features[rows].detach(), x.geometry.at_rows(rows))
                 for one in (x, few):  # the second leaves most rows spare: none may be looked at
-                    self._check(made, one, model, planner, modes)
+                    if not self._agrees(made, one, model, planner, modes):
+                        held.check_layouts()
             except (RuntimeError, IndexError, ValueError) as error:
                 raise NoGraph(failure_of(error)) from error
             finally:
@@ -316,22 +316,22 @@ class OwnSteps:
                         own.data.copy_(value)
         return made
 
-    def _check(
+    def _agrees(
         self,
         made: StepPlace,
         x: SparseTensor,
         model: nn.Module,
         planner: Planner,
         modes: AutocastOf,
-    ) -> None:
-        """Hold forward and backward to an eager step."""
+    ) -> bool:
+        """Hold forward and backward to an eager step; False: the input has no place there."""
         recipe = made.held.recipe
         planner(x.geometry, True)
         try:
             if not Sizes.of(recipe, x).fits(made.held.room):
-                return  # fewer rows may be tiled in other sections
+                return False  # fewer rows may be tiled in other sections
         except NoFixedSize:
-            return
+            return False
         with torch.enable_grad(), modes.again():
             wanted = on_copies(model, x)
         made.form = form_of(made.output, made.held.levels, wanted, levels_of(recipe, x))
@@ -357,6 +357,7 @@ class OwnSteps:
                 norm += float(other.double().square().sum())
         if not off <= GRADIENTS_AGREE**2 * norm:
             raise NoGraph("in memory of fixed size its gradients are others")
+        return True
 
     def forward(self, own: StepPlace, x: SparseTensor) -> tuple[Tensor, ...]:
         """Replay forward on a batch; tensors of the output on memory of their own."""

@@ -220,7 +220,7 @@ def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: s
         assert not any(one.is_inference() for one in tensors(found))
         kept.append((found, [one.clone() for one in tensors(found)]))
     assert net._graphs.runner.places
-    assert sum(place.calls for place in net._graphs.runner.places.values()) >= 4
+    assert sum(place.calls for place in net._graphs.runner.places.values()) >= 2
     for output, before in kept:
         assert all(map(torch.equal, tensors(output), before))
 
