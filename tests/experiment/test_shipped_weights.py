@@ -14,9 +14,13 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import SHIPPED, catalogue, weights_file
 from pcnn.experiment.descriptors import VERIFIED, of_checkpoint
+from pcnn.experiment.evaluate import with_saved
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
-from pcnn.experiment.weights import check_fit
+from pcnn.experiment.run_config import checked, data_module
+from pcnn.experiment.stored_options import with_stored_options
+from pcnn.experiment.weights import check_fit, read_config
+from tests.experiment.sweep import CONF, composed
 
 #: Cards of the weights, by name.
 CARDS = dict(
@@ -66,3 +70,11 @@ def test_weights_and_cards_belong_together() -> None:
         cfg.model.overlap_head = True
         with pytest.raises(ConfigError, match=r"model\.overlap_head"):
             check_fit(cfg)
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_their_configurations_are_evaluated_today(name: str) -> None:
+    words = with_stored_options([f"ckpt_path={name}"], CONF)
+    path = weights_file(name)
+    cfg = composed(*words, name="eval")
+    data_module(checked(with_saved(cfg, OmegaConf.create(read_config(path)), words)))
