@@ -16,7 +16,7 @@ LONGEST = 500
 TRACKED_FILES = 1_105
 #: Most lines of code a folder: Python, CUDA, YAML, JavaScript, or Markdown in docs/.
 MOST = {
-    "benchmarks": 5_555,
+    "benchmarks": 5_563,
     "conf": 1_520,
     "csrc": 4_281,
     "docs": 4_296,
@@ -32,7 +32,7 @@ MOST = {
     "pcnn/experiment": 5_294,
     "pcnn/files": 835,
     "pcnn/geometry": 3_629,
-    "pcnn/graphs": 2_370,
+    "pcnn/graphs": 2_411,
     "pcnn/interop": 897,
     "pcnn/kernels": 4_654,
     "pcnn/loggers": 264,
