@@ -31,7 +31,7 @@ def groups_of(kernel_map: KernelMap) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("entries", [reduce.BLOCK_ENTRIES, 35])  # 35: seven triplets at a time
-@pytest.mark.parametrize("build", [make, partial(make, 0), partial(make, 1), apart], ids=str)
+@pytest.mark.parametrize("build", [make, partial(make, 0), partial(make, 1), apart], ids=range(4))
 def test_sum_mean_and_maximum_equal_a_loop(
     build: Callable[[], KernelMap], entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
