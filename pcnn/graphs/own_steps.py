@@ -244,11 +244,8 @@ class OwnSteps:
 
     def _see_changes(self) -> None:
         if self._kept is not None and not self._kept.holds():
-            used = self.replays - self._before
-            self._changes, self._before = (
-                (1 if used > MOST_CHANGES else 1 + self._changes),
-                self.replays,
-            )
+            used, self._before = self.replays - self._before, self.replays
+            self._changes = 1 if used > MOST_CHANGES else 1 + self._changes
             self.release()
             if self._changes > MOST_CHANGES:
                 raise NoGraph("the network changes from step to step")
