@@ -2,9 +2,9 @@
 
 Autograd sees one node, whose inputs are the parameters that the output depends on. A batch is
 planned as without graphs, and copied to memory of fixed size (`pcnn.graphs.fixed_input`); running
-statistics are those of its true rows. The graphs hold one forward pass at a time: a second one
-before the backward of the first runs eagerly. What graphs do not hold is computed anew, eagerly:
-gradients of gradients, and a second backward of one output.
+statistics are those of its true rows. The graphs hold one forward pass at a time: one that comes
+before the backward of the first is for others (`pcnn.nn.planned`). What graphs do not hold is
+computed anew, eagerly: gradients of gradients, and a second backward of one output.
 """
 
 from __future__ import annotations

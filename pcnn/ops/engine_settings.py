@@ -92,7 +92,7 @@ class EngineSettings:
 class AutoSettings(EngineSettings):
     """The usual choice of every device and map."""
 
-    blocks: GemmBlocks | None = None  # how the implicit GEMM of voxels is cut into programs
+    blocks: GemmBlocks | None = None  # how the implicit GEMM is cut into programs
 
     def __post_init__(self) -> None:
         if isinstance(self.blocks, Mapping):
