@@ -153,7 +153,7 @@ class TorchSums:
 
     def _add(self, inputs: Tensor, outputs: Tensor, slot: int) -> None:
         product = multiply(self.rows.index_select(0, inputs), self.matrices[slot])
-        self.sums.index_add_(0, outputs, product)
+        add_rows(self.sums, outputs, product)  # slots may hold several inputs of a row
 
 
 def has_wide_products() -> bool:

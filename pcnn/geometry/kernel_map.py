@@ -226,7 +226,9 @@ class KernelMap:
     def slot_index(self) -> Tensor:
         """``[T]`` int64 slot of every triplet."""
         in_index, offsets = self.in_index, self.offsets
-        counts = (offsets[1:] - offsets[:-1]).to(in_index.device)
+        counts = offsets[1:] - offsets[:-1]
+        if in_index.is_cuda:  # from page-locked memory, so that the host does not wait
+            counts = counts.pin_memory().to(in_index.device, non_blocking=True)
         slots = torch.arange(self.volume, device=in_index.device)
         return torch.repeat_interleave(slots, counts, output_size=self.triplets)
 

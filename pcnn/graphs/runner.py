@@ -243,7 +243,8 @@ class Runner:
         with torch.inference_mode(False), torch.no_grad():
             before = self._reserved()
             planners = planner, self.planner
-            memory = self.source.memory(item, x, planners, old.memory if old else None)
+            own = x if self.dtype is None else x.replace(x.features.to(self.dtype))
+            memory = self.source.memory(item, own, planners, old.memory if old else None)
             del old
             place = Place(memory, self.net, modes)
             try:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ class Scene:
             fine, fine.strided(Kernel.of(stride, stride)), others.to(device), clouds.to(device)
         )
 
-    @property
+    @cached_property
     def cells(self) -> Tensor:
         """Cells of the level-0 voxels that hold the points, on the level's lattice."""
         points = self.points.double()
