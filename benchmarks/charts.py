@@ -17,7 +17,7 @@ mpl.use("agg")
 SPECS = Path(__file__).with_name("charts.yaml")
 #: One method has one colour in every chart: an engine, the map builder of its paper, and its line.
 COLOURS = {
-    "#0072B2": "auto graph native windowed row_stationary plan",
+    "#0072B2": "auto graph native windowed plan",
     "#D55E00": "spira z_delta Spira",
     "#E69F00": "minuet double_traversed Minuet",
     "#009E73": "torchsparse hash_table",

@@ -65,7 +65,7 @@ class NotFiniteError(UserError, FloatingPointError):
 
 
 class RunWarning(UserWarning):
-    """A warning about the worth of a run's figures; the run repeats it at its end."""
+    """A warning about the worth of a run's figures."""
 
 
 class StorageError(UserError, OSError):

@@ -1,4 +1,4 @@
-"""Tables, charts and clouds of an evaluation as objects of W&B."""
+"""Tables and clouds of an evaluation as objects of W&B."""
 
 from __future__ import annotations
 
