@@ -15,7 +15,7 @@ from pcnn.graphs.capture import NoGraph
 from pcnn.maps.place import place
 from pcnn.tensor import SparseTensor
 
-#: Largest difference between a graph and the eager network, as a share of the largest value.
+#: Difference between a graph and the eager network, as a share of the norm of the values.
 AGREE = {torch.float64: 1e-7, torch.float32: 1e-2}
 AGREE_HALF = 5e-2
 
@@ -143,8 +143,13 @@ def check_agreement(found: Any, wanted: Any) -> None:
     for own, other in zip(features_of(found), features_of(wanted), strict=True):
         exact = not own.is_floating_point()
         share = 0.0 if exact else AGREE.get(own.dtype, AGREE_HALF)
-        a, b = own.double(), other.double()
-        there = b.isfinite()
-        most = share * torch.where(there, b, 0).abs().max() if b.numel() else torch.zeros(())
-        if own.shape != other.shape or not bool(((a - b).abs() <= most)[there].all()):
-            raise NoGraph("in memory of fixed size, with spare rows, it computes other values")
+        if own.shape == other.shape:
+            there = other.isfinite()
+            a, b = own[there].double(), other[there].double()
+            if not b.numel():
+                continue
+            off = (a - b).abs()
+            # few values may be rounded further apart than most, where they are small differences
+            if bool((off <= 5 * share * b.abs().max()).all() & (off.norm() <= share * b.norm())):
+                continue
+        raise NoGraph("in memory of fixed size, with spare rows, it computes other values")
