@@ -42,8 +42,6 @@ def continue_with(checkpoint: Mapping[str, Any], now: Mapping[str, int]) -> str 
             # saved behind a whole epoch: another one begins, with no batch accumulated yet
             progress["current"].update(dict.fromkeys(_COUNTED, 0))
     found.update({name: now[name] for name in ("world", "batch_size")})
-    if max(found.get("balanced", 0), now.get("balanced", 0)) <= 1:  # steps keep their samples
-        found["balanced"] = now.get("balanced", 0)
     return said if changed else None
 
 

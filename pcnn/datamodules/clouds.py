@@ -18,7 +18,7 @@ from pcnn.datasets.readers.columns import colours_first
 from pcnn.datasets.shards import ShardedClouds
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import UserError
-from pcnn.ranges import Count, Length, Natural, Seed, Workers
+from pcnn.ranges import Count, Length, Seed, Workers
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,6 @@ class CloudDataModule(ExactLoading):
         seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: OnError = "raise",
-        balance_steps: Natural = 1,
         shards: str | None = None,
     ) -> None:
         super().__init__(
@@ -62,7 +61,6 @@ class CloudDataModule(ExactLoading):
             seed=seed,
             geometry=geometry,
             on_error=on_error,
-            balance_steps=balance_steps,
         )
         self.sets = sets
         self.unit = sets.unit

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -26,7 +25,7 @@ from pcnn.datasets.placement import OnVoxels, Placement
 from pcnn.datasets.sampler import EpochSampler, EvaluationSampler, Key
 from pcnn.errors import UNREADABLE, UserError
 from pcnn.messages import counted
-from pcnn.ranges import Count, Natural, Seed, Workers
+from pcnn.ranges import Count, Seed, Workers
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +72,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
         seed: Seed = 0,
         geometry: Placement | None = None,
         on_error: OnError = "raise",
-        balance_steps: Natural = 1,
     ) -> None:
         super().__init__()
-        self.balance_steps = balance_steps
         self.on_error = on_error
         self.batch_size = batch_size
         self.val_batch_size = val_batch_size
@@ -155,19 +152,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
             size,
             seed=self.seed,
             shuffle=not self._overfit(),
-            costs=self._costs(dataset) if rank["world"] > 1 else None,
-            within=max(1, self.balance_steps),
             **rank,
         )
-
-    def _costs(self, dataset: Any) -> np.ndarray | None:
-        """Sizes of the files of each sample [bytes]; None where ranks are not balanced."""
-        if not hasattr(dataset, "size") or not self.balance_steps or self._overfit():
-            return None
-        try:
-            return np.array([dataset.size(index) for index in range(len(dataset))], np.float64)
-        except OSError:  # a file that is gone is told where it is read
-            return None
 
     def _overfit(self) -> int | float:
         return getattr(self.trainer, "overfit_batches", 0)

@@ -104,9 +104,6 @@ class CloudDataset(Dataset[Sample]):
     def sources(self, index: int) -> Sequence[Path]:
         return self.clouds.sources(self._chosen[index])
 
-    def size(self, index: int) -> int:
-        return sum(path.stat().st_size for path in self.sources(index))
-
     def name(self, index: int) -> str:
         return self.clouds.name(self._chosen[index])
 

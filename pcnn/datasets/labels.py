@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval, Len, MinLen
@@ -20,9 +20,6 @@ from pcnn.config.values import refusal
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
-
-if TYPE_CHECKING:
-    pass
 
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -33,15 +33,11 @@ class EpochSampler:
     rank: int = 0  # this process, in [0, world)
     world: int = 1  # number of processes
     shuffle: bool = True  # False visits 0, 1, 2, ... in every epoch
-    costs: np.ndarray | None = field(default=None, compare=False, repr=False)  # [n] of the samples
-    within: int = 1  # steps among which samples may change places for that
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.world)
-        if self.within < 1 or self.seed < 0:
-            raise ValueError(f"within from 1, seed from 0 on; got {self.within}, {self.seed}")
-        if self.costs is not None and len(self.costs) != self.n:
-            raise ValueError(f"{len(self.costs)} costs of {self.n} samples")
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, got {self.seed}")
         if self.n < self.batch_size * self.world:
             wanted = f"one batch of {self.batch_size} on each of {self.world} rank(s)"
             raise ValueError(f"{self.n} training samples cannot fill {wanted}")
@@ -58,37 +54,16 @@ class EpochSampler:
         words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(0,)))
         return np.argsort(words.random_raw(self.n), kind="stable").astype(np.int64)
 
-    def batches_of(self, epoch: int) -> Callable[[int], np.ndarray]:
-        """Return what gives this rank's samples of a step of an epoch, [batch_size]."""
-        order, size = self.order(epoch), self.batch_size * self.world
-        costs = None if self.world == 1 else self.costs
-        dealt: dict[int, np.ndarray] = {}  # the latest steps among which samples change places
-
-        def samples(step: int) -> np.ndarray:
-            if costs is None:
-                found = order[step * size : (step + 1) * size]
-            else:
-                window, at = divmod(step, self.within)
-                if window not in dealt:
-                    dealt.clear()
-                    last = min((window + 1) * self.within, self.batches_per_epoch)
-                    part = order[window * self.within * size : last * size]
-                    seeds = np.random.SeedSequence([self.seed, epoch, window], spawn_key=(1,))
-                    dealt[window] = balanced(part, costs, self.world, size, np.random.PCG64(seeds))
-                found = dealt[window][at]
-            return found[self.rank * self.batch_size : (self.rank + 1) * self.batch_size]
-
-        return samples
-
     def batches(self, position: int = 0) -> Iterator[list[Key]]:
         """Yield this rank's batches of keys from the given batch count on, without end."""
         if position < 0:
             raise ValueError(f"position must be at least 0, got {position}")
         epoch, offset = divmod(position, self.batches_per_epoch)
         while True:
-            samples = self.batches_of(epoch)
+            order = self.order(epoch)
             for step in range(offset, self.batches_per_epoch):
-                yield [(epoch, int(i)) for i in samples(step)]
+                first = (step * self.world + self.rank) * self.batch_size
+                yield [(epoch, int(i)) for i in order[first : first + self.batch_size]]
             epoch, offset = epoch + 1, 0
 
     def fingerprint(self) -> dict[str, int]:
@@ -99,30 +74,7 @@ class EpochSampler:
             "seed": self.seed,
             "world": self.world,
             "shuffle": int(self.shuffle),
-            "balanced": 0 if self.costs is None or self.world == 1 else self.within,
         }
-
-
-def balanced(
-    part: np.ndarray, costs: np.ndarray, world: int, size: int, words: np.random.PCG64
-) -> np.ndarray:
-    """Samples of some steps, dealt so that the ranks of a step have like costs."""
-    steps = part.reshape(-1, size)
-    if len(steps) > 1:
-        steps = part[np.argsort(-costs[part], kind="stable")].reshape(-1, size)
-        steps = steps[np.argsort(words.random_raw(len(steps)), kind="stable")]
-    return np.stack([_dealt(step, costs, size // world, world) for step in steps])
-
-
-def _dealt(step: np.ndarray, costs: np.ndarray, batch_size: int, world: int) -> np.ndarray:
-    """Samples of a step, those of a rank side by side: each to the rank with the least so far."""
-    shares: list[list[int]] = [[] for _ in range(world)]
-    sums = np.zeros(world)
-    for sample in step[np.argsort(-costs[step], kind="stable")]:
-        rank = int(np.argmin(sums))
-        shares[rank].append(sample)
-        sums[rank] = sums[rank] + costs[sample] if len(shares[rank]) < batch_size else np.inf
-    return np.array(shares, dtype=np.int64).reshape(-1)
 
 
 @dataclass(frozen=True)

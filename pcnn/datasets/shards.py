@@ -92,9 +92,6 @@ class ShardedClouds:
     def sources(self, index: int) -> Sequence[Path]:
         return [self.folder / f"{self._clouds[index][1]:04d}.zip"]
 
-    def size(self, index: int) -> int:
-        return self._clouds[index][3]
-
     def recipe(self) -> Mapping[str, object]:
         return {"set": "shards"}
 

@@ -186,7 +186,6 @@ def test_clouds_that_cannot_be_read_are_left_out_of_shards(
     assert "000001.bin" in caplog.text
     clouds = ShardedClouds(tmp_path / "s")
     assert [clouds.name(index) for index in range(len(clouds))] == ["00/000000", "00/000002"]
-    assert clouds.size(0) > 1000
     (tmp_path / "s" / "index.json").write_text("{}")
     with pytest.raises(FileError):
         ShardedClouds(tmp_path / "s")

@@ -82,36 +82,3 @@ def test_evaluation_counts_every_sample_once_on_equal_numbers_of_batches(world: 
         keys = sorted(key for rank in batches for batch in rank for key in batch)
         assert keys == [(0, i) for i in range(n)], (n, batch_size)
         assert all(len(batch) <= batch_size for rank in batches for batch in rank)
-
-
-@pytest.mark.parametrize("within", [1, 4])
-def test_ranks_get_equal_shares_of_the_cost(within: int):
-    costs = np.random.default_rng(0).uniform(1.0, 5.0, 90)
-    settings = {"seed": 2, "world": 4}
-
-    def given(costs: np.ndarray | None) -> np.ndarray:  # [ranks, steps, samples]
-        ranks = [
-            EpochSampler(90, 2, rank=r, costs=costs, within=within, **settings) for r in range(4)
-        ]
-        steps = 2 * ranks[0].batches_per_epoch
-        return np.array([[[i for _, i in b] for b in take(one, steps)] for one in ranks])
-
-    plain, even = given(None), given(costs)
-    assert (given(costs) == even).all()
-    first = even[:, :11].reshape(-1)
-    assert len(set(first)) == 88  # every sample of an epoch once
-    if within == 1:  # a step has the same samples on other ranks
-        for step in range(22):
-            assert set(plain[:, step].reshape(-1)) == set(even[:, step].reshape(-1))
-
-    def waste(found: np.ndarray) -> float:  # share of the time that ranks wait for the slowest
-        spent = costs[found].sum(2)
-        return 1 - spent.mean() / spent.max(0).mean()
-
-    assert waste(even) < (0.8 if within == 1 else 0.45) * waste(plain)
-    # any position continues the sequence
-    sampler = EpochSampler(90, 2, rank=1, costs=costs, within=within, **settings)
-    assert take(sampler, 5, 7) == take(sampler, 12)[7:]
-    assert sampler.fingerprint()["balanced"] == within
-    with pytest.raises(ValueError, match="3 costs of 90 samples"):
-        EpochSampler(90, 2, costs=costs[:3])
