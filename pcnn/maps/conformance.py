@@ -6,9 +6,9 @@ builds, is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -35,8 +35,36 @@ LIMIT = min(DEFAULT_FORMAT.half) - 2
 NAMED = 2
 
 
-class WrongMap(RuntimeError):
-    """A builder whose maps are not those of brute force; the message says where and how."""
+class Nonconforming(RuntimeError):
+    """A builder or dataflow that breaks its promise; the message says where and how."""
+
+
+def run_checks(subject: str, checks: Iterable[tuple[object, Callable[[], bool | None]]]) -> None:
+    """Run checks by what they are about; a subject that fails one, or refuses all, is refused.
+
+    A check that returns ``False`` has nothing to compare, and a ``ValueError`` is a refusal by
+    name, which is no wrong result.
+    """
+    faults: list[str] = []
+    served, number = False, 0
+    for name, check in checks:
+        number += 1
+        try:
+            served |= check() is not False
+        except ValueError:
+            continue
+        except Nonconforming as error:
+            faults.append(str(error))
+        except Exception as error:  # a compiler's errors have no base of their own
+            faults.append(
+                ": ".join([str(name), type(error).__name__, *str(error).splitlines()[:1]])
+            )
+    told = [*faults[:NAMED], f"and {len(faults) - NAMED} more"][: len(faults)]
+    if faults:
+        text = "; ".join(told)
+        raise Nonconforming(f"{subject} fails {len(faults)} of {number} checks: {text}")
+    if not served:
+        raise Nonconforming(f"{subject} refuses all of {number} checks")
 
 
 def wavy_cells(n: int, seed: int = 0, centre: int = 0) -> Tensor:
@@ -95,11 +123,9 @@ def cases(device: torch.device) -> Iterator[Case]:
 
 
 @lru_cache(maxsize=4)
-def _truth(device: str) -> tuple[tuple[Case, KernelMap], ...]:
-    return tuple(
-        (case, BruteForce().build(case.source, case.target, case.kernel))
-        for case in cases(torch.device(device))
-    )
+def _truth(device: torch.device) -> list[tuple[Case, KernelMap]]:
+    search = BruteForce().build
+    return [(one, search(one.source, one.target, one.kernel)) for one in cases(device)]
 
 
 def difference(built: KernelMap, truth: KernelMap) -> str | None:
@@ -119,29 +145,16 @@ def difference(built: KernelMap, truth: KernelMap) -> str | None:
     return f"{len(found)} triplets, of which {right} are among the {len(wanted)} true ones"
 
 
+def _matches(builder: MapBuilder, case: Case, truth: KernelMap) -> bool:
+    """True if the builder serves triplets, and they are the true ones."""
+    wrong = difference(builder.build(case.source, case.target, case.kernel), truth)
+    if wrong:
+        raise Nonconforming(f"{case}: {wrong}")
+    return truth.triplets > 0
+
+
 @lru_cache(maxsize=256)  # of those that pass: an error is not kept
 def check_builder(builder: MapBuilder, device: torch.device) -> None:
     """Compare a builder's maps with brute force, once in a process for every builder and device."""
-    faults: list[str] = []
-    served = 0
-    chosen = _truth(str(device))
-    for case, truth in chosen:
-        try:
-            built = builder.build(case.source, case.target, case.kernel)
-            wrong = difference(built, truth)
-        except ValueError:  # refused by name, which is no wrong map
-            continue
-        except Exception as error:  # a compiler's errors have no base of their own
-            wrong = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        if wrong:
-            faults.append(f"{case}: {wrong}")
-        served += truth.triplets > 0
-    if served and not faults:
-        return
-    if not served:
-        faults = [f"it refuses every map that has a triplet, of {len(chosen)} cases"]
-    more = "" if len(faults) <= NAMED else f"; and {len(faults) - NAMED} more"
-    raise WrongMap(
-        f"map builder {builder.name!r} is wrong in {len(faults)} of {len(chosen)} cases on "
-        f"{device} (0 are allowed): " + "; ".join(faults[:NAMED]) + more
-    )
+    checks = ((case, partial(_matches, builder, case, truth)) for case, truth in _truth(device))
+    run_checks(f"map builder {builder.name!r} on {device}", checks)

@@ -19,13 +19,11 @@ from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.tf32 import tf32_products
 from pcnn.maps import Windowed
-from pcnn.maps.conformance import wavy_grid
+from pcnn.maps.conformance import Nonconforming, run_checks, wavy_grid
 
 #: Of the three products.
 NAMES = ("out", "grad_x", "grad_weight")
 Products = tuple[Tensor, Tensor, Tensor]
-#: Faults that a refusal spells out; the others are counted.
-NAMED = 2
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
@@ -38,10 +36,6 @@ RELATIVE_RMS = {DOUBLE: 1e-14, SINGLE: 1e-6, HALF: 5e-4, BRAIN: 4e-3}
 #: Float32 results of sums on a GPU: tensor cores truncate where they align the terms of a sum, so
 #: errors do not cancel (worst seen 6.6e-5, all towards zero, of a million terms a slot).
 SUMS_ON_TENSOR_CORES = 1e-4
-
-
-class Nonconforming(RuntimeError):
-    """A dataflow that breaks its promise; the message says where, the error and its bound."""
 
 
 def relative_rms(value: Tensor, reference: Tensor) -> float:
@@ -339,7 +333,7 @@ def _examples(device: str) -> tuple[list[Example], list[tuple[Example, str]]]:
     return [Example(replace(case, device=device)) for case in cases()], fused
 
 
-def _checks(dataflow: Dataflow, device: str) -> Iterator[tuple[Case, Callable[[], None]]]:
+def _checks(dataflow: Dataflow, device: str) -> Iterator[tuple[object, Callable[[], None]]]:
     plain, fused = _examples(device)
     for one in plain:
         yield one.case, partial(check_products, dataflow, one.case, one, may_wait=True)
@@ -350,36 +344,11 @@ def _checks(dataflow: Dataflow, device: str) -> Iterator[tuple[Case, Callable[[]
         yield one.case, partial(check_repeats, dataflow, one.case, one)
 
 
+@lru_cache(maxsize=256)  # of those that pass: an error is not kept
+@torch.no_grad()
 def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
     """Run the whole check once in a process for every dataflow and device.
 
     A second on a CPU, and on a GPU what the compilation of its kernels takes.
     """
-    _passed(dataflow, str(device))
-
-
-@lru_cache(maxsize=256)  # of those that pass: an error is not kept
-@torch.no_grad()
-def _passed(dataflow: Dataflow, device: str) -> None:
-    faults: list[str] = []
-    count = refused = 0
-    for case, check in _checks(dataflow, device):
-        count += 1
-        try:
-            check()
-        except ValueError:  # refused by name, which is no wrong result
-            refused += 1
-        except Nonconforming as error:
-            faults.append(str(error))
-        except Exception as error:  # a compiler's errors have no base of their own
-            faults.append(
-                ": ".join([str(case), type(error).__name__, *str(error).splitlines()[:1]])
-            )
-    if refused == count:
-        raise Nonconforming(f"dataflow {dataflow.name!r} refuses all {count} checks on {device}")
-    if faults:
-        told = [*faults[:NAMED], f"and {len(faults) - NAMED} more"][: len(faults)]
-        raise Nonconforming(
-            f"dataflow {dataflow.name!r} fails {len(faults)} of {count} checks on {device}: "
-            + "; ".join(told)
-        )
+    run_checks(f"dataflow {dataflow.name!r} on {device}", _checks(dataflow, str(device)))

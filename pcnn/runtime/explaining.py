@@ -19,6 +19,10 @@ from pcnn.tensor import SparseTensor
 
 #: Columns of a table that no terminal shows.
 LOG_WIDTH = 200
+COLUMNS = (
+    *("layer", "kernel", "channels", "rows", "triplets", "per voxel"),
+    *("dataflow", "ms", "share", "floor", "x floor"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,16 +41,6 @@ class LayerReport:
     dataflow: str  # the dataflow with its settings
     ms: float  # time of the layer's call, maps excluded [ms]
     floor_ms: float | None  # lower bound on this device [ms], None where its rates are not known
-
-    @property
-    def pairs_per_voxel(self) -> float:
-        """Mean number of triplets of an output row."""
-        return self.triplets / max(1, self.n_out)
-
-    @property
-    def over_floor(self) -> float | None:
-        """Time over the lower bound."""
-        return self.ms / self.floor_ms if self.floor_ms else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,41 +68,33 @@ class Explanation:
         """The explanation as rich prints it."""
         table = Table(title=f"convolutions on {self.device}", title_justify="left")
         table.caption = f"kernel maps take {self.maps_bytes / 1e6:.1f} MB"
-        table.add_column("layer")
-        table.add_column("kernel")
-        for name in ("channels", "rows", "triplets", "per voxel"):
-            table.add_column(name, justify="right")
-        table.add_column("dataflow", overflow="fold")
-        for name in ("ms", "share", "floor", "x floor"):
-            table.add_column(name, justify="right")
-        for layer in self.layers:
-            table.add_row(*self._cells(layer), *self._times(layer.ms, _floor_cells(layer)))
+        for name in COLUMNS:
+            words = name in ("layer", "kernel", "dataflow")
+            table.add_column(name, justify="left" if words else "right", overflow="fold")
+        for one in self.layers:
+            table.add_row(
+                one.name,
+                one.kernel + " transposed" * (one.kind == "ConvTranspose3d"),
+                f"{one.c_in} -> {one.c_out} {one.dtype}",
+                f"{one.n_in} -> {one.n_out}" if one.n_in != one.n_out else str(one.n_out),
+                str(one.triplets),
+                f"{one.triplets / max(1, one.n_out):.1f}",
+                one.dataflow,
+                *self._times(one.ms, [one.floor_ms]),
+            )
         table.add_section()
-        floors = [layer.floor_ms for layer in self.layers]
-        known = sum(floor for floor in floors if floor is not None)
-        whole = ("-", "-")
-        if floors and None not in floors:
-            whole = (f"{known:.4f}", f"{self.layers_ms / known:.1f}" if known else "-")
         blank = ("",) * 6
-        table.add_row("all convolutions", *blank, *self._times(self.layers_ms, whole))
-        table.add_row("whole network", *blank, *self._times(self.network_ms, ("", "")))
+        floors = [one.floor_ms for one in self.layers]
+        table.add_row("all convolutions", *blank, *self._times(self.layers_ms, floors))
+        table.add_row("whole network", *blank, *self._times(self.network_ms, [None]))
         return table
 
-    def _cells(self, layer: LayerReport) -> tuple[str, ...]:
-        transposed = " transposed" if layer.kind == "ConvTranspose3d" else ""
-        return (
-            layer.name,
-            layer.kernel + transposed,
-            f"{layer.c_in} -> {layer.c_out} {layer.dtype}",
-            f"{layer.n_in} -> {layer.n_out}" if layer.n_in != layer.n_out else str(layer.n_out),
-            str(layer.triplets),
-            f"{layer.pairs_per_voxel:.1f}",
-            layer.dataflow,
-        )
-
-    def _times(self, ms: float, floors: tuple[str, str]) -> tuple[str, ...]:
+    def _times(self, ms: float, floors: list[float | None]) -> tuple[str, ...]:
         share = f"{100 * ms / self.network_ms:.1f} %" if self.network_ms else "-"
-        return f"{ms:.4f}", share, *floors
+        known = [floor for floor in floors if floor is not None]
+        if not sum(known) or len(known) < len(floors):
+            return f"{ms:.4f}", share, "-", "-"
+        return f"{ms:.4f}", share, f"{sum(known):.4f}", f"{ms / sum(known):.1f}"
 
 
 def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanation:
@@ -132,50 +118,37 @@ def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanati
     own = next(inputs(network, [x], 1), None)
     if own is None:
         raise ValueError("nothing to explain: the input has no site")
-    reports: list[LayerReport] = []
+    device, reports = own.features.device, list[LayerReport]()
 
     def observe(call: ObservedCall) -> None:
         run: Callable[[], Any] = lambda: call.layer.forward(*call.args, **call.kwargs)  # noqa: E731
-        reports.append(_report(call, device_ms(run, own.features.device, repeats=repeats)))
+        reports.append(_report(call, device_ms(run, device, repeats=repeats)))
 
     with torch.no_grad(), evaluation(network):
         run_observed(network, own, observe)
-        run: Callable[[], Any] = lambda: network(own)  # noqa: E731
-        network_ms = device_ms(run, own.features.device, repeats=repeats)
-    return Explanation(
-        _device_name(own.features.device), tuple(reports), network_ms, own.geometry.held_bytes()
-    )
+        network_ms = device_ms(lambda: network(own), device, repeats=repeats)
+    maps_bytes = own.geometry.held_bytes()
+    return Explanation(_device_name(device), tuple(reports), network_ms, maps_bytes)
 
 
 def _report(call: ObservedCall, ms: float) -> LayerReport:
     layer, kernel_map, features = call.layer, call.kernel_map, call.out.features
-    triplets = features.shape[0] if kernel_map is None else kernel_map.triplets
-    dataflow = "linear"
+    n_in, n_out = call.x.geometry.rows, features.shape[0]
+    triplets, kind, dataflow = n_out, "linear", "linear"
     if kernel_map is not None:
+        triplets, kind = kernel_map.triplets, type(layer).__name__
         dataflow = described(layer.engine.choose(kernel_map, features.device))
     size, stride = layer.kernel.size, layer.kernel.stride
-    itemsize = features.element_size()
-    moved = itemsize * (call.x.geometry.rows * layer.in_channels + features.numel())
+    kernel = _spelled(size) + (f" / {_spelled(stride, '')}" if layer.kernel.is_strided else "")
+    dtype = str(features.dtype).removeprefix("torch.")
+    channels = layer.in_channels, layer.out_channels
+    products = triplets * layer.in_channels // layer.groups * layer.out_channels
+    moved = n_in * layer.in_channels + features.numel() + layer.weight.numel()
     floor = convolution_floor_ms(
-        _device_name(features.device),
-        str(features.dtype).removeprefix("torch."),
-        triplets * layer.in_channels // layer.groups * layer.out_channels,
-        moved + itemsize * layer.weight.numel(),
+        _device_name(features.device), dtype, products, features.element_size() * moved
     )
-    return LayerReport(
-        call.name,
-        "linear" if kernel_map is None else type(layer).__name__,
-        _spelled(size) + (f" / {_spelled(stride, '')}" if layer.kernel.is_strided else ""),
-        layer.in_channels,
-        layer.out_channels,
-        str(features.dtype).removeprefix("torch."),
-        call.x.geometry.rows,
-        features.shape[0],
-        triplets,
-        dataflow,
-        ms,
-        floor,
-    )
+    rows = n_in, n_out, triplets
+    return LayerReport(call.name, kind, kernel, *channels, dtype, *rows, dataflow, ms, floor)
 
 
 def described(dataflow: Any) -> str:
@@ -190,12 +163,6 @@ def described(dataflow: Any) -> str:
 
 def _spelled(sizes: tuple[int, int, int], cube: str = "^3") -> str:
     return f"{sizes[0]}{cube}" if len(set(sizes)) == 1 else "x".join(map(str, sizes))
-
-
-def _floor_cells(layer: LayerReport) -> tuple[str, str]:
-    if layer.floor_ms is None or layer.over_floor is None:
-        return "-", "-"
-    return f"{layer.floor_ms:.4f}", f"{layer.over_floor:.1f}"
 
 
 def _device_name(device: torch.device) -> str:

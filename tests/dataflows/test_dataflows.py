@@ -9,7 +9,7 @@ import torch
 
 import pcnn
 from pcnn.dataflows import Dataflow, OutputStationary, Reference
-from pcnn.geometry import Kernel, KernelMap, blocks
+from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from pcnn.ops import Engine, conformance
@@ -53,7 +53,7 @@ every = pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(layouts, "BLOCK_ROWS", 64)
 
 
 def make(n: int, kernel: Kernel, transposed: bool = False) -> KernelMap:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, blocks, layouts, steps
+from pcnn.geometry import Kernel, KernelMap, layouts, steps
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.slot_subsets import slot_norms, split_slots, threshold_of
@@ -221,7 +221,7 @@ def test_every_layout_holds_the_triplets_by_kernels(
 def test_every_layout_holds_the_triplets_by_torch(
     case: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(layouts, "BLOCK_ROWS", 37)
     plain = make(case)
     names = {**ALL, **(ONE if plain.one_per_slot else {})}
     for flipped in (False, True):

@@ -9,7 +9,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from pcnn.dataflows import Blocked, Dataflow, Epilogue, Reference
-from pcnn.geometry import Kernel, KernelMap, blocks
+from pcnn.geometry import Kernel, KernelMap, layouts
 from pcnn.maps import SortedSearch
 from pcnn.ops import convolution
 from pcnn.ops.conformance import random_map
@@ -37,7 +37,7 @@ DERIVED = [
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(layouts, "BLOCK_ROWS", 5)
 
 
 def make(kernel: Kernel | None, transposed: bool, n: int = 6) -> KernelMap:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.dataflows import Reference
 from pcnn.dataflows.weight_stationary import Hybrid
-from pcnn.geometry import KernelMap, VoxelGrid, blocks
+from pcnn.geometry import KernelMap, VoxelGrid, layouts
 from pcnn.maps import SortedSearch, Windowed, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
@@ -110,7 +110,7 @@ def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU one block holds all rows."""
-    monkeypatch.setattr(blocks, "BLOCK_ROWS", 1 << 30)
+    monkeypatch.setattr(layouts, "BLOCK_ROWS", 1 << 30)
 
 
 @pytest.mark.usefixtures("one_block")

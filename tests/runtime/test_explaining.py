@@ -36,7 +36,6 @@ def test_every_convolution_is_explained() -> None:
     assert (stem.kernel, stem.c_in, stem.c_out) == ("3^3", 4, 4)
     assert stem.n_in == stem.n_out == x.geometry.rows
     assert stem.triplets == built.triplets
-    assert stem.pairs_per_voxel == pytest.approx(built.triplets / x.geometry.rows)
     assert (down.kernel, down.kind) == ("2^3 / 2", "Conv3d")
     assert (up.n_in, up.n_out, up.kind) == (down.n_out, down.n_in, "ConvTranspose3d")
     shortcut = layers["decoder.0.0.shortcut.conv"]
@@ -44,7 +43,7 @@ def test_every_convolution_is_explained() -> None:
     assert shortcut.triplets == shortcut.n_out
     assert all(layer.ms > 0 for layer in layers.values())
     assert explanation.layers_ms == pytest.approx(sum(layer.ms for layer in layers.values()))
-    assert all(layer.floor_ms is None and layer.over_floor is None for layer in layers.values())
+    assert all(layer.floor_ms is None for layer in layers.values())
     for name in layers:
         assert name in text
     line = next(line for line in text.splitlines() if "up.3.conv" in line)
@@ -62,7 +61,6 @@ def test_floors_of_a_known_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert layer.dtype == "float16"
     moved = 2 * (x.geometry.rows * (4 + 8) + 27 * 4 * 8)
     assert layer.floor_ms == pytest.approx(1e3 * moved / 4.2e12)
-    assert layer.over_floor == pytest.approx(layer.ms / layer.floor_ms)
 
 
 def test_an_empty_input_is_refused() -> None:

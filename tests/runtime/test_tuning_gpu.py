@@ -79,4 +79,4 @@ def test_explain_measures_on_the_device() -> None:
     assert all(0 < layer.ms < 50 for layer in explanation.layers)
     if "H200" in explanation.device:
         assert all(layer.floor_ms for layer in explanation.layers)
-        assert all((layer.over_floor or 0) > 0.5 for layer in explanation.layers)
+        assert all(layer.ms > 0.5 * (layer.floor_ms or 0) for layer in explanation.layers)
