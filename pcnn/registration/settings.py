@@ -47,9 +47,9 @@ class EstimateSettings:
     """How a transform is estimated."""
 
     ransac: RansacSettings  # what RANSAC tries and accepts
-    solver: Solver = "ransac"  # ransac (on any device)
+    solver: Solver = "ransac"  # ransac or cliques
     matching: Matching = "one_way"  # one_way or mutual
-    sampling: Sampling = "random_points"  # random_points
+    sampling: Sampling = "random_points"  # one of SAMPLINGS
     refine: bool = True  # fit the best hypotheses of ransac and cliques again to what agrees
     seed: int = 0  # of samples and hypotheses
     view_points: bool = True
