@@ -34,8 +34,6 @@ LARGE_TILE_BYTES, SHARED_BYTES = 48 << 10, 96 << 10
 
 _THREADS = 256
 
-_THREADS = 256
-
 
 @dataclass(frozen=True)
 class ZDelta:
