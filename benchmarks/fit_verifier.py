@@ -26,7 +26,7 @@ from pcnn.datasets.registration.threedmatch import IndoorPairs
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.files.whole_file import whole_file
-from pcnn.metrics.calibration import reliability
+from pcnn.metrics.calibration import confidence_error
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.cell_size import IN_CELLS, Rescaled, cell_of_width
 from pcnn.registration.descriptor import Described, Descriptor, TurnedAtRandom
@@ -261,7 +261,7 @@ def main() -> None:
     with whole_file(given.out) as file:
         file.write((json.dumps(asdict(found.verifier), indent=1) + "\n").encode())
     print(f"{words}; right poses taken: {int(found.right.sum())} of {overlapping}")
-    print(f"calibration error {reliability(found.confidence, found.right).error:.3f}")
+    print(f"calibration error {confidence_error(found.confidence, found.right):.3f}")
     strict = threshold_of(found.confidence[~found.overlaps])  # one answer in a hundred
     for at in dict.fromkeys((given.threshold, strict)):
         answered = found.confidence >= at

@@ -20,8 +20,8 @@ from pcnn.messages import counted
 if TYPE_CHECKING:
     from pcnn.console import Console
     from pcnn.experiment.multiway import Multiway
-    from pcnn.registration.local_frame import LocalCloud
     from pcnn.registration.register import Registration
+    from pcnn.registration.transforms import LocalCloud
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def write_pair(
     """Print a transform; write transform.json, overlay.png and, if it is asked for, view.html."""
     from pcnn.experiment.run_folder import write_whole
     from pcnn.files.simulated import is_simulated
-    from pcnn.registration.local_frame import about
+    from pcnn.registration.transforms import about
     from pcnn.visualize.pair import ShownPair
     from pcnn.visualize.registration import overlay_picture
     from pcnn.visualize.view.pair import pair_view

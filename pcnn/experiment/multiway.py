@@ -16,12 +16,11 @@ from pcnn.experiment.register import reason_of, register_pair
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import Remembered
-from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
 from pcnn.registration.register import NoOverlapError, Registration
 from pcnn.registration.settings import AGREE
-from pcnn.registration.transforms import transform_points
+from pcnn.registration.transforms import LocalCloud, to_given, transform_points
 
 
 @dataclass(frozen=True, eq=False)

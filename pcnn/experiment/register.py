@@ -20,7 +20,6 @@ from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
 from pcnn.messages import counted
 from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described, Descriptor
-from pcnn.registration.local_frame import LocalCloud, to_given
 from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
     AmbiguousError,
@@ -30,6 +29,7 @@ from pcnn.registration.register import (
     default_settings,
     register_points,
 )
+from pcnn.registration.transforms import LocalCloud, to_given
 from pcnn.registration.verifier import Verifier, read_verifier, shipped_verifier
 
 log = logging.getLogger(__name__)

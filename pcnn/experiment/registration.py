@@ -40,8 +40,8 @@ from pcnn.metrics.registration import (
     scene_table,
     summarize,
 )
-from pcnn.metrics.registration.pair_table import shown, write_pair_table
 from pcnn.metrics.registration.summary import ERRORS
+from pcnn.metrics.registration.table import shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import Batches, Evaluation, evaluate_pairs

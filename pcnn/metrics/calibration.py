@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -13,42 +10,25 @@ _LOG_RANGE, _STEPS = 3.0, 60
 _GOLDEN = (5**0.5 - 1) / 2
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """How far confidence is from the share of right poses."""
+def confidence_error(confidence: Tensor, right: Tensor, bins: int = 10) -> float:
+    """Expected calibration error of confidences [P] against what was right [P].
 
-    confidence: tuple[float, ...]  # mean of every bin that holds a pair
-    right: tuple[float, ...]  # share of right poses there
-    pairs: tuple[int, ...]  # number of pairs there
-    error: float  # expected calibration error: mean distance of the two over pairs
+    Mean distance, over bins of equal width, of the confidence from the share that is right.
 
-
-def reliability(confidence: Tensor, right: Tensor, bins: int = 10) -> Reliability:
-    """Compare confidences [P] with what was right [P], in bins of equal width.
-
-    Source: Guo et al. 2017, "On calibration of modern neural networks" (ECE).
+    Source: Guo et al. 2017, "On calibration of modern neural networks", eq. 3.
     """
     place = (confidence * bins).long().clamp(0, bins - 1)
-    rows = [place == one for one in range(bins)]
-    rows = [row for row in rows if bool(row.any())]
-    said = tuple(float(confidence[row].mean()) for row in rows)
-    was = tuple(float(right[row].double().mean()) for row in rows)
-    pairs = tuple(int(row.sum()) for row in rows)
-    gaps = (abs(one - other) * n for one, other, n in zip(said, was, pairs, strict=True))
-    return Reliability(said, was, pairs, math.fsum(gaps) / max(sum(pairs), 1))
+    gaps = (confidence.double() - right.double()).cpu()
+    sums = torch.zeros(bins, dtype=torch.float64).index_add_(0, place.cpu(), gaps)
+    return float(sums.abs().sum()) / max(len(gaps), 1)
 
 
 def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float:
-    """Expected calibration error: how far confidence and accuracy lie apart, weighted by points.
-
-    Points are sorted into bins of equal width by the probability of their class.
-
-    Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, eq. 3.
-    """
+    """How far confidence and accuracy of points lie apart, by the probability of their class."""
     if not len(labels):
         return 0.0
     confidence, classes = probabilities.double().max(1)
-    return reliability(confidence, classes == labels, bins).error
+    return confidence_error(confidence, classes == labels, bins)
 
 
 def fitted_temperature(logits: Tensor, labels: Tensor) -> float:

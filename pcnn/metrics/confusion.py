@@ -8,7 +8,36 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from pcnn.metrics.confusion_counts import check_ignored, check_in_range, counted
+
+def counted(
+    pred: Tensor, target: Tensor, num_classes: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """Count the points of true class r that were predicted as class c; waits for no device."""
+    if pred.ndim != 1 or pred.shape != target.shape:
+        raise ValueError(
+            "pred and target must be one-dimensional and of equal length, "
+            f"got {tuple(pred.shape)} and {tuple(target.shape)}"
+        )
+    for name, labels in (("pred", pred), ("target", target)):
+        if labels.dtype.is_floating_point or labels.dtype.is_complex:
+            raise TypeError(
+                f"{name} must hold integer class ids, got {labels.dtype}; "
+                "take the argmax of logits first"
+            )
+    c = num_classes
+    pred, target = pred.long(), target.long()
+    pred_in = (pred >= 0) & (pred < c)
+    target_in = (target >= 0) & (target < c)
+    pred_bad = ~pred_in & (pred != ignore_index)
+    target_bad = ~target_in & (target != ignore_index)
+    # one extra cell takes the points that do not count, so that no mask is needed: selecting
+    # by a mask (and torch.bincount) would make the host wait for the device
+    cell = target * (c + 1) + torch.where(pred_in, pred, c)
+    cell = torch.where(target_in & ~pred_bad, cell, c * (c + 1))
+    flat = torch.zeros(c * (c + 1) + 1, dtype=torch.int64, device=pred.device)
+    flat.scatter_add_(0, cell, torch.ones_like(cell))
+    invalid = torch.stack((target_bad.sum(), (pred_bad & target_in).sum()))
+    return flat[:-1].view(c, c + 1), invalid
 
 
 class ConfusionMatrix(Metric):
@@ -34,7 +63,13 @@ class ConfusionMatrix(Metric):
 
     def __init__(self, num_classes: int, ignore_index: int = 255, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_ignored(num_classes, ignore_index)
+        if num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        if 0 <= ignore_index < num_classes:
+            raise ValueError(
+                f"ignore_index {ignore_index} is one of the {num_classes} class ids; "
+                "choose an id outside 0..num_classes-1, e.g. 255"
+            )
         self.num_classes = num_classes
         self.ignore_index = ignore_index
         zeros = torch.zeros(num_classes, num_classes + 1, dtype=torch.int64)
@@ -51,13 +86,16 @@ class ConfusionMatrix(Metric):
         self.invalid += invalid
 
     def counted(self, pred: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Count the points of one batch (`pcnn.metrics.confusion_counts.counted`).
-
-        The state stays as it is.
-        """
+        """Count the points of one batch; the state stays as it is."""
         return counted(pred, target, self.num_classes, self.ignore_index)
 
     def compute(self) -> Tensor:
         """Return the counts, summed over ranks."""
-        check_in_range(self.invalid, self.num_classes, self.ignore_index)
+        bad_target, bad_pred = self.invalid.tolist()
+        if bad_target or bad_pred:
+            raise ValueError(
+                f"{bad_target} true and {bad_pred} predicted labels are neither a class id "
+                f"0..{self.num_classes - 1} nor ignore_index {self.ignore_index}; "
+                "map raw labels to train ids first"
+            )
         return self.counts.clone()

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pcnn.registration.clique_groups import SLACK, hypotheses
-from pcnn.registration.compatibility import most_compatible
+from pcnn.registration.compatibility import SLACK, hypotheses, most_compatible
 from pcnn.registration.rigid_fit import turned_onto
 from pcnn.registration.solution import Found, Solution, check_finite, checked_shapes
 from pcnn.registration.transforms import transform_points

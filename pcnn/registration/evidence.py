@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pcnn.registration.cell_search import SortedCells
 from pcnn.registration.descriptor import Described
-from pcnn.registration.normals import principal_axes
+from pcnn.registration.nearest import SortedCells, principal_axes
 from pcnn.registration.transforms import inverse, transform_points
 
 #: Raised where a number of `NAMES` changes its meaning: what was fitted before no longer fits.

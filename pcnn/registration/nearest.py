@@ -1,14 +1,71 @@
-"""Nearest neighbours, in space within a radius and in the space of descriptors."""
+"""Neighbours: points within a radius, how these spread, the nearest points and descriptors."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pcnn.registration.cell_search import nearest_in_cells
+from pcnn.maps.point_cells import Block, PointCells, blocks
 
 #: Entries of a block of distances between descriptors.
 BLOCK = 1 << 24
+
+
+class SortedCells(PointCells):
+    """Points sorted by cell, of one cloud or of several, to be searched several times."""
+
+    def __init__(self, points: Tensor, radius: float, clouds: Tensor | None = None) -> None:
+        super().__init__(points, clouds, radius)
+
+    def nearest(
+        self, query: Tensor, radius: float, clouds: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The nearest point of every query within a radius, the radius included."""
+        distance = query.new_full((len(query),), torch.inf)
+        index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
+        for block in blocks(self.runs(query, clouds, radius)):
+            some = block.queries
+            distance[some], index[some] = self._nearest(query[some], block, radius)
+        return distance, index
+
+    def _nearest(self, query: Tensor, block: Block, radius: float) -> tuple[Tensor, Tensor]:
+        x, y, z = (gap.square_() for gap in self.gaps(query.T.contiguous(), block))
+        square = x.add_(y).add_(z)
+        best = query.new_full((len(query),), torch.inf).scatter_reduce_(0, block.at, square, "amin")
+        best = torch.where(best <= radius**2, best, torch.inf)
+        hit = (square == best.index_select(0, block.at)).nonzero().squeeze(1)
+        first = torch.full_like(best, self.number, dtype=torch.int64)
+        first.scatter_reduce_(0, block.at[hit], self.order[block.place[hit]], "amin")
+        return best.sqrt(), torch.where(first < self.number, first, -1)
+
+
+def normals_of(points: Tensor, places: Tensor, radius: float) -> Tensor:
+    """Unit normals at places [N, 3] of a cloud, of either sign.
+
+    The direction in which the points within the radius spread least: the eigenvector of the
+    smallest eigenvalue of their covariance. Any direction where there is one such point.
+    """
+    cells = SortedCells(points.float(), radius)
+    return principal_axes(points, places, cells, radius)[1][:, :, 0]
+
+
+def principal_axes(
+    points: Tensor, places: Tensor, cells: SortedCells, radius: float, clouds: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """How far, and along which axes, the points around places spread; places are of `clouds`."""
+    at, found = cells.pairs(places.float(), clouds, radius)
+    # [K, 3], about the place to keep digits
+    gap = (points.index_select(0, found) - places.index_select(0, at)).double()
+    x, y, z = gap.split(1, dim=1)
+    # the upper half of the products of coordinates, and the coordinates
+    terms = torch.cat([x * gap, y * gap[:, 1:], z * z, gap], 1)  # [K, 9]
+    count = torch.bincount(at, minlength=len(places)).clamp(min=1)[:, None]  # [N, 1]
+    means = gap.new_zeros(len(places), 9).index_add_(0, at, terms) / count
+    mean = means[:, 6:]
+    square = means[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].unflatten(1, (3, 3))
+    covariance = square - mean[:, :, None] * mean[:, None, :]
+    variances, axes = torch.linalg.eigh(covariance)
+    return variances, axes
 
 
 def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
@@ -24,7 +81,7 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
     for step in (8, 4, 2, 1):
         if len(open_rows) == 0:
             break
-        gap, found = nearest_in_cells(query[open_rows], points, radius / step)
+        gap, found = SortedCells(points, radius / step).nearest(query[open_rows], radius / step)
         distance[open_rows], index[open_rows] = gap, found
         open_rows = open_rows[found < 0]
     return distance, index

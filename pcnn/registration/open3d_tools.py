@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,18 +44,9 @@ def cloud_of(points: Tensor) -> Any:
     return o3d.geometry.PointCloud(vector)
 
 
-@dataclass(frozen=True, eq=False)
-class Alignment:
-    """Where ICP ended."""
-
-    transform: Tensor  # [4, 4] float64, source to target
-    fitness: float  # share of source points with a target point within the distance
-    rmse: float  # root mean square distance of those [m]; NaN when there is none
-
-
 def icp(
     source: Tensor, target: Tensor, start: Tensor, distance: float, iterations: int = 200
-) -> Alignment:
+) -> Tensor:
     """Refine a transform by point-to-point ICP on the CPU (Besl and McKay 1992).
 
     Matches beyond the distance [m] are left out; where nothing matches, the start is the end.
@@ -70,5 +60,4 @@ def icp(
         pipeline.TransformationEstimationPointToPoint(),
         pipeline.ICPConvergenceCriteria(max_iteration=iterations),
     )
-    rmse = float(done.inlier_rmse) if done.fitness > 0 else torch.nan
-    return Alignment(torch.from_numpy(np.array(done.transformation)), float(done.fitness), rmse)
+    return torch.from_numpy(np.array(done.transformation))

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from pcnn.messages import counted
 from pcnn.registration.matching import drawn
-from pcnn.registration.nearest import nearest_descriptors
-from pcnn.registration.normals import normals_of
+from pcnn.registration.nearest import nearest_descriptors, normals_of
 from pcnn.registration.ransac import ransac
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import RansacSettings

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pcnn.registration.cell_search import SortedCells
 from pcnn.registration.evidence import MEET, PairEvidence
-from pcnn.registration.normals import principal_axes
+from pcnn.registration.nearest import SortedCells, principal_axes
 from pcnn.registration.rigid_fit import from_quaternion
 from pcnn.registration.transforms import assembled, inverse, transform_points
 

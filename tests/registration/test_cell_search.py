@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pcnn.maps import point_cells
-from pcnn.registration.cell_search import SortedCells, nearest_in_cells
+from pcnn.registration.nearest import SortedCells
 
 
 @pytest.mark.parametrize(("candidates", "table"), [(1 << 21, 0), (50, 1 << 20)])
@@ -21,7 +21,7 @@ def test_the_nearest_is_that_of_all_distances(
         gap = (query[:, None] - points).square().sum(2)
         nearest, index = gap.min(1)
         inside = nearest <= radius**2
-        distance, found = nearest_in_cells(query, points, radius)
+        distance, found = SortedCells(points, radius).nearest(query, radius)
         wider = SortedCells(points, 1.3 * radius)
         for one, other in zip(wider.nearest(query, radius), (distance, found), strict=True):
             assert torch.equal(one, other)
@@ -30,11 +30,13 @@ def test_the_nearest_is_that_of_all_distances(
         own = torch.arange(queries) % 2
         together = SortedCells(both, 1.3 * radius, clouds).nearest(query, radius, own)[1]
         for cloud in (0, 1):
-            alone = nearest_in_cells(query[own == cloud], both[clouds == cloud], radius)[1]
+            alone = SortedCells(both[clouds == cloud], radius).nearest(query[own == cloud], radius)[
+                1
+            ]
             moved = torch.where(alone < 0, alone, alone + cloud * number)
             assert torch.equal(together[own == cloud], moved)
         assert torch.equal(found, torch.where(inside, index, -1))
         expected = torch.where(inside, nearest.sqrt(), torch.inf)
         torch.testing.assert_close(distance, expected, atol=1e-6, rtol=0)
-    assert nearest_in_cells(query, points[:0], 1.0)[1].tolist() == [-1] * len(query)
-    assert nearest_in_cells(query[:0], points, 1.0)[0].shape == (0,)
+    assert SortedCells(points[:0], 1.0).nearest(query, 1.0)[1].tolist() == [-1] * len(query)
+    assert SortedCells(points, 1.0).nearest(query[:0], 1.0)[0].shape == (0,)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
 from pcnn.registration.downsample import voxel_means
-from pcnn.registration.normals import normals_of
+from pcnn.registration.nearest import normals_of
 from pcnn.registration.register import (
     AmbiguousError,
     NoOverlapError,

@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.fit_verifier import calibrated, fitted_logistic, judged_pairs, threshold_of
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
-from pcnn.metrics.calibration import reliability
+from pcnn.metrics.calibration import confidence_error
 from pcnn.registration.descriptor import Described
 from pcnn.registration.downsample import voxel_means
 from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
@@ -126,11 +126,10 @@ def test_a_logistic_model_and_its_reliability() -> None:
     found = fitted_logistic(columns, right, SIGNS[:7])
     truth[1] = 0
     torch.testing.assert_close(found, truth, atol=0.25, rtol=0)
-    assert reliability(chance, right).error < 0.03
+    assert confidence_error(chance, right) < 0.03
     sure = torch.tensor([0.95] * 10 + [0.15] * 10)
-    told = reliability(sure, torch.tensor([True] * 5 + [False] * 15))
-    assert told.pairs == (10, 10)
-    assert told.error == pytest.approx((abs(0.15 - 0) + abs(0.95 - 0.5)) / 2, abs=1e-6)
+    told = confidence_error(sure, torch.tensor([True] * 5 + [False] * 15))
+    assert told == pytest.approx((abs(0.15 - 0) + abs(0.95 - 0.5)) / 2, abs=1e-6)
     assert threshold_of(torch.linspace(0, 0.5, 200).double()) == pytest.approx(0.5)
 
 

@@ -16,7 +16,7 @@ from pcnn.errors import MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.pickles import array_of, read_arrays
 from pcnn.messages import counted
-from pcnn.registration.local_frame import LocalCloud
+from pcnn.registration.transforms import LocalCloud
 
 #: In the order in which they are looked for.
 FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)

@@ -113,7 +113,7 @@ def refined(source: Tensor, target: Tensor, odometry: Tensor, ground_truth: str)
     parts = [points[voxel_firsts(points, ICP_VOXEL)] for points in (source, target)]
     moved = transform_points(odometry, parts[0].double())
     start = torch.eye(4, dtype=torch.float64)
-    step = icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS).transform
+    step = icp(moved, parts[1], start, ICP_DISTANCE, ICP_ITERATIONS)
     return odometry @ step if ground_truth == "legacy" else step @ odometry
 
 

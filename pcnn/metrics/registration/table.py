@@ -1,14 +1,26 @@
-"""The table that an evaluation of registration prints."""
+"""The tables that an evaluation of registration prints, and that of its pairs as a CSV file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from math import isnan
+from pathlib import Path
 
 from rich.table import Table
 
+from pcnn.files.whole_file import whole_file
 from pcnn.messages import counted
+from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult
+from pcnn.metrics.registration.protocols import Protocol
 from pcnn.metrics.registration.summary import Summary
+
+COLUMNS = (
+    *("samples", "scene", "target", "source", "index"),
+    *("rre_deg", "rte_m", "rmse_m", "inlier_ratio", "matches", "inliers"),
+    *("counted", "success", "seconds"),
+)
 
 
 def registration_table(summaries: Mapping[int | None, Summary], title: str) -> Table:
@@ -24,7 +36,7 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
     for samples, summary in summaries.items():
         opposite = summary.rr_pairs if other == "pairs" else summary.rr_scenes
         table.add_row(
-            "all" if samples is None else str(samples),
+            shown(samples),
             percent(summary.rr),
             percent(summary.fmr),
             percent(summary.ir),
@@ -89,3 +101,33 @@ def percent(figure: float) -> str:
 
 def plain(figure: float) -> str:
     return "-" if isnan(figure) else f"{figure:.3f}"
+
+
+def write_pair_table(
+    path: Path, results: Mapping[int | None, Sequence[PairResult]], protocol: Protocol
+) -> Path:
+    """Write one line a pair and number of samples; a figure that does not exist is left empty."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for samples, pairs in results.items():
+        judged = JudgedPairs(pairs, protocol)
+        for pair, good, counts in zip(pairs, judged.registered, judged.counted, strict=True):
+            errors = pair.rre, pair.rte, pair.rmse, pair.inlier_ratio
+            writer.writerow(
+                [
+                    shown(samples),
+                    *(pair.scene, pair.target, pair.source, pair.index),
+                    *("" if value != value else f"{value:.6g}" for value in errors),
+                    *(pair.matches, pair.inliers, int(counts), int(good)),
+                    "" if pair.seconds != pair.seconds else f"{pair.seconds:.4f}",
+                ]
+            )
+    with whole_file(path) as file:
+        file.write(text.getvalue().encode())
+    return path
+
+
+def shown(samples: int | None) -> str:
+    """A number of samples as a name."""
+    return "all" if samples is None else str(samples)

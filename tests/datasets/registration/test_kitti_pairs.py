@@ -157,5 +157,5 @@ def test_calibrated_odometry_of_a_real_pair(data_root: Path) -> None:
     data = KITTIOdometry(root, metadata=root / "geotransformer" / "test.pkl")
     source, target = (data.cloud("00", frame) for frame in (95, 94))
     found = icp(source[::8], target, transform, 0.5, 15)
-    assert float(rotation_error(transform, found.transform)) < 0.2
-    assert float(translation_error(transform, found.transform)) < 0.05
+    assert float(rotation_error(transform, found)) < 0.2
+    assert float(translation_error(transform, found)) < 0.05

@@ -6,7 +6,7 @@ from math import nan
 from pathlib import Path
 
 from pcnn.metrics.registration import PairResult, protocol
-from pcnn.metrics.registration.pair_table import write_pair_table
+from pcnn.metrics.registration.table import write_pair_table
 
 RULES = protocol("strict", "threedmatch")
 
