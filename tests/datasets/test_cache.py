@@ -105,17 +105,31 @@ def data(root: Path, cache: bool, **options: Any) -> CloudDataset:
     return CloudDataset(clouds, **{"voxel_size": 2.0, "crop": 15.0, "cache": folder} | options)
 
 
-def test_training_from_the_cache(kitti: Path):
-    fresh, again, plain = data(kitti, True)[0, 1], data(kitti, True)[0, 1], data(kitti, False)[0, 1]
+@pytest.mark.parametrize("geometry", [OnVoxels(), OnPoints(thin=0.7)], ids=["voxel", "point"])
+def test_training_from_the_cache(kitti: Path, geometry: Placement):
+    def sample(cache: bool = True, epoch: int = 0, **options: Any) -> Any:
+        return data(kitti, cache, geometry=geometry, **options)[epoch, 1]
+
+    fresh, again, plain = sample(), sample(), sample(cache=False)
     assert torch.equal(fresh.features, again.features)
-    # without augmentation the same cells, means and labels as from all points
+    # without augmentation the same rows, inputs and labels as from all points
     assert torch.equal(fresh.geometry.keys, plain.geometry.keys)
     torch.testing.assert_close(fresh.features, plain.features)
     assert torch.equal(fresh.labels, plain.labels)
-    assert fresh.cloud.n_points == fresh.geometry.rows < plain.cloud.n_points
-    augmented = [data(kitti, True, augment=Augmentation(), seed=3)[2, 1] for _ in range(2)]
-    assert torch.equal(augmented[0].features, augmented[1].features)
+    whole = geometry.name == "point"  # a cache of voxels keeps their means alone
+    assert fresh.cloud.n_points == (plain.cloud.n_points if whole else fresh.geometry.rows)
+    # a crop to some rows comes behind the cache
+    changes = {"augment": Augmentation(), "point_max": 60, "seed": 3}
+    first, same, other = (sample(epoch=epoch, **changes) for epoch in (2, 2, 3))
+    assert torch.equal(first.features, same.features)
+    assert not torch.equal(first.features, other.features)
+    if whole:
+        assert torch.equal(first.features, sample(cache=False, epoch=2, **changes).features)
     assert len(list((kitti / "cache").rglob("*.npz"))) == 1
+    sample(voxel_size=1.0)  # on native points the same for every size
+    assert len(list((kitti / "cache").rglob("*.npz"))) == (1 if whole else 2)
+    data(kitti, True, geometry=OnVoxels() if whole else OnPoints())[0, 1]  # never the other's
+    assert len(list((kitti / "cache").rglob("*.npz"))) == (2 if whole else 3)
     assert not list((kitti / "cache").rglob("*.part"))
 
 

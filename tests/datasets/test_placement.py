@@ -6,7 +6,6 @@ import io
 import pickle
 from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,14 +14,11 @@ import torch
 from pcnn.datasets import CollateClouds, OnPoints, OnVoxels, Placement
 from pcnn.datasets.batches import CloudBatch
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.placement import fragments, majority, reduce_cloud
-from pcnn.datasets.semantic_kitti import SemanticKITTI
-from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.crops import crop, sphere_crop
 from pcnn.geometry import Neighbourhood, PointSet, quantize
-from tests.datasets.clouds import cloud, write_scan
+from tests.datasets.clouds import cloud
 
 SIZES = (30, 0, 1, 17)
 SIZE = 4.0  # [m]: some cells of the clouds hold many points
@@ -219,26 +215,6 @@ def test_what_does_not_serve_is_named_with_its_file():
     ):
         with pytest.raises(ValueError, match=words):
             Cloud(*map(torch.zeros, shapes), labels, "n", "p")
-
-
-def test_a_cache_changes_no_sample_on_native_points(tmp_path: Path):
-    write_scan(tmp_path, 0, 0, 2000)
-
-    def data(cache: bool, size: float = 2.0, **options: object) -> CloudDataset:
-        folder = tmp_path / "cache" if cache else None
-        scans = SemanticKITTI(tmp_path, [0])
-        return CloudDataset(scans, voxel_size=size, crop=15.0, cache=folder, **options)
-
-    points = OnPoints(thin=0.7)
-    plain = data(False, geometry=points, augment=Augmentation())[3, 0]
-    for _ in range(2):
-        cached = data(True, geometry=points, augment=Augmentation())[3, 0]
-        assert torch.equal(cached.features, plain.features)
-        assert torch.equal(cached.labels, plain.labels)
-    data(True, size=1.0, geometry=points)[0, 0]
-    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1  # the same for every size
-    assert data(True)[0, 0].geometry.rows < cached.cloud.n_points_total
-    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 2  # never that of voxels
 
 
 def raw_batch(placement: Placement, *counts: int) -> CloudBatch:

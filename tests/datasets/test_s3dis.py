@@ -160,18 +160,6 @@ def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Pla
         rooms(root, point_max=0)
 
 
-def test_a_cache_holds_rooms_not_crops(root: Path, tmp_path: Path) -> None:
-    options = {"point_max": 60, "cache": tmp_path / "cache"}
-    first = [rooms(root, **options)[epoch, 0] for epoch in range(2)]
-    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1
-    again = [rooms(root, **options)[epoch, 0] for epoch in range(2)]
-    assert not torch.equal(first[0].features, first[1].features)
-    assert torch.equal(first[1].features, again[1].features)
-    # a room that changed is read again
-    write_room(root / "Area_1" / "WC_1", room_arrays(301, 9))
-    assert not torch.equal(first[1].features, rooms(root, **options)[1, 0].features)
-
-
 @placements
 def test_rooms_of_one_point_and_of_none(
     tmp_path: Path, placement: Placement, caplog: pytest.LogCaptureFixture
@@ -304,18 +292,3 @@ def test_an_area_that_is_missing_is_an_error(root: Path) -> None:
     data.setup("test")  # needs Area_5 alone
     with pytest.raises(FileNotFoundError, match="nowhere"):
         s3dis_module(**options(root / "nowhere")).prepare_data()
-
-
-@pytest.mark.parametrize("kind", [s3dis_module, room_types_module])
-def test_workers_bring_the_same_batches(root: Path, kind: object) -> None:
-    def batches(workers: int) -> list[object]:
-        data = kind(**options(root, num_workers=workers, val_batch_size=2))
-        data.setup("fit")
-        return [*data.train_dataloader(), *data.val_dataloader()]
-
-    for one, other in zip(batches(0), batches(2), strict=True):
-        assert one.names == other.names
-        assert torch.equal(one.tensor.features, other.tensor.features)
-        for left, right in zip(one.tensors(), other.tensors(), strict=True):
-            assert torch.equal(left, right)
-    assert torch.equal(one.placed(one.points).features, other.placed(other.points).features)

@@ -27,6 +27,7 @@ from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses,
 from pcnn.datasets.registration.make_gt import read_pose
 from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
 from pcnn.datasets.s3dis.files import read_annotation
+from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
 from pcnn.experiment.run_folder import read_counts
@@ -69,6 +70,7 @@ def _clouds(folder: Path) -> list[Subject]:
     pcds = ("ascii", "binary", "binary_compressed")
     found = [
         Subject("a.bin", (points.tobytes(),), read_points),
+        Subject("000000.bin", (points.tobytes(),), read_scan),
         Subject("a.pcd.bin", (np.zeros((P, 5), "<f4").tobytes(), points.tobytes()), read_points),
         Subject("a.npy", (_npy(points), _npy(rows), _npy(np.asfortranarray(points))), _read),
         Subject("a.ply", tuple(ply_bytes(kind, rows) for kind in plys), _read),

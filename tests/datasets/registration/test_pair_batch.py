@@ -123,28 +123,6 @@ def test_positives_are_the_same_points_after_augmentation(augmented: bool) -> No
     assert done.inputs[0] is batch.inputs[0]
 
 
-def equal(one: PairBatch, other: PairBatch) -> bool:
-    fields = ("source_places", "target_places", "source_offsets", "transforms")
-    return all(torch.equal(getattr(one, f), getattr(other, f)) for f in fields) and torch.equal(
-        one.inputs[0].features, other.inputs[0].features
-    )
-
-
-@pytest.mark.parametrize("geometry", PLACEMENTS[:2], ids=NAMES[:2])
-def test_samples_are_functions_of_seed_epoch_and_index(geometry: Placement) -> None:
-    options = {"augment": PairAugmentation(jitter=0.01), "feature_noise": 0.01}
-    data = samples(geometry, **options)
-    first = batch_of(data)
-    _ = data[5, 1]  # what was drawn before does not matter
-    assert equal(first, batch_of(data))
-    assert equal(first, batch_of(samples(geometry, **options)))
-    assert not torch.equal(first.transforms, batch_of(data, epoch=1).transforms)
-    assert not torch.equal(
-        first.transforms, batch_of(samples(geometry, seed=1, **options)).transforms
-    )
-    assert len({tuple(data[0, i].transform.flatten().tolist()) for i in range(3)}) == 3
-
-
 def test_the_input_is_jittered_in_training() -> None:
     data = samples(OnVoxels(), Scene((2000,)), feature_noise=0.01)
     noise = torch.cat([data[epoch, 0].source.features[:, 3] - 1 for epoch in range(40)])
