@@ -23,20 +23,11 @@ MOST, AFTER = 8, 3
 PAUSE = 64
 
 
-class OwnGraphs:
-    """The graphs of a network's own calls in evaluation, without gradients.
+class Owned:
+    """Graphs of one network, which holds them; no reference back, or neither would be freed."""
 
-    A call that graphs do not serve is left to the network, without a word.
-    """
-
-    def __init__(
-        self, model: nn.Module, capture: Capture | None = None, edges: Edges | None = None
-    ) -> None:
-        # a network owns its graphs: no reference back, or neither would be freed
-        self._model = weakref.ref(model)
-        self._given = capture
-        self.runner = Runner(Tensors(edges or Edges()), None, MOST, AFTER, capture)
-        self._pause = self._left = 0
+    def __init__(self, model: nn.Module, capture: Capture | None = None) -> None:
+        self._model, self._given = weakref.ref(model), capture
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of a network has graphs of its own."""
@@ -45,6 +36,33 @@ class OwnGraphs:
     def belongs_to(self, model: nn.Module) -> bool:
         """True if these are graphs of that very model."""
         return self._model() is model
+
+    def serves(self, x: SparseTensor) -> bool:
+        """True if graphs may take this call: one of known size, and nobody's experiment."""
+        at = x.geometry
+        if at.count is not None or not at.rows or RECORD.get() is not None:
+            return False
+        if _has_any_global_hook():
+            return False
+        if self._given is not None:
+            return True
+        if not x.features.is_cuda or torch.cuda.is_current_stream_capturing():
+            return False
+        return not torch._C._len_torch_dispatch_stack() and not torch.cuda.get_sync_debug_mode()
+
+
+class OwnGraphs(Owned):
+    """The graphs of a network's own calls in evaluation, without gradients.
+
+    A call that graphs do not serve is left to the network, without a word.
+    """
+
+    def __init__(
+        self, model: nn.Module, capture: Capture | None = None, edges: Edges | None = None
+    ) -> None:
+        super().__init__(model, capture)
+        self.runner = Runner(Tensors(edges or Edges()), None, MOST, AFTER, capture)
+        self._pause = self._left = 0
 
     def __call__(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
         """The output of a call, or `NOTHING`."""
@@ -67,21 +85,3 @@ class OwnGraphs:
             self._pause = max(PAUSE, 2 * self._pause)
             self._left = self._pause
         return output
-
-    def serves(self, x: SparseTensor) -> bool:
-        """True if graphs may take this call."""
-        return is_plain_call(x, self._given)
-
-
-def is_plain_call(x: SparseTensor, capture: Capture | None) -> bool:
-    """True if a call has an input of known size, and is nobody's experiment."""
-    at = x.geometry
-    if at.count is not None or not at.rows or RECORD.get() is not None:
-        return False
-    if _has_any_global_hook():
-        return False
-    if capture is not None:
-        return True
-    if not x.features.is_cuda or torch.cuda.is_current_stream_capturing():
-        return False
-    return not torch._C._len_torch_dispatch_stack() and not torch.cuda.get_sync_debug_mode()

@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from pcnn.geometry import Geometry
 from pcnn.geometry.padding import Part
-from pcnn.graphs.automatic import is_plain_call
+from pcnn.graphs.automatic import Owned
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.gradients import Gradients
@@ -143,7 +143,7 @@ class _Step(torch.autograd.Function):
         return None, *ctx.call.gradients(grads)
 
 
-class OwnSteps:
+class OwnSteps(Owned):
     """The steps of a network in training, captured by itself once sizes repeat.
 
     Steps are captured at the so manyth batch of a size, of at most so many sizes. With `in_place`
@@ -160,8 +160,8 @@ class OwnSteps:
         most: int = 8,
         in_place: bool = False,
     ) -> None:
-        self._model = weakref.ref(model)
-        self._given, self._edges = capture, edges or Edges()
+        super().__init__(model, capture)
+        self._edges = edges or Edges()
         self._after, self._most, self._in_place = after, most, in_place
         #: why the last call that was to be captured was not
         self.reason: str | None = None
@@ -171,19 +171,11 @@ class OwnSteps:
         self._changes = self._before = 0  # and the replays at the last one
         self.release()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy of a network has graphs of its own."""
-        return type(None), ()
-
-    def belongs_to(self, model: nn.Module) -> bool:
-        """True if these are steps of that very model."""
-        return self._model() is model
-
     def serves(self, x: SparseTensor) -> bool:
         """True if graphs may take this call."""
         last = None if self._last is None else self._last()
         free = last is None or not last.is_pending
-        return free and not self._is_stopped and is_plain_call(x, self._given)
+        return free and not self._is_stopped and super().serves(x)
 
     def release(self) -> None:
         """Give up all graphs and their memory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +60,15 @@ def resunet() -> PlannedModule:
     return ResUNetBN2C(2, 3, 5, False, 0.125, ROWS)
 
 
+def spvcnn(engine: Engine = TILES) -> SPVCNN:
+    return SPVCNN(2, 3, 0.125, dropout=0.0, engine=engine)
+
+
+def on_voxels(number: int, seed: int) -> tuple[SparseTensor, Tensor]:
+    x, labels = cloud(number, seed)
+    return x.replace(x.features.double()), labels
+
+
 def made(make: Any) -> Any:
     torch.manual_seed(0)
     return make().double()
@@ -84,30 +93,27 @@ def step(net: Any, x: SparseTensor, labels: Tensor) -> list[Tensor]:
 CLOUDS = [(230, 1), (90, 2), (230, 3), (12, 4), (200, 5)]
 
 
-@pytest.mark.parametrize("make", [resunet, Pools])
-def test_steps_equal_exact_ones(make: Any) -> None:
+@pytest.mark.parametrize(
+    ("make", "batch"), [(resunet, points), (Pools, points), (spvcnn, on_voxels)]
+)
+def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
     mine, plain = made(make), made(make)
-    rooms = []
-    for number, seed in CLOUDS:
-        x, _ = points(number, seed)
-        recipe = mine.planner.recipe_on(mine.planner(x.geometry, True))
-        rooms.append(Sizes.of(recipe, x).room(EDGES))
-    room = rooms[0]
-    for other in rooms[1:]:
-        room = room.joined(other)
-    fixed = held(mine, points(*CLOUDS[0])[0], room)
-    for number, seed in CLOUDS:
-        x, labels = points(number, seed)
+    clouds = [batch(*cloud) for cloud in CLOUDS]
+    recipe = mine.planner.recipe_on(mine.planner(clouds[0][0].geometry, True))
+    for x, _ in clouds:
         mine.planner(x.geometry, True)
-        assert Sizes.of(fixed.recipe, x).fits(fixed.room)
+    rooms = [Sizes.of(recipe, x).room(EDGES) for x, _ in clouds]
+    fixed = FixedInput(recipe, clouds[0][0], functools.reduce(Sizes.joined, rooms), True)
+    for (x, labels), again in zip(clouds, CLOUDS, strict=True):
+        assert Sizes.of(recipe, x).fits(fixed.room)
         fixed.take(x, {"labels": (labels, 255)})
         *found, own = step(mine, fixed.tensor, fixed.beside["labels"])
-        *wanted, entry = step(plain, *points(number, seed))
+        *wanted, entry = step(plain, *batch(*again))
         for one, other in zip(found, wanted, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
-        torch.testing.assert_close(own[:number], entry, rtol=1e-9, atol=1e-11)
-        assert not own[number:].any()
-        for level, exact in zip(fixed.levels, Sizes.of(fixed.recipe, x).rows, strict=True):
+        torch.testing.assert_close(own[: len(entry)], entry, rtol=1e-9, atol=1e-11)
+        assert not own[len(entry) :].any()
+        for level, exact in zip(fixed.levels, Sizes.of(recipe, x).rows, strict=True):
             assert level.count is not None
             assert int(level.count) == exact
 
@@ -180,50 +186,11 @@ def test_other_kinds_of_points_have_no_place() -> None:
     assert not Sizes.of(recipe, other).fits(fixed.room)
 
 
-def spvcnn(engine: Engine = TILES) -> SPVCNN:
-    return SPVCNN(2, 3, 0.125, dropout=0.0, engine=engine)
-
-
-def on_voxels(number: int, seed: int) -> tuple[SparseTensor, Tensor]:
-    x, labels = cloud(number, seed)
-    return x.replace(x.features.double()), labels
-
-
-@pytest.mark.parametrize(
-    ("make", "batch"),
-    [(spvcnn, on_voxels)],
-)
-def test_steps_of_networks_with_parts_of_their_own_equal_exact_ones(
-    make: Callable[[], Any], batch: Callable[[int, int], tuple[SparseTensor, Tensor]]
-) -> None:
-    torch.manual_seed(0)
-    net = make().double()
-    clouds = [batch(number, seed) for number, seed in ((120, 1), (60, 2))]
-    for x, _ in clouds:
-        net.planner(x.geometry, True)
-    recipe = net.planner.recipe_on(clouds[0][0].geometry)
-    rooms = [Sizes.of(recipe, x, True).room(EDGES) for x, _ in clouds]
-    fixed = FixedInput(recipe, clouds[0][0], rooms[0].joined(rooms[1]), True)
-    for x, labels in clouds:
-        fixed.take(x, {"labels": (labels, 255)})
-        found = []
-        for one, own in ((x, labels), (fixed.tensor, fixed.beside["labels"])):
-            # both from the same running statistics
-            state = {key: value.clone() for key, value in net.state_dict().items()}
-            loss = CrossEntropy()(net(one).features, own)
-            grads = torch.autograd.grad(loss, list(net.parameters()))
-            found.append([loss.detach(), *grads, *(b.clone() for b in net.buffers())])
-            net.load_state_dict(state)
-        for exact, spare in zip(*found, strict=True):
-            torch.testing.assert_close(spare, exact, rtol=1e-7, atol=1e-9)
-
-
 @torch.no_grad()
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("make", [spvcnn])
-def test_inference_in_a_room_equals_that_of_exact_size(make: Callable[[Engine], Any]) -> None:
+def test_inference_in_a_room_equals_that_of_exact_size() -> None:
     torch.manual_seed(0)
-    net = make(Engine("windows", Windowed(), OutputStationary())).double().eval()
+    net: Any = spvcnn(Engine("windows", Windowed(), OutputStationary())).double().eval()
     cells = cells_on(torch.device("cpu"))
     exact = net.planner.voxelize(cells, 3)
     room = larger(net.planner.on_voxels.room_of(exact))

@@ -19,7 +19,7 @@ from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
 from pcnn.runtime.timing import trace
 from pcnn.tensor import SparseTensor
-from tests.clouds import surface, surface_grid
+from tests.clouds import surface
 from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.steps import defined, gathered
@@ -169,18 +169,6 @@ def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(backward: 
         grid = planner.voxelize(cells, backward=backward)
         same_cells(grid, cells, 1)
         check(planner, grid, backward)
-
-
-@pytest.mark.usefixtures("emulated")
-def test_a_planned_network_computes_what_an_unplanned_one_does() -> None:
-    net = MinkUNet42(width=0.125).double().eval()
-    grid = surface_grid(400, batch_size=2)
-    x = torch.randn(grid.rows, 4, dtype=torch.float64)
-    planned = pcnn.plan(net, VoxelGrid(grid.keys, 2, grid.bound))
-    plain = MinkUNet42(width=0.125, engine="reference").double().eval()
-    plain.load_state_dict(net.state_dict())
-    outs = [one(SparseTensor(x, on)).features for one, on in ((net, planned), (plain, grid))]
-    torch.testing.assert_close(*outs, rtol=1e-10, atol=1e-10)
 
 
 def loss_of(out: SparseTensor | Tensor | list[SparseTensor]) -> Tensor:
