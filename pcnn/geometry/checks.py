@@ -66,6 +66,14 @@ def check_points(points: Tensor, batch: Tensor | None) -> None:
         check_batch(batch, len(points))
 
 
+def check_features(features: Tensor, rows: int) -> None:
+    """Refuse features that are not ``[rows, C]``."""
+    if features.ndim != 2 or features.shape[0] != rows:
+        raise ValueError(
+            f"features must be [{rows}, C] to match the points, got {tuple(features.shape)}"
+        )
+
+
 def check_batch(batch: Tensor, rows: int) -> None:
     """Refuse a batch that is not ``[rows]`` integers: fractions would be cut off without a word."""
     if batch.shape != (rows,):

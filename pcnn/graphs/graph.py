@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry.checks import check_points, require_tensors, voxel_sizes
+from pcnn.geometry.checks import check_features, check_points, require_tensors, voxel_sizes
 from pcnn.graphs.capture import Capture
 from pcnn.graphs.runner import INSIDE, NOTHING, Runner, Source
 from pcnn.graphs.sizes import Edges
@@ -80,11 +80,7 @@ class GraphedNetwork:
             assert isinstance(given, Tensor)
             assert isinstance(features, Tensor)
             check_points(given, batch)
-            if features.ndim != 2 or features.shape[0] != given.shape[0]:
-                raise ValueError(
-                    f"features must be [{given.shape[0]}, C] to match the points, got "
-                    f"{tuple(features.shape)}"
-                )
+            check_features(features, len(given))
             inputs: Any = given, features, batch, batch_size
         else:
             require_sparse(given, self)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.geometry import Neighbourhood, point_set_of
-from pcnn.geometry.checks import as_tensor
+from pcnn.geometry.checks import as_tensor, check_features
 from pcnn.tensor import SparseTensor
 
 
@@ -50,11 +50,7 @@ def native_points(
     """
     points, features = as_tensor(points, "points"), as_tensor(features, "features")
     batch = None if batch is None else as_tensor(batch, "batch")
-    if features.ndim != 2 or features.shape[0] != points.shape[0]:
-        raise ValueError(
-            f"features must be [{points.shape[0]}, C] to match the points, got "
-            f"{tuple(features.shape)}"
-        )
+    check_features(features, len(points))
     geometry = point_set_of(
         points, batch, batch_size, voxel_size, downsampling, thin, neighbourhood
     )

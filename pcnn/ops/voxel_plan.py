@@ -215,18 +215,15 @@ class VoxelPlan(NetworkPlan):
         self, grids: Sequence[VoxelGrid | None], pairs: Sequence[int]
     ) -> tuple[Maps, list[Tensor]]:
         """All maps in a room for the triplets of every slot, and how many there are."""
-        own = [None if grid is None else with_own_keys(grid) for grid in grids]
+        sites = [grid for grid in grids if grid is not None]  # in a room all are there
+        own = [with_own_keys(grid) for grid in sites]
         maps: Maps = []
         counted: list[Tensor] = []
         builder, first = self.engine.builder, 0
         assert isinstance(builder, HashTable | DoubleTraversed)
         for planned in self.recipe.maps:
-            source, target = grids[planned.source], grids[planned.target]
+            source, target = sites[planned.source], sites[planned.target]
             below, above = own[planned.source], own[planned.target]
-            assert source is not None
-            assert target is not None
-            assert below is not None
-            assert above is not None
             bounds = pairs[first : first + planned.kernel.volume]
             first += planned.kernel.volume
             built, found = self._bounded.map(builder, below, above, planned.kernel, bounds)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry, KernelMap, VoxelGrid, grid_of_cells, quantize
-from pcnn.geometry.checks import as_tensor, check_finite, check_points, voxel_sizes
+from pcnn.geometry.checks import as_tensor, check_features, check_finite, check_points, voxel_sizes
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
@@ -59,11 +59,7 @@ def voxelize(
     """
     points, features = as_tensor(points, "points"), as_tensor(features, "features")
     batch = None if batch is None else as_tensor(batch, "batch")
-    if features.ndim != 2 or features.shape[0] != points.shape[0]:
-        raise ValueError(
-            f"features must be [{points.shape[0]}, C] to match the points, got "
-            f"{tuple(features.shape)}"
-        )
+    check_features(features, len(points))
     grid = _quantized(points, batch, voxel_size, batch_size, downsampling, planner)
     return SparseTensor(reduce_points(features, grid, reduce), grid)
 
@@ -138,11 +134,7 @@ def reduce_points(features: Tensor, grid: Geometry, reduce: str = "mean") -> Ten
     if reduce not in known:
         raise ValueError(f"reduce must be one of {', '.join(known)}, got {reduce!r}")
     rows = grid.point_rows()  # [P]
-    if features.ndim != 2 or features.shape[0] != rows.shape[0]:
-        raise ValueError(
-            f"the sites were made from {rows.shape[0]} points: features must be "
-            f"[{rows.shape[0]}, C], got {tuple(features.shape)}"
-        )
+    check_features(features, len(rows))
     many, out = features.shape[0], grid.rows
     followed = torch.is_grad_enabled() and features.requires_grad
     narrow = features.dtype.itemsize <= 4

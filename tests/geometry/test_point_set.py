@@ -8,8 +8,6 @@ import torch
 from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
 from tests.clouds import batched, cloud
 
-NOT_FINITE = torch.tensor([[0.0] * 3, [0.0, float("-inf"), 0.0], [0.0] * 3])
-
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n", [1, 300])

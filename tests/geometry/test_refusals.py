@@ -56,7 +56,6 @@ CELLS: list[tuple[torch.Tensor, str]] = [
 SHIFTED = torch.tensor([[0.0, -LIMIT + 0.5, 0], [0, LIMIT + 1.5, 0]]).double()
 GRID, POINTS, HALVED = surface_grid(200, batch_size=2), scan(90), Kernel.of(2, 2)
 OTHER, K3, USUAL = surface_grid(50), Kernel.of(3), Neighbourhood()
-RULED = replace(scan(9, 1), neighbourhood=Neighbourhood("drop"))
 CALLS: list[tuple[Callable[[], object], str]] = [
     *(
         (partial(make, **{"points": FOUR[:, 1:], "voxel_size": 0.1, **given}), word)

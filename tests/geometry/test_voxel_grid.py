@@ -4,12 +4,8 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells, quantize
-from pcnn.maps import SortedSearch
 from tests import oracle
 from tests.clouds import surface_grid
-
-BUILDER = SortedSearch()
-NOT_FINITE = torch.tensor([[0.0] * 3, [0.0, float("nan"), 0.0], [0.0] * 3])
 
 
 def test_quantize_floors_negatives_and_keeps_the_inverse() -> None:

@@ -4,7 +4,6 @@ import pcnn
 from pcnn.geometry import Kernel
 from pcnn.ops.prefetch import tensors_of
 from tests.clouds import batched, cloud
-from tests.maps.native_points import scan
 
 
 def test_features_follow_their_points_and_gradients_come_back() -> None:
@@ -37,8 +36,3 @@ def test_a_tensor_on_points_moves_whole() -> None:
     for geometry in (x.geometry, level):
         parts = (geometry.points, geometry.origins, geometry.keys, geometry.inverse)
         assert listed.issuperset(part.data_ptr() for part in parts)
-
-
-def _scan_with_features() -> tuple[torch.Tensor, torch.Tensor, None, float]:
-    points = scan(200).points
-    return points, torch.randn(len(points), 2), None, 0.05

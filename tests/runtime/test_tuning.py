@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import pcnn
-from pcnn.dataflows import Dataflow, Reference
+from pcnn.dataflows import ConvSpec, Dataflow, Reference
 from pcnn.maps import SortedSearch
 from pcnn.ops import Engine
 from pcnn.ops.engine import ENGINES
@@ -19,8 +20,46 @@ from pcnn.ops.engine_settings import AutoSettings, EngineSettings, LayerSizes
 from pcnn.runtime import timing
 from pcnn.runtime.layer_calls import convolutions, sparse_of
 from tests.clouds import surface_grid
-from tests.runtime import flawed
-from tests.runtime.flawed import Slow, Wrong
+
+
+@dataclass(frozen=True)
+class Slow(Reference):
+    """Right, but it takes its time."""
+
+    name: str = "slow"
+    seconds: float = 0.01
+
+    def forward(self, *args: Any) -> Tensor:
+        timing.time.perf_counter(self.seconds)  # of the made-up clock
+        return super().forward(*args)
+
+    def weight_grad(self, *args: Any) -> Tensor:
+        timing.time.perf_counter(self.seconds)
+        return super().weight_grad(*args)
+
+
+class CompilerError(Exception):
+    """As Triton's: no subclass of what torch raises."""
+
+
+@dataclass(frozen=True)
+class Wrong(Reference):
+    """In no time, but a part of the sums is missing, or never written."""
+
+    name: str = "wrong"
+    flaw: str = "zeros"
+
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        if self.flaw == "raises":
+            raise CompilerError("out of resources: shared memory\nand a long story")
+        channels = w.shape[1] * spec.groups if spec.transposed else w.shape[2]
+        fill = float("nan") if self.flaw == "nan" else 0.0
+        return x.new_full((n_out, channels), fill, dtype=spec.out_dtype)
+
+    def weight_grad(self, x: Tensor, g: Tensor, *args: Any) -> Tensor:
+        return x.new_zeros(27, x.shape[1], g.shape[1])
 
 
 @dataclass(frozen=True)
@@ -56,7 +95,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         return now[0]
 
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=passes))
-    monkeypatch.setattr(flawed, "time", SimpleNamespace(sleep=passes))
 
 
 def cloud(n: int = 100, seed: int = 0) -> pcnn.SparseTensor:
