@@ -6,7 +6,7 @@ import errno
 
 
 class UserError(ValueError):
-    """A mistake of what was given; the text names it and says what to do.
+    """A mistake of what was given; the text names it and the rule.
 
     `train.py` and `eval.py` show the text alone, in place of a traceback. This file imports
     nothing heavy, so that a program that names the exception starts at once.
