@@ -19,10 +19,10 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import build, networks, resume
 from pcnn.experiment.run_config import ABOUT, RUN, checked, data_module
 from pcnn.experiment.stored_options import WORDS
+from pcnn.nn.conv import convolutions
 from pcnn.ops import ENGINES as ENGINE_OBJECTS
 from pcnn.ops import resolve
 from pcnn.ops.engine_settings import setting_names
-from pcnn.runtime.layer_calls import convolutions
 from tests.experiment.sweep import CONF, composed, composed_with_hydra
 
 #: Tasks of every model, of every data set, and engines of every geometry.

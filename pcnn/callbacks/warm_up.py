@@ -13,7 +13,6 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pcnn.callbacks.progress import TrainingProgress
-from pcnn.graphs.sizes import Edges
 from pcnn.kernels.recorded import Launch, compile_all
 from pcnn.tensor import SparseTensor
 
@@ -21,9 +20,6 @@ log = logging.getLogger(__name__)
 
 #: Work that is done sooner shows no progress: kernels that were compiled before are read.
 QUIET_SECONDS = 1.0
-
-#: Sizes within one bucket need the same kernels, or nearly.
-_EDGES = Edges()
 
 
 class WarmUp(Callback):
@@ -126,8 +122,10 @@ class WarmUp(Callback):
 
 
 def _sizes(inputs: Sequence[SparseTensor]) -> tuple[int, ...]:
-    """Rows of the inputs, to within a ratio."""
-    return tuple(_EDGES.above(len(x.features)) for x in inputs)
+    """Edges above the rows of the inputs: within one bucket kernels are the same, or nearly."""
+    from pcnn.graphs.sizes import Edges
+
+    return tuple(Edges().above(len(x.features)) for x in inputs)
 
 
 def compile_shown(

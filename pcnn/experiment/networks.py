@@ -19,8 +19,8 @@ from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
 from pcnn.models.blocks import checkpoint_activations
+from pcnn.nn.conv import convolutions
 from pcnn.ops.engine import Engine, check_served, resolve
-from pcnn.runtime.layer_calls import convolutions
 
 #: Keys of a model and of an engine that are no arguments.
 _ABOUT_MODEL = ("name", "tasks", "geometries")

@@ -1,7 +1,13 @@
 """Networks and training steps as CUDA graphs.
 
-Sizes are rounded up (`sizes`); memory of a size takes one input after another
-(`memory`, `fixed_input`, for the `sources` of inputs), `capture` makes graphs, `runner` captures
-and replays a network in inference; `graph` and `automatic` are its two uses. `own_steps` does the
-same for steps of a training, whose `gradients` and `optimizer_graph` lie in fixed memory too.
+Memory of a size (`sizes`) takes one input after another (`memory`, `fixed_input`, `sources`);
+`runner` captures and replays a network in inference, for `graph` and `automatic`. `own_steps` does
+the same for steps of a training, whose `gradients` and `optimizer_graph` lie in fixed memory too.
 """
+
+from contextvars import ContextVar
+
+#: Inside of a network's call: one that is called there belongs to what the outer one does.
+INSIDE: ContextVar[bool] = ContextVar("inside a network", default=False)
+#: In place of an output: it is to be computed eagerly.
+NOTHING = object()

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from pcnn.graphs import NOTHING
 from pcnn.graphs.capture import Capture
-from pcnn.graphs.runner import NOTHING, Run, Runner
+from pcnn.graphs.runner import Run, Runner
 from pcnn.graphs.sizes import Edges
 from pcnn.graphs.sources import Tensors
 from pcnn.kernels.recorded import RECORD

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry.checks import check_features, check_points, require_tensors, voxel_sizes
+from pcnn.graphs import INSIDE, NOTHING
 from pcnn.graphs.capture import Capture
-from pcnn.graphs.runner import INSIDE, NOTHING, Runner, Source
+from pcnn.graphs.runner import Runner, Source
 from pcnn.graphs.sizes import Edges
 from pcnn.graphs.sources import Clouds, Tensors
 from pcnn.maps.voxel_points import REDUCTIONS

@@ -20,6 +20,7 @@ from torch.func import functional_call
 
 from pcnn.geometry import Geometry
 from pcnn.geometry.padding import Part
+from pcnn.graphs import INSIDE, NOTHING
 from pcnn.graphs.automatic import Owned
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
 from pcnn.graphs.fixed_input import FixedInput
@@ -33,7 +34,7 @@ from pcnn.graphs.outputs import (
     mapped,
     parts_of,
 )
-from pcnn.graphs.runner import INSIDE, NOTHING, AutocastOf, Run
+from pcnn.graphs.runner import AutocastOf, Run
 from pcnn.graphs.sizes import Edges, NoFixedSize, Sizes, levels_of
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.graphs.sources import FEWER

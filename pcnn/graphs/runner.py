@@ -11,12 +11,12 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextvars import ContextVar
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
+from pcnn.graphs import NOTHING
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
 from pcnn.graphs.memory import Memory, Unfit
 from pcnn.graphs.outputs import Copies, Form, check_agreement, form_of
@@ -29,10 +29,6 @@ from pcnn.tensor import SparseTensor
 
 #: Norms keep their parameters in float32 where a network is run in half precision.
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
-#: Inside of a network's call: one that is called there belongs to what the outer one does.
-INSIDE: ContextVar[bool] = ContextVar("inside a network", default=False)
-#: In place of an output: it is to be computed eagerly.
-NOTHING = object()
 #: Sizes that are counted, and changes of the network that leave a graph hardly used.
 _COUNTED, _CHANGES = 256, 8
 

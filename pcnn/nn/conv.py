@@ -174,3 +174,9 @@ class ConvTranspose3d(Convolution):
         if out is None:
             out = geometry.generated(self.kernel)
         return out.kernel_map(geometry, self.kernel, self.engine).transpose(), out
+
+
+def convolutions(model: nn.Module) -> dict[str, Convolution]:
+    """The convolution layers of a network by their names."""
+    found = model.named_modules()
+    return {name: layer for name, layer in found if isinstance(layer, Convolution)}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from pcnn.graphs.automatic import OwnGraphs
-from pcnn.graphs.own_steps import OwnSteps
-from pcnn.graphs.runner import INSIDE, NOTHING
+from pcnn.graphs import INSIDE, NOTHING
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    from pcnn.graphs.automatic import OwnGraphs
+    from pcnn.graphs.own_steps import OwnSteps
 
 #: Forward passes that may wait for their backward, each with memory of its own.
 PASSES = 2
@@ -81,6 +83,9 @@ class PlannedModule(nn.Module):
 
     def start_graphs(self, **settings: Any) -> None:
         """Begin without graphs; settings: how steps are captured (`OwnSteps`)."""
+        from pcnn.graphs.automatic import OwnGraphs
+        from pcnn.graphs.own_steps import OwnSteps
+
         self._graphs = OwnGraphs(self)
         self._steps = tuple(OwnSteps(self, **settings) for _ in range(PASSES))
 
@@ -98,6 +103,8 @@ class PlannedModule(nn.Module):
     def _from_graph(self, x: Any) -> Any:
         follows = torch.is_grad_enabled()
         if follows != self.training or not isinstance(x, SparseTensor):
+            return NOTHING
+        if self._graphs is None and not x.features.is_cuda:
             return NOTHING
         if self._graphs is None or not self._graphs.belongs_to(self):
             self.start_graphs()

@@ -17,7 +17,6 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.base import PointKind
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.ops.engine import Engine, check_geometry, resolve
-from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import NetworkPlan, Recipe, trace
 from pcnn.ops.sites import Geom
 from pcnn.ops.voxel_plan import VoxelPlan
@@ -86,6 +85,8 @@ class Planner:
                     f"and has not planned native points of the kind {kind} before: make a new "
                     "Planner(model)"
                 )
+            from pcnn.ops.point_plan import PointPlan
+
             self._plans[kind] = PointPlan(trace(model, kind), self.layouts)
         return self._plans[kind]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -26,11 +26,13 @@ from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS, box_of
 from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.steps import step_views
-from pcnn.ops.device_plan import DevicePlan, Maps
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe
 from pcnn.ops.room_levels import Meanwhile, PlanRoom, Room, WaitsForDevice
 from pcnn.ops.sites import dilated_sites, output_sites
+
+if TYPE_CHECKING:
+    from pcnn.ops.device_plan import DevicePlan, Maps
 
 #: Layouts that are as long as the rows of their map.
 _FIXED = ("table", "masks", *STEPS)
@@ -238,6 +240,8 @@ class VoxelPlan(NetworkPlan):
         key = spacing, downsampling, key_format
         place = *key, with_maps
         if place not in self._device_plans:
+            from pcnn.ops.device_plan import DevicePlan
+
             recipe = self.recipe if with_maps else Recipe(self.recipe.levels, ())
             wanted = self.wanted[False] if with_maps else []
             self._device_plans[place] = DevicePlan(recipe, *key, self._search, wanted)
@@ -315,6 +319,8 @@ def grid_of_device_cells(cells: Tensor, batch_size: int | None, downsampling: st
 
     Args and errors as in `Planner.voxelize`.
     """
+    from pcnn.ops.device_plan import DevicePlan
+
     check_cells(cells)
     ready = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling, DEFAULT_FORMAT)
     (grid,), _ = ready.on_cells(cells, batch_size, False)

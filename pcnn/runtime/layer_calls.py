@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pcnn.geometry import KernelMap
-from pcnn.nn.conv import Convolution, ConvTranspose3d
+from pcnn.nn.conv import Convolution, ConvTranspose3d, convolutions
 from pcnn.nn.planned import PlannedModule
 from pcnn.tensor import SparseTensor
 
@@ -41,12 +41,6 @@ class ObservedCall(NamedTuple):
         builder = layer.engine.builder_of(source.name, layer.kernel)
         found = source.cached_map(target, layer.kernel, builder)
         return None if found is None else found.transpose() if turned else found
-
-
-def convolutions(model: nn.Module) -> dict[str, Convolution]:
-    """The convolution layers of a network by their names."""
-    found = model.named_modules()
-    return {name: layer for name, layer in found if isinstance(layer, Convolution)}
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

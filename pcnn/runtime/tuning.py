@@ -18,12 +18,11 @@ from torch import Tensor, nn
 
 from pcnn.console import Console
 from pcnn.graphs.outputs import features_of
-from pcnn.nn.conv import Convolution
+from pcnn.nn.conv import Convolution, convolutions
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings, LayerSizes
 from pcnn.runtime.layer_calls import (
     ObservedCall,
-    convolutions,
     evaluation,
     inputs,
     run_observed,

@@ -18,13 +18,13 @@ from pcnn.errors import UserError
 from pcnn.lightning_internals import is_logged
 from pcnn.messages import counted
 from pcnn.nn import PlannedModule
-from pcnn.ops.prefetch import SideStream, tensors_of
 from pcnn.tasks.fused_optimizer import leaves_steps_out, made_for
 from pcnn.tasks.layers_of import depths, matching, still
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
     from pcnn.graphs.capture import Capture
+    from pcnn.ops.prefetch import SideStream
 
 #: Sizes of batches whose steps are kept as graphs.
 STEP_SIZES = 24
@@ -82,6 +82,8 @@ class NetworkTask(L.LightningModule):
         net = self.net
         if device.type != "cuda" or not self.prefetch_maps or not isinstance(net, PlannedModule):
             return self.arrived(super().transfer_batch_to_device(batch, device, dataloader_idx))
+        from pcnn.ops.prefetch import SideStream, tensors_of
+
         if self._side is None or self._side.device != device:
             self._side = SideStream(device)
 

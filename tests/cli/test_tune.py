@@ -11,10 +11,10 @@ from pcnn.cli.options import composed
 from pcnn.cli.tune import launches_of_training, write_settings
 from pcnn.experiment import networks
 from pcnn.kernels.gemm_blocks import GemmBlocks
+from pcnn.nn.conv import convolutions
 from pcnn.ops import resolve
 from pcnn.ops.engine_settings import AutoSettings
 from pcnn.runtime import tuning
-from pcnn.runtime.layer_calls import convolutions
 from pcnn.runtime.tuning import TunedLayer
 from tests.cli.invoking import invoke
 from tests.experiment.command import REPOSITORY

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.dataflows import ConvSpec, Dataflow, Reference
 from pcnn.maps import SortedSearch
+from pcnn.nn.conv import convolutions
 from pcnn.ops import Engine
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.engine_settings import AutoSettings, EngineSettings, LayerSizes
 from pcnn.runtime import timing
-from pcnn.runtime.layer_calls import convolutions, sparse_of
+from pcnn.runtime.layer_calls import sparse_of
 from tests.clouds import surface_grid
 
 

@@ -7,8 +7,8 @@ from torch import nn
 import pcnn
 from pcnn.dataflows import OutputStationary, Reference
 from pcnn.kernels.gemm_blocks import GemmBlocks
+from pcnn.nn.conv import convolutions
 from pcnn.ops.engine import ENGINES
-from pcnn.runtime.layer_calls import convolutions
 from tests.clouds import surface_grid
 from tests.tolerance import relative_rms
 from tests.waits import nothing_waits
