@@ -4,6 +4,7 @@ Every function takes the counts of `pcnn.metrics.confusion.ConfusionMatrix`: [C,
 truth, columns prediction, the last column for predictions of no class; a square [C, C] matrix means
 that there were none. With ``tp = counts[c, c]``, ``fn = sum_j counts[c, j] - tp`` (predictions of
 no class included) and ``fp = sum_i counts[i, c] - tp``.
+Figures are float64: of every class [C], or one number.
 
 Source: `auxiliary/np_ioueval.py` and `evaluate_semantics.py` of the SemanticKITTI API, whose rule
 this restates: points without a true label are dropped, predictions of "unlabelled" are false
@@ -53,26 +54,12 @@ def present(counts: Tensor) -> Tensor:
 
 
 def miou_official(counts: Tensor) -> Tensor:
-    """Mean IoU over all C classes, absent ones counting 0: the official SemanticKITTI figure.
-
-    Args:
-        counts: [C, C + 1] or [C, C] integer confusion counts.
-
-    Returns:
-        Scalar float64.
-    """
+    """Mean IoU over all C classes, absent ones counting 0: the official SemanticKITTI figure."""
     return iou(counts).mean()
 
 
 def miou_present(counts: Tensor) -> Tensor:
-    """Mean IoU over the classes that occur in the truth; 0 when there is none.
-
-    Args:
-        counts: [C, C + 1] or [C, C] integer confusion counts.
-
-    Returns:
-        Scalar float64.
-    """
+    """Mean IoU over the classes that occur in the truth; 0 when there is none."""
     here = present(counts)
     # a weighted sum instead of a selection: the host does not have to know how many there are
     return (iou(counts) * here).sum() / here.sum().clamp(min=1)
@@ -83,12 +70,6 @@ def accuracy(counts: Tensor) -> Tensor:
 
     Labelled points predicted as "no class" are in no denominator; where every point gets a class
     this is the plain share of labelled points that are right.
-
-    Args:
-        counts: [C, C + 1] or [C, C] integer confusion counts.
-
-    Returns:
-        Scalar float64.
     """
     tp, fp, _ = _stats(counts)
     return tp.sum() / (tp.sum() + fp.sum() + EPS)
@@ -104,12 +85,6 @@ def mean_class_accuracy(counts: Tensor) -> Tensor:
 
     A class that does not occur in the truth is left out; some evaluators, such as Pointcept's,
     count it as 0. Both rules give the same where every class occurs.
-
-    Args:
-        counts: [C, C + 1] or [C, C] integer confusion counts.
-
-    Returns:
-        Scalar float64; 0 without any labelled sample.
     """
     here = counts.sum(1) > 0
     return (class_accuracy(counts) * here).sum() / here.sum().clamp(min=1)
@@ -127,12 +102,6 @@ def best_constant(counts: Tensor) -> Tensor:
     Predicting class c everywhere has IoU n_c / N for c and 0 for the others, so the best constant
     reaches max_c n_c / (N * number of classes present). A network must beat it clearly to show that
     it has learnt anything.
-
-    Args:
-        counts: [C, C + 1] or [C, C] integer confusion counts.
-
-    Returns:
-        Scalar float64; 0 when there is no labelled point.
     """
     tp, _, fn = _stats(counts)
     points = tp + fn  # [C] labelled points of every class

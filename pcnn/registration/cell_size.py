@@ -47,13 +47,8 @@ def fitting_cell(
 ) -> CellSize:
     """The cell in which clouds look as those of the training.
 
-    1. The trained cell, where the widest cloud has `least` to `most` such cells across; otherwise
-       the cell that makes it as wide as the training's clouds are, `usual` cells.
-    2. Larger where the sparsest cloud needs it: its spacing is at most `spacing` cells.
-    3. At most a `least`-th of the width.
-
-    With ``always`` the first step never takes the trained cell. Then the result is proportional to
-    the size of the clouds. Of clouds that are too small to tell it is the trained one.
+    The trained one where it fits the width, otherwise, or ``always``, one in proportion to it;
+    larger where the sparsest cloud needs it, and at most a `least`-th of the width.
     """
     width, spacing = clouds.width, clouds.spacing
     if not spacing > 0.0:
@@ -71,10 +66,7 @@ def fitting_cell(
 
 
 def cell_of_width(width: float) -> float:
-    """Cell [m] of a network that knows rooms and streets, by the width of the clouds [m].
-
-    0.05 m up to 4 m, 0.3 m from 40 m on, in between a power of the width.
-    """
+    """Cell [m] by the width of clouds [m]: 0.05 up to 4, 0.3 from 40 on, a power in between."""
     share = (math.log(max(width, 1e-9)) - math.log(4.0)) / math.log(10.0)
     return float(0.05 * 6.0 ** min(max(share, 0.0), 1.0))
 

@@ -43,11 +43,7 @@ def cliques_batch(
     distance: float,  # largest residual of a match that agrees [m]
     refine: bool = True,
 ) -> list[Solution]:
-    """Estimate the transforms of several pairs; each comes out as it would alone.
-
-    Nothing is drawn: equal matches give equal results on the same device. Memory grows with the
-    number of matches, not with its square. On a GPU the host waits once, for the solutions.
-    """
+    """Estimate the transforms of several pairs; each comes out as it would alone."""
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources for {len(targets)} targets")
     pairs = list(zip(sources, targets, strict=True))
@@ -84,7 +80,7 @@ def poses(
     distance: float,  # largest residual of a match that agrees [m]
     refine: bool = True,
 ) -> Found:
-    """Poses of pairs, of sizes that are known beforehand: on a GPU the host waits for nothing."""
+    """Poses of pairs; on a GPU the host waits for nothing."""
     about, middles = _about_mean(torch.stack([source, target]), counts)
     finite = middles.isfinite().all(2).all(0)
     if not finite.is_cuda:
@@ -188,11 +184,9 @@ def _distinct(
 
 
 def distinct(places: Tensor, score: Tensor, apart: float, most: int) -> tuple[Tensor, Tensor]:
-    """Poses with the highest score that put places elsewhere than those with a higher one.
+    """Rows [B, min(S, most)] of poses that put places [B, S, P, 3] elsewhere than better ones do.
 
-    Returns rows [B, min(S, most)], highest score first, of poses [B, S] that put places
-    [B, S, P, 3], and whether there is such a pose: a pair may have fewer that differ. In launches
-    alone: the host sees no number.
+    The highest score comes first; a pair may have fewer: [B, min(S, most)] says which there are.
     """
     spread = places.flatten(2)
     same = torch.cdist(spread, spread) < apart * max(places.shape[2], 1) ** 0.5  # [B, S, S]

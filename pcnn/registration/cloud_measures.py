@@ -60,11 +60,7 @@ def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
 
 
 def extent(points: Tensor) -> float:
-    """Longest side [m] of the box that holds the middle nine tenths of points [P, 3] of each axis.
-
-    Far points are few in a scan and many in none, so that a stray one decides nothing. Of no points
-    it is 0.
-    """
+    """Longest side [m] of the box of the middle nine tenths of points [P, 3]; of none 0."""
     if not len(points):
         return 0.0
     some = _some(points).float()  # quantile takes no more than 16 M numbers
@@ -73,13 +69,10 @@ def extent(points: Tensor) -> float:
 
 
 def span(points: Tensor) -> float:
-    """Longest side [m] of the box that holds the middle nine tenths of cells of 0.5 m of each axis.
+    """Longest side [m] of the box of the middle nine tenths of cells of 0.5 m; of none 0.
 
-    It says whether a cloud is a room or a street, where `extent` would say how wide most of its
-    points lie. In a scan from a vehicle nine tenths of the points may lie within a few metres of
-    the sensor; those of its cells do not, as each counts once. A small cloud has few cells, so
-    strays would decide there: points with no other in their cell nor in the 26 around it count for
-    nothing, unless more than a twentieth of the cloud are such. Of no points it is 0.
+    It says whether a cloud is a room or a street: most points of a street lie near the sensor, most
+    cells do not. Strays count for nothing, unless more than a twentieth of the cloud are such.
     """
     if not len(points):
         return 0.0
@@ -108,10 +101,8 @@ def _alone(cells: Tensor) -> Tensor:
 
 
 def _distinct(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Different rows of whole numbers [P, 3] in order, the one of each row, and how many have it.
-
-    Of torch.unique(dim=0), at a tenth of its time: two sorts of numbers in place of one of rows.
-    """
+    """Different rows of whole numbers [P, 3], the one of each row, and how many have it."""
+    # torch.unique(dim=0) takes ten times as long
     whole = rows.long()
     x, y, z = (whole - whole.amin(0)).unbind(1)
     # two by two: one number of all three may not fit 64 bits
@@ -128,12 +119,7 @@ def _some(points: Tensor) -> Tensor:
 
 
 def spacing(points: Tensor, width: float | None = None) -> float:
-    """How far from each other points lie [m]: the median distance to the eighth neighbour.
-
-    The median is over places that are spread evenly over the surfaces, not over points: so those
-    near a sensor, which are most of a scan, do not decide alone. Of large clouds a random part is
-    looked at, and its density counted up as that of surfaces.
-    """
+    """How far apart points lie [m]: median distance to the eighth neighbour, of places all over."""
     width = extent(points) if width is None else width
     if len(points) <= _NEIGHBOUR + 1 or not width > 0.0:
         return 0.0

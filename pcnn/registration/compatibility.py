@@ -50,11 +50,7 @@ def lengths(points: Tensor, others: Tensor, least: float = 0.0) -> Tensor:
 
 
 def alike(one: Tensor, other: Tensor, slack: float) -> Tensor:
-    """Matches that are compatible, by lengths between their points in the source and the target.
-
-    Points nearer than the slack on either side say nothing and are not compatible: so is no match
-    with itself, and none with another of the same point.
-    """
+    """Compatible matches, by lengths on both sides; points nearer than the slack say nothing."""
     # comparisons that write floats in place: on a CPU several times as quick as those to bools
     longer = torch.minimum(one, other).gt_(slack)
     return (one - other).abs_().lt_(slack).mul_(longer)
@@ -63,12 +59,7 @@ def alike(one: Tensor, other: Tensor, slack: float) -> Tensor:
 def most_compatible(
     source: Tensor, target: Tensor, slack: float, most: int, count: Tensor | None = None
 ) -> Tensor:
-    """Rows of the matches with most compatible others beyond chance.
-
-    Points amid a cloud are compatible with many others whatever they are matched with. So what
-    every match would have by chance is taken off: its compatible others where these have partners
-    that are not theirs. Memory grows with the number of matches.
-    """
+    """Rows of the matches with most compatible others, less those with partners not their own."""
     number = len(source)
     rows = torch.arange(number, device=source.device)
     if number <= most:
@@ -122,11 +113,7 @@ def hypotheses(source: Tensor, target: Tensor, distance: float) -> tuple[Tensor,
 
 
 def leaders(support: Tensor, most: int) -> Tensor:
-    """Rows [B, min(N, most)], rising, of the matches that lead groups.
-
-    They are those with the largest support, less where others that have more lead the same group:
-    divided by one more than half of their number.
-    """
+    """Rows [B, min(N, most)], rising, of the matches that lead groups."""
     number = support.shape[-1]
     if number <= most:
         return torch.arange(number, device=support.device).expand(len(support), -1)

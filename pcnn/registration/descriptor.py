@@ -50,12 +50,7 @@ class Descriptor(Protocol):
         """The cell that it describes once [m]; distances of matching follow from it."""
 
     def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3] float32 [m].
-
-        Raises:
-            ValueError: too few points.
-        """
-        ...
+        """Describe points [P, 3] float32 [m]; ValueError where they are too few."""
 
 
 def described_all(
@@ -79,10 +74,7 @@ def described_all(
 
 @dataclass(frozen=True)
 class TurnedAtRandom:
-    """A descriptor that is given every cloud turned at random, and answers in the cloud's frame.
-
-    Rotations are drawn evenly from all there are; a cloud's depends on its points and the seed.
-    """
+    """A descriptor of clouds turned at random, by their points and a seed; answers as given."""
 
     descriptor: Descriptor  # that describes the turned clouds
     seed: int = 0  # of the rotations
@@ -155,11 +147,7 @@ def random_rotation(generator: torch.Generator) -> Tensor:
 
 
 def unit_length(features: Tensor) -> Tensor:
-    """Divide every row by its Euclidean length.
-
-    A row shorter than 1e-8 stays as it is, and its gradient too: a division by almost nothing
-    would hand the network a gradient of 1e8.
-    """
+    """Divide rows by their Euclidean length; one shorter than 1e-8 stays, with its gradient."""
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     square = features.square().sum(1, keepdim=True)

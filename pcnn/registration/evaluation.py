@@ -79,7 +79,7 @@ def evaluate_pairs(
     batches = [
         batch
         for _, own in groupby((data.pairs[at] for at in order), key=lambda pair: pair.scene)
-        for batch in _batches(list(own), BATCH)
+        for batch in _batches(list(own))
     ]
     evaluation = Evaluation()
     near = settings.ransac.distance
@@ -94,9 +94,10 @@ def evaluate_pairs(
             ):
                 result = _result(pair, source, target, estimate, protocol, near)
                 transform = estimate.solution.transform
+                if transform is None:
+                    transform = torch.full((4, 4), torch.nan, dtype=torch.float64)
                 evaluation.results.setdefault(number, []).append(result)
-                kept = no_transform() if transform is None else transform
-                evaluation.transforms.setdefault(number, []).append(kept)
+                evaluation.transforms.setdefault(number, []).append(transform)
     return _in_order_of(evaluation, order)
 
 
@@ -127,11 +128,6 @@ def _result(
     return replace(result, rmse=rmse, index=pair.index, seconds=estimate.seconds)
 
 
-def no_transform() -> Tensor:
-    """[4, 4] float64 of NaN: there is no estimate."""
-    return torch.full((4, 4), torch.nan, dtype=torch.float64)
-
-
 def _rmse(
     pair: RegistrationPair,
     transform: Tensor,
@@ -149,5 +145,5 @@ def _rmse(
     return float(point_rmse(transform, pair.transform, source.points[found >= 0].double()))
 
 
-def _batches(pairs: Sequence[RegistrationPair], size: int) -> list[Sequence[RegistrationPair]]:
-    return [pairs[at : at + size] for at in range(0, len(pairs), size)]
+def _batches(pairs: Sequence[RegistrationPair]) -> list[Sequence[RegistrationPair]]:
+    return [pairs[at : at + BATCH] for at in range(0, len(pairs), BATCH)]

@@ -1,9 +1,7 @@
 """The evidence for a pose: numbers without a unit that tell right poses from wrong ones.
 
-Support of the matches and how far they spread are two of them. Others look at the clouds where a
-pose lays them: how much of what both sensors saw fits, how near surfaces lie, whether the
-descriptors of places that meet are alike, and whether one cloud fills space that the other saw
-through. A floor on a floor says little: surfaces of rare directions weigh more.
+Some are of the matches. Others look at the clouds where a pose lays them: what meets, how near,
+with descriptors how alike, and what fills space that the other sensor saw through.
 """
 
 from __future__ import annotations
@@ -111,10 +109,8 @@ class Clouds:
         return found[0].view(query.shape[:2]), found[1].view(query.shape[:2])
 
     def nearest_of_all(self, query: Tensor, clouds: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest by dense products, which wait for nothing; see `nearest`.
-
-        In float64: products of float32 lose millimetres tens of metres from the middle.
-        """
+        """The nearest by dense products, which wait for nothing; see `nearest`."""
+        # in float64: products of float32 lose millimetres tens of metres from the middle
         places, middle, square = self._padded
         size = max(ENTRIES // (query.shape[1] * places.shape[1]), 1)
         rows = []
@@ -145,11 +141,7 @@ class Sides(NamedTuple):
 
 
 class PairEvidence:
-    """The evidence for poses of several pairs at once.
-
-    It looks at some points of each cloud. All that no pose changes is computed once, at the first
-    pose: normals, distances of descriptors, the order in which neighbours are searched.
-    """
+    """The evidence for poses of several pairs at once; what no pose changes is computed once."""
 
     def __init__(
         self,
@@ -184,22 +176,16 @@ class PairEvidence:
         fits = through = weight.new_full(weight.shape[:2], torch.nan)
         if sides.seen is not None:
             other = Surfaces(*(ranges[across, None] for ranges in sides.seen))
-            seen = seen_by(other, placed, CLEAR * self.voxel_size)
-            fits = share_of(meets, seen.visible & sides.valid[:, None])
-            through = share_of(seen.through, seen.known & sides.valid[:, None])
+            known, before, visible = seen_by(other, placed, CLEAR * self.voxel_size)
+            fits = share_of(meets, visible & sides.valid[:, None])
+            through = share_of(before, known & sides.valid[:, None])
         unlike = _mean(off.double(), weight, MEET) / sides.chance[:, None]
         rank = _mean(_log_rank(sides.gaps, off, sides.ranked), weight * sides.rare[:, None], 0.0)
+        meet, plane = weight.sum(2) / count, _mean(apart, weight, MEET)
+        gap = _mean(gap.double() / self.voxel_size, weight, MEET)
         meet, gap, unlike, rank, plane, fits, through = (
             column.unflatten(0, (2, number))
-            for column in (
-                weight.sum(2) / count,
-                _mean(gap.double() / self.voxel_size, weight, MEET),
-                unlike,
-                rank,
-                _mean(apart, weight, MEET),
-                fits,
-                through,
-            )
+            for column in (meet, gap, unlike, rank, plane, fits, through)
         )
         support, share, spread = _of_matches(padded, *self.ends, self.distance, self.voxel_size)
         fitting = fits.mean(0)
@@ -322,14 +308,6 @@ class Surfaces(NamedTuple):
     last: Tensor  # [S, bins] range of the farthest point
 
 
-class Seen(NamedTuple):
-    """How points lie to the surfaces of a cloud."""
-
-    known: Tensor  # [..., P] whether the cloud has a surface in the direction of a point
-    through: Tensor  # [..., P] whether the point lies in front of it
-    visible: Tensor  # [..., P] whether it has a surface there, and not only in front of the point
-
-
 def surfaces(points: Tensor, clouds: Tensor, number: int) -> Surfaces:
     """Ranges [S, bins] of the surfaces of clouds, of points [N, 3], each from its origin."""
     bins, ranges = _directions(points)
@@ -340,14 +318,16 @@ def surfaces(points: Tensor, clouds: Tensor, number: int) -> Surfaces:
     return Surfaces(first.view(number, size), last.view(number, size))
 
 
-def seen_by(cloud: Surfaces, placed: Tensor, clear: float) -> Seen:
-    """Points [S, K, P, 3] as the sensors of clouds [S, 1, bins] saw their places."""
+def seen_by(cloud: Surfaces, placed: Tensor, clear: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Which points [S, K, P, 3] have a surface of a cloud [S, 1, bins] in their direction, which of
+    these lie in front of the nearest, and which not behind the farthest.
+    """
     bins, ranges = _directions(placed)
     first, last = (
         side.expand(-1, bins.shape[1], -1).gather(2, bins) for side in (cloud.first, cloud.last)
     )
     known = torch.isfinite(first)
-    return Seen(known, known & (ranges < first - clear), known & (ranges < last + clear))
+    return known, known & (ranges < first - clear), known & (ranges < last + clear)
 
 
 def share_of(counted: Tensor, among: Tensor) -> Tensor:

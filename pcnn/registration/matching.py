@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.registration.nearest import nearest_descriptors
-from pcnn.registration.settings import MATCHINGS, SAMPLINGS
+from pcnn.registration.settings import Matching, Sampling
 
 #: Rules that go by the scores of a network's head.
 BY_SCORES = ("scores", "top_scores")
@@ -31,10 +31,8 @@ class Matches:
         return Matches(self.source[rows], self.target[rows], self.distance[rows])
 
 
-def match(source: Tensor, target: Tensor, matching: str = "one_way") -> Matches:
+def match(source: Tensor, target: Tensor, matching: Matching = "one_way") -> Matches:
     """Match every source descriptor with its nearest target descriptor."""
-    if matching not in MATCHINGS:
-        raise ValueError(f"matching must be one of {', '.join(MATCHINGS)}, got {matching!r}")
     distance, index = nearest_descriptors(source, target)
     rows = torch.arange(len(source), device=source.device)
     matches = Matches(rows, index, distance)
@@ -48,18 +46,12 @@ def sampled_matches(
     source: Tensor,  # [N, C] descriptors
     target: Tensor,  # [M, C] descriptors
     samples: int | None,
-    matching: str,
-    sampling: str,
+    matching: Matching,
+    sampling: Sampling,
     generator: torch.Generator | None = None,
     log_scores: Sequence[Tensor] | None = None,  # [N] and [M]
 ) -> Matches:
-    """Matches of a number of samples, drawn by a named rule.
-
-    The rule matters: the best matches hold more right ones the fewer they are, random ones do not.
-    Scores of points raise their share, too.
-    """
-    if sampling not in SAMPLINGS:
-        raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, got {sampling!r}")
+    """Matches of a number of samples, drawn by a named rule."""
     if samples is not None and samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
     if not len(source) or not len(target):

@@ -40,11 +40,7 @@ class SortedCells(PointCells):
 
 
 def normals_of(points: Tensor, places: Tensor, radius: float) -> Tensor:
-    """Unit normals at places [N, 3] of a cloud, of either sign.
-
-    The direction in which the points within the radius spread least: the eigenvector of the
-    smallest eigenvalue of their covariance. Any direction where there is one such point.
-    """
+    """Unit normals at places [N, 3] of a cloud, of either sign: where points spread least."""
     cells = SortedCells(points.float(), radius)
     return principal_axes(points, places, cells, radius)[1][:, :, 0]
 
@@ -69,16 +65,12 @@ def principal_axes(
 
 
 def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """The nearest point of every query within a radius, exact.
-
-    The radius grows from an eighth: a query with a neighbour within a small one has its nearest
-    there, so dense places are not searched at the full radius.
-    """
+    """The nearest point of every query within a radius, exact."""
     query, points = query.float(), points.float()
     distance = query.new_full((len(query),), torch.inf)
     index = torch.full((len(query),), -1, dtype=torch.int64, device=query.device)
     open_rows = torch.arange(len(query), device=query.device)
-    for step in (8, 4, 2, 1):
+    for step in (8, 4, 2, 1):  # dense places are not searched at the full radius
         if len(open_rows) == 0:
             break
         gap, found = SortedCells(points, radius / step).nearest(query[open_rows], radius / step)
@@ -88,11 +80,7 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
 
 
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest descriptor of every query, in Euclidean distance.
-
-    Distances are compared as ``|d|² - 2 q·d`` in blocks, in float32; the distance that is returned
-    is computed again from the difference.
-    """
+    """The nearest descriptor of every query, in Euclidean distance."""
     if query.ndim != 2 or descriptors.ndim != 2 or query.shape[1] != descriptors.shape[1]:
         raise ValueError(
             "descriptors must be [Q, C] and [N, C] of the same length C, got "

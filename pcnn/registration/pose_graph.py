@@ -45,11 +45,9 @@ class PoseGraph:
 
 
 def pose_graph(names: Sequence[str], edges: Sequence[Edge], distance: float) -> PoseGraph:
-    """Place clouds so that all transforms between them agree as well as they can.
+    """Place clouds by the tree of the most trusted edges, then move them to agree with the others.
 
-    The tree of the most trusted edges places the clouds. The other edges are loops: Open3D's
-    Levenberg-Marquardt optimisation with line processes moves the poses to agree with them, and
-    drops the loops that contradict the rest.
+    That is Open3D's Levenberg-Marquardt with line processes; it drops loops that contradict.
     """
     tree = _tree(len(names), edges)
     poses = _placed(len(names), edges, tree)

@@ -18,11 +18,7 @@ def positive_pairs(
     transforms: Tensor,  # [B, 4, 4], source to target
     radius: float,  # [m]
 ) -> tuple[Tensor, Tensor]:
-    """All pairs of rows of the same pair of clouds within a radius, exact and inclusive.
-
-    One search over the whole batch. Sources are moved in float64 and compared in float32, about a
-    point of their target, so a frame far from zero costs no digits.
-    """
+    """All pairs of rows of the same pair of clouds within a radius, exact and inclusive."""
     _check(source, source_offsets, target, target_offsets, transforms)
     reach = checked_reach(float(radius))
     if len(source) == 0 or len(target) == 0:

@@ -69,10 +69,7 @@ class Registration:
 def default_settings(
     voxel_size: float, seed: int = 0, solver: Solver = "cliques", view_points: bool = True
 ) -> EstimateSettings:
-    """Mutual matches within one and a half voxels, and the pose then fitted to surfaces.
-
-    RANSAC is of 3 points, and stopped when it is sure enough.
-    """
+    """Mutual matches within one and a half voxels, and the pose then fitted to surfaces."""
     return EstimateSettings(
         RansacSettings(distance=AGREE * voxel_size, points=3, confidence=0.999),
         solver=solver,

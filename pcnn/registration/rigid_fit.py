@@ -1,9 +1,4 @@
-"""The transform that fits matched points best: weighted, or of very many small sets.
-
-Two closed forms. By singular values (`weighted_svd`), differentiable. By
-quaternions (`fitted`), for very many small sets: a singular value decomposition of every 3 x 3
-covariance is slow on a GPU, while quaternions take a handful of elementwise operations.
-"""
+"""The transform that fits matched points best, by singular values or, of many sets, quaternions."""
 
 from __future__ import annotations
 
@@ -34,10 +29,7 @@ _UPRIGHT = torch.tensor([1e-30] + 15 * [0.0], dtype=torch.float64)
 
 
 def weighted_svd(source: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Transform that minimises ``sum_m w_m |R p_m + t - q_m|²``.
-
-    Differentiable; the rotation is proper (determinant 1) also where the points are coplanar or
-    mirrored.
+    """Transform that minimises ``sum_m w_m |R p_m + t - q_m|²``; differentiable, never a mirror.
 
     Source: Kabsch 1976, Umeyama 1991 (Eqs. 40-43, without scale).
     """

@@ -1,12 +1,9 @@
 """What explains a pair of clouds as well as a pose: then no rigid transform is an answer.
 
-Rivals of a pose are models that are tried against the same pair. Of the matches, a scaled and a
-mirrored source: a rigid transform of such a copy is right near one place only, but has inliers
-enough there to be believed; the solver finds clearly more for the rival. Of the surfaces, other
-poses, of spheres, cylinders and empty rooms: the pose moved along the directions in which ICP has
-least hold (Gelfand and Guibas 2004, local slippage analysis), and turned about axes of the surface
-by multiples of 60 and 90 degrees, then refined. Such a pose is a rival when the points that lay on
-the target lie on it again; a point beyond the edge of a surface, in its plane, lies on it.
+Rivals of a pose are, of the matches, a scaled and a mirrored source with clearly more inliers; of
+the surfaces, other poses on which the points lie on the target again: the pose moved along the
+directions in which ICP has least hold (Gelfand and Guibas 2004, local slippage analysis), or turned
+about axes of the surface by multiples of 60 and 90 degrees, then refined.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pcnn.messages import counted
+from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.matching import drawn
 from pcnn.registration.nearest import nearest_descriptors, normals_of
 from pcnn.registration.ransac import ransac
@@ -85,10 +83,7 @@ def rivals_of_matches(
     tried: int,  # its hypotheses: a model with more inliers needs no more, within bounds of time
     seed: int = 0,
 ) -> Rivals:
-    """Estimate the scale and the mirror image that most matches agree with.
-
-    Any mirror image is a point reflection and a rotation.
-    """
+    """The scale that most matches agree with, and the mirror image: a reflection and a rotation."""
     most = min(max(tried, FEWEST_TRIED), MOST_TRIED)
     settings = replace(settings, hypotheses=most, confidence=0.999)
     scale, scaled = scale_of(source, target, seed), 0
@@ -97,16 +92,14 @@ def rivals_of_matches(
         found = ransac(scale * source, target, settings, seed).inliers
         scaled = int(found.sum())
         if scaled >= 3:
-            widths = [_width(side[found.to(side.device)]) for side in (source, target)]
+            agree = (side[found.to(side.device)] for side in (source, target))
+            widths = [float((one - one.mean(0)).double().square().sum().sqrt()) for one in agree]
             scale = widths[1] / max(widths[0], 1e-12)
     return Rivals(scale, scaled, int(mirrored.inliers.sum()))
 
 
 def scale_of(source: Tensor, target: Tensor, seed: int = 0) -> float:
-    """The scale at which most triples of matches have triangles of one shape; NaN where none has.
-
-    Right matches agree on one scale, wrong ones on any.
-    """
+    """The scale at which most triples of matches have triangles of one shape; NaN of none."""
     if len(source) < 3:
         return math.nan
     generator = torch.Generator().manual_seed(seed)
@@ -125,11 +118,6 @@ def scale_of(source: Tensor, target: Tensor, seed: int = 0) -> float:
     near = torch.nn.functional.conv1d(counts[None, None], counts.new_ones(1, 1, 3), padding=1)
     top = limit * ((2 * int(near.argmax()) + 1) / bins - 1)
     return math.exp(float(mean[(mean - top).abs() < 1.5 * BIN].median()))
-
-
-def _width(points: Tensor) -> float:
-    """Root mean square distance [m] of points [P, 3] from their middle."""
-    return float((points - points.mean(0)).double().square().sum(1).mean().sqrt())
 
 
 class _Look(NamedTuple):
@@ -210,7 +198,7 @@ def with_other_poses(
             break
         pose = surface.refined(turned[row], few, LOST)
         # ICP may have led back to a pose that is known
-        new = all(_apart(pose, one, few) > moved for one in (transform, *found))
+        new = all(point_rmse(pose, one, few) > moved for one in (transform, *found))
         if new and surface.as_well(pose, some):
             found.append(pose)
     return replace(rivals, poses=tuple(found))
@@ -226,13 +214,8 @@ def _slides(placed: Tensor, normals: Tensor, size: float) -> list[tuple[Tensor, 
     for twist in torch.linalg.eigh(rows.T @ rows).eigenvectors.T[:FREE]:
         turn, shift = twist[:3] / length, twist[3:]
         moved = (torch.linalg.cross(turn.expand_as(arm), arm) + shift).square().sum(1).mean().sqrt()
-        there, back = size / moved, -size / moved
-        found.append(
-            (
-                _motion(there * turn, middle, there * shift),
-                _motion(back * turn, middle, back * shift),
-            )
-        )
+        ways = [_motion(way * turn, middle, way * shift) for way in (size / moved, -size / moved)]
+        found.append((ways[0], ways[1]))
     return found
 
 
@@ -264,9 +247,3 @@ def _motion(turn: Tensor, middle: Tensor, shift: Tensor) -> Tensor:
     cross = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
     rotation: Tensor = torch.linalg.matrix_exp(cross)
     return assembled(rotation, middle - rotation @ middle + shift)
-
-
-def _apart(one: Tensor, other: Tensor, points: Tensor) -> float:
-    """Root mean square distance [m] of points under two transforms."""
-    gap = transform_points(one, points) - transform_points(other, points)
-    return float(gap.square().sum(1).mean().sqrt())

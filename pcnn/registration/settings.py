@@ -16,15 +16,12 @@ if TYPE_CHECKING:
 #: Voxels within which the ends of a match agree, as the verifier was fitted.
 AGREE = 1.5
 
-Matching = Literal["one_way", "mutual"]
-Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
-Solver = Literal["ransac", "cliques"]
-
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
-MATCHINGS: tuple[str, ...] = get_args(Matching)
+Matching = Literal["one_way", "mutual"]
 #: How a number of samples is drawn: points before matching, matches at random, the best matches;
 #: points before matching by the scores of a network's head, with that probability or the best.
-SAMPLINGS: tuple[str, ...] = get_args(Sampling)
+Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
+Solver = Literal["ransac", "cliques"]
 SOLVERS: tuple[str, ...] = get_args(Solver)
 
 

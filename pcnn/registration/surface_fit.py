@@ -30,15 +30,10 @@ EVERY = 2  # of the points, the one that a patch is made of
 def fit_surfaces(transforms: Tensor, pairs: PairEvidence) -> Tensor:
     """Lay the surfaces of pairs of clouds on each other, from poses [B, 4, 4] right within voxels.
 
-    Every step finds, for the points of each cloud that evidence looks at, the nearest point of the
-    other within two voxels. Of all motions, linearised about the weighted middle of the points, it
-    takes the one with the least ``sum w (n·(T p - q))² + sum v |T s - t|²``: n are normals where
-    the points were taken, (s, t) the putative matches. The weights are Tukey's,
-    ``(1 - (r / width)²)²`` within the width and zero beyond it. Of planes w is that by `WIDTHS`
-    times the square of the flatness of the patch; of matches v is `HOLD` times that by the distance
-    within which they agree. Flatness is ``(a - b) / c`` of the deviations c > a > b along the axes
-    of a patch: 1 of a plane, 0 of a line, such as a ring of a spinning LiDAR (Demantké et al.,
-    2011). Nothing waits for the device after the planes are known, until the pose is copied.
+    Every step takes the motion with the least ``sum w (n·(T p - q))² + sum v |T s - t|²``: q are
+    the nearest points within two voxels, n their normals, (s, t) the putative matches. Weights are
+    Tukey's; w is also the square of the flatness ``(a - b) / c`` of a patch with deviations
+    c > a > b along its axes: 1 of a plane, 0 of a ring of a spinning LiDAR (Demantké et al., 2011).
 
     Source: Chen and Medioni 1992; that matches take part, and both ways, is an addition.
     """

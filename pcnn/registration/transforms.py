@@ -72,11 +72,7 @@ def not_rigid(transforms: Tensor) -> int | None:
 
 
 def rotation_angle(rotation: Tensor) -> Tensor:
-    """Angle of rotations, in degrees.
-
-    ``atan2(|(R - Rᵀ)ˇ| / 2, (tr R - 1) / 2)``: what ``arccos((tr R - 1) / 2)`` gives, without its
-    loss of digits at small angles and without an argument that may leave [-1, 1].
-    """
+    """Angle of rotations [deg], ``atan2(|(R - Rᵀ)ˇ| / 2, (tr R - 1) / 2)``: exact if small, too."""
     skew = rotation - rotation.mT
     sine = torch.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], -1).norm(dim=-1) / 2
     cosine = (rotation.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
@@ -130,11 +126,7 @@ class LocalCloud:
 
 
 def to_given(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tensor:
-    """A transform between local frames as one between the coordinates that were given.
-
-    ``T = translate(o_target) T_local translate(-o_source)``, in float64: the rotation stays and
-    the translation becomes ``t + o_target - R o_source``.
-    """
+    """A transform between local frames as one between given coordinates: ``t + o_q - R o_p``."""
     return _shifted(transform, source.origin, target.origin)
 
 
