@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from pcnn.geometry import Geometry, KernelMap
@@ -128,15 +128,11 @@ def levels_of(recipe: Recipe, x: SparseTensor) -> list[Geometry]:
 
 def maps_of(recipe: Recipe, levels: Sequence[Geometry]) -> list[KernelMap]:
     """The maps of a planned input, in the order of the recipe; errors as of `levels_of`."""
-    return list(_maps_of(recipe, levels))
-
-
-def _maps_of(recipe: Recipe, levels: Sequence[Geometry]) -> Iterator[KernelMap]:
-    for planned in recipe.maps:
-        built = planned.found(levels)
-        if built is None:
-            raise ValueError(f"{levels[0]} was not planned; call the network's planner first")
-        yield built
+    found = [planned.found(levels) for planned in recipe.maps]
+    maps = [built for built in found if built is not None]
+    if len(maps) < len(found):
+        raise ValueError(f"{levels[0]} was not planned; call the network's planner first")
+    return maps
 
 
 def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[Key, Layout]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from pcnn.dataflows import Epilogue
-from pcnn.dataflows.torch_sums import kernels_serve
+from pcnn.dataflows.torch_sums import accumulator, kernels_serve
 from pcnn.geometry import Geometry, KernelMap
 from pcnn.graphs.snapshot import Snapshot
 from pcnn.kernels.conv_spec import ConvSpec
@@ -181,7 +181,9 @@ class FoldedNorm:
 def _folded(sources: Sequence[Tensor | None], eps: float, channels: int) -> Folded | None:
     layer_bias, *of_norm = sources
     if not of_norm:
-        return Folded(None, None if layer_bias is None else layer_bias.to(_sums(layer_bias)))
+        return Folded(
+            None, None if layer_bias is None else layer_bias.to(accumulator(layer_bias.dtype))
+        )
     weight, bias, mean, variance, batches = of_norm
     if mean is None or variance is None or batches is None or mean.shape != (channels,):
         return None
@@ -191,12 +193,8 @@ def _folded(sources: Sequence[Tensor | None], eps: float, channels: int) -> Fold
         scale.mul_(weight)
     shift = (mean if layer_bias is None else mean.double() - layer_bias) * scale
     shift = -shift if bias is None else bias - shift
-    dtype = _sums(variance)
+    dtype = accumulator(variance.dtype)
     return Folded(scale.to(dtype), shift.to(dtype))
-
-
-def _sums(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 class TrainedNorm:

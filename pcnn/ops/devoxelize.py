@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import KernelMap
 from pcnn.geometry.checks import check_cells, check_points, require_tensors, voxel_sizes
 from pcnn.geometry.find_sites import find_cells, require_voxels
@@ -94,12 +95,11 @@ def devoxelize(
     weight = weight.masked_fill(~used, 0)
     total = weight.sum(1, keepdim=True)
     share = weight / torch.where(total > 0, total, 1)
-    wide = torch.float64 if x.features.dtype == torch.float64 else torch.float32
     point, corner = used.nonzero(as_tuple=True)
     found = rows.reshape(used.shape)[point, corner]
     pairs = found.to(torch.int32), point.to(torch.int32), torch.tensor([0, len(found)])
     kernel_map = KernelMap.from_pairs(*pairs, grid.rows, len(points), False, False)
-    return reduce_sum(x.features, kernel_map, share[point, corner].to(wide))
+    return reduce_sum(x.features, kernel_map, share[point, corner].to(accumulator(x.dtype)))
 
 
 def _cells(points: Tensor, sizes: tuple[float, float, float], stride: Triple) -> Tensor:

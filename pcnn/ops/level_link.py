@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.find_sites import find_cells, require_voxels
 from pcnn.ops.devoxelize import on_device_of
@@ -57,7 +58,7 @@ class LevelLink:
         rows, there = self._above
         none = self.coarse.rows  # where rows that lie in no cell are summed
         out = torch.where(there, rows, none)
-        wide = features.to(_wide(features))
+        wide = features.to(accumulator(features.dtype))
         sums = wide.new_zeros(none + 1, wide.shape[1]).index_add(0, out, wide)
         counts = wide.new_zeros(none + 1).index_add(0, out, wide.new_ones(len(out)))
         mean = sums[:none] / counts[:none, None].clamp(min=1)
@@ -72,7 +73,7 @@ class LevelLink:
         if not len(features):
             return features.new_zeros(self.fine.rows, features.shape[1]) + features.sum()
         rows, shares = self._corners()
-        wide = _wide(features)
+        wide = accumulator(features.dtype)
         shares = shares.to(wide)
         out = features.new_zeros(self.fine.rows, features.shape[1], dtype=wide)
         for row, share in zip(rows.unbind(1), shares.unbind(1), strict=True):
@@ -95,8 +96,3 @@ class LevelLink:
         weight = weight * (known & there[:, None])
         total = weight.sum(1, keepdim=True)
         return rows_around, weight / torch.where(total > 0, total, 1)
-
-
-def _wide(features: Tensor) -> torch.dtype:
-    """Dtype that features are summed in."""
-    return torch.float64 if features.dtype == torch.float64 else torch.float32

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import KernelMap
 from pcnn.kernels import cuda
 
@@ -41,7 +42,7 @@ def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     if _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "mean")
     # as wide as the sums: in float16 the share of a row of 100,000 has 8 bits left
-    counts = torch.zeros(kernel_map.n_out, dtype=_sums_of(x), device=x.device)
+    counts = torch.zeros(kernel_map.n_out, dtype=accumulator(x.dtype), device=x.device)
     counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.out_index.shape[0]))
     share = counts.clamp_(min=1).reciprocal_()  # [N_out]
     return reduce_sum(x, kernel_map, share.index_select(0, kernel_map.out_index))
@@ -122,18 +123,13 @@ def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:
     return rows.long()
 
 
-def _sums_of(x: Tensor) -> torch.dtype:
-    """Dtype that features are summed in."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 class _Reduce(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, rows: int
     ) -> Tensor:
         ctx.save_for_backward(x, weight, in_index, out_index)
-        sums = _sums_of(x)
+        sums = accumulator(x.dtype)
         values = x.index_select(0, in_index).to(sums)
         if weight is not None:
             values = values * weight.to(sums)[:, None]
@@ -157,7 +153,7 @@ class _Dot(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
         ctx.save_for_backward(x, y, in_index, out_index)
-        sums = _sums_of(x)
+        sums = accumulator(x.dtype)
         product = x.index_select(0, in_index).to(sums) * y.index_select(0, out_index).to(sums)
         return product.sum(1).to(x.dtype)
 

@@ -298,7 +298,6 @@ class VoxelPlan(NetworkPlan):
                 resting.append(built)
         if has_kernels(root.device):
             step_views(((view, name) for view, name in views if name in STEPS), sectioned)
-        if has_kernels(root.device):
             read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
         for view, name in views:
             view.layout(name)

@@ -1,6 +1,6 @@
 """Both switches of torch for float32 products in TF32."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ import torch
 from pcnn.kernels.tf32 import tf32_allowed
 
 MATMUL = torch.backends.cuda.matmul
+WORDS = ("tf32", "ieee") if hasattr(MATMUL, "fp32_precision") else ()  # torch before 2.9 has none
 
 
 @pytest.fixture(autouse=True)
@@ -19,28 +20,18 @@ def switches_as_before() -> Iterator[None]:
     MATMUL.allow_tf32 = False
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_the_older_switch(allowed: bool) -> None:
-    MATMUL.allow_tf32 = allowed
+OLDER = [
+    *((lambda on=on: setattr(MATMUL, "allow_tf32", on), on) for on in (True, False)),
+    (lambda: torch.set_float32_matmul_precision("high"), True),
+    (lambda: torch.set_float32_matmul_precision("highest"), False),
+]
+NEWER = [(lambda to=to: setattr(MATMUL, "fp32_precision", to), to == "tf32") for to in WORDS]
+
+
+@pytest.mark.parametrize(("switch", "allowed"), [*OLDER, *NEWER])
+def test_every_switch_is_followed(switch: Callable[[], None], allowed: bool) -> None:
+    switch()
     assert tf32_allowed() is allowed
-
-
-@pytest.mark.parametrize(("setting", "allowed"), [("high", True), ("highest", False)])
-def test_the_switch_of_all_devices(setting: str, allowed: bool) -> None:
-    torch.set_float32_matmul_precision(setting)
-    assert tf32_allowed() is allowed
-
-
-@pytest.mark.skipif(not hasattr(MATMUL, "fp32_precision"), reason="torch before 2.9")
-@pytest.mark.parametrize(("setting", "allowed"), [("tf32", True), ("ieee", False)])
-def test_the_newer_switch(setting: str, allowed: bool) -> None:
-    MATMUL.fp32_precision = setting
-    assert tf32_allowed() is allowed
-
-
-@pytest.mark.skipif(not hasattr(MATMUL, "fp32_precision"), reason="torch before 2.9")
-def test_kernels_follow_the_newer_switch() -> None:
     precision_of = pytest.importorskip("pcnn.kernels.gathered_product").precision_of
-    MATMUL.fp32_precision = "tf32"
-    assert precision_of(torch.float32) == "tf32"
+    assert precision_of(torch.float32) == ("tf32" if allowed else "ieee")
     assert precision_of(torch.float16) == "ieee"

@@ -148,16 +148,6 @@ def test_plans_of_small_clouds(options: dict[str, Engine], names: tuple[str, ...
 
 
 @pytest.mark.usefixtures("emulated")
-def test_cells_beyond_the_packing_are_named() -> None:
-    planner = Planner(MODELS["minkunet42"]())
-    cells = torch.tensor([[0, 0, 0, 0], [0, 0, 1 << 20, 0]], dtype=torch.int32)
-    with pytest.raises(ValueError, match=r"y leaves -131072\.\.131071"):
-        planner.voxelize(cells)
-    with pytest.raises(ValueError, match=r"plan: .* kernel 42 more"):
-        planner.voxelize(torch.tensor([[0, 131030, 0, 0]], dtype=torch.int32))
-
-
-@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(backward: bool) -> None:
     planner = Planner(MODELS["minkunet42"](), ("table", "steps"))

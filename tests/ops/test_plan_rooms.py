@@ -180,8 +180,11 @@ def test_cells_that_keys_do_not_hold_are_refused() -> None:
         ([0, 131030, 0, 0], r"plan: .* kernel 42 more"),
         ([3, 0, 0, 0], "batch index 3 does not fit 3 clouds"),
     ):
+        cells = torch.tensor([cell], dtype=torch.int32)
         with pytest.raises(ValueError, match=rule):
-            in_room(planner, torch.tensor([cell], dtype=torch.int32), room)
+            in_room(planner, cells, room)
+        with pytest.raises(ValueError, match=rule):
+            planner.voxelize(cells, 3)
 
 
 @pytest.mark.usefixtures("emulated")
