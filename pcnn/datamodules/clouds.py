@@ -175,11 +175,8 @@ class CloudDataModule(ExactLoading):
         return CollateClouds(self.in_channels, self.geometry, self.voxel_size)
 
     def collate_training(self) -> Collate:
-        """Return what joins the rows of samples, without points; another `collate` as it is."""
-        given = self.collate()
-        if type(given) is not CollateClouds:
-            return given
-        return CollateClouds(given.in_channels, given.placement, rows_alone=True)
+        """Return what joins the rows of samples, without points."""
+        return CollateClouds(self.in_channels, self.geometry, rows_alone=True)
 
 
 class ClassificationDataModule(CloudDataModule):

@@ -41,6 +41,12 @@ class Cloud:
     def n_points(self) -> int:
         return self.points.shape[0]
 
+    @property
+    def inputs(self) -> Tensor:
+        """[P, 3 + F]: x, y, z and the features."""
+        alone = self.features.shape[1] == 0
+        return self.points if alone else torch.cat([self.points, self.features], dim=1)
+
     def select(self, rows: Tensor) -> Cloud:
         """Return the points of rows ([M] int64 in 0..P-1) or of a mask [P]."""
         if rows.dtype == torch.bool:

@@ -111,10 +111,7 @@ class OnVoxels:
                 labels = majority(cloud.labels, grid.inverse, grid.rows)
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
-        inputs = cloud.points
-        if cloud.features.shape[1]:
-            inputs = torch.cat([inputs, cloud.features], dim=1)
-        return Sample(grid, reduce_points(inputs, grid, "mean"), labels, cloud)
+        return Sample(grid, reduce_points(cloud.inputs, grid, "mean"), labels, cloud)
 
     def place(
         self,
@@ -225,11 +222,9 @@ class OnPoints:
         return self.thin
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
-        inputs, labels = cloud.points, cloud.labels
-        if cloud.features.shape[1]:
-            inputs = torch.cat([inputs, cloud.features], dim=1)
+        labels = cloud.labels
         try:
-            x = self.place(cloud.points, inputs, None, 1, size)
+            x = self.place(cloud.points, cloud.inputs, None, 1, size)
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
         assert isinstance(x.geometry, PointSet)

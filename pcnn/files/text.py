@@ -42,11 +42,9 @@ def numbered_lines(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-def whole_number(path: Path, line: int, word: str, what: str, least: int = 0) -> int:
-    if not _WHOLE.fullmatch(word) or int(word) < least:
-        raise FileError(
-            path, f"line {line}: {what} must be a whole number from {least} on, found {word[:40]!r}"
-        )
+def whole_number(path: Path, line: int, word: str, what: str) -> int:
+    if not _WHOLE.fullmatch(word) or int(word) < 0:
+        raise FileError(path, f"line {line}: {what} is a whole number from 0 on, not {word[:40]!r}")
     return int(word)
 
 
