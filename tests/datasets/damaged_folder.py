@@ -147,7 +147,7 @@ def damaged_folder(folder: Path, labels: bool = False) -> list[Path]:
     folder.mkdir(parents=True)
     paths = [folder / f"{n:03d}.{FORMATS[n % len(FORMATS)]}" for n in range(CLOUDS)]
     for n, path in enumerate(paths):
-        _write(path, n)
+        write_cloud(path, n)
     label_files = [path.with_name(f"{path.stem}_label.npy") for path in paths]
     apart = [n for n in DAMAGED if label_files[n].exists()][-len(LABEL_DAMAGES) :] if labels else []
     left = dict.fromkeys(FORMATS, 0)
@@ -164,7 +164,7 @@ def damaged_folder(folder: Path, labels: bool = False) -> list[Path]:
     return damaged
 
 
-def _write(path: Path, seed: int) -> None:
+def write_cloud(path: Path, seed: int) -> None:
     if path.suffix in (".las", ".laz"):
         write_las(path, POINTS, seed=seed)
         return

@@ -14,6 +14,7 @@ from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from pcnn.datasets.readers.columns import find_name, is_mixed, meant
 from pcnn.datasets.readers.label_files import label_source
 from pcnn.errors import FileError
+from tests.datasets.damaged_folder import DAMAGES, FORMATS, write_cloud
 from tests.datasets.las_files import CORNER, places, write_las
 from tests.datasets.point_files import (
     PLAIN,
@@ -240,11 +241,9 @@ PCD = pcd_bytes("binary", table()[:3])
 HEAD = PCD[: PCD.index(b"DATA binary\n")].decode()
 PLY_DAMAGES = {
     "ply\n": "plx\n",
-    "end_header": "end-header",
     "format ascii 1.0\n": "",
     "ascii": "utf8",
     "ascii 1.0": "ascii 2.0",
-    "vertex 2": "vertex -2",
     "element vertex": "element point",
     "float z": "quad z",
     "float y": "float x",
@@ -257,31 +256,20 @@ PLY_DAMAGES = {
     "comment by": "comment bÿ",
 }
 BROKEN: dict[str, list[bytes]] = {
-    "a.bin": [b"", rotating(5).tobytes()[:-3], b"<html>not found</html>\n", b"\xff" * 64],
+    "a.bin": [b""],
     "a.txt": [b"", b"\n\n", b"# x y z\n", b"1 2\n3 4", b"1 2 3\n1 2 a", b"1 2 3\n1 2", b"\xff\xfe"],
     "a.npy": [b"", b"\x93NUMPY\1\0", b"PK\3\4", b"\x93NUMPY\1\0\xff\xff" + b"[" * 9999],
     "a.npz": [b"", b"PK\5\6" + bytes(18)],
     "a.ply": [
         *(PLY.replace(old, new, 1).encode() for old, new in PLY_DAMAGES.items()),
         PLY[: PLY.index("35.0")].encode(),
-        ply_bytes("binary_little_endian", table())[:-30],
     ],
     "a.pcd": [
         b"no pcd at all",
-        PCD[:-1],
         PCD + b"1",
-        *(
-            PCD.replace(old, new, 1)
-            for old, new in (
-                (b"FIELDS x", b"FIELDS w"),
-                (b"SIZE 4", b"SIZE 3"),
-                (b"DATA binary", b"DATA zip"),
-                (b"WIDTH 3", b"WIDTH 4"),
-                (b"POINTS 3", b"POINTS 1000000000000"),
-                (b"TYPE F", b"TYPE U"),
-                (b"DATA binary\n", b"DATA binary_compressed\n"),
-            )
-        ),
+        PCD.replace(b"DATA binary", b"DATA zip", 1),
+        PCD.replace(b"WIDTH 3", b"WIDTH 4", 1),
+        PCD.replace(b"TYPE F", b"TYPE U", 1),
         HEAD.encode() + b"DATA ascii\n1 2 3\n",
         HEAD.encode() + b"DATA ascii\n1 2 3 4 a\n1 2 3 4 5\n1 2 3 4 5\n",
         HEAD.encode() + b"DATA binary_compressed\n" + struct.pack("<II", 2, 60) + b"\xff\x00",
@@ -294,6 +282,15 @@ BROKEN: dict[str, list[bytes]] = {
 def test_damaged_files_are_refused_by_name(file: str, tmp_path: Path) -> None:
     for data in BROKEN[file]:
         refused(saved(tmp_path / file, data))
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_damages_of_a_folder_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
+    for number, damage in enumerate(DAMAGES[suffix]):
+        path = tmp_path / f"{number}.{suffix}"
+        write_cloud(path, number)
+        path.write_bytes(damage(path.read_bytes()))
+        refused(path, Reading(centred=True))
 
 
 def test_arrays_that_are_no_points(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from pcnn.datasets.readers import las
 from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
-from tests.datasets.damaged_folder import DAMAGES
 from tests.datasets.las_files import CODES, places, write_las
 from tests.datasets.point_files import refused
 
@@ -40,15 +39,6 @@ def test_las_files_keep_their_millimetres(
         written.write(path)
         cloud = read_points(path, reading=centred)
         np.testing.assert_allclose(cloud.features[0, 1:], [1.0, 0.2, 0.0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("suffix", ["las", "laz"])
-def test_damaged_las_files_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
-    for number, damage in enumerate(DAMAGES[suffix]):
-        path = tmp_path / f"{number}.{suffix}"
-        write_las(path)
-        path.write_bytes(damage(path.read_bytes()))
-        refused(path, Reading(centred=True))
 
 
 @pytest.mark.parametrize("program", ["import os; os.abort()", "while True: pass", "print('{')"])
