@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pcnn.metrics.confusion import ConfusionMatrix
 from pcnn.metrics.iou import accuracy, iou, miou_present, present
 from pcnn.visualize.page import FAINT, INK, new_page, saved
 from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, colourise, palette
@@ -68,6 +67,8 @@ def segmentation_picture(
     panels = [("prediction", colourise(pred, table))]
     counts = None
     if truth is not None:
+        from pcnn.metrics.confusion import ConfusionMatrix  # torchmetrics imports matplotlib
+
         confusion = ConfusionMatrix(len(class_names), ignore_index)
         confusion.update(torch.from_numpy(pred), torch.from_numpy(truth))
         counts = confusion.compute()
