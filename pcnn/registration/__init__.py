@@ -13,5 +13,5 @@ In the order in which a pair goes through it:
 - `register`: one pair, with all that may refuse it; `pose_graph` places many clouds.
 - `evaluation`: pairs with known poses; `positives`: true matches, of which networks learn.
 
-Beneath them: `transforms`, `rigid_fit`, `nearest`, `downsample`, `open3d_tools`, `settings`.
+Beneath them: `transforms`, `rigid_fit`, `nearest`, `open3d_tools`, and `settings` of all.
 """

@@ -96,11 +96,10 @@ class Rescaled:
         """Describe several clouds."""
         smaller = [points / self.factor for points in clouds]
         names = [f"cloud {number}" for number in range(len(clouds))]
-        found = described_all(self.descriptor, smaller, names)
-        return [self._enlarged(one) for one in found]
-
-    def _enlarged(self, found: Described) -> Described:
-        scored = found.scored
-        if scored is not None:  # a head reads places in cells
-            scored = replace(scored, voxel_size=scored.voxel_size * self.factor)
-        return replace(found, points=found.points * self.factor, scored=scored)
+        found = []
+        for one in described_all(self.descriptor, smaller, names):
+            scored = one.scored
+            if scored is not None:  # a head reads places in cells
+                scored = replace(scored, voxel_size=scored.voxel_size * self.factor)
+            found.append(replace(one, points=one.points * self.factor, scored=scored))
+        return found

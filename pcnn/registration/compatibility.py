@@ -1,13 +1,9 @@
 """Hypotheses from groups of matches that keep each other's distance, as any two right ones do.
 
-Two matches are compatible when their points lie as far apart in one cloud as in the other. Wrong
-matches are compatible with some others by chance; right ones share many partners. So an edge of the
-graph weighs as many as the partners that its two ends have in common (second order).
-
-Some matches lead a group: themselves and the neighbours whose edges to them have most second-order
-support. A leader has much support, and few that have more lead nearly the same group: so poses
-with little support have leaders, too. The leading eigenvector of the group's own graph weighs its
-matches, and a weighted fit makes a hypothesis. All sizes are fixed, and nothing waits for a device.
+Right matches share many compatible partners, so an edge weighs as many as its two ends have in
+common (second order). A leader has much such support, and few that have more lead nearly the same
+group of neighbours: so poses with little support have leaders, too. The leading eigenvector of the
+group's own graph weighs its matches, and a weighted fit makes a hypothesis.
 
 Source: Bai et al. 2021 (PointDSC) for lengths, Chen et al. 2022 (SC2-PCR) for the second order.
 """

@@ -76,11 +76,10 @@ def evaluate_pairs(
     # scene by scene, so that every cloud is described once; stable: in the order of the set in each
     scenes = list(dict.fromkeys(pair.scene for pair in data.pairs))
     order = sorted(range(len(data.pairs)), key=lambda at: scenes.index(data.pairs[at].scene))
-    batches = [
-        batch
-        for _, own in groupby((data.pairs[at] for at in order), key=lambda pair: pair.scene)
-        for batch in _batches(list(own))
-    ]
+    batches: list[Sequence[RegistrationPair]] = []
+    for _, own in groupby((data.pairs[at] for at in order), key=lambda pair: pair.scene):
+        some = list(own)
+        batches += [some[at : at + BATCH] for at in range(0, len(some), BATCH)]
     evaluation = Evaluation()
     near = settings.ransac.distance
     for batch in track(batches, evaluation):
@@ -120,30 +119,14 @@ def _result(
     distance: float,
 ) -> PairResult:
     """The result of a pair by its estimate."""
-    transform = estimate.solution.transform
-    result = judged(
-        pair.id, pair.transform, estimate.source, estimate.target, transform, protocol, distance
-    )
-    rmse = torch.nan if transform is None else _rmse(pair, transform, source, target, protocol)
-    return replace(result, rmse=rmse, index=pair.index, seconds=estimate.seconds)
-
-
-def _rmse(
-    pair: RegistrationPair,
-    transform: Tensor,
-    source: Described,
-    target: Described,
-    protocol: Protocol,
-) -> float:
-    """By gt.info where there is one, else over the points that both clouds hold, if it counts."""
-    if pair.information is not None:
-        return float(information_rmse(transform, pair.transform, pair.information))
-    if protocol.success.rmse is None:
-        return torch.nan
-    placed = transform_points(pair.transform, source.points.double())
-    _, found = nearest_within(placed, target.points, protocol.inlier_distance)
-    return float(point_rmse(transform, pair.transform, source.points[found >= 0].double()))
-
-
-def _batches(pairs: Sequence[RegistrationPair]) -> list[Sequence[RegistrationPair]]:
-    return [pairs[at : at + BATCH] for at in range(0, len(pairs), BATCH)]
+    transform, truth = estimate.solution.transform, pair.transform
+    result = judged(pair.id, truth, estimate.source, estimate.target, transform, protocol, distance)
+    rmse = torch.tensor(torch.nan)
+    if transform is not None and pair.information is not None:
+        rmse = information_rmse(transform, truth, pair.information)
+    elif transform is not None and protocol.success.rmse is not None:
+        # over the points that both clouds hold
+        placed = transform_points(truth, source.points.double())
+        _, found = nearest_within(placed, target.points, protocol.inlier_distance)
+        rmse = point_rmse(transform, truth, source.points[found >= 0].double())
+    return replace(result, rmse=float(rmse), index=pair.index, seconds=estimate.seconds)

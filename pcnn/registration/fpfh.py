@@ -10,8 +10,8 @@ from torch import Tensor
 
 from pcnn.messages import counted
 from pcnn.ranges import Length
+from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.descriptor import Described
-from pcnn.registration.downsample import voxel_means
 from pcnn.registration.open3d_tools import cloud_of, open3d
 
 FEWEST = 4  # points that a normal and a histogram need

@@ -53,11 +53,8 @@ def pose_graph(names: Sequence[str], edges: Sequence[Edge], distance: float) -> 
     poses = _placed(len(names), edges, tree)
     apart = [name for name, pose in zip(names, poses, strict=True) if pose is None]
     if apart:
-        raise NoOverlapError(
-            f"{', '.join(apart)}: no transform connects "
-            f"{'it' if len(apart) == 1 else 'them'} with {names[0]}. Add clouds between, or leave "
-            f"{'it' if len(apart) == 1 else 'them'} out"
-        )
+        those = "it" if len(apart) == 1 else "them"
+        raise NoOverlapError(f"{', '.join(apart)}: no transform connects {those} with {names[0]}")
     pipeline = open3d().pipelines.registration
     graph = pipeline.PoseGraph()
     for pose in poses:

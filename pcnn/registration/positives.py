@@ -19,15 +19,25 @@ def positive_pairs(
     radius: float,  # [m]
 ) -> tuple[Tensor, Tensor]:
     """All pairs of rows of the same pair of clouds within a radius, exact and inclusive."""
-    _check(source, source_offsets, target, target_offsets, transforms)
+    size = len(transforms)
+    if transforms.shape != (size, 4, 4):
+        raise ValueError(f"transforms must be [B, 4, 4], got {list(transforms.shape)}")
+    for name, places, offsets in (
+        ("source", source, source_offsets),
+        ("target", target, target_offsets),
+    ):
+        if places.ndim != 2 or places.shape[1] != 3:
+            raise ValueError(f"{name}: places must be [N, 3], got {list(places.shape)}")
+        if offsets.shape != (size + 1,):
+            raise ValueError(
+                f"{name}: {size} transforms ask for offsets [{size + 1}], got {list(offsets.shape)}"
+            )
     reach = checked_reach(float(radius))
     if len(source) == 0 or len(target) == 0:
         pairs = torch.zeros(0, 2, dtype=torch.int64, device=source.device)
         return pairs, torch.zeros_like(source_offsets)
-    source_pair, target_pair = (
-        _pair_of_rows(source_offsets, len(source)),
-        _pair_of_rows(target_offsets, len(target)),
-    )
+    source_pair = _pair_of_rows(source_offsets, len(source))
+    target_pair = _pair_of_rows(target_offsets, len(target))
     # about one point of each target: what is left of the coordinates is small
     middle = target[target_offsets[:-1].clamp(max=len(target) - 1)].double()  # [B, 3]
     placed = transforms.double()[source_pair]  # [N, 4, 4]
@@ -55,25 +65,3 @@ def _pair_of_rows(offsets: Tensor, rows: int) -> Tensor:
     return torch.searchsorted(
         offsets[1:].contiguous(), torch.arange(rows, device=offsets.device), right=True
     )
-
-
-def _check(
-    source: Tensor,
-    source_offsets: Tensor,
-    target: Tensor,
-    target_offsets: Tensor,
-    transforms: Tensor,
-) -> None:
-    size = len(transforms)
-    if transforms.shape != (size, 4, 4):
-        raise ValueError(f"transforms must be [B, 4, 4], got {list(transforms.shape)}")
-    for name, places, offsets in (
-        ("source", source, source_offsets),
-        ("target", target, target_offsets),
-    ):
-        if places.ndim != 2 or places.shape[1] != 3:
-            raise ValueError(f"{name}: places must be [N, 3], got {list(places.shape)}")
-        if offsets.shape != (size + 1,):
-            raise ValueError(
-                f"{name}: {size} transforms ask for offsets [{size + 1}], got {list(offsets.shape)}"
-            )

@@ -1,9 +1,7 @@
 """RANSAC over putative matches, many hypotheses at once.
 
-As in the field's reference, Open3D's, a hypothesis is a few matches drawn at random. It is dropped
-when an edge between two of its points has different lengths in the two clouds, or when its points
-do not meet under the transform they give. The others are scored by the matches within a distance,
-ties by their residuals. Only what passes both checks, a small share, is fitted and scored.
+A hypothesis is dropped when an edge of it has different lengths in the two clouds, or when its
+points do not meet; the others are scored by the matches within a distance, ties by residuals.
 
 Source: Fischler and Bolles 1981; checks: Rusu 2009 and Open3D.
 """

@@ -92,3 +92,10 @@ def from_quaternion(quaternion: Tensor) -> Tensor:
     """Rotations [S, 3, 3] of unit quaternions [S, 4], scalar part first."""
     products = quaternion[:, :, None] * quaternion[:, None, :]  # [S, 4, 4]
     return (products.flatten(1) @ HORN.T.to(quaternion.device)).unflatten(1, (3, 3)).mT
+
+
+def quaternion_vector(rotation: Tensor) -> Tensor:
+    """Vector part (x, y, z) of the unit quaternions nearest to rotations, scalar part >= 0."""
+    matrix = (rotation.flatten(-2) @ _HORN_TURNED.to(rotation)).unflatten(-1, (4, 4))
+    quaternion = torch.linalg.eigh(matrix).eigenvectors[..., -1]  # w x y z
+    return quaternion[..., 1:] * torch.where(quaternion[..., :1] < 0, -1.0, 1.0)

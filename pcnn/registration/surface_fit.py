@@ -1,8 +1,7 @@
 """A pose is moved until surfaces that meet lie on each other: ICP, point to plane, on few points.
 
 Matches are as exact as the cells that points are described in. Surfaces are flat over some cells,
-so the distance of a point from the plane that it meets says more than that from a partner. Nearest
-points take part, not those with the nearest descriptors: these were no better, and cost more.
+so the distance of a point from the plane that it meets says more than that from a partner.
 """
 
 from __future__ import annotations

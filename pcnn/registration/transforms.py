@@ -79,34 +79,6 @@ def rotation_angle(rotation: Tensor) -> Tensor:
     return torch.atan2(sine, cosine) * (180 / math.pi)
 
 
-def quaternion_vector(rotation: Tensor) -> Tensor:
-    """Vector part (x, y, z) of the unit quaternion nearest to a rotation, scalar part >= 0.
-
-    Source: Bar-Itzhack 2000, "New method for extracting the quaternion from a rotation matrix":
-    the eigenvector of the largest eigenvalue of a symmetric 4 x 4 matrix.
-    """
-    r = rotation
-    xx, yy, zz = r[..., 0, 0], r[..., 1, 1], r[..., 2, 2]
-    xy, xz, yz = (
-        r[..., 0, 1] + r[..., 1, 0],
-        r[..., 0, 2] + r[..., 2, 0],
-        r[..., 1, 2] + r[..., 2, 1],
-    )
-    wx, wy, wz = (
-        r[..., 2, 1] - r[..., 1, 2],
-        r[..., 0, 2] - r[..., 2, 0],
-        r[..., 1, 0] - r[..., 0, 1],
-    )
-    rows = [
-        torch.stack([xx - yy - zz, xy, xz, wx], -1),
-        torch.stack([xy, yy - xx - zz, yz, wy], -1),
-        torch.stack([xz, yz, zz - xx - yy, wz], -1),
-        torch.stack([wx, wy, wz, xx + yy + zz], -1),
-    ]
-    quaternion = torch.linalg.eigh(torch.stack(rows, -2) / 3).eigenvectors[..., -1]  # x y z w
-    return quaternion[..., :3] * torch.where(quaternion[..., 3:] < 0, -1.0, 1.0)
-
-
 @dataclass(frozen=True, eq=False)
 class LocalCloud:
     """A cloud about an origin of its own."""

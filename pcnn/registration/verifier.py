@@ -53,20 +53,16 @@ class Verifier:
 
     def best(self, seen: Tensor) -> int:
         """The row of evidence, all columns of `NAMES` [K, E], that speaks most for its pose."""
-        return int((self._standard(seen) @ self._tensor(self.choice)).argmax())
+        return int((self._standard(seen) @ seen.new_tensor(self.choice)).argmax())
 
     def confidence(self, seen: Tensor) -> float:
         """Probability that the pose with this evidence [E] is right, among pairs as fitted to."""
-        columns = self._standard(seen)
-        return float(torch.sigmoid(columns @ self._tensor(self.certainty) + self.offset))
+        certainty = self._standard(seen) @ seen.new_tensor(self.certainty)
+        return float(torch.sigmoid(certainty + self.offset))
 
     def _standard(self, seen: Tensor) -> Tensor:
         columns = seen[..., [NAMES.index(name) for name in self.names]]
-        return standard(columns, self._tensor(self.centre), self._tensor(self.spread))
-
-    @staticmethod
-    def _tensor(numbers: Sequence[float]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.float64)
+        return standard(columns, seen.new_tensor(self.centre), seen.new_tensor(self.spread))
 
 
 def best_poses(

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from pcnn.registration.downsample import voxel_firsts, voxel_means, voxels_of
+from pcnn.registration.cloud_measures import voxel_firsts, voxel_means, voxels_of
 
 
 def test_voxels_are_those_of_brute_force() -> None:

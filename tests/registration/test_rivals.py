@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
-from pcnn.registration.downsample import voxel_means
+from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.nearest import normals_of
 from pcnn.registration.register import (
     AmbiguousError,

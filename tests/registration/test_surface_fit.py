@@ -8,8 +8,8 @@ from torch import Tensor
 
 from pcnn.metrics.registration.errors import rotation_error, translation_error
 from pcnn.registration import surface_fit
+from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.descriptor import Described
-from pcnn.registration.downsample import voxel_means
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import PairEvidence
 from pcnn.registration.register import default_settings, register_points

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
+from pcnn.registration.rigid_fit import quaternion_vector
 from pcnn.registration.transforms import (
     inverse,
-    quaternion_vector,
     rigid,
     rotation_angle,
     transform_points,

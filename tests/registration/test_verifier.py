@@ -12,8 +12,8 @@ from benchmarks.fit_verifier import calibrated, fitted_logistic, judged_pairs, t
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError
 from pcnn.metrics.calibration import confidence_error
+from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.descriptor import Described
-from pcnn.registration.downsample import voxel_means
 from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
 from pcnn.registration.register import NoOverlapError, default_settings, register_points
 from pcnn.registration.solution import Candidates, Solution

@@ -32,7 +32,7 @@ from pcnn.files.bounded import named
 from pcnn.files.simulated import kind_of
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.files.whole_file import whole_file
-from pcnn.registration.downsample import voxel_firsts
+from pcnn.registration.cloud_measures import voxel_firsts
 from pcnn.registration.open3d_tools import icp
 from pcnn.registration.transforms import inverse, not_rigid, rigid, transform_points
 

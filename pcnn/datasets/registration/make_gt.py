@@ -15,7 +15,7 @@ from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.text import finite_numbers, numbered_lines
-from pcnn.registration.downsample import voxel_means
+from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, rigid, transform_points
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pcnn.registration.transforms import (
-    inverse,
-    quaternion_vector,
-    rotation_angle,
-    transform_points,
-)
+from pcnn.registration.rigid_fit import quaternion_vector
+from pcnn.registration.transforms import inverse, rotation_angle, transform_points
 
 
 def rotation_error(estimate: Tensor, truth: Tensor) -> Tensor:
