@@ -122,13 +122,3 @@ class RunCheckpoint:
         return any(
             isinstance(state, Mapping) and state.get("best_step") == self.steps for state in states
         )
-
-
-def load_config(path: str | Path) -> dict[str, Any]:
-    """The resolved configuration of a checkpoint (`RunCheckpoint.config`)."""
-    return RunCheckpoint.read(path).config
-
-
-def load_weights(path: str | Path) -> dict[str, Tensor]:
-    """Weights of the network in a checkpoint, on the CPU (`RunCheckpoint.weights`)."""
-    return RunCheckpoint.read(path, mmap=False).weights

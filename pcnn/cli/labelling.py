@@ -20,8 +20,8 @@ from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import PART
 from pcnn.errors import UserError
 from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares
+from pcnn.experiment.predict import Segmenters
 from pcnn.experiment.predictor import Predictor
-from pcnn.experiment.segmenters import Segmenters
 from pcnn.files.arrays import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.messages import counted, visible

@@ -72,7 +72,7 @@ def predict(options: PredictOptions) -> None:
     """
     from pcnn.cli.labelling import Labelling
     from pcnn.console import Console
-    from pcnn.experiment.segmenters import Segmenters
+    from pcnn.experiment.predict import Segmenters
 
     console, out, margin = Console(), options.out, options.margin
     if options.tile is not None and options.crop is not None:

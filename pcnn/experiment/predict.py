@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,9 +14,11 @@ from torch import Tensor
 
 from pcnn.datasets.readers.clouds import PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import COLORS, Columns
+from pcnn.errors import FileError
 from pcnn.experiment.answer import WHOLE, answer, answer_in_squares
-from pcnn.experiment.segmenters import Segmenters
-from pcnn.registration.cloud_measures import LOOKED_AT
+from pcnn.experiment.catalogue import ROOMS_UP_TO, scene_of, weights_file
+from pcnn.experiment.predictor import Predictor
+from pcnn.registration.cloud_measures import LOOKED_AT, span
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,42 @@ class Prediction:
     class_names: tuple[str, ...]  # C names
     colors: np.ndarray  # [C, 3] uint8
     doubts: tuple[str, ...] = ()  # why the cloud is unlike those that the network was trained on
+
+
+@dataclass
+class Segmenters:
+    """Networks for segmentation, each loaded once."""
+
+    device: torch.device  # where they compute
+    model: str | Path | None = None  # a name of the catalogue, or a checkpoint
+    allow_targets: Sequence[str] = ()
+    _loaded: dict[Path, Predictor] = field(default_factory=dict)
+
+    def of(self, places: np.ndarray, path: Path) -> tuple[Predictor, str]:
+        """The network for a cloud, and why it is that one."""
+        if not len(places):
+            raise FileError(path, "the cloud is empty: nothing tells whether it is a room")
+        name, why = chosen(places)
+        return self._load(name), why
+
+    def named(self) -> Predictor:
+        """The network that was named."""
+        if self.model is None:
+            raise ValueError("no network was named")
+        return self._load(self.model)
+
+    def _load(self, name: str | Path) -> Predictor:
+        path = weights_file(name)
+        if path not in self._loaded:
+            self._loaded[path] = Predictor.load(path, self.device, self.allow_targets)
+        return self._loaded[path]
+
+
+def chosen(places: np.ndarray) -> tuple[str, str]:
+    """``seg_rooms`` or ``seg_streets``, by the rule of `scene_of`, and why."""
+    found = scene_of([span(torch.from_numpy(places))])
+    name = "seg_rooms" if found.indoors else "seg_streets"
+    return name, f"{name}: {found.spans} (up to {ROOMS_UP_TO:g} m: rooms)"
 
 
 def predict(

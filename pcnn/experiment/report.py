@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import platform
-import shlex
 import subprocess
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -110,28 +109,14 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     console.say(f"run folder: {folder}")
     say_files(console, folder)
     if cfg.train and checkpoint:
-        packages = allowed(cfg)
-        own = "".join(f" --allow-targets {package}" for package in packages)
-        file = shlex.quote(checkpoint)
-        uses = {
-            "registration": [f"  pcnn register SOURCE TARGET --model {file}{own}"],
-            "segmentation": [f"  pcnn predict {file} FILE_OR_FOLDER{own}"],
-        }
+        packages = ",".join(allowed(cfg))
+        own = f" allow_targets=[{packages}]" if packages else ""
         # pairs of several sets have no protocol of their own
         tested = " dataset=threedmatch" if cfg.data.get("benchmark") == "cells" else ""
-        own = f" allow_targets=[{','.join(packages)}]" if packages else ""
-        found = run_folder.argument("ckpt_path", checkpoint)
-        for line in (
-            "next:",
-            f"  {program('eval')} {found}{tested}{own}",
-            *uses.get(cfg.task.name, ()),
-            f"  {resume_command(folder)} trainer.max_steps=MORE",
-        ):
-            console.say(line)
-    if cfg.data.source != "real":
-        roots = [f"sources.{name}.sets.root" for name in cfg.dataset.get("sources", {})] or ["root"]
-        folders = " ".join(f"dataset.{name}=FOLDER" for name in roots)
-        console.say(f"  {program('train')} dataset={cfg.dataset.name} {folders}  (real data)")
+        console.say("next:")
+        evaluates = run_folder.argument("ckpt_path", checkpoint)
+        console.say(f"  {program('eval')} {evaluates}{tested}{own}")
+        console.say(f"  {resume_command(folder)} trainer.max_steps=MORE")
     say_simulated(console, cfg)
 
 

@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.callbacks import Checkpoint, StopOnSignal, StopSignals, WarmUp
-from pcnn.checkpoints import RunCheckpoint, load_weights
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import check_allowed
 from pcnn.console import Console
 from pcnn.errors import ConfigError
@@ -285,7 +285,8 @@ def evaluate(
     run = trainer.test if split == "test" else trainer.validate
     with fitting(checkpoint):
         if is_tensors(Path(checkpoint)):  # weights alone, which Lightning does not read
-            task.net.load_state_dict(load_weights(checkpoint))  # type: ignore[operator, union-attr]
+            weights = RunCheckpoint.read(checkpoint, mmap=False).weights
+            task.net.load_state_dict(weights)  # type: ignore[operator, union-attr]
             results = run(task, datamodule, verbose=False)
         else:
             results = run(task, datamodule, ckpt_path=checkpoint, weights_only=True, verbose=False)

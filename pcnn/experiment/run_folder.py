@@ -15,7 +15,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from pcnn.checkpoints import load_config as load_checkpoint_config
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import read_stored
 from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.experiment.weights import lacking_keys
@@ -63,7 +63,7 @@ def load_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         if (folder / LAST).is_file():
-            return load_checkpoint_config(folder / LAST)
+            return RunCheckpoint.read(folder / LAST).config
         raise ConfigError("resume", f"{folder} holds no run ({CONFIG} is missing)")
     content = read_yaml(path)  # by YAML's own loader first, which makes plain values alone
     lacking = lacking_keys(content) if isinstance(content, dict) else ["every key"]

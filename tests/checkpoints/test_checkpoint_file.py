@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pcnn.callbacks.checkpoint import AtomicCheckpointIO
-from pcnn.checkpoints import CheckpointError, load_config, read_checkpoint
+from pcnn.checkpoints import CheckpointError, RunCheckpoint, read_checkpoint
 from pcnn.checkpoints.checkpoint_file import write_whole
 from pcnn.errors import StorageError, storage_cause
 
@@ -26,7 +26,7 @@ def test_a_checkpoint_with_a_checksum_is_one_of_torch(path: Path) -> None:
     for mmap in (False, True):
         content = torch.load(path, weights_only=True, mmap=mmap)
         assert torch.equal(content["state_dict"]["w"], torch.arange(7.0))
-    assert load_config(path) == {"a": 1}
+    assert RunCheckpoint.read(path).config == {"a": 1}
 
 
 def test_a_flipped_bit_is_told_by_name_or_changes_nothing(path: Path) -> None:

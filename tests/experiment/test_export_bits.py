@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.checkpoints import RunCheckpoint, load_weights
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.experiment.export import export
 from pcnn.experiment.predictor import Predictor
 from pcnn.files.tensors import read_tensors
@@ -30,7 +30,7 @@ def test_a_network_in_eight_bits(checkpoint: Path, tmp_path: Path) -> None:
     assert "bits: 16" in invoke("export", checkpoint, half)
     assert "bits: 8" in invoke("export", checkpoint, eight, "--bits", "8")
     tensors, _ = read_tensors(eight)
-    held, given, found = (load_weights(path) for path in (half, checkpoint, eight))
+    held, given, found = (RunCheckpoint.read(path).weights for path in (half, checkpoint, eight))
     for name, value in given.items():
         if value.is_floating_point() and value.ndim > 1:
             assert tensors[name].dtype == torch.int8
@@ -62,7 +62,7 @@ def test_a_network_in_eight_bits(checkpoint: Path, tmp_path: Path) -> None:
     again, _ = read_tensors(tmp_path / "again.safetensors")
     assert all(torch.equal(again[n], v) for n, v in tensors.items() if v.dtype == torch.int8)
     export(eight, tmp_path / "back.safetensors")
-    back = load_weights(tmp_path / "back.safetensors")
+    back = RunCheckpoint.read(tmp_path / "back.safetensors").weights
     assert all(torch.equal(back[n], v.half() if v.ndim > 1 else v) for n, v in found.items())
 
 
@@ -75,7 +75,7 @@ def test_weights_beyond_their_format_are_named(checkpoint: Path, tmp_path: Path)
     with pytest.raises(ValueError, match="too large for float16"):
         export(checkpoint, tmp_path / "out.safetensors")
     export(checkpoint, tmp_path / "out.safetensors", bits=8)
-    found = load_weights(tmp_path / "out.safetensors")[name.removeprefix("net.")]
+    found = RunCheckpoint.read(tmp_path / "out.safetensors").weights[name.removeprefix("net.")]
     assert float(found.view(-1)[0]) == pytest.approx(1e6)
     weight.view(-1)[0] = float("nan")
     torch.save(content, checkpoint)

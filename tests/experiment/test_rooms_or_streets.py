@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.experiment import descriptors, segmenters
+from pcnn.experiment import descriptors, predict
 from pcnn.registration.cloud_measures import extent, measured, span
 
 
@@ -31,7 +31,7 @@ def street() -> Tensor:
 def of_both(*clouds: Tensor) -> tuple[str, str]:
     """What registration gives as its reason, and what prediction does of the first cloud."""
     reason = descriptors.chosen(None, measured(clouds), None).reason
-    return reason, segmenters.chosen(clouds[0].double().numpy())[1]
+    return reason, predict.chosen(clouds[0].double().numpy())[1]
 
 
 def test_cells_decide_not_points() -> None:

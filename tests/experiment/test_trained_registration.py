@@ -81,7 +81,7 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     for part in ("val/pair_0/before", "val/pairs", "test/best_1"):
         assert any(part in name for name in media), part
     said = (folder / "said.txt").read_text()
-    for words in ("FMR", "pcnn register SOURCE TARGET --model", "resunet 0.1 m, voxel"):
+    for words in ("FMR", "next:", "resunet 0.1 m, voxel"):
         assert words in said, words
     saved = best["pcnn_config"]
     assert saved["callbacks"]["checkpoint"]["monitor"] == "val/feat_match_ratio"

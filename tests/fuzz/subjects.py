@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 import yaml
 
-from pcnn.checkpoints import load_config, load_weights
+from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import packed
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
@@ -249,8 +249,8 @@ def _experiments(folder: Path) -> list[Subject]:
 
 
 def _checkpoint(path: Path) -> None:
-    load_config(path)
-    load_weights(path)
+    found = RunCheckpoint.read(path)
+    _ = found.config, found.weights
 
 
 def _npy(values: np.ndarray) -> bytes:
