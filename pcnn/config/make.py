@@ -218,14 +218,9 @@ def check_allowed(packages: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def _has_later(value: Any) -> bool:
-    return value is _LATER or any(_has_later(one) for one in _parts(value))
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        yield from value.values()
-    elif isinstance(value, list | tuple):
-        yield from value
+    parts = value.values() if isinstance(value, Mapping) else value
+    inner = isinstance(value, Mapping | list | tuple) and any(map(_has_later, parts))
+    return value is _LATER or inner
 
 
 def _ranges_of(target: Any) -> Mapping[str, Any]:

@@ -59,20 +59,12 @@ def weights_file(model: str | Path) -> Path:
     raise NoWeightsError(f"{model}: no such checkpoint, and no weights of that name ({names})")
 
 
-@dataclass(frozen=True)
-class Scene:
-    """Where clouds seem to have been scanned."""
-
-    indoors: bool  # whether it is a room
-    spans: str  # in words, as in "the cloud spans 3.1 m"
-
-
-def scene_of(spans: Sequence[float]) -> Scene:
-    """The scene of clouds, by the one that spans most."""
+def scene_of(spans: Sequence[float]) -> tuple[bool, str]:
+    """Whether clouds are of a room, by the one that spans most, and what they span in words."""
     least, most = min(spans, default=0.0), max(spans, default=0.0)
     subject = "the cloud spans" if len(spans) == 1 else "the clouds span"
     indoors = most <= ROOMS_UP_TO
     if indoors or least > ROOMS_UP_TO:
-        return Scene(indoors, f"{subject} {most:.3g} m")
+        return indoors, f"{subject} {most:.3g} m"
     # a pair of two kinds has no network of its own: say so, the user may have mixed up files
-    return Scene(indoors, f"{subject} {least:.3g} to {most:.3g} m")
+    return indoors, f"{subject} {least:.3g} to {most:.3g} m"

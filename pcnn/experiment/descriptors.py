@@ -63,15 +63,15 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
     """Choose the descriptor that a name stands for."""
     if model is None and voxel_size is not None:
         return Choice(None, voxel_size, "FPFH, because a voxel size was given")
-    scene = scene_of(clouds.spans)
-    name, like, cell = _PLACES[scene.indoors]
+    indoors, spans = scene_of(clouds.spans)
+    name, like, cell = _PLACES[indoors]
     if str(model) == "fpfh":
         if voxel_size is not None:
             return Choice(None, voxel_size, f"model fpfh, voxels of {voxel_size:g} m as given")
-        why = f"{scene.spans}, {'up to' if scene.indoors else 'beyond'} {ROOMS_UP_TO:g} m"
+        why = f"{spans}, {'up to' if indoors else 'beyond'} {ROOMS_UP_TO:g} m"
         return Choice(None, cell, f"model fpfh, voxels of {cell:g} m because {why}", like)
     if model is None:
-        why = f"{name}: {scene.spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
+        why = f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
         return Choice(weights_file(name), None, why)
     if voxel_size is not None:
         raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
@@ -83,10 +83,10 @@ def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
 
     In rooms that is the network for clouds that lie any way, then FPFH; on streets FPFH alone.
     """
-    scene = scene_of(clouds.spans)
-    _, like, cell = _PLACES[scene.indoors]
+    indoors, _ = scene_of(clouds.spans)
+    _, like, cell = _PLACES[indoors]
     found, asked = [], "the network"
-    if scene.indoors:
+    if indoors:
         why = f"{choice.reason}; {asked} found nothing: {TURNED}, for clouds that lie any way"
         found, asked = [Choice(weights_file(TURNED), None, why)], "both networks"
     return [*found, Choice(None, cell, f"{choice.reason}; {asked} found nothing: FPFH", like)]

@@ -66,9 +66,9 @@ class Segmenters:
 
 def chosen(places: np.ndarray) -> tuple[str, str]:
     """``seg_rooms`` or ``seg_streets``, by the rule of `scene_of`, and why."""
-    found = scene_of([span(torch.from_numpy(places))])
-    name = "seg_rooms" if found.indoors else "seg_streets"
-    return name, f"{name}: {found.spans} (up to {ROOMS_UP_TO:g} m: rooms)"
+    indoors, spans = scene_of([span(torch.from_numpy(places))])
+    name = "seg_rooms" if indoors else "seg_streets"
+    return name, f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: rooms)"
 
 
 def predict(

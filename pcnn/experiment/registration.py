@@ -120,7 +120,7 @@ def report_pairs(
     rules = options.rules(data.benchmark)
     settings = options.settings(rules, cfg.seed)
     samples = [number or None for number in options.samples]
-    solver = solver_name(options.solver)
+    solver = f"{options.solver}, torch {torch.__version__}"
     title = f"{data.name}, {descriptor.name}, solver {solver}"
     title += ", refitted" if options.refine and options.solver in ("ransac", "cliques") else ""
     console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
@@ -221,11 +221,6 @@ def matches_of(
     described = [descriptor(data.cloud(pair.scene, at)) for at in (pair.source, pair.target)]
     (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
     return estimate
-
-
-def solver_name(solver: str) -> str:
-    """The solver with the version of what computes it."""
-    return f"{solver}, torch {torch.__version__}"
 
 
 def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:
