@@ -327,16 +327,12 @@ def write_pages(results: Path, docs: Path) -> list[Path]:
     return written
 
 
-def _key(row: Row) -> tuple[object, object]:
-    return row["figure"], row.get("mode")
-
-
 def _filled(match: re.Match[str], rows: Sequence[Row], files: Mapping[Path, Sequence[Row]]) -> str:
     own = [r for r in rows if r["what"] == "network" and r.get("figure") in ("networks", None)]
     if match[2] not in TABLES or not any("figure" in row for row in own):
         return match[0]
-    shown = ("networks", "infer"), ("networks", "graph")
-    paths = [p.name for p, part in files.items() if any(_key(r) in shown for r in part)]
+    shown = [r for r in own if r.get("mode") in ("infer", "graph")]
+    paths = [p.name for p, part in files.items() if any(r in part for r in shown)]
     sources = ", ".join(f"`benchmarks/results/{path}`" for path in paths)
     note = f"Median wall times [ms]: {sources}; * authors' code:\n`benchmarks/recorded/h200.json`."
     return f"{match[1]}{_speed(own, TABLES[match[2]])}\n\n{note}\n{match[3]}"
