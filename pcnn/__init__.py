@@ -10,6 +10,8 @@ a ``PointSet``. ``nn`` has layers, ``models`` networks, ``runtime`` makes networ
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pcnn.late import late
+
 if TYPE_CHECKING:
     from pcnn import callbacks as callbacks
     from pcnn import compat as compat
@@ -68,22 +70,21 @@ __all__ = [
     "voxelize",
 ]
 
-_HOMES = {
-    name: module
-    for module, names in {
-        "pcnn.experiment.predict": ("predict",),
-        "pcnn.experiment.register": ("register",),
-        "pcnn.geometry": ("Kernel", "KernelMap", "PointSet", "VoxelGrid"),
-        "pcnn.ops": (
+_of_home = late(
+    __name__,
+    {
+        ".experiment.predict": ("predict",),
+        ".experiment.register": ("register",),
+        ".geometry": ("Kernel", "KernelMap", "PointSet", "VoxelGrid"),
+        ".ops": (
             *("Engine", "Planner", "devoxelize", "from_coordinates", "lookup"),
             *("native_points", "plan", "voxelize"),
         ),
-        "pcnn.runtime.explaining": ("explain",),
-        "pcnn.runtime.tuning": ("tune",),
-        "pcnn.tensor": ("SparseTensor",),
-    }.items()
-    for name in names
-}
+        ".runtime.explaining": ("explain",),
+        ".runtime.tuning": ("tune",),
+        ".tensor": ("SparseTensor",),
+    },
+)
 #: Packages that ``import pcnn`` alone makes reachable.
 _ROOMS = (
     *("callbacks", "compat", "datamodules", "datasets", "geometry", "interop", "losses", "metrics"),
@@ -95,9 +96,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `pcnn --help` needs no torch."""
     if name in _ROOMS:
         return import_module(f"pcnn.{name}")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'pcnn' has no attribute {name!r}")
+    return _of_home(name)
 
 
 def __dir__() -> list[str]:

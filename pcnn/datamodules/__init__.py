@@ -4,8 +4,9 @@
 places every batch, `packed` brings it from a worker process.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pcnn.late import late
 
 if TYPE_CHECKING:
     from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassificationDataModule", "CloudDataModule", "PairSource", "RegistrationDataModule"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a module when it is first asked for: a segmentation needs no pairs."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "clouds" if "Cloud" in name or "Classification" in name else "pairs"
-    return getattr(import_module(f"{__name__}.{home}"), name)
+# a segmentation needs no pairs
+__getattr__ = late(
+    __name__,
+    {
+        ".clouds": ("ClassificationDataModule", "CloudDataModule"),
+        ".pairs": ("PairSource", "RegistrationDataModule"),
+    },
+)

@@ -7,8 +7,9 @@ with `labels`; `cloud_dataset` keeps it in a `cache`, or takes it from `shards`,
 `preparation` does the first half ahead of a training, `prediction_files` writes labels.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pcnn.late import late
 
 if TYPE_CHECKING:
     from pcnn.datasets.batches import Batch, CloudBatch, CollateClouds
@@ -22,19 +23,6 @@ if TYPE_CHECKING:
     from pcnn.datasets.semantic_kitti import SemanticKITTI, SemanticKITTISets
     from pcnn.datasets.transforms import Augmentation
 
-_NAMES = {
-    "batches": ("Batch", "CloudBatch", "CollateClouds"),
-    "cloud": ("Cloud",),
-    "cloud_dataset": ("CloudDataset", "LabelledClouds"),
-    "cloud_sets": ("CloudSets", "DataSource"),
-    "folder": ("FolderClouds", "FolderSets"),
-    "placement": ("OnPoints", "OnVoxels", "Placement", "Sample"),
-    "readers.clouds": ("read_points",),
-    "s3dis": ("S3DISRooms", "S3DISSets", "S3DISTypeSets"),
-    "semantic_kitti": ("SemanticKITTI", "SemanticKITTISets"),
-    "transforms": ("Augmentation",),
-}
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = [
     "Augmentation",
     "Batch",
@@ -59,9 +47,19 @@ __all__ = [
     "read_points",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: readers of files need no torch."""
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# readers of files need no torch
+__getattr__ = late(
+    __name__,
+    {
+        ".batches": ("Batch", "CloudBatch", "CollateClouds"),
+        ".cloud": ("Cloud",),
+        ".cloud_dataset": ("CloudDataset", "LabelledClouds"),
+        ".cloud_sets": ("CloudSets", "DataSource"),
+        ".folder": ("FolderClouds", "FolderSets"),
+        ".placement": ("OnPoints", "OnVoxels", "Placement", "Sample"),
+        ".readers.clouds": ("read_points",),
+        ".s3dis": ("S3DISRooms", "S3DISSets", "S3DISTypeSets"),
+        ".semantic_kitti": ("SemanticKITTI", "SemanticKITTISets"),
+        ".transforms": ("Augmentation",),
+    },
+)

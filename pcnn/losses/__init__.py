@@ -4,8 +4,9 @@ Of segmentation: ``loss(logits [N, C], target [N]) -> scalar``.
 Of registration: ``loss(source features [N, C], target features [M, C], batch) -> scalar``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pcnn.late import late
 
 if TYPE_CHECKING:
     from pcnn.losses.circle import Circle
@@ -27,21 +28,15 @@ __all__ = [
     "lovasz_softmax",
 ]
 
-# imported when they are asked for: a segmentation needs none of descriptors
-_HOMES = {
-    "Circle": "circle",
-    "CrossEntropy": "cross_entropy",
-    "HardestContrastive": "hardest_contrastive",
-    "InfoNCE": "info_nce",
-    "LovaszSoftmax": "lovasz",
-    "OverlapLoss": "overlap",
-    "WeightedSum": "cross_entropy",
-    "inverse_log_frequency": "cross_entropy",
-    "lovasz_softmax": "lovasz",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+# a segmentation needs none of descriptors
+__getattr__ = late(
+    __name__,
+    {
+        ".circle": ("Circle",),
+        ".cross_entropy": ("CrossEntropy", "WeightedSum", "inverse_log_frequency"),
+        ".hardest_contrastive": ("HardestContrastive",),
+        ".info_nce": ("InfoNCE",),
+        ".lovasz": ("LovaszSoftmax", "lovasz_softmax"),
+        ".overlap": ("OverlapLoss",),
+    },
+)

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pcnn.late import late
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -47,14 +49,14 @@ __all__ = [
     "sparse_resnet_for",
 ]
 
-# imported when they are asked for: a training needs one of them
-_HOMES = {
-    name: home
-    for home, names in {
-        "minkunet": ("MinkUNet", "MinkUNet42", "SpUNet"),
-        "resnet": ("ResNet", "ResNet18"),
-        "resunet": ("ResUNet", "ResUNetBN2C"),
-        "sparse_resnet": (
+# a training needs one of them
+_of_home = late(
+    __name__,
+    {
+        ".minkunet": ("MinkUNet", "MinkUNet42", "SpUNet"),
+        ".resnet": ("ResNet", "ResNet18"),
+        ".resunet": ("ResUNet", "ResUNetBN2C"),
+        ".sparse_resnet": (
             "SparseResNet",
             "SparseResNet21",
             "SparseResNetClassification",
@@ -64,18 +66,13 @@ _HOMES = {
             "VoxelResBackbone",
             "sparse_resnet_for",
         ),
-        "spvcnn": ("SPVCNN",),
-    }.items()
-    for name in names
-}
-#: Of the room that reads checkpoints, which stands above this one.
-_TRAINED = {"available": ("catalogue", "catalogue"), "load": ("networks", "load")}
+        ".spvcnn": ("SPVCNN",),
+        "pcnn.experiment.networks": ("load",),
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _TRAINED:
-        home, own = _TRAINED[name]
-        return getattr(import_module(f"pcnn.experiment.{home}"), own)
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "available":
+        return import_module("pcnn.experiment.catalogue").catalogue
+    return _of_home(name)
