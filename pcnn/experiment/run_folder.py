@@ -27,7 +27,6 @@ CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CONFUSION = "confusion.json"  # counts, class by class
 LAST = Path("checkpoints", "last.ckpt")
-BEST = Path("checkpoints", "best.ckpt")
 
 
 def write_whole(path: Path, text: str) -> None:

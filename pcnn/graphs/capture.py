@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
-Figures = dict[str, Tensor]
 #: Device work alone, on memory that stays where it is, which waits for nothing.
 Work = Callable[[], None]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -49,12 +48,6 @@ class FixedInput:
             self._maps.append(own)
         features = like.features.new_zeros(room.rows[0], like.channels)
         self.tensor = SparseTensor(features, self._levels[0])
-        self._beside: dict[str, Tensor] = {}
-
-    @property
-    def beside(self) -> Mapping[str, Tensor]:
-        """Tensors that belong to the rows besides features, by name."""
-        return self._beside
 
     @property
     def levels(self) -> list[Geometry]:
@@ -70,7 +63,7 @@ class FixedInput:
                 if not copied.issuperset(one.data_ptr() for one in layouts[name, flipped]):
                     raise NoGraph(f"a layer reads {name!r}, which no plan makes")
 
-    def take(self, x: SparseTensor, beside: Mapping[str, tuple[Tensor, float]]) -> None:
+    def take(self, x: SparseTensor) -> None:
         """Take the contents of a planned input that fits."""
         levels = levels_of(self.recipe, x)
         rows = [level.rows for level in levels]
@@ -86,10 +79,6 @@ class FixedInput:
         for fixed, built in zip(self._maps, maps_of(self.recipe, levels), strict=True):
             parts += fixed.parts(built)
         parts.append(Part(self.tensor.features, x.features, 0))
-        for name, (tensor, spare) in beside.items():
-            if name not in self._beside:
-                self._beside[name] = tensor.new_empty(self.tensor.geometry.rows, *tensor.shape[1:])
-            parts.append(Part(self._beside[name], tensor, spare))
         place(parts)
 
 

@@ -253,7 +253,7 @@ class PlannedMemory:
         """See `Memory`; `Unfit` already here."""
         if not given.sizes.fits(self.room):
             raise Unfit
-        self._input.take(given.x, {})
+        self._input.take(given.x)
 
     def plan(self) -> None:
         """See `Memory`."""

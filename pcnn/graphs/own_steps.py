@@ -37,7 +37,7 @@ from pcnn.graphs.outputs import (
 from pcnn.graphs.runner import AutocastOf, Run
 from pcnn.graphs.sizes import Edges, NoFixedSize, Sizes, levels_of
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
-from pcnn.graphs.sources import FEWER
+from pcnn.graphs.sources import part_of
 from pcnn.maps.place import place
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
@@ -285,7 +285,7 @@ class OwnSteps(Owned):
         backward: Work = lambda: made.backward(self._gradients)  # noqa: E731
         stream = getattr(self._capture, "stream", None)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            held.take(x, {})
+            held.take(x)
             before = [one.clone() for one in self.buffers]
             try:
                 with aside(stream, device):
@@ -293,8 +293,7 @@ class OwnSteps(Owned):
                         made.forward()
                         backward()
                 made.graphs = self._capture(made.forward), self._capture(backward)
-                rows = torch.arange(-(-len(x) // FEWER), device=device)
-                few = SparseTensor(x.features[rows].detach(), x.geometry.at_rows(rows))
+                few = part_of(x.replace(x.features.detach()))
                 for one in (x, few):  # the second leaves most rows spare: none may be looked at
                     if not self._agrees(made, one, model, planner, modes):
                         held.check_layouts()
@@ -353,7 +352,7 @@ class OwnSteps(Owned):
         """Replay forward on a batch; tensors of the output on memory of their own."""
         assert own.graphs is not None
         with torch.no_grad():
-            own.held.take(x, {})
+            own.held.take(x)
             own.graphs[0]()
             torch.autograd.graph.increment_version(self._counters)  # a replay counts no change
             copies, levels = Copies(), levels_of(own.held.recipe, x)

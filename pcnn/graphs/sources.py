@@ -48,8 +48,7 @@ class Tensors:
 
     def part(self, given: SparseTensor) -> SparseTensor:
         """See `pcnn.graphs.runner.Source`."""
-        rows = torch.arange(-(-given.geometry.rows // FEWER), device=given.device)
-        return SparseTensor(given.features[rows], given.geometry.at_rows(rows))
+        return part_of(given)
 
     def tensor(self, given: SparseTensor, planner: Planner) -> SparseTensor:
         """See `pcnn.graphs.runner.Source`."""
@@ -110,6 +109,12 @@ class Clouds:
         most = self.edges.above(len(item[0]))
         room = room_for(planned, x.geometry, most, self.edges, False, before)
         return CloudMemory(own.on_voxels, x, room, item, self.voxel_size, self.reduce)
+
+
+def part_of(x: SparseTensor) -> SparseTensor:
+    """The first rows of an input, so few that most rows of its memory are spare."""
+    rows = torch.arange(-(-x.geometry.rows // FEWER), device=x.device)
+    return SparseTensor(x.features[rows], x.geometry.at_rows(rows))
 
 
 def _plans_inside(x: SparseTensor, planner: Planner) -> bool:

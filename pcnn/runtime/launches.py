@@ -44,7 +44,7 @@ def in_fixed_memory(net: nn.Module, x: SparseTensor) -> SparseTensor:
         held = FixedInput(recipe, x, Sizes.of(recipe, x).room(Edges()))
     except NoFixedSize:  # such steps run eagerly
         return x
-    held.take(x, {})
+    held.take(x)
     return held.tensor
 
 

@@ -66,7 +66,7 @@ def resumed(folder: Path) -> Continuation:
 def test_damaged_files_of_a_run_are_told_by_name_and_with_a_way_on(tmp_path: Path) -> None:
     cfg = config()
     run_folder.record(tmp_path, cfg, resumed=False)
-    last, best = tmp_path / run_folder.LAST, tmp_path / run_folder.BEST
+    last, best = tmp_path / run_folder.LAST, tmp_path / "checkpoints/best.ckpt"
     content = {"global_step": 4, "pcnn_config": OmegaConf.to_container(cfg)}
     for path in (last, best):
         write_whole(content, path)

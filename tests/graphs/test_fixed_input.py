@@ -106,8 +106,9 @@ def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
     fixed = FixedInput(recipe, clouds[0][0], functools.reduce(Sizes.joined, rooms), True)
     for (x, labels), again in zip(clouds, CLOUDS, strict=True):
         assert Sizes.of(recipe, x).fits(fixed.room)
-        fixed.take(x, {"labels": (labels, 255)})
-        *found, own = step(mine, fixed.tensor, fixed.beside["labels"])
+        fixed.take(x)
+        ignored = labels.new_full((len(fixed.tensor) - len(x),), 255)
+        *found, own = step(mine, fixed.tensor, torch.cat([labels, ignored]))
         *wanted, entry = step(plain, *batch(*again))
         for one, other in zip(found, wanted, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
@@ -128,7 +129,7 @@ def test_inference_holds_what_it_reads_and_no_more(make: Any) -> None:
         for number, seed in ((230, 1), (150, 2), (12, 4)):
             x, _ = points(number, seed)
             net.planner(x.geometry, False)
-            fixed.take(x, {})
+            fixed.take(x)
             found, wanted = net(fixed.tensor).features, net(points(number, seed)[0]).features
             torch.testing.assert_close(found[:number], wanted, rtol=1e-9, atol=1e-11)
     names = {name for built in fixed.levels[0].cached_maps() for name, _ in built.edges.layouts}
@@ -142,7 +143,7 @@ def test_steps_that_are_not_stored_are_read_as_ranges(monkeypatch: pytest.Monkey
     net = made(resunet)
     x, _ = points(128, 1, cell=0.6)
     fixed = held(net, x)
-    fixed.take(x, {})
+    fixed.take(x)
     built, own = (
         next(m for m in one.cached_maps() if m.volume == 27)
         for one in (x.geometry, fixed.levels[0])
