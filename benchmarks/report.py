@@ -308,6 +308,7 @@ def _speed(rows: Sequence[Row], most: int | None) -> str:
 #: Tables by name: most places in it.
 TABLES = {"headline": 6, "speed": None}
 PLACE = ("model", "workload", "n")  # columns of a place
+SHOWN = {("networks", "infer"), ("networks", "graph")}  # figures and modes of their rows
 USUAL = {"what": "network", "mode": "infer", "dtype": "float16"}  # values of all rows
 
 
@@ -331,8 +332,8 @@ def _filled(match: re.Match[str], rows: Sequence[Row], files: Mapping[Path, Sequ
     own = [r for r in rows if r["what"] == "network" and r.get("figure") in ("networks", None)]
     if match[2] not in TABLES or not any("figure" in row for row in own):
         return match[0]
-    shown = [r for r in own if r.get("mode") in ("infer", "graph")]
-    paths = [p.name for p, part in files.items() if any(r in part for r in shown)]
+    kinds = {p.name: {(r["figure"], r.get("mode")) for r in part} for p, part in files.items()}
+    paths = [name for name, held in kinds.items() if held & SHOWN]
     sources = ", ".join(f"`benchmarks/results/{path}`" for path in paths)
     note = f"Median wall times [ms]: {sources}; * authors' code:\n`benchmarks/recorded/h200.json`."
     return f"{match[1]}{_speed(own, TABLES[match[2]])}\n\n{note}\n{match[3]}"

@@ -16,7 +16,7 @@ LONGEST = 500
 TRACKED_FILES = 965
 #: Most lines of code a folder: Python, CUDA, YAML, JavaScript, or Markdown in docs/.
 MOST = {
-    "benchmarks": 5_556,
+    "benchmarks": 5_557,
     "conf": 1_493,
     "csrc": 3_524,
     "docs": 4_271,
