@@ -1,34 +1,31 @@
-"""Convolutions of one, two and three axes, with spconv's arguments, weights and sites."""
+"""Convolutions and pooling of one to three axes, with spconv's arguments, weights and sites."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pcnn.compat.spconv.core import ConvAlgo
-from pcnn.compat.spconv.pytorch.core import IndiceData, SparseConvTensor, SparseModule
-from pcnn.compat.spconv.pytorch.ops import (
-    Size,
-    SpconvError,
-    expand_nd,
-    get_conv_output_size,
-    get_deconv_output_size,
-    kernel_of,
-    require,
+from pcnn.compat.spconv.pytorch.core import (
+    ConvAlgo,
+    IndiceData,
+    SparseConvTensor,
+    SparseModule,
 )
-from pcnn.compat.spconv.pytorch.sites import Sites
-from pcnn.geometry import KernelMap
+from pcnn.compat.spconv.pytorch.sites import MOST_AXES, Sites, SpconvError, require
+from pcnn.geometry import Kernel, KernelMap
 from pcnn.nn.conv import compute_dtype, linear
 from pcnn.nn.features import normalize
 from pcnn.nn.fused import FoldedNorm, Product, following, is_hooked
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import resolve
+from pcnn.ops.reduce import reduce_max, reduce_mean
 
-#: The buffer of a layer that counts its sites, as in spconv.
-COUNT = "max_num_voxels_during_training"
+#: One number, or one an axis.
+Size = int | Sequence[int]
 
 
 class WindowLayer(SparseModule):
@@ -46,24 +43,23 @@ class WindowLayer(SparseModule):
         output_padding: Size,
         indice_key: str | None,
         algo: ConvAlgo | None,
-        record_voxel_count: bool,
         name: str | None,
     ) -> None:
         super().__init__()
         self.name = name
         sizes = kernel_size, stride, padding, dilation, output_padding
-        expanded = [expand_nd(self.ndim, size) for size in sizes]
+        expanded = [_per_axis(self.ndim, size) for size in sizes]
         self.kernel_size, self.stride, self.padding, self.dilation, self.output_padding = expanded
-        self.indice_key, self.record_voxel_count = indice_key, record_voxel_count
-        self.algo, self.engine = algo, resolve(None)
+        self.indice_key, self.algo, self.engine = indice_key, algo, resolve(None)
         steps, shift = self.stride, self.padding
         if self.subm:
             # centred, without a stride; an even size has no centre: a call refuses it
             steps = [1] * self.ndim
             shift = [d * (k - 1) // 2 for k, d in zip(self.kernel_size, self.dilation, strict=True)]
-        self.kernel = kernel_of(self.kernel_size, steps, shift, self.dilation)
-        if record_voxel_count and not self.subm and not self.inverse:
-            self.register_buffer(COUNT, torch.zeros(1, dtype=torch.int32))
+        # axes that the layer does not have are one cell wide
+        one, zero = ([number] * (MOST_AXES - self.ndim) for number in (1, 0))
+        window = self.kernel_size + one, steps + one, self.dilation + one, shift + zero
+        self.kernel = Kernel.of(*window)
 
     def extra_repr(self) -> str:
         """Window, as in the constructor."""
@@ -74,18 +70,21 @@ class WindowLayer(SparseModule):
         """Output sites and kernel map of a layer that no other has made them for."""
         shape, source = input.spatial_shape, input.sites
         require(len(shape) == self.ndim, f"the layer has {self.ndim} axes, the tensor {len(shape)}")
-        window = self.kernel_size, self.stride, self.padding, self.dilation
+        axes = list(zip(shape, self.kernel_size, self.stride, self.padding, strict=True))
         if self.subm:
             odd = all(k % 2 for k in self.kernel_size)
             require(odd, f"a submanifold kernel has odd sizes, got {self.kernel_size}")
             out_shape, target = shape, source
             kernel_map = source.map_to(source, self.kernel, self.engine)
         elif self.transposed:
-            out_shape = get_deconv_output_size(shape, *window, self.output_padding)
+            pairs = zip(axes, self.output_padding, strict=True)
+            # as in spconv the dilation does not count
+            out_shape = [(n - 1) * s - 2 * p + k + more for (n, k, s, p), more in pairs]
             coarse, target = source.generated(self.kernel, out_shape)
             kernel_map = target.map_to(coarse, self.kernel, self.engine).transpose()
         else:
-            out_shape = get_conv_output_size(shape, *window)
+            pairs = zip(axes, self.dilation, strict=True)
+            out_shape = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for (n, k, s, p), d in pairs]
             target = source.reached(self.kernel, out_shape)
             kernel_map = source.map_to(target, self.kernel, self.engine)
         require(
@@ -94,8 +93,6 @@ class WindowLayer(SparseModule):
             f"by a kernel of size {self.kernel_size}, stride {self.stride} and padding "
             f"{self.padding}; give a larger spatial_shape or padding",
         )
-        if COUNT in self._buffers:
-            self.get_buffer(COUNT).clamp_(min=target.rows)
         own = self.subm, self.kernel_size, self.dilation
         return IndiceData(kernel_map, source, target, *own, shape, out_shape)
 
@@ -128,7 +125,7 @@ class SparseConvolution(WindowLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         window = kernel_size, stride, padding, dilation, output_padding
-        super().__init__(*window, indice_key, algo, record_voxel_count, name)
+        super().__init__(*window, indice_key, algo, name)
         require(groups == 1, f"there are no groups here, got {groups}; pcnn.nn.Conv3d has them")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.fp32_accum = fp32_accum
@@ -156,11 +153,6 @@ class SparseConvolution(WindowLayer):
         self.weight.copy_(drawn.uniform_(-bound, bound))
         if self.bias is not None:
             self.bias.uniform_(-bound, bound)
-
-    def extra_repr(self) -> str:
-        """Channels and kernel, as in the constructor."""
-        window = f"{self.in_channels}, {self.out_channels}, {super().extra_repr()}"
-        return window if self.bias is not None else f"{window}, bias=False"
 
     # sites and maps are found in the call: compiled code leaves the layer as it is
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -261,17 +253,65 @@ class InverseConvolution(SparseConvolution):
         super().__init__(*shape, bias=bias, indice_key=indice_key, algo=algo, **others)
 
 
-def of_axes(base: type[Any], name: str, **kind: Any) -> tuple[type[Any], ...]:
-    """The classes of a layer for one, two and three axes."""
-    made = {"__module__": base.__module__, "__doc__": base.__doc__, **kind}
-    return tuple(type(f"{name}{ndim}d", (base,), {**made, "ndim": ndim}) for ndim in (1, 2, 3))
+class SparsePool(WindowLayer):
+    """Reduce the sites of every window; sites that are not there do not count."""
+
+    reduction: Callable[[Tensor, KernelMap], Tensor]
+
+    def __init__(
+        self,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        indice_key: str | None = None,
+        algo: ConvAlgo | None = None,
+        record_voxel_count: bool = False,
+        name: str | None = None,
+    ) -> None:
+        window = kernel_size, kernel_size if stride is None else stride, padding, dilation, 0
+        super().__init__(*window, indice_key, algo, name)
+
+    # as of convolutions: compiled code leaves the layer as it is
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, input: SparseConvTensor) -> SparseConvTensor:
+        """Pool ``[N_in, C]`` to ``[N_out, C]`` on the sites that the windows reach."""
+        key, kept = self.indice_key, input.indice_dict
+        require(key is None or key not in kept, f"indice_key {key!r} is taken")
+        data = self.found(input)
+        kept = kept if key is None else {**kept, key: data}
+        rows = type(self).reduction(input.features, data.kernel_map)
+        return input.on_sites(rows, data.target, data.out_spatial_shape, kept)
 
 
-SparseConv1d, SparseConv2d, SparseConv3d = of_axes(SparseConvolution, "SparseConv")
-SubMConv1d, SubMConv2d, SubMConv3d = of_axes(SparseConvolution, "SubMConv", subm=True)
-SparseConvTranspose1d, SparseConvTranspose2d, SparseConvTranspose3d = of_axes(
-    SparseConvolution, "SparseConvTranspose", transposed=True
-)
-SparseInverseConv1d, SparseInverseConv2d, SparseInverseConv3d = of_axes(
-    InverseConvolution, "SparseInverseConv"
-)
+def _max_and_0(features: Tensor, kernel_map: KernelMap) -> Tensor:
+    """Maximum of 0 and the sites of a window, per channel, as spconv has it."""
+    return reduce_max(features, kernel_map).clamp_min(0)
+
+
+def _per_axis(ndim: int, given: Size) -> list[int]:
+    """One integer per axis, of one for all or of one each."""
+    values = [int(given)] * ndim if isinstance(given, int) else [int(v) for v in given]
+    require(len(values) == ndim, f"needs one integer or {ndim}, one per axis, got {given!r}")
+    return values
+
+
+#: Every kind of layer by the beginning of its name: its base, and what it sets there.
+_KINDS: dict[str, tuple[type[WindowLayer], dict[str, Any]]] = {
+    "SparseConv": (SparseConvolution, {}),
+    "SubMConv": (SparseConvolution, {"subm": True}),
+    "SparseConvTranspose": (SparseConvolution, {"transposed": True}),
+    "SparseInverseConv": (InverseConvolution, {}),
+    "SparseMaxPool": (SparsePool, {"reduction": staticmethod(_max_and_0)}),
+    "SparseAvgPool": (SparsePool, {"reduction": staticmethod(reduce_mean)}),
+}
+#: Layers of one, two and three axes by their name; pickles find them in the package.
+LAYERS: dict[str, Any] = {
+    f"{name}{axes}d": type(
+        f"{name}{axes}d",
+        (base,),
+        {"__module__": __package__, "__doc__": base.__doc__, "ndim": axes, **kind},
+    )
+    for name, (base, kind) in _KINDS.items()
+    for axes in (1, 2, 3)
+}

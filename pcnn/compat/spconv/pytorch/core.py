@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pcnn.compat.spconv.pytorch.ops import MOST_AXES, require
-from pcnn.compat.spconv.pytorch.sites import Sites
+from pcnn.compat.spconv.pytorch.sites import MOST_AXES, Sites, require
 from pcnn.geometry import KernelMap
+
+
+class ConvAlgo(Enum):
+    """Algorithms of spconv: layers take and keep them, the engine decides."""
+
+    Native = 0
+    MaskImplicitGemm = 1
+    MaskSplitImplicitGemm = 2
 
 
 class SparseModule(nn.Module):
@@ -30,11 +38,6 @@ class IndiceData:
     dilation: list[int]
     spatial_shape: list[int]  # of the input
     out_spatial_shape: list[int]  # of the output
-
-    @property
-    def indices(self) -> Tensor:
-        """``[N_in, 1 + d]`` int32, cells of the input."""
-        return self.source.indices
 
 
 class SparseConvTensor:
@@ -75,9 +78,10 @@ class SparseConvTensor:
         self.grid, self.voxel_num, self.benchmark = grid, voxel_num, benchmark
         self._sites = Sites(indices, self.spatial_shape, self.batch_size)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles take no maps along: layers find them again."""
-        return {**self.__dict__, "indice_dict": {}}
+        given = self._features, self.indices, self.spatial_shape, self.batch_size
+        return type(self), given
 
     def __repr__(self) -> str:
         return f"SparseConvTensor[shape={self._features.shape}]"
@@ -114,12 +118,6 @@ class SparseConvTensor:
         """A tensor of its own with all that this one holds."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        return made
-
-    def select_by_index(self, valid_indices: Tensor) -> SparseConvTensor:
-        """The rows of an index or a mask, without what layers kept."""
-        made = self.replace_feature(self._features[valid_indices])
-        made.indices, made.indice_dict = self.indices[valid_indices], {}
         return made
 
     def on_sites(

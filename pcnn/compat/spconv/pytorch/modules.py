@@ -1,8 +1,7 @@
-"""Containers of modules, and those that join, add or end branches of a network."""
+"""Containers of modules, and the end of a network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import nn
 
 from pcnn.compat.spconv.pytorch.conv import SparseConvolution
 from pcnn.compat.spconv.pytorch.core import SparseConvTensor, SparseModule
-from pcnn.compat.spconv.pytorch.ops import require
+from pcnn.compat.spconv.pytorch.sites import require
 from pcnn.nn.fused import FoldedNorm, steps_of
 
 
@@ -58,67 +57,6 @@ def _passed(module: nn.Module, input: Any) -> Any:
     return input.replace_feature(module(input.features)) if len(input.features) else input
 
 
-class _OnFeatures:
-    """A module of torch that takes sparse tensors too."""
-
-    def forward(self, input: Any) -> Any:
-        """Features ``[N, C]``, of a tensor or by themselves."""
-        forward = super().forward  # type: ignore[misc]
-        if isinstance(input, SparseConvTensor):
-            return input.replace_feature(forward(input.features))
-        return forward(input)
-
-
-class SparseBatchNorm(_OnFeatures, nn.BatchNorm1d):
-    """`torch.nn.BatchNorm1d` of features."""
-
-
-class SparseReLU(_OnFeatures, nn.ReLU):
-    """`torch.nn.ReLU` of features."""
-
-
-class JoinTable(SparseModule):
-    """Channels of tensors on the same rows side by side."""
-
-    def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
-        """``[N, C_1 + C_2 + ...]``."""
-        _check_rows(input)
-        return input[0].replace_feature(torch.cat([each.features for each in input], 1))
-
-
-class AddTable(SparseModule):
-    """Sum of tensors on the same rows."""
-
-    def forward(self, input: Sequence[SparseConvTensor]) -> SparseConvTensor:
-        """``[N, C]``."""
-        _check_rows(input)
-        return input[0].replace_feature(torch.stack([each.features for each in input]).sum(0))
-
-
-class ConcatTable(SparseModule):
-    """Each module on the same input."""
-
-    def forward(self, input: Any) -> list[Any]:
-        """A list of what they give."""
-        return [module(input) for module in self.children()]
-
-    def add(self, module: nn.Module) -> ConcatTable:
-        """Append a module."""
-        self.add_module(str(len(self._modules)), module)
-        return self
-
-
-def _check_rows(tensors: Sequence[SparseConvTensor]) -> None:
-    """Refuse tensors that are not on the same rows, as far as their shapes tell."""
-    facts = [(len(each.features), each.spatial_shape, each.batch_size) for each in tensors]
-    for position, own in enumerate(facts):
-        require(
-            own == facts[0],
-            f"tensor {position} has (rows, spatial_shape, batch_size) {own}, tensor 0 {facts[0]}; "
-            "sparse_add adds over different sites",
-        )
-
-
 class ToDense(SparseModule):
     """The volume ``[B, C, *spatial_shape]`` of a tensor."""
 
@@ -129,7 +67,7 @@ class ToDense(SparseModule):
 
 def is_spconv_module(module: object) -> bool:
     """True for modules that take sparse tensors."""
-    return isinstance(module, SparseModule | SparseBatchNorm | SparseReLU)
+    return isinstance(module, SparseModule)
 
 
 def is_sparse_conv(module: object) -> bool:

@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from pcnn.compat.spconv.pytorch.ops import MOST_AXES, require
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import DEFAULT_FORMAT
@@ -17,8 +16,20 @@ from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.ops.engine import Engine
 from pcnn.ops.sites import dilated_sites, output_sites
 
+#: Axes that a tensor may have.
+MOST_AXES = 3
 #: Maps by `Kernel.key`.
 _Maps = dict[object, KernelMap]
+
+
+class SpconvError(ValueError, AssertionError):
+    """A wrong argument; also an `AssertionError`, which spconv raises in its place."""
+
+
+def require(fits: bool, message: str) -> None:
+    """Raise a `SpconvError` with the message unless an argument fits."""
+    if not fits:
+        raise SpconvError(message)
 
 
 class Sites:
@@ -45,15 +56,6 @@ class Sites:
         self.rank: Tensor | None = None
         self._levels: dict[Kernel, Sites] = {}
         self._maps: WeakKeyDictionary[Sites, _Maps] = WeakKeyDictionary()
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is derived: the receiver finds it again."""
-        given = self.indices, self.spatial_shape, self.batch_size
-        return {"given": given}
-
-    def __setstate__(self, state: dict[str, tuple[Tensor, list[int], int]]) -> None:
-        """Begin from the cells."""
-        self.__init__(*state["given"])  # type: ignore[misc]
 
     @property
     def rows(self) -> int:

@@ -1,9 +1,10 @@
-"""Layers of `pcnn.compat.spconv` against torch's dense layers, values and all gradients."""
+"""`pcnn.compat.spconv`: layers against torch's dense ones, tensors, and what may go wrong."""
 
 from __future__ import annotations
 
+import copy
 import pickle
-from collections.abc import Callable
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+import pcnn
 import pcnn.compat.spconv.pytorch as spconv
+from pcnn.compat import spconv as package
+from pcnn.interop import SPCONV
+from pcnn.nn.fused import Folded
 from tests.tolerance import DENSE
 
 SHAPES = {1: [23], 2: [9, 7], 3: [7, 6, 5]}
@@ -210,17 +215,6 @@ def test_compiled_code_and_autocast_go_around_the_layers() -> None:
     assert net(x).features.dtype == torch.float32
 
 
-def test_global_pooling() -> None:
-    x = tensor(2, 3)
-    most, mean = spconv.SparseGlobalMaxPool()(x), spconv.SparseGlobalAvgPool()(x)
-    for cloud in (0, 1):
-        own = x.features[x.indices[:, 0] == cloud]
-        torch.testing.assert_close(most[cloud], own.max(0).values)
-        torch.testing.assert_close(mean[cloud], own.mean(0))
-    empty = spconv.SparseConvTensor(torch.ones(1, 2), torch.zeros(1, 3).int(), [4, 4], 2)
-    assert spconv.SparseGlobalMaxPool()(empty).tolist() == [[1, 1], [0, 0]]
-
-
 def test_a_network_may_be_trained_twice_differentiably() -> None:
     net = spconv.SparseSequential(
         spconv.SubMConv2d(2, 3, 3, indice_key="a"),
@@ -236,25 +230,209 @@ def test_a_network_may_be_trained_twice_differentiably() -> None:
     assert torch.autograd.gradgradcheck(forward, x.features)
 
 
-def test_classes_of_a_number_of_axes_take_arguments_in_spconvs_order() -> None:
+def test_names_and_arguments_are_those_of_spconv() -> None:
+    assert package.SubMConv3d is spconv.SubMConv3d
+    with pytest.raises(AttributeError, match="SubMConv5d"):
+        package.SubMConv5d  # noqa: B018
     for axes, kind in enumerate((spconv.SparseConv1d, spconv.SparseConv2d, spconv.SparseConv3d), 1):
         layer = kind(4, 6, 2, 2, 1, 1, 1, False, "down")
         own = layer.ndim, layer.stride, layer.padding, layer.bias, layer.indice_key
         assert own == (axes, [2] * axes, [1] * axes, None, "down")
-        twin = pickle.loads(pickle.dumps(layer))
-        assert type(twin) is kind
-        assert twin.weight_shape == layer.weight_shape
-    assert spconv.SubMConv3d(4, 6, 3).subm
-    assert spconv.SparseConvTranspose2d(4, 6, 2).transposed
+        assert type(pickle.loads(pickle.dumps(layer))) is kind
     assert spconv.SparseInverseConv3d(4, 6, 2, "down", False).inverse
     assert spconv.SparseMaxPool2d(2).stride == [2, 2]
-    mistakes: tuple[Callable[[], object], ...] = (
-        lambda: spconv.SparseConv3d(4, 6),
-        lambda: spconv.SparseInverseConv3d(4, 6, 2),
-        lambda: spconv.SubMConv3d(4, 6, 3, window=3),
-        lambda: spconv.SparseConv3d(4, 6, 3, kernel_size=3),
-        lambda: spconv.SparseMaxPool3d(*range(9)),
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_a_tensor_is_what_it_was_given_and_its_volume(axes: int) -> None:
+    x = tensor(axes, 3)
+    features, kept = torch.zeros(len(x.features), 2), x.indice_dict
+    y = x.replace_feature(features)
+    assert (y.features is features, y.indices is x.indices, y.indice_dict is kept) == (True,) * 3
+    assert x.features.shape[1] == 3
+    for added in (x, x.features):
+        assert torch.equal((x + added).features, 2 * x.features)
+    assert x.find_indice_pair(None) is None
+    with pytest.raises(AttributeError):
+        x.features = features
+    volume = x.dense()
+    assert volume.shape == (2, 3, *SHAPES[axes])
+    assert torch.equal(x.dense(channels_first=False), volume.movedim(1, -1))
+    again = spconv.SparseConvTensor.from_dense(volume.detach().movedim(1, -1))
+    assert (again.spatial_shape, again.batch_size) == (x.spatial_shape, 2)
+    assert torch.equal(again.dense(), volume)
+    assert torch.equal(at(volume, x.indices), x.features)
+
+
+def test_wrong_arguments() -> None:
+    """They are `ValueError`, and `AssertionError` as in spconv."""
+    x = tensor(2, 3)
+    f, i = x.features, x.indices
+    for given, message in [
+        ((f, i.long(), [9, 7], 2), "int32"),
+        ((f, i, [9, 7, 5], 2), "spatial_shape"),
+        ((f, i, [9, 7], 0), "batch_size"),
+        ((f[None], i, [9, 7], 2), "features"),
+    ]:
+        with pytest.raises(AssertionError, match=message):
+            spconv.SparseConvTensor(*given)
+    layer = spconv.SubMConv2d(3, 3, 3).double()
+    for given, message in [
+        ((f, i, [4, 7], 2), "column 1"),
+        ((f, i, [9, 7], 1), "batch"),
+        ((f[:1].repeat(2, 1), i[:1].repeat(2, 1), [9, 7], 2), "more than once"),
+        ((f[:, :2], i, [9, 7], 2), "3 channels"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            layer(spconv.SparseConvTensor(*given))
+    with pytest.raises(ValueError, match="groups"):
+        spconv.SubMConv2d(4, 4, 3, groups=2)
+    with pytest.raises(ValueError, match="padding"):
+        spconv.SparseConv2d(4, 4, 1, padding=1)
+    with pytest.raises(ValueError, match="odd"):
+        spconv.SubMConv2d(3, 4, 2).double()(x)
+    far = spconv.SparseConvTensor(f[:1], torch.tensor([[0, 0, 6]]).int(), [9, 7], 1)
+    with pytest.raises(ValueError, match="no site"):
+        spconv.SparseConv2d(3, 4, 1, 4).double()(far)
+
+
+def test_keys_belong_to_a_map() -> None:
+    x = tensor(2, 3)
+    first = spconv.SubMConv2d(3, 3, 3, indice_key="a").double()
+    y = first(x)
+    assert "a" not in x.indice_dict
+    kept = y.find_indice_pair("a")
+    assert kept is not None
+    assert (kept.is_subm, kept.ksize) == (True, [3, 3])
+    assert first(y).find_indice_pair("a") is kept
+    for layer in [
+        spconv.SubMConv2d(3, 3, 5, indice_key="a"),
+        spconv.SparseConv2d(3, 3, 3, 2, indice_key="a"),
+        spconv.SparseMaxPool2d(2, indice_key="a"),
+        spconv.SparseInverseConv2d(3, 3, 3, indice_key="a"),
+        spconv.SparseInverseConv2d(3, 3, 3, indice_key="b"),
+    ]:
+        with pytest.raises(ValueError, match=f"indice_key '{layer.indice_key}'"):
+            layer.double()(y)
+    down = spconv.SparseConv2d(3, 3, 3, 2, indice_key="d").double()(y)
+    with pytest.raises(ValueError, match="indice_key 'd'"):
+        spconv.SparseInverseConv2d(3, 3, 2, indice_key="d").double()(down)
+    again = spconv.SparseConv2d(3, 3, 3, 2).double()(y)
+    assert again.indices is down.indices  # one kernel, one set of sites
+
+
+def test_indices_that_change_are_looked_at_again() -> None:
+    layer = spconv.SubMConv1d(1, 1, 3, bias=False).double()
+    torch.nn.init.ones_(layer.weight)
+    indices = torch.tensor([[0, 2], [0, 1]]).int()
+    x = spconv.SparseConvTensor(torch.ones(2, 1).double(), indices, [9], 1)
+    assert layer(x).features.flatten().tolist() == [2, 2]
+    x.indices[:, 1] *= 3
+    assert layer(x).features.flatten().tolist() == [1, 1]
+    x.indices = torch.tensor([[0, 7], [0, 8]]).int()
+    assert layer(x).features.flatten().tolist() == [2, 2]
+
+
+def test_containers() -> None:
+    layer, relu, x = spconv.SubMConv2d(3, 4, 3), torch.nn.ReLU(), tensor(2, 3)
+    named = spconv.SparseSequential(OrderedDict(conv=layer, relu=relu), end=spconv.ToDense())
+    assert (len(named), named[0], named[-2]) == (3, layer, relu)
+    assert named.double()(x).shape == (2, 4, 9, 7)
+    with pytest.raises(IndexError):
+        named[3]
+    named.add(torch.nn.Identity(), "more")
+    assert list(named._modules) == ["conv", "relu", "end", "more"]
+    assert spconv.modules.is_spconv_module(layer)
+    assert not spconv.modules.is_spconv_module(relu)
+    assert spconv.modules.is_sparse_conv(layer)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+def test_a_convolution_its_norm_and_relu_are_one_call(
+    bias: bool, relu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between = [torch.nn.ReLU()] if relu else []
+    net = spconv.SparseSequential(
+        *(spconv.SubMConv2d(3, 4, 3, bias=bias), torch.nn.BatchNorm1d(4), *between),
+        *(spconv.SparseConv2d(4, 5, 3, 2, 1, bias=bias), torch.nn.BatchNorm1d(5)),
+    ).double()
+    x, plain = tensor(2, 3), copy.deepcopy(net)
+    wanted = x
+    for module in plain:  # one after another
+        on_tensor = isinstance(module, spconv.SparseModule)
+        rows = wanted if on_tensor else module(wanted.features)
+        wanted = module(wanted) if on_tensor else wanted.replace_feature(rows)
+    assert torch.equal(net(x).features, wanted.features)
+    for own, other in zip(net.buffers(), plain.buffers(), strict=True):
+        assert torch.equal(own, other)
+    calls: list[bool] = []
+    applied = Folded.applied
+    monkeypatch.setattr(Folded, "applied", lambda *a: calls.append(a[3]) or applied(*a))
+    wanted = net.eval()(x).features.detach()
+    assert not calls
+    seen: list[object] = []
+    with torch.no_grad():
+        torch.testing.assert_close(net(x).features, wanted, atol=1e-10, rtol=1e-10)
+        assert calls == [relu, False]
+        handle = net[1].register_forward_hook(lambda *given: seen.append(given))
+        torch.testing.assert_close(net(x).features, wanted, atol=1e-10, rtol=1e-10)
+        assert len(seen) == 1
+        handle.remove()
+        net[1].running_mean.add_(1.0)
+        moved = net(x).features
+    assert len(seen) == 1
+    torch.testing.assert_close(moved, net(x).features.detach(), atol=1e-10, rtol=1e-10)
+    assert not torch.allclose(moved, wanted)
+
+
+def test_checkpoints_have_the_layout_of_spconv() -> None:
+    layer = spconv.SparseConv3d(3, 4, (1, 2, 3))
+    assert layer.weight.shape == (4, 1, 2, 3, 3)
+    torch.manual_seed(5)
+    layer.reset_parameters()
+    torch.manual_seed(5)  # one seed draws what it draws in spconv
+    for own in (layer.weight, layer.bias):
+        bound = (3 * 1 * 2 * 3) ** -0.5
+        assert torch.equal(own, torch.empty(own.shape).uniform_(-bound, bound))
+    state = spconv.SparseConv3d(3, 4, (1, 2, 3)).state_dict()
+    assert set(state) == {"weight", "bias"}
+    layer.load_state_dict({n: v.contiguous() for n, v in state.items()}, strict=False)
+    assert torch.equal(layer.weight, state["weight"])
+    ours = pcnn.nn.Conv3d(3, 4, (1, 2, 3))
+    matrices = SPCONV.to_ours(layer.weight, ours.kernel)
+    # the channels of the output lie innermost, also behind a cast, a copy and a step
+    for made in (layer, copy.deepcopy(layer), layer.to(torch.float16).float()):
+        view = made.weight.movedim(0, -1).flatten(0, 2)
+        assert view.is_contiguous()
+        torch.testing.assert_close(view, matrices, atol=1e-3, rtol=0)
+    x = tensor(3, 3)
+    x = x.replace_feature(x.features.float())
+    out = layer(x)
+    out.features.sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.stride() == layer.weight.stride()
+
+
+def test_they_can_be_sent() -> None:
+    x = spconv.SubMConv3d(3, 3, 3, indice_key="a").double()(tensor(3, 3))
+    x = x.replace_feature(x.features.detach())
+    y = pickle.loads(pickle.dumps(x))
+    assert torch.equal(y.indices, x.indices)
+    assert (set(x.indice_dict), set(y.indice_dict)) == ({"a"}, set())
+    layer = spconv.SubMConv3d(3, 3, 3, indice_key="a").double()
+    again = pickle.loads(pickle.dumps(layer))
+    assert torch.equal(again(y).features, layer(x).features)
+
+
+def test_inference_mode_and_tensors_without_sites_come_first() -> None:
+    layer, x = spconv.SubMConv2d(3, 3, 3).double(), tensor(2, 3)
+    with torch.inference_mode():
+        first = layer(x).features
+    layer(x).features.sum().backward()
+    assert torch.equal(first, layer(x).features)
+    x = spconv.SparseConvTensor(torch.ones(0, 3), torch.zeros(0, 4).int(), [5, 6, 7], 2)
+    net = spconv.SparseSequential(
+        spconv.SubMConv3d(3, 4, 3), torch.nn.BatchNorm1d(4), spconv.SparseConv3d(4, 2, 3, 2, 1)
     )
-    for mistake in mistakes:
-        with pytest.raises(TypeError):
-            mistake()
+    assert net(x).dense().shape == (2, 2, 3, 3, 4)
