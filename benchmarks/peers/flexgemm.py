@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from benchmarks.peers.base import BoxedSites, Convolution, Peer, PeerLayer, PeerTensor, strided
-from pcnn.interop import FLEXGEMM
+from pcnn.interop import ChannelsAround
 from pcnn.nn import ConvTranspose3d
 from pcnn.nn.conv import compute_dtype
 from pcnn.tensor import SparseTensor
@@ -16,7 +16,7 @@ from pcnn.tensor import SparseTensor
 
 class Layer(PeerLayer):
     def __init__(self, package: Any, ours: Convolution) -> None:
-        super().__init__(nn.Module(), ours, FLEXGEMM)
+        super().__init__(nn.Module(), ours, ChannelsAround("flex_gemm", "MIT"))
         self.package = package
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.peers.base import Convolution, Peer, PeerLayer, PeerTensor
 from pcnn.geometry import VoxelGrid, grid_of_cells
-from pcnn.interop import POINTELLIGENCE
+from pcnn.interop import SlotsFirst
 from pcnn.nn import ConvTranspose3d
 from pcnn.ops.engine import resolve
 from pcnn.tensor import SparseTensor
@@ -61,7 +61,7 @@ class Pointelligence(Peer):
             raise ValueError(f"{self.name} is compared at stride 1: strided, it keeps points")
         layer = self.modules[-1].PointConv3d
         made = layer(ours.in_channels, ours.out_channels, kernel.size, groups=1, bias=False)
-        return Layer(made, ours, POINTELLIGENCE)
+        return Layer(made, ours, SlotsFirst("pointelligence", "Apache-2.0", grouped=True))
 
 
 peer = Pointelligence

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers.base import Convolution, Peer, PeerLayer, PeerTensor, Triple, boxed, strided
-from pcnn.interop import WARPCONVNET
+from pcnn.interop import SlotsFirst
 from pcnn.nn import ConvTranspose3d
 from pcnn.tensor import SparseTensor
 
@@ -35,7 +35,7 @@ class Sites:
 
 class Layer(PeerLayer):
     def __init__(self, theirs: Any, ours: Convolution) -> None:
-        super().__init__(theirs, ours, WARPCONVNET)
+        super().__init__(theirs, ours, SlotsFirst("warpconvnet", "Apache-2.0"))
 
     def forward(self, x: SparseTensor, out: SparseTensor | None = None) -> PeerTensor:
         here: Any = x.geometry

@@ -13,7 +13,7 @@ from pcnn.cli.options import AllowTargets, packages
 from pcnn.messages import say
 from pcnn.ranges import Positive
 
-PACKAGES = "torchsparse, minkowski or spconv; spconv-rskc or spconv-rsck by how it was saved."
+PACKAGES = "torchsparse, minkowski, spconv; spconv-rsck for spconv 1."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,41 +54,31 @@ class ConvertOptions:
     model: Annotated[
         str, "Network of ours: minkunet, spvcnn, spunet, resunet, centerpoint, second."
     ]
-    source: Annotated[str | None, "--from", f"Package that wrote the file: {PACKAGES}"] = None
-    target: Annotated[str | None, "--to", f"Package for a file of ours: {PACKAGES}"] = None
+    source: Annotated[str, "--from", f"Package that wrote the file: {PACKAGES}"]
     out: Annotated[Path | None, "File to write (.safetensors); a check alone unless given."] = None
 
 
 def convert(options: ConvertOptions) -> None:
-    """Turn the weights of a published network of another package into ours, or back.
+    """Turn the weights of a published network of another package into ours.
 
     Prints every layer with its name in the file. Nothing in the file is run, and what does not fit
     is refused before anything is written.
     """
-    from pcnn.files.tensors import write_tensors
-    from pcnn.interop import load_network, published, read_state, save_network
+    from pcnn.interop import published, read_state, save_network
 
-    source, target, out = options.source, options.target, options.out
-    if (source is None) == (target is None):
-        raise typer.BadParameter("give --from or --to")
+    out = options.out
     if out is not None and out.suffix != ".safetensors":
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
-        known = published(source or target or "", options.model)
-        about = {"source": known.source, "licence": known.licence}
-        if source is None:
-            state = known.from_ours(load_network(options.file))
-            rows = [(name, "", tuple(value.shape)) for name, value in state.items()]
-            if out is not None:
-                write_tensors(out, state, about)
-        else:
-            network, arguments, found = known.to_ours(read_state(options.file))
-            rows = [(row.ours, row.theirs, row.shape) for row in found]
-            if out is not None:
-                save_network(out, network, known.made_by, arguments, about)
-            say(f"{known.source}: " + ", ".join(f"{k}={v:g}" for k, v in arguments.items()))
-    widths = [max((len(str(row[n])) for row in rows), default=0) for n in (0, 1)]
-    for ours, theirs, shape in rows:
-        say(f"{ours:{widths[0]}}  {theirs:{widths[1]}}  {'x'.join(map(str, shape))}")
+        known = published(options.source, options.model)
+        network, arguments, theirs = known.to_ours(read_state(options.file))
+        if out is not None:
+            about = {"source": known.source, "licence": known.licence}
+            save_network(out, network, known.make.__name__, arguments, about)
+    say(f"{known.source}: " + ", ".join(f"{k}={v:g}" for k, v in arguments.items()))
+    widths = [max(map(len, names)) for names in (theirs.keys(), theirs.values())]
+    for ours, other in theirs.items():
+        shape = network.get_parameter(f"{ours}.weight").shape
+        say(f"{ours:{widths[0]}}  {other:{widths[1]}}  {'x'.join(map(str, shape))}")
     done = "fits; --out FILE writes it" if out is None else f"written to {out}"
-    say(f"{len(rows)} {'entries' if source is None else 'layers'}: {done}")
+    say(f"{len(theirs)} layers: {done}")

@@ -29,16 +29,11 @@ class WeightLayout:
     licence: str  # SPDX name of its licence
     parameter: str = "weight"  # name of the weight in its layers
 
-    def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        """Weight ``[K, C_in / groups, C_out]`` of a weight of the package, for a layer's kernel.
-
-        Raises:
-            ValueError: a weight whose shape is none of this kernel, or groups that the package
-                does not have.
-        """
+    def to_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
+        """Weight ``[K, C_in, C_out]`` of a weight of the package, for a layer's kernel."""
         raise NotImplementedError
 
-    def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+    def from_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         """Weight in the package's layout, contiguous; the inverse of `to_ours`."""
         raise NotImplementedError
 
@@ -49,34 +44,23 @@ class SlotsFirst(WeightLayout):
 
     fastest: Fastest = "z"  # the axis that runs fastest in the slots
     flat: bool = False  # a kernel of one slot at stride 1 is a matrix [C_in, C_out]
-    groups: Literal["never", "axis", "always"] = "never"  # never: it has none
+    grouped: bool = False  # an axis of groups, of which there is one, behind the slots
 
-    def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        _require(self._fits(weight, kernel, groups), self.package, weight, kernel, groups)
-        if weight.ndim == 2:
-            weight = weight[None]
-        if weight.ndim == 4:  # outputs group by group, as ours
-            weight = weight.transpose(1, 2).flatten(2)
-        return weight[_slots(kernel, self.fastest, inverse=True).to(weight.device)].contiguous()
+    def to_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
+        plain = weight
+        if self.flat and kernel.volume == 1 and weight.ndim == 2:  # of any stride: files have both
+            plain = weight[None]
+        elif self.grouped and weight.ndim == 4 and weight.shape[1] == 1:
+            plain = weight[:, 0]
+        _require(plain.ndim == 3 and len(plain) == kernel.volume, self.package, weight, kernel)
+        return plain[_slots(kernel, self.fastest, inverse=True).to(weight.device)].contiguous()
 
-    def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        _require(_is_ours(weight, kernel, groups), "ours", weight, kernel, groups)
-        _require(groups == 1 or self.groups != "never", self.package, weight, kernel, groups)
+    def from_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         weight = weight[_slots(kernel, self.fastest, inverse=False).to(weight.device)]
-        if groups > 1 or self.groups == "always":
-            weight = weight.unflatten(2, (groups, -1)).transpose(1, 2)
+        if self.grouped:
+            weight = weight[:, None]
         matrix = self.flat and kernel.volume == 1 and not kernel.is_strided
         return (weight[0] if matrix else weight).contiguous()
-
-    def _fits(self, weight: Tensor, kernel: Kernel, groups: int) -> bool:
-        if groups > 1 and self.groups == "never":
-            return False
-        if self.flat and kernel.volume == 1:  # of any stride: files may have either
-            return weight.ndim in (2, 3) and (weight.ndim == 2 or weight.shape[0] == 1)
-        many = groups > 1 or self.groups == "always"
-        if weight.ndim != (4 if many else 3) or weight.shape[0] != kernel.volume:
-            return False
-        return not many or weight.shape[1] == groups
 
 
 @dataclass(frozen=True)
@@ -87,14 +71,14 @@ class ChannelsAround(WeightLayout):
     of networks whose coordinates are (batch, z, y, x), as OpenPCDet's and mmdetection3d's are.
     """
 
-    order: Literal["KRSC", "RSKC", "RSCK"] = "KRSC"  # of the output channels K
+    order: Literal["KRSC", "RSCK"] = "KRSC"  # of the output channels K
     axes: Literal["xyz", "zyx"] = "xyz"  # of the coordinates
     mm_of_pointwise: bool = False
 
-    def to_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
+    def to_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         size = kernel.size if self.axes == "xyz" else kernel.size[::-1]
         here = weight.ndim == 5 and tuple(weight.permute(self._back).shape[:3]) == size
-        _require(here and groups == 1, self.package, weight, kernel, groups)
+        _require(here, self.package, weight, kernel)
         plain = weight.permute(self._back)  # [R, S, T, C_in, C_out]
         if self._reinterprets(kernel):
             plain = weight.contiguous().view(1, 1, 1, plain.shape[3], plain.shape[4])
@@ -102,9 +86,7 @@ class ChannelsAround(WeightLayout):
             plain = plain.permute(2, 1, 0, 3, 4)
         return plain.flatten(0, 2).contiguous()
 
-    def from_ours(self, weight: Tensor, kernel: Kernel, groups: int = 1) -> Tensor:
-        _require(_is_ours(weight, kernel, groups), "ours", weight, kernel, groups)
-        _require(groups == 1, self.package, weight, kernel, groups)
+    def from_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         plain = weight.unflatten(0, kernel.size)
         if self.axes == "zyx":
             plain = plain.permute(2, 1, 0, 3, 4)
@@ -116,7 +98,7 @@ class ChannelsAround(WeightLayout):
     @property
     def _back(self) -> tuple[int, ...]:
         """Axes of the package's weight that are our ``[x, y, z, C_in, C_out]``."""
-        ends = {"KRSC": (1, 2, 3, 4, 0), "RSKC": (0, 1, 2, 4, 3), "RSCK": (0, 1, 2, 3, 4)}
+        ends = {"KRSC": (1, 2, 3, 4, 0), "RSCK": (0, 1, 2, 3, 4)}
         return ends[self.order]
 
     def _reinterprets(self, kernel: Kernel) -> bool:
@@ -133,16 +115,12 @@ def _slots(kernel: Kernel, fastest: Fastest, inverse: bool) -> Tensor:
     return own.view(kernel.size).permute(2, 1, 0).flatten()
 
 
-def _is_ours(weight: Tensor, kernel: Kernel, groups: int) -> bool:
-    return weight.ndim == 3 and weight.shape[0] == kernel.volume and weight.shape[2] % groups == 0
-
-
-def _require(fits: bool, package: str, weight: Tensor, kernel: Kernel, groups: int) -> None:
+def _require(fits: bool, package: str, weight: Tensor, kernel: Kernel) -> None:
     if not fits:
         raise ValueError(
             f"a weight {list(weight.shape)} is none of {package} for a kernel of size "
-            f"{kernel.size} in {groups} groups; give the layer it belongs to, and the layout of "
-            "the package that wrote it"
+            f"{kernel.size}; give the layer it belongs to, and the layout of the package that "
+            "wrote it"
         )
 
 
@@ -151,24 +129,7 @@ MINKOWSKI = SlotsFirst("MinkowskiEngine", "MIT", "kernel", "x", flat=True)
 #: TorchSparse 2: MinkowskiEngine's order for an odd number of slots, ours for an even one. Its
 #: even kernels have the layer's padding, in the mode ``hashmap`` always K // 2 - 1.
 TORCHSPARSE = SlotsFirst("torchsparse", "MIT", "kernel", "x_if_odd", flat=True)
-#: WarpConvNet: our order.
-WARPCONVNET = SlotsFirst("warpconvnet", "Apache-2.0", groups="axis")
-#: Official code of PointCNN++: our order, groups always apart.
-POINTELLIGENCE = SlotsFirst("pointelligence", "Apache-2.0", groups="always")
 #: spconv 2 and spconv-triton.
 SPCONV = ChannelsAround("spconv", "Apache-2.0", mm_of_pointwise=True)
-#: spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSKC.
-SPCONV_RSKC = ChannelsAround("spconv (RSKC)", "Apache-2.0", order="RSKC", mm_of_pointwise=True)
 #: spconv 1, and spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSCK.
 SPCONV_RSCK = ChannelsAround("spconv (RSCK)", "Apache-2.0", order="RSCK", mm_of_pointwise=True)
-#: FlexGEMM.
-FLEXGEMM = ChannelsAround("flex_gemm", "MIT")
-
-#: All of them, by the name of the package.
-LAYOUTS: dict[str, WeightLayout] = {
-    layout.package: layout
-    for layout in (
-        *(MINKOWSKI, TORCHSPARSE, WARPCONVNET, POINTELLIGENCE),
-        *(SPCONV, SPCONV_RSKC, SPCONV_RSCK, FLEXGEMM),
-    )
-}

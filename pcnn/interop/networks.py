@@ -1,25 +1,28 @@
-"""Published networks of other packages as networks of ours, and back."""
+"""Published networks of other packages as networks of ours.
+
+Names of layers there follow from those of ours by one table of rules per source. A rule is a
+pattern of a whole name of ours, and what makes the name there of its groups, numbers as `int`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 
 from pcnn.geometry import Kernel
-from pcnn.interop import names
 from pcnn.interop.layouts import (
     MINKOWSKI,
     SPCONV,
     SPCONV_RSCK,
-    SPCONV_RSKC,
     TORCHSPARSE,
     ChannelsAround,
     WeightLayout,
 )
-from pcnn.interop.state import grouped_state, layers_of, load_state, state_of
+from pcnn.interop.state import grouped_state, layers_of, load_state
 from pcnn.models import (
     SPVCNN,
     MinkUNet42,
@@ -30,16 +33,69 @@ from pcnn.models import (
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
 
+Rule = tuple[str, Callable[..., str]]
+
+_PLACE = {"conv": 0, "norm": 1, "linear": 0}
+#: A part of a residual block of ours, and where each package keeps it.
+_BLOCK = r"((?:first|second|shortcut)\.(?:conv|norm))"
+_PARTS = [f"{half}.{part}" for half in ("first", "second", "shortcut") for part in ("conv", "norm")]
+_SPVNAS = dict(
+    zip(_PARTS, ("net.0", "net.1", "net.3", "net.4", "downsample.0", "downsample.1"), strict=True)
+)
+_POINTCEPT = dict(zip(_PARTS, ("conv1", "bn1", "conv2", "bn2", "proj.0", "proj.1"), strict=True))
+_FCGF = dict(zip(_PARTS, ("conv1", "norm1.bn", "conv2", "norm2.bn"), strict=False))
+
+#: MinkUNet and SPVCNN of SPVNAS, written for TorchSparse.
+SPVNAS: Sequence[Rule] = (
+    (r"stem\.(\d)\.(conv|norm)", lambda n, part: f"stem.{3 * n + _PLACE[part]}"),
+    (r"encoder\.(\d)\.0\.(conv|norm)", lambda n, part: f"stage{n + 1}.0.net.{_PLACE[part]}"),
+    (rf"encoder\.(\d)\.1\.(\d)\.{_BLOCK}", lambda n, k, p: f"stage{n + 1}.{k + 1}.{_SPVNAS[p]}"),
+    (r"up\.(\d)\.(conv|norm)", lambda n, part: f"up{n + 1}.0.net.{_PLACE[part]}"),
+    (rf"decoder\.(\d)\.(\d)\.{_BLOCK}", lambda n, k, p: f"up{n + 1}.1.{k}.{_SPVNAS[p]}"),
+    (r"points\.(\d)\.(linear|norm)", lambda n, part: f"point_transforms.{n}.{_PLACE[part]}"),
+    (r"head\.module", lambda: "classifier.0"),
+)
+#: SpUNet (v1m1) of Pointcept, written for spconv; its decoder begins with the finest level.
+POINTCEPT: Sequence[Rule] = (
+    (r"stem\.0\.(conv|norm)", lambda part: f"conv_input.{_PLACE[part]}"),
+    (r"encoder\.(\d)\.0\.(conv|norm)", lambda n, part: f"down.{n}.{_PLACE[part]}"),
+    (rf"encoder\.(\d)\.1\.(\d)\.{_BLOCK}", lambda n, k, p: f"enc.{n}.block{k}.{_POINTCEPT[p]}"),
+    (r"up\.(\d)\.(conv|norm)", lambda n, part: f"up.{3 - n}.{_PLACE[part]}"),
+    (rf"decoder\.(\d)\.(\d)\.{_BLOCK}", lambda n, k, p: f"dec.{3 - n}.block{k}.{_POINTCEPT[p]}"),
+    (r"head\.module", lambda: "final"),
+)
+#: ResUNetBN2C of FCGF, written for MinkowskiEngine.
+FCGF: Sequence[Rule] = (
+    (r"encoder\.(\d)\.entry\.conv", lambda n: f"conv{n + 1}"),
+    (r"encoder\.(\d)\.entry\.norm", lambda n: f"norm{n + 1}.bn"),
+    (rf"encoder\.(\d)\.block\.{_BLOCK}", lambda n, part: f"block{n + 1}.{_FCGF[part]}"),
+    (r"decoder\.(\d)\.entry\.conv", lambda n: f"conv{4 - n}_tr"),
+    (r"decoder\.(\d)\.entry\.norm", lambda n: f"norm{4 - n}_tr.bn"),
+    (rf"decoder\.(\d)\.block\.{_BLOCK}", lambda n, part: f"block{4 - n}_tr.{_FCGF[part]}"),
+    (r"merge", lambda: "conv1_tr"),
+    (r"final", lambda: "final"),
+)
+#: VoxelResBackBone8x of OpenPCDet, written for spconv; the first stage's entry lies outside of it.
+OPENPCDET: Sequence[Rule] = (
+    (r"stages\.0\.0\.(conv|norm)", lambda part: f"conv_input.{_PLACE[part]}"),
+    (r"stages\.(\d)\.0\.(conv|norm)", lambda n, part: f"conv{n + 1}.0.{_PLACE[part]}"),
+    (
+        rf"stages\.(\d)\.1\.(\d)\.{_BLOCK}",
+        lambda n, k, part: f"conv{n + 1}.{k + (n > 0)}.{_POINTCEPT[part]}",
+    ),
+    (r"stages\.4\.(conv|norm)", lambda part: f"conv_out.{_PLACE[part]}"),
+)
+#: VoxelBackBone8x of OpenPCDet, the backbone of SECOND: plain layers in place of blocks.
+SECOND: Sequence[Rule] = (
+    (
+        r"stages\.(\d)\.1\.(\d)\.(conv|norm)",
+        lambda n, k, part: f"conv{n + 1}.{k + (n > 0)}.{_PLACE[part]}",
+    ),
+    *OPENPCDET,
+)
+
 #: Entries of a state by the name of the layer and of the entry in it.
 Groups = Mapping[str, Mapping[str, Tensor]]
-
-
-class Row(NamedTuple):
-    """A layer that was converted."""
-
-    ours: str  # its name in the network of ours
-    theirs: str  # its name in the file
-    shape: tuple[int, ...]  # of its weight in ours
 
 
 @dataclass(frozen=True)
@@ -50,7 +106,7 @@ class PublishedNetwork:
     licence: str  # SPDX name of the licence of that code; weights may have terms of their own
     layout: WeightLayout  # of its convolutions
     make: Callable[..., nn.Module]  # makes the network of ours
-    rules: Sequence[names.Rule]  # of the names there of layers of ours
+    rules: Sequence[Rule]  # of the names there of layers of ours
     first: str  # the convolution of ours that the network begins with; its norm stands beside it
     slots: int | None  # of the first convolution; None: the file tells, as the argument does
     wide: tuple[str, int]  # a norm of ours, and its channels at width 1
@@ -58,15 +114,14 @@ class PublishedNetwork:
     prefixes: tuple[str, ...] = ()  # that its names may have in larger models
     idle: tuple[str, ...] = ()  # beginnings of names in its files that it does not compute with
     pointwise: frozenset[str] = frozenset()  # layers of ours that are linear
-    biased: tuple[str, ...] = ()  # ends of names of its layers that have a bias and ours have not
 
-    @property
-    def made_by(self) -> str:
-        """Name of the network of ours in `pcnn.models`."""
-        return self.make.__name__
+    def to_ours(
+        self, state: Mapping[str, Tensor]
+    ) -> tuple[nn.Module, dict[str, Any], dict[str, str]]:
+        """A network of ours with the parameters of a published one, in evaluation mode.
 
-    def to_ours(self, state: Mapping[str, Tensor]) -> tuple[nn.Module, dict[str, Any], list[Row]]:
-        """A network of ours with the parameters of a published one."""
+        Also what made it, and the names of its layers there.
+        """
         prefix = self._prefix(state)
         inside = {
             name.removeprefix(prefix): v
@@ -94,32 +149,10 @@ class PublishedNetwork:
             self._fit(ours, network, theirs, other, pairs)
         flat = {f"{name}.{key}": v for name, one in theirs.items() for key, v in one.items()}
         load_state(network, flat, self.layout, pairs)
-        rows = [
-            Row(ours, prefix + other, tuple(_weight(network, ours).shape))
-            for ours, other in pairs.items()
-        ]
-        return network.eval(), arguments, rows
-
-    def from_ours(self, network: nn.Module) -> dict[str, Tensor]:
-        """The state of the published network with the parameters of one of ours."""
-        own = grouped_state(state_of(network, self.layout))
-        written: dict[str, Tensor] = {}
-        for ours, entries in own.items():
-            theirs = self._renamed(ours)
-            values = dict(entries)
-            if ours in self.pointwise:
-                weight = values.pop("weight").t()[None]
-                values[self.layout.parameter] = self.layout.from_ours(weight, Kernel.of(1))
-            if self.biased and theirs.endswith(self.biased):
-                weight = _weight(network, ours)
-                values["bias"] = weight.new_zeros(weight.shape[-1])
-            if self.layout is MINKOWSKI and self.layout.parameter in values and "bias" in values:
-                values["bias"] = values["bias"][None]
-            written.update({f"{theirs}.{key}": value for key, value in values.items()})
-        return written
+        return network.eval(), arguments, {ours: prefix + other for ours, other in pairs.items()}
 
     def _arguments(self, found: Callable[[str], Mapping[str, Tensor]]) -> dict[str, Any]:
-        """What makes the network of ours, read off a state whose layers are found by our names."""
+        """What makes the network of ours, read off a state whose layers are found by name."""
         outputs = len(found(f"{self.first.removesuffix('conv')}norm")["running_mean"])
         weight = found(self.first)[self.layout.parameter]
         slots = weight.shape[0] if self.slots is None else self.slots
@@ -133,10 +166,11 @@ class PublishedNetwork:
         return arguments
 
     def _renamed(self, ours: str) -> str:
-        name = names.renamed(self.rules, ours)
-        if name is None:
-            raise ValueError(f"{self.source} has no layer like {ours} of ours")
-        return name
+        for pattern, there in self.rules:
+            if found := re.fullmatch(pattern, ours):
+                groups = (int(part) if part.isdigit() else part for part in found.groups())
+                return there(*groups)
+        raise ValueError(f"{self.source} has no layer like {ours} of ours")
 
     def _prefix(self, state: Mapping[str, Tensor]) -> str:
         """The prefix that its first layer has among those known; "" where it has none."""
@@ -177,18 +211,12 @@ class PublishedNetwork:
             theirs[pairs[norm]]["running_mean"] = mean - bias.to(mean.dtype)
 
 
-def _weight(network: nn.Module, name: str) -> Tensor:
-    weight = network.get_submodule(name).weight
-    assert isinstance(weight, Tensor)
-    return weight
-
-
 _UNET = PublishedNetwork(
     "MinkUNet of SPVNAS",
     "MIT",
     TORCHSPARSE,
     MinkUNet42,
-    names.SPVNAS,
+    SPVNAS,
     first="stem.0.conv",
     slots=27,
     wide=("encoder.3.1.0.second.norm", 256),
@@ -200,7 +228,7 @@ _RESUNET = PublishedNetwork(
     "MIT",
     MINKOWSKI,
     ResUNetBN2C,
-    names.FCGF,
+    FCGF,
     first="encoder.0.entry.conv",
     slots=None,
     wide=("encoder.3.entry.norm", 256),
@@ -211,7 +239,7 @@ _SPUNET = replace(
     source="SpUNet-v1m1 of Pointcept",
     layout=SPCONV,
     make=SpUNet,
-    rules=names.POINTCEPT,
+    rules=POINTCEPT,
     slots=125,
     prefixes=("backbone.",),
     pointwise=frozenset({"head.module"}),
@@ -222,20 +250,18 @@ _CENTERPOINT = PublishedNetwork(
     "Apache-2.0",
     replace(SPCONV, axes="zyx"),
     VoxelResBackbone,
-    names.OPENPCDET,
+    OPENPCDET,
     first="stages.0.0.conv",
     slots=27,
     wide=("stages.0.0.norm", 16),
     head=None,
     prefixes=("backbone_3d.",),
-    biased=("conv1", "conv2"),
 )
 _SECOND = replace(
     _CENTERPOINT,
     source="VoxelBackBone8x of OpenPCDet",
     make=VoxelBackbone,
-    rules=names.SECOND,
-    biased=(),
+    rules=SECOND,
 )
 
 
@@ -251,7 +277,7 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     ("minkowski", "resunet"): _RESUNET,
     **{
         (f"spconv{suffix}", model): _saved_as(published, layout)
-        for suffix, layout in (("", SPCONV), ("-rskc", SPCONV_RSKC), ("-rsck", SPCONV_RSCK))
+        for suffix, layout in (("", SPCONV), ("-rsck", SPCONV_RSCK))
         for model, published in (
             ("spunet", _SPUNET),
             ("centerpoint", _CENTERPOINT),
@@ -261,7 +287,7 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
 }
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {
-    one.made_by: one.make for one in PUBLISHED.values()
+    one.make.__name__: one.make for one in PUBLISHED.values()
 }
 
 

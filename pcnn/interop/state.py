@@ -44,20 +44,6 @@ def load_state(
         own.copy_(value)
 
 
-@torch.no_grad()
-def state_of(network: nn.Module, layout: WeightLayout) -> dict[str, Tensor]:
-    """Parameters and buffers of a network of ours in the layout of another package."""
-    written: dict[str, Tensor] = {}
-    for name, layer in layers_of(network).items():
-        prefix = f"{name}." if name else ""
-        for entry, value in _own(layer).items():
-            if entry == "weight" and isinstance(layer, Conv3d | ConvTranspose3d):
-                value = layout.from_ours(value.detach(), layer.kernel, layer.groups)
-                entry = layout.parameter
-            written[prefix + entry] = value.detach().clone()
-    return written
-
-
 def _entries(
     layer: nn.Module, given: Mapping[str, Tensor], layout: WeightLayout
 ) -> list[tuple[Tensor, Tensor]]:
@@ -73,7 +59,7 @@ def _entries(
             raise ValueError(f"it has no {name}; there are {', '.join(given)}")
         if is_kernel:
             assert isinstance(layer, Conv3d | ConvTranspose3d)
-            value = layout.to_ours(value, layer.kernel, layer.groups)
+            value = layout.to_ours(value, layer.kernel)
         elif entry == "bias" and value.ndim == 2:  # MinkowskiEngine has [1, C_out]
             value = value.flatten()
         if value.shape != tensor.shape:

@@ -64,9 +64,9 @@ def by_offset(
 ) -> Tensor:
     """``out[o] += x[stride * o + offset[k]] @ weight[k]``, backwards if transposed.
 
-    Weights are ``[K, C_in, C_out]``, ``[C_in, C_out]`` of one slot, or in groups.
+    Weights are ``[K, C_in, C_out]``, ``[C_in, C_out]`` of one slot, or with an axis of one group.
     """
-    weight = weight[None] if weight.ndim == 2 else weight
+    weight = weight.reshape(len(offsets), *weight.shape[-2:])
     fine, coarse = (outputs, inputs) if transposed else (inputs, outputs)
     rows = {tuple(site): row for row, site in enumerate(fine.tolist())}
     pairs: list[tuple[list[int], list[int]]] = [([], []) for _ in offsets]
@@ -77,18 +77,10 @@ def by_offset(
             if row is not None:
                 pairs[k][transposed].append(number)
                 pairs[k][not transposed].append(row)
-    width = weight.shape[-1] * (weight.shape[1] if weight.ndim == 4 else 1)
-    y = x.new_zeros(len(outputs), width)
+    y = x.new_zeros(len(outputs), weight.shape[-1])
     for (i, j), slot in zip(pairs, weight, strict=True):
-        y = y.index_add(0, torch.tensor(i, dtype=torch.int64), _times(x[j], slot))
+        y = y.index_add(0, torch.tensor(i, dtype=torch.int64), x[j] @ slot)
     return y
-
-
-def _times(x: Tensor, weight: Tensor) -> Tensor:
-    if weight.ndim == 2:
-        return x @ weight
-    groups = x.unflatten(1, (weight.shape[0], -1))
-    return torch.einsum("ngc,gco->ngo", groups, weight).flatten(1)
 
 
 def spconv(

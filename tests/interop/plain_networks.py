@@ -57,7 +57,7 @@ class Plain:
 
 
 class SpvNas(Plain):
-    """MinkUNet and SPVCNN of SPVNAS (TorchSparse), ``cr`` an eighth."""
+    """MinkUNet of SPVNAS (TorchSparse), ``cr`` an eighth."""
 
     channels = (4, 4, 8, 16, 32, 32, 16, 12, 12)
 
@@ -101,7 +101,7 @@ class SpvNas(Plain):
         x = self.residual(f"{name}.1.0", torch.cat([x, skip], 1), out, level)
         return self.residual(f"{name}.1.1", x, out, level)
 
-    def minkunet(self, x: Tensor, classes: int) -> Tensor:
+    def __call__(self, x: Tensor, classes: int) -> Tensor:
         levels = [self.stem(x)]
         for number in range(1, 5):
             levels.append(self.stage(number, levels[-1]))
@@ -109,52 +109,6 @@ class SpvNas(Plain):
         for number in range(1, 5):
             y = self.up(number, y, levels.pop())
         return self.linear("classifier.0", y, classes)
-
-    def above(self, level: int) -> list[int]:
-        """Coarse row of every finest site."""
-        rows = {tuple(site): row for row, site in enumerate(self.level(level).tolist())}
-        sites = self.level(0).tolist()
-        return [rows[(b, *(c >> level for c in site))] for b, *site in sites]
-
-    def to_points(self, x: Tensor, level: int) -> Tensor:
-        rows = {tuple(site): row for row, site in enumerate(self.level(level).tolist())}
-        found = []
-        for batch, *site in self.level(0).tolist():
-            value, total = torch.zeros(x.shape[1]), 0.0
-            for corner in itertools.product((0, 1), repeat=3):
-                row = rows.get(
-                    (batch, *((c >> level) + d for c, d in zip(site, corner, strict=True)))
-                )
-                shares = [c / 2**level - (c >> level) for c in site]
-                weight = 1.0
-                for share, d in zip(shares, corner, strict=True):
-                    weight *= share if d else 1 - share
-                if row is not None:
-                    value, total = value + weight * x[row], total + weight
-            found.append(value / total)
-        return torch.stack(found)
-
-    def to_voxels(self, points: Tensor, level: int) -> Tensor:
-        above = torch.tensor(self.above(level))
-        rows = range(len(self.level(level)))
-        return torch.stack([points[above == row].mean(0) for row in rows])
-
-    def transform(self, number: int, points: Tensor, out: int) -> Tensor:
-        name = f"point_transforms.{number}"
-        return self.norm(f"{name}.1", self.linear(f"{name}.0", points, out)).relu()
-
-    def spvcnn(self, x: Tensor, classes: int) -> Tensor:
-        x0 = points = self.stem(x)
-        x1 = self.stage(1, x0)
-        x2 = self.stage(2, x1)
-        x3 = self.stage(3, x2)
-        x4 = self.stage(4, x3)
-        points = self.to_points(x4, 4) + self.transform(0, points, self.channels[4])
-        y2 = self.up(2, self.up(1, self.to_voxels(points, 4), x3), x2)
-        points = self.to_points(y2, 2) + self.transform(1, points, self.channels[6])
-        y4 = self.up(4, self.up(3, self.to_voxels(points, 2), x1), x0)
-        points = y4 + self.transform(2, points, self.channels[8])
-        return self.linear("classifier.0", points, classes)
 
 
 class Pointcept(Plain):
