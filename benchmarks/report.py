@@ -209,15 +209,16 @@ def papers_page(files: Mapping[Path, Sequence[Row]]) -> str:
     for paper in papers():
         lines += [f"## {paper['name']}", "", f"{paper['title']}; {paper['gpu']}.", ""]
         lines += ["| | the paper's claim | ours | verdict | why |", "|---|---|---|---|---|"]
-        used: dict[str, str] = {}
+        used: dict[str, set[str]] = {}
         for claim in paper["claims"]:
             found = rows.get(claim.get("figure", ""), [])
             lines.append(_line(claim, [row for _, row in found]))
             for path, row in found:
                 on = row["machine"]
-                used[path.name] = f"{on['device']}, {on.get('date', '')}, {on['revision']}"
+                about = f"{on['device']}, {on.get('date', '')}, {on['revision']}"
+                used.setdefault(path.name, set()).add(about)
         if used:
-            said = "; ".join(f"`{name}` ({about})" for name, about in used.items())
+            said = "; ".join(f"`{name}` ({'; '.join(sorted(used[name]))})" for name in used)
             lines += ["", f"Rows: {said}."]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -254,7 +255,7 @@ def _line(claim: Mapping[str, Any], rows: Sequence[Row]) -> str:
         cells = [f"[{claim['page']}]({claim['page']})", "", claim["why"]]
     elif rows and (said := _readings(claim, data := table(rows), keys_of(rows))):
         keys = keys_of(rows)
-        half = data if "dtype" not in data else data[~data["dtype"].isin(OTHERS)]
+        half = data if "dtype" not in data or "step" in data else data[~data["dtype"].isin(OTHERS)]
         judged = verdict(claim, half if len(half) else data, keys)
         cells = [f"`{claim['figure']}`<br>" + "<br>".join(said), judged, claim.get("why", "")]
     found = (claim["part"], claim["claim"], *cells)
