@@ -41,7 +41,6 @@ DATASETS = {
     "s3dis": "segmentation",
     "s3dis_types": "classification",
     "threedmatch": "registration",
-    "anywhere": "registration",
     "folder": "segmentation",
 }
 ENGINES = {
@@ -159,7 +158,6 @@ WRONG = {
     "+dataset.augment={}": "dataset.augment",
     "+dataset.seed=1": "dataset.seed",
     "model=resunet dataset=kitti_pairs augment=lidar": "dataset.augment",
-    "model=resunet dataset=anywhere augment=pairs": "augment",
     "model=resunet dataset=threedmatch tta=rot4": "tta",
     "tta=rot4 tta.flips=[z]": "tta.flips",
     "tta=rot4 +tta.scale=[1.0]": "tta.scale",
@@ -232,9 +230,9 @@ def test_keys_of_a_data_set_reach_its_module_and_its_sets() -> None:
     assert (module.crop, module.seed, module.sets.source) == (7, 5, "real")
     assert module.augment.sector == 160.0
     module = data_module(checked(composed("model=resunet", "dataset=kitti_pairs")))
-    assert (module.voxel_size, module.sources[""].limit_val) == (0.3, 400)
-    assert module.sources[""].augment.scale == (0.8, 1.2)
-    assert module.sources[""].sets.simulate["frame_stride"] == 4
+    assert (module.voxel_size, module.limit["val"]) == (0.3, 400)
+    assert module.augment.scale == (0.8, 1.2)
+    assert module.sets.simulate["frame_stride"] == 4
 
 
 def test_every_setting_of_a_paper_is_a_key_of_its_engine() -> None:

@@ -18,13 +18,13 @@ from pcnn.errors import ConfigError, first_line
 from pcnn.ranges import Count, Devices, Natural, NonNegative, PartialShare, Positive, Share
 
 _DATA = ("pcnn.datasets", "pcnn.datasets.transforms", "pcnn.datasets.registration")
-_SENSORS = tuple(f"pcnn.datasets.registration.{name}" for name in ("sensors", "scan_patterns"))
+_SENSORS = "pcnn.datasets.registration.sensors"
 #: By the group of the configuration: modules whose public classes may stand in it.
 MODULES: Mapping[str, tuple[str, ...]] = {
     "model": ("pcnn.models", "pcnn.registration.fpfh"),
     "geometry": _DATA[:1],
-    "dataset": ("pcnn.datamodules", *_DATA, *_SENSORS),
-    "augment": (*_DATA, *_SENSORS),
+    "dataset": ("pcnn.datamodules", *_DATA),
+    "augment": (*_DATA, _SENSORS),
     "task": (
         *("pcnn.tasks", "pcnn.tasks.schedules", "pcnn.losses"),
         *("torch.nn", "torch.optim", "torch.optim.lr_scheduler"),

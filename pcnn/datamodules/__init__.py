@@ -10,15 +10,15 @@ from pcnn.late import late
 
 if TYPE_CHECKING:
     from pcnn.datamodules.clouds import ClassificationDataModule, CloudDataModule
-    from pcnn.datamodules.pairs import PairSource, RegistrationDataModule
+    from pcnn.datamodules.pairs import RegistrationDataModule
 
-__all__ = ["ClassificationDataModule", "CloudDataModule", "PairSource", "RegistrationDataModule"]
+__all__ = ["ClassificationDataModule", "CloudDataModule", "RegistrationDataModule"]
 
 # a segmentation needs no pairs
 __getattr__ = late(
     __name__,
     {
         ".clouds": ("ClassificationDataModule", "CloudDataModule"),
-        ".pairs": ("PairSource", "RegistrationDataModule"),
+        ".pairs": ("RegistrationDataModule",),
     },
 )

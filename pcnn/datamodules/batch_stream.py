@@ -51,11 +51,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def batches_done(trainer: Trainer) -> int:
-    """Return how many training batches were completed since the start, also after a restart.
-
-    The count within the epoch is reset or not after a restart, depending on where in the epoch the
-    checkpoint fell and on ``max_steps``; this one is restored before the loaders are made.
-    """
+    """Return how many training batches were completed since the start, also after a restart."""
     total: Any = trainer.fit_loop.epoch_loop.batch_progress.total
     return int(total.processed)
 
@@ -176,12 +172,7 @@ def _end_workers() -> None:
 
 
 def leave_stop_signals(worker: int) -> None:
-    """Let a worker outlive Ctrl-C and the first SIGTERM.
-
-    Both reach all processes of a run, and this one's parent needs batches until it has come to a
-    step at which it can stop. A SIGTERM ends the worker when the parent ends, or when it is the
-    second one.
-    """
+    """Let a worker outlive Ctrl-C and the first SIGTERM."""
 
     def receive(signum: int, frame: FrameType | None) -> None:
         if _OVER[0]:

@@ -24,11 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class CloudDataModule(ExactLoading):
-    """Loaders of `CloudBatch`, and the sets of clouds behind them.
-
-    Training clouds are augmented, and may be cropped and kept in a cache; validation and test
-    clouds are whole, unless `crop` cuts them.
-    """
+    """Loaders of `CloudBatch`, and the sets of clouds behind them."""
 
     advice = (
         ", or train without it: dataset.on_error=skip (pcnn preprocess names all broken files "

@@ -206,12 +206,7 @@ def worker_count(given: int | None, cores: int, on_cpu: bool) -> int:
 
 
 class SkipBroken(Dataset[Any]):
-    """A set whose unreadable samples are named, or replaced.
-
-    With ``skip`` the next sample of the set that can be read takes the place of one that cannot, in
-    the same epoch: batches stay as large as they are, and a pure function of (seed, position). Each
-    is named once in every worker process.
-    """
+    """A set whose unreadable samples are named, or replaced."""
 
     def __init__(
         self, dataset: Dataset[Any], on_error: OnError = "raise", advice: str = ""

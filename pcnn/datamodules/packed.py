@@ -29,10 +29,7 @@ ROOM = 128 << 20
 
 
 class BatchMemory:
-    """Parts of shared memory, some for every worker process of a loader.
-
-    Processes that are forked afterwards share it; no other process can.
-    """
+    """Parts of shared memory, some for every worker process of a loader."""
 
     #: memory in use by its key, which is the same number in a forked process
     known: ClassVar[WeakValueDictionary[int, BatchMemory]] = WeakValueDictionary()

@@ -82,12 +82,7 @@ class Batch:
 
 
 class CloudBatch(Batch):
-    """Clouds of a step, with a label a row and a point, or a class a cloud.
-
-    A batch of training holds rows alone: no points (P = 0, no labels of points, no inverse), which
-    are most of its bytes and which no loss reads. A batch without scans (B = 0, no points, an input
-    of zero rows) occurs in evaluation on several ranks.
-    """
+    """Clouds of a step, with a label a row and a point, or a class a cloud."""
 
     def __init__(
         self,
@@ -127,10 +122,7 @@ class CloudBatch(Batch):
     def placed(
         self, points: Tensor, rows: Tensor | None = None, planner: Planner | None = None
     ) -> SparseTensor:
-        """Put points of this batch on its geometry again, moved or only some of them.
-
-        The inputs of points [M, 3] (rows [M] of the batch; None: all) are (x, y, z, features).
-        """
+        """Put points of this batch on its geometry again, moved or only some of them."""
         (placement, size), features = self._placing()
         clouds, number = self.point_batch, max(1, self.batch_size)
         if rows is not None:
@@ -190,11 +182,7 @@ class CollateClouds:
         self.rows_alone = rows_alone
 
     def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
-        """Return the batch of the samples, in their order.
-
-        Points of an unlabelled scan among labelled ones are ``IGNORE``. No samples give a batch
-        of zero scans whose input is one empty cloud.
-        """
+        """Return the batch of the samples, in their order."""
         parts = list(samples) or [self._nothing()]
         clouds = [part.cloud for part in parts]
         for part in parts:

@@ -24,12 +24,7 @@ _FORMAT = 1
 
 
 class CloudCache:
-    """A folder of reduced clouds, one ``.npz`` a scan.
-
-    Entries of one recipe share a folder named by the recipe's hash; each entry carries the size
-    and the modification time of its source files and is rebuilt when they changed or when it
-    cannot be read. Entries are written whole and renamed, so processes may share the folder.
-    """
+    """A folder of reduced clouds, one ``.npz`` a scan."""
 
     def __init__(self, folder: Path, recipe: Mapping[str, object]) -> None:
         text = json.dumps({"format": _FORMAT, **recipe}, sort_keys=True)

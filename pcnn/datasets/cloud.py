@@ -67,10 +67,7 @@ class Cloud:
 
 
 def joined_cloud(first: Cloud, second: Cloud) -> Cloud:
-    """All points of both clouds in one frame, under the name of the first, of no one file.
-
-    Where one of the clouds is not labelled, its points are ``IGNORE``.
-    """
+    """All points of both clouds in one frame, under the name of the first, of no one file."""
     if first.features.shape[1] != second.features.shape[1]:
         raise ValueError(f"{first.path} and {second.path} cannot be mixed: their features differ")
     labels = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -137,26 +137,6 @@ class CloudSets(ABC):
     def prediction_path(self, name: str) -> Path:
         """Return where the set's layout wants the predicted labels of a cloud, relative."""
         return Path(f"{name}.label")
-
-
-def parts_there(
-    root: Path,
-    split: Split,
-    wanted: Sequence[int],
-    is_there: Callable[[int], bool],
-    kind: str,
-    allow_missing: bool,
-) -> tuple[int, ...]:
-    """The wanted parts of a split that the root holds; all, where none may be missing."""
-    found = tuple(part for part in wanted if is_there(part))
-    if len(found) == len(wanted) or not allow_missing:
-        return tuple(wanted)  # the reader names the missing ones
-    missing = f"{root}: no {kind} {', '.join(str(part) for part in wanted if part not in found)}"
-    if split == "train" and not found:
-        raise FileNotFoundError(f"{missing}: none to train on")
-    others = f"{split} uses the others" if found else f"no {split}{without_figures(split)}"
-    log.warning("%s; %s", missing, others)
-    return found
 
 
 def warn_left_out(root: Path, names: Sequence[str], total: int, why: str) -> None:

@@ -80,9 +80,6 @@ def fragments(
 ) -> Iterator[Tensor]:
     """Yield the rows of one point a cell, until every point was among them.
 
-    Fragment k holds point ``k mod count`` of every cell, in the points' order; there are as many as
-    the fullest cell has points.
-
     Source: the test mode of Pointcept's GridSample (transform.py).
     """
     inverse = quantize(points, batch, voxel_size=cell, batch_size=batch_size).inverse

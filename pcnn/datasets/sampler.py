@@ -79,11 +79,7 @@ class EpochSampler:
 
 @dataclass(frozen=True)
 class EvaluationSampler:
-    """One pass over a set, in order, every sample on exactly one rank and none twice.
-
-    Batch ``b`` of the set goes to rank ``b % world``. Every rank gets the same number of batches,
-    as collective operations would wait for ever otherwise: where none is left, it is empty.
-    """
+    """One pass over a set, in order, every sample on exactly one rank and none twice."""
 
     n: int  # number of samples in the set
     batch_size: int = 1  # samples in a batch, on each rank
@@ -120,26 +116,3 @@ def evenly_spaced(items: Sequence[T], limit: int | None) -> list[T]:
         raise ValueError(f"limit must be at least 1 scan or none, got {limit}")
     rows = np.linspace(0, len(items) - 1, limit).round().astype(int)
     return [items[row] for row in rows]
-
-
-@dataclass(eq=False)
-class TrainingShare:
-    """The share of a training's batches that come before the batch of a key, a pure function."""
-
-    sampler: EpochSampler  # the order of the samples, each in the step that the order puts it in
-    batches: int  # of the whole training, on each rank; 1 or more
-
-    def __post_init__(self) -> None:
-        self._epoch = -1
-        self._places = np.zeros(0, dtype=np.int64)  # [n] of the samples in the order of the epoch
-
-    def __call__(self, key: Key) -> float:
-        """Share in 0..1; 1 beyond the end."""
-        epoch, index = key
-        if epoch != self._epoch:
-            order = self.sampler.order(epoch)
-            self._places = np.empty_like(order)
-            self._places[order] = np.arange(len(order))
-            self._epoch = epoch
-        step = int(self._places[index]) // (self.sampler.batch_size * self.sampler.world)
-        return min((epoch * self.sampler.batches_per_epoch + step) / self.batches, 1.0)

@@ -13,14 +13,7 @@ import torch
 from annotated_types import MinLen
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_sets import (
-    CloudSets,
-    DataSource,
-    Published,
-    Split,
-    parts_there,
-    warn_left_out,
-)
+from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split, warn_left_out
 from pcnn.datasets.labels import LabelMap
 from pcnn.datasets.semantic_kitti_labels import label_map
 from pcnn.errors import FileError
@@ -141,7 +134,6 @@ class SemanticKITTISets(CloudSets):
     val_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to validate on; may be empty
     test_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to test on: labelled ones
     labels: str = "official"  # official or spvnas_compat
-    allow_missing: bool = False  # use the sequences that are there where some are missing
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator
     unit = "scan"
     word_labels = True
@@ -174,15 +166,6 @@ class SemanticKITTISets(CloudSets):
         if self.found.kind == "simulated":
             # a simulated set holds the sequences it was asked to have scans in
             sequences = tuple(s for s in sequences if (folder / f"{s:02d}").is_dir()) or sequences
-        if sequences:
-            sequences = parts_there(
-                self.found.root,
-                split,
-                sequences,
-                lambda s: (folder / f"{s:02d}" / "velodyne").is_dir(),
-                "sequences",
-                self.allow_missing,
-            )
         if not sequences:
             return None
         # there is no truth to wait for where it is not public: predictions are all that is made
@@ -200,7 +183,7 @@ def _find(root: Path, sequences: Sequence[int], labelled_only: bool) -> list[_Sc
     for sequence in sequences:
         folder = root / "sequences" / f"{sequence:02d}"
         if not (folder / "velodyne").is_dir():
-            lacks = f"{root}/sequences lacks {sequence:02d}/velodyne (dataset.allow_missing)"
+            lacks = f"{root}/sequences lacks {sequence:02d}/velodyne"
             raise FileNotFoundError(f"{lacks}. {DOWNLOAD}")
         points = {path.stem: path for path in sorted((folder / "velodyne").glob("*.bin"))}
         labels = {path.stem: path for path in sorted((folder / "labels").glob("*.label"))}

@@ -52,12 +52,7 @@ LABEL_MAPS = {"official": SEMANTIC_KITTI, "spvnas_compat": SPVNAS_COMPAT}
 
 
 def label_map(name: str) -> LabelMap:
-    """Return a SemanticKITTI label map by name.
-
-    ``official`` is the data set's own. ``spvnas_compat`` ignores bus, on-rails, lane-marking and
-    their moving counterparts instead of merging them, as the spvnas code does; its numbers are not
-    comparable with official ones.
-    """
+    """Return a SemanticKITTI label map by name."""
     if name not in LABEL_MAPS:
         raise ValueError(f"labels must be one of {', '.join(LABEL_MAPS)}, got {name!r}")
     return LABEL_MAPS[name]

@@ -39,11 +39,7 @@ _HEADER = 30
 def write_shards(
     dataset: CloudDataset, folder: Path, facts: Mapping[str, Any], told: Callable[[], object]
 ) -> int:
-    """Write the stored clouds of a set; returns how many.
-
-    Clouds that cannot be read are left out, and named in the log. The index, written last, makes a
-    folder one of shards.
-    """
+    """Write the stored clouds of a set; returns how many."""
     entries: list[list[Any]] = []
     number, written = -1, SIZE
     with ExitStack() as stack:

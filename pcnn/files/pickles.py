@@ -127,11 +127,7 @@ _OLD = 5  # pickles at the start of a file before version 1.6 of torch
 
 
 def check_names(path: Path) -> None:
-    """Refuse names in a file of torch that are longer than any name.
-
-    `torch.load` searches the name that it refuses in its own message, which takes time that grows
-    with the square of its length: hours for a megabyte.
-    """
+    """Refuse names in a file of torch that are longer than any name."""
     with named(path, "file of torch"):
         if not zipfile.is_zipfile(path):
             # a mapped file: `read(n)` of an open one reserves the n bytes that a file claims

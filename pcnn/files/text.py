@@ -66,11 +66,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """Content of a YAML file of plain values.
-
-    A key given twice is refused, of which PyYAML would silently keep the last, and so are
-    aliases (``*name``), by which a small file describes a huge value.
-    """
+    """Content of a YAML file of plain values."""
     return parsed_yaml(read_text(path, YAML), path)
 
 

@@ -15,10 +15,7 @@ def user_cache() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, made with its folder where it is missing; others that name it wait.
-
-    It is given back when the process ends, however it does.
-    """
+    """Hold a lock file, made with its folder where it is missing; others that name it wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -229,7 +229,8 @@ class RegistrationTask(NetworkTask):
         own, self._seen[stage] = self._seen[stage], {}
         self.results[stage] = results = gathered(own)
         if results:
-            self.log_dict(named_figures(stage, results, self.rules))
+            found = figures(results, self.rules)
+            self.log_dict({f"{stage}/{name}": value for name, value in found.items()})
         scored, self._scored[stage] = self._scored[stage], {}
         if self.head is not None and (counts := gathered(scored)):
             self.log_dict(head_figures(torch.tensor(counts).sum(0), stage))
@@ -272,16 +273,6 @@ def figures(results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
         found["rr"] = summary.rr
         if not math.isnan(summary.rre):
             found |= {"rre": summary.rre, "rte": summary.rte}
-    return found
-
-
-def named_figures(stage: str, results: Sequence[PairResult], rules: Protocol) -> dict[str, float]:
-    """`figures` as they are logged, and those of every source by itself where pairs are mixed."""
-    found = {f"{stage}/{name}": value for name, value in figures(results, rules).items()}
-    for source in sorted({result.pair.source_set for result in results} - {""}):
-        own = [result for result in results if result.pair.source_set == source]
-        of_source = figures(own, rules)
-        found |= {f"{stage}/{source}/{name}": value for name, value in of_source.items()}
     return found
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,26 +14,23 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datamodules import PairSource, RegistrationDataModule
+from pcnn.datamodules import RegistrationDataModule
 from pcnn.datamodules.batch_stream import SampleError
-from pcnn.datamodules.pairs import batches_of
 from pcnn.datasets import OnPoints, OnVoxels
-from pcnn.datasets.registration import KITTISets, PairAugmentation, ThreeDMatchSets
+from pcnn.datasets.registration import PairAugmentation, ThreeDMatchSets
 from pcnn.datasets.registration.sensors import Sparser
-from pcnn.datasets.sampler import TrainingShare
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.datasets.transforms.features import Chromatic
-from pcnn.errors import ConfigError, UserError
-from pcnn.metrics.registration import PairResult, rotation_error, validation_protocol
+from pcnn.errors import UserError
+from pcnn.metrics.registration import rotation_error
 from pcnn.metrics.registration.pair_results import PairId
 from pcnn.programs.command_line import short_errors
-from pcnn.tasks.registration import figures, named_figures
 from tests.datamodules.modules import folder_module, kitti_module, plain_trainer
 from tests.datasets.clouds import scan, write_scan, write_vertices
-from tests.datasets.registration.training_sets import write_drive, write_predator
+from tests.datasets.registration.training_sets import write_predator
 from tests.forking import require_fork
 
-TURNS = PairAugmentation(rotation=40.0, sensors=(Sparser((300, 900)),))
+TURNS = PairAugmentation(sensors=(Sparser((300, 900)),))
 
 
 def kitti(root: Path, **options: Any) -> Any:
@@ -62,24 +58,9 @@ def pairs(root: Path, **options: Any) -> RegistrationDataModule:
     """Six training pairs of two scenes, three of another to validate on."""
     if not (root / "rooms").exists():
         write_predator(root / "rooms", ("a", "b", "c"))
-    given = {"augment": PairAugmentation(), "feature_noise": 0.01, "num_workers": 0}
+    given = {"augment": TURNS, "feature_noise": 0.01, "num_workers": 0}
     sets = ThreeDMatchSets(root=str(root / "rooms"))
     return RegistrationDataModule(sets, voxel_size=0.1, **(given | options))
-
-
-def mixed(root: Path, **options: Any) -> RegistrationDataModule:
-    """The same, and drives, in units of their cells."""
-    pairs(root)
-    for sequence in (0, 6):
-        if not (root / "drives/sequences" / f"{sequence:02d}").exists():
-            write_drive(root / "drives", sequence)
-    drives = {"ground_truth": "odometry", "distances": (2.0, 7.0), "allow_missing": True}
-    sources = {
-        "rooms": PairSource(ThreeDMatchSets(root=str(root / "rooms")), 0.1, TURNS),
-        "drives": PairSource(KITTISets(root=str(root / "drives"), **drives), 0.3, TURNS),
-    }
-    given: dict[str, Any] = {"num_workers": 0, "feature_noise": 0.01, "voxel_size": 1.0}
-    return RegistrationDataModule(sources=sources, **(given | options))
 
 
 Make = Callable[..., Any]
@@ -89,7 +70,6 @@ MODULES: dict[str, tuple[Make, dict[str, Any]]] = {
     "folder": (folder, {}),
     "pairs on voxels": (pairs, {}),
     "pairs on points": (pairs, {"geometry": OnPoints()}),
-    "mixed pairs": (mixed, {}),
 }
 
 
@@ -188,9 +168,7 @@ def test_training_uses_the_cache_and_evaluation_every_point(tmp_path: Path) -> N
         assert torch.equal(full[inside], whole.labels[inside])
 
 
-def test_splits_limits_and_what_is_missing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_splits_limits_and_what_is_missing(tmp_path: Path) -> None:
     assert kitti(tmp_path, test_sequences=[0]).dataset("test").name(0) == "00/000000"
     data = kitti(tmp_path, val_sequences=[], test_sequences=[])
     data.setup("fit")
@@ -199,15 +177,8 @@ def test_splits_limits_and_what_is_missing(
         kitti(tmp_path, train_sequences=[]).train_dataloader()
     data = kitti(tmp_path, limit_train=3, limit_val=1)
     assert [len(data.dataset(split)) for split in ("train", "val", "test")] == [3, 1, 1]
-    few = {"allow_missing": True, "val_sequences": [7], "test_sequences": [7]}
-    data = kitti(tmp_path, train_sequences=[0, 9], **few)
-    data.setup()
-    assert len(data.dataset("train")) == 5
-    assert (data.val_dataloader(), data.test_dataloader()) == ([], [])
-    assert "9; train uses the others" in caplog.text
-    for options in ({"train_sequences": [9], **few}, {"train_sequences": [0, 9]}):
-        with pytest.raises(FileNotFoundError, match="9"):
-            kitti(tmp_path, **options).setup("fit")
+    with pytest.raises(FileNotFoundError, match="9"):
+        kitti(tmp_path, train_sequences=[0, 9]).setup("fit")
 
 
 def test_splits_of_a_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -273,70 +244,6 @@ def test_pairs_of_both_geometries(tmp_path: Path) -> None:
     assert len(list(data.val_dataloader())) == 2
 
 
-def test_rotations_grow_over_the_steps_also_after_a_restart(tmp_path: Path) -> None:
-    growth = PairAugmentation(uniform_rotations=True, rotation_growth=((0.0, 1.0), (1.0, 180.0)))
-    trainer: Any = SimpleNamespace(max_steps=4, max_epochs=-1, accumulate_grad_batches=2)
-
-    def data() -> RegistrationDataModule:
-        module = pairs(tmp_path, batch_size=2, augment=growth)
-        module.train_dataloader()  # what another training had leaves no trace
-        sampler = module.train_sampler()
-        module.dataset("train").share = TrainingShare(sampler, batches_of(trainer, sampler))
-        return module
-
-    def moved(module: RegistrationDataModule, position: int) -> list[float]:
-        keys, dataset = next(module.train_sampler().batches(position)), module.dataset("train")
-        assert {dataset.share(key) for key in keys} == {min(position / 8, 1.0)}  # 8 batches
-        return [float(dataset[key].transform.sum()) for key in keys]
-
-    through = data()
-    first = [moved(through, position) for position in range(10)]
-    assert first[7] == moved(data(), 7)
-    assert first[:3] == [moved(through, position) for position in range(3)]
-    trainer.max_steps, trainer.max_epochs = -1, 5
-    assert batches_of(trainer, through.train_sampler()) == 15
-    trainer.max_epochs = -1
-    with pytest.raises(ValueError, match="max_steps"):
-        batches_of(trainer, through.train_sampler())
-
-
-def test_sources_alternate_in_units_of_their_cells(tmp_path: Path) -> None:
-    data = mixed(tmp_path)
-    train, val = data.build("train"), data.build("val")
-    sizes = {name: len(part) for name, part in train.parts.items()}
-    assert len(set(sizes.values())) == 2  # one source is the shorter
-    samples = [train[0, index] for index in range(len(train))]
-    assert [one.name.source_set for one in samples] == ["rooms", "drives"] * max(sizes.values())
-    # a pair that comes again is changed in another way, and so it is in the next epoch
-    shorter = min(sizes, key=lambda name: sizes[name])
-    first = list(sizes).index(shorter)
-    one, again = samples[first], samples[first + 2 * sizes[shorter]]
-    assert one.name == again.name
-    assert not torch.equal(one.transform, again.transform)
-    assert not torch.equal(train[1, 1].transform, samples[1].transform)
-    # in validation as a module of its own source has it, in cells
-    alone, joined = pairs(tmp_path).build("val")[0], val[0]
-    assert joined.name.scene == f"rooms::{alone.name.scene}"
-    scaled = alone.source.features[:, :3] / 0.1
-    torch.testing.assert_close(joined.source.features[:, :3], scaled, atol=1e-4, rtol=1e-5)
-    torch.testing.assert_close(joined.transform[:3, 3], alone.transform[:3, 3] / 0.1)
-    with pytest.raises(IndexError):
-        train[0, len(train)]
-
-
-def test_figures_of_every_source_by_itself() -> None:
-    rules = validation_protocol("cells")
-    rooms = [PairResult("rooms::a", 0, n, 1.0, 1.0, inlier_ratio=0.5, loss=1.0) for n in range(2)]
-    drives = [PairResult("drives::00", 0, 1, 90.0, 50.0, inlier_ratio=0.01, loss=3.0)]
-    found = named_figures("val", [*rooms, *drives], rules)
-    assert (found["val/rooms/rr"], found["val/drives/rr"]) == (1.0, 0.0)
-    assert found["val/rr"] == pytest.approx(2 / 3)
-    assert found["val/drives/loss"] == 3.0
-    plain = [PairResult("a", 0, 1, 1.0, 1.0, inlier_ratio=0.5, loss=1.0)]
-    same = {f"val/{name}": value for name, value in figures(plain, rules).items()}
-    assert named_figures("val", plain, rules) == same
-
-
 def test_pairs_that_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = pairs(tmp_path)
     data.pairs("val").pairs = []
@@ -345,15 +252,6 @@ def test_pairs_that_are_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture
     data.pairs("train").pairs = []
     with pytest.raises(ValueError, match="3DMatch train pairs holds no pairs"):
         data.setup("fit")
-    with pytest.raises(UserError, match="dataset=threedmatch"):
-        mixed(tmp_path).pairs("test")
-    with pytest.raises(ConfigError, match="augment"):
-        mixed(tmp_path, augment=TURNS)
-    with pytest.raises(ValueError, match="sources"):
-        RegistrationDataModule(voxel_size=1.0)
-    growing = PairSource(KITTISets(), 0.3, PairAugmentation(rotation_growth=((0.0, 10.0),)))
-    with pytest.raises(ValueError, match="rotation_growth"):
-        RegistrationDataModule(sources={"drives": growing}, voxel_size=1.0)
     path = tmp_path / "rooms" / "indoor" / "train" / "c" / "cloud_bin_1.pth"
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match=r"c/cloud_bin_1\.pth: "):

@@ -79,10 +79,7 @@ class Reading:
         return ("intensity", *COLORS) if self.channels is None else self.channels
 
     def names(self, table: Columns) -> tuple[str, ...]:
-        """Names of the channels that are read of a file, such as ``intensity``.
-
-        Without a choice these are what the file has and ``fill`` adds.
-        """
+        """Names of the channels that are read of a file, such as ``intensity``."""
         if self.channels is not None:
             return self.channels
         if table.unnamed:

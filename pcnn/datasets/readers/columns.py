@@ -143,11 +143,7 @@ def ranges(rows: np.ndarray, layout: Layout) -> dict[str, tuple[float, float]]:
 
 
 def is_mixed(numbers: np.ndarray, width: int) -> bool:
-    """True where numbers of other columns were cut into rows of this width.
-
-    Columns of the right width differ from one another; of a wrong one each mixes them all, and
-    their mean ranks are the same.
-    """
+    """True where numbers of other columns were cut into rows of this width."""
     ranks = np.argsort(np.argsort(numbers)).astype(np.float64)
 
     def apart(count: int) -> float:
@@ -173,11 +169,7 @@ ALLOWED = 0.01
 
 
 def rounded_points(points: np.ndarray, origin: object) -> np.ndarray:
-    """Points [P, 3] as float32.
-
-    Coordinates of a map, millions of metres from its origin, would be rounded to steps of half a
-    metre: clouds would silently lose their shape.
-    """
+    """Points [P, 3] as float32."""
     if points.dtype.kind == "f" and points.dtype.itemsize <= 4:
         return points.astype(np.float32)  # nothing to round
     with np.errstate(over="ignore", invalid="ignore"):

@@ -16,10 +16,7 @@ _ENOUGH = 100  # points
 
 
 def nearest_distances(points: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Distances [min(P, 500)] from evenly chosen points [P, 3] to the nearest other point.
-
-    Empty for fewer than two points; points that coincide are at 0.
-    """
+    """Distances [min(P, 500)] from evenly chosen points [P, 3] to the nearest other point."""
     if len(points) < 2:
         return np.zeros(0)
     chosen = np.unique(np.linspace(0, len(points) - 1, _QUERIES).astype(np.int64))

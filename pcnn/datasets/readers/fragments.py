@@ -23,11 +23,7 @@ FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
 
 
 def read_fragment(path: Path) -> Tensor:
-    """Points [P, 3] float32 of a file.
-
-    ``.pth`` holds an array [P, 3] saved by torch (Predator), or a tensor, of which nothing is run;
-    others are as `pcnn.datasets.readers.clouds.read_points` reads them.
-    """
+    """Points [P, 3] float32 of a file."""
     path = Path(path)
     with named(path, f"{path.suffix} file"):
         if path.suffix != ".pth":
@@ -39,11 +35,7 @@ def read_fragment(path: Path) -> Tensor:
 
 
 def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud:
-    """A cloud of a file as `read_fragment`, moved near zero where it lies on a map.
-
-    Rows without a return are left out and counted. Origin and `columns` are those of
-    `pcnn.datasets.readers.clouds.Reading`.
-    """
+    """A cloud of a file as `read_fragment`, moved near zero where it lies on a map."""
     path = Path(path)
     with named(path, f"{path.suffix} file"):
         if path.suffix == ".pth":

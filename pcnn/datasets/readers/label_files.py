@@ -29,10 +29,7 @@ def label_files(path: Path) -> list[Path]:
 
 
 def label_source(path: Path, columns: Sequence[str] | None = None) -> Path | None:
-    """The file that labels a cloud, which may be the cloud itself; None if there is none.
-
-    The files of `label_files` win over labels in the cloud's own file.
-    """
+    """The file that labels a cloud, which may be the cloud itself; None if there is none."""
     files = label_files(path)
     if len(files) > 1:
         raise FileError(path, f"both {files[0]} and {files[1]} label it; keep one")

@@ -49,11 +49,7 @@ class LasFile:
         return _points_of(self.path, self.stamp)
 
     def parts(self, wanted: Sequence[str], whole: bool = False) -> Iterator[Columns]:
-        """The points in order, `PART` at a time, with the wanted columns that the file has.
-
-        Colours are in 0..1; where none of a file exceeds 255 they are taken for 8 bits, which many
-        programs write.
-        """
+        """The points in order, `PART` at a time, with the wanted columns that the file has."""
         if stamp_of(self.path) != self.stamp:
             raise FileError(self.path, "it changed while it was read")
         with _child(self.path, wanted=[also_called(name) for name in wanted]) as read:
@@ -155,10 +151,7 @@ def _child(path: Path, **request: Any) -> Iterator[Callable[[int], bytes]]:
 def write_las_labels(
     path: Path, source: Path, labels: np.ndarray, confidence: np.ndarray | None = None
 ) -> None:
-    """Write a copy of a file of any size with other classes, whole or not at all.
-
-    Everything else of the points and of the header stays; of COPC files the octree goes.
-    """
+    """Write a copy of a file of any size with other classes, whole or not at all."""
     points = len(open_las(source))
     if labels.shape != (points,):
         raise ValueError(f"{path}: {labels.size} labels for {points} points")

@@ -148,10 +148,7 @@ def _classify(reader: Any, request: dict[str, Any], backend: Any) -> None:
 
 
 def _copied(points: Any, header: Any, widened: bool) -> Any:
-    """Points in the format of a header, as they are stored: no scale is taken off and put on.
-
-    Widened, they come in a format with classes of 8 bits, whose fields are others.
-    """
+    """Points in the format of a header, as they are stored: no scale is taken off and put on."""
     found = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
     if not widened:
         for name in points.array.dtype.names:

@@ -37,7 +37,7 @@ class PairAugmentation:
     """Random changes of pairs in a fixed order; what is switched off draws no random number.
 
     First effects of a sensor, in the cloud's own frame with the sensor at its origin (`sensors`,
-    `crop`, `drop`, `depth_noise`, `warp`, `jitter`). Then a similarity of each cloud:
+    `drop`, `depth_noise`, `warp`, `jitter`). Then a similarity of each cloud:
     ``x' = s (R (x - m) + m + d)`` with m the cloud's mean and one s for both. The transform becomes
     ``S_t T S_s⁻¹``, in which s leaves the rotation and scales the translation.
 
@@ -48,16 +48,13 @@ class PairAugmentation:
     rotation: Degrees = 180.0  # angles are uniform in [-rotation, rotation) [deg], of both clouds
     axis: Literal["any", "vertical"] = "any"  # any, uniform on the sphere, or vertical, the z axis
     uniform_rotations: bool = False  # draw uniformly among the rotations up to that angle
-    rotation_growth: tuple[tuple[Share, Degrees], ...] | None = None  # (training share, [deg])
     scale: tuple[Factor, Factor] | None = None  # lowest and highest factor, or None
     scale_probability: Share = 0.95  # of scaling a pair at all
-    legacy_scale_bug: bool = False
     shift: Distance = 0.0  # both clouds are moved by up to so much along every axis [m]
     jitter: Distance = 0.0  # standard deviation of the noise of every coordinate [m]
     depth_noise: Distance = 0.0  # standard deviation of the noise along the ray from the sensor
     warp: Distance = 0.0  # standard deviation of a smooth distortion of each cloud [m]
     drop: PartialShare = 0.0  # largest share of points left out at random
-    crop: PartialShare = 0.0  # largest share of points cut off by a random plane
     sensors: tuple[Sensor, ...] = ()  # changes that stand for other sensors
 
     def __post_init__(self) -> None:
@@ -65,30 +62,18 @@ class PairAugmentation:
         object.__setattr__(self, "scale", scale_range(self.scale))
         if not all(isinstance(sensor, Sensor) for sensor in self.sensors):
             raise ValueError(f"sensors must be a list of sensors, got {self.sensors}")
-        shares = [share for share, _ in self.rotation_growth or ()]
-        if self.rotation_growth is not None and (not shares or shares != sorted(set(shares))):
-            raise ValueError(f"rotation_growth must hold rising shares: {self.rotation_growth}")
         if self.uniform_rotations and self.axis != "any":
             raise ValueError(f"uniform_rotations are about any axis, got axis={self.axis}")
 
-    def largest_angle(self, share: float) -> float:
-        """Largest angle of a rotation [deg] where that share of the training is done."""
-        if self.rotation_growth is None:
-            return self.rotation
-        shares, angles = zip(*self.rotation_growth, strict=True)
-        return float(np.interp(share, shares, angles))
-
-    def __call__(self, pair: Pair, generator: np.random.Generator, share: float = 1.0) -> Pair:
+    def __call__(self, pair: Pair, generator: np.random.Generator) -> Pair:
         """Return the changed pair; the given one stays as it is."""
         source, target = (self._measured(points, generator) for points in pair[:2])
-        largest = self.largest_angle(share)
-        moves = [self._motion(cloud, generator, largest) for cloud in (source, target)]
+        moves = [self._motion(cloud, generator) for cloud in (source, target)]
         factor = 1.0
         if self.scale is not None and generator.random() < self.scale_probability:
             factor = generator.uniform(*self.scale)
         truth = moves[1] @ pair[2].numpy() @ np.linalg.inv(moves[0])
-        if not self.legacy_scale_bug:
-            truth[:3, 3] *= factor
+        truth[:3, 3] *= factor
         placed = similar(source, moves[0], factor), similar(target, moves[1], factor)
         return *placed, torch.from_numpy(truth)
 
@@ -96,8 +81,6 @@ class PairAugmentation:
         """The points as another measurement might have had them."""
         for sensor in self.sensors:
             points = sensor(points, generator)
-        if self.crop > 0.0:
-            points = cropped(points, generator, self.crop)
         if self.drop > 0.0:
             points = dropped(points, generator, self.drop)
         if self.depth_noise > 0.0:
@@ -112,18 +95,18 @@ class PairAugmentation:
             points = rows(moved)
         return points
 
-    def _motion(self, points: Tensor, generator: np.random.Generator, largest: float) -> Matrix:
-        """A rigid motion [4, 4] of the cloud about its mean, up to ``largest`` degrees."""
+    def _motion(self, points: Tensor, generator: np.random.Generator) -> Matrix:
+        """A rigid motion [4, 4] of the cloud about its mean."""
         motion = np.eye(4)
-        if largest > 0.0:
+        if self.rotation > 0.0:
             axis = np.array([0.0, 0.0, 1.0])
             if self.axis == "any":
                 axis = generator.standard_normal(3)
                 axis /= np.linalg.norm(axis)
             if self.uniform_rotations:
-                angle = uniform_angle(math.radians(largest), generator.random())
+                angle = uniform_angle(math.radians(self.rotation), generator.random())
             else:
-                angle = math.radians(generator.uniform(-largest, largest))
+                angle = math.radians(generator.uniform(-self.rotation, self.rotation))
             mean = centre(points)
             motion[:3, :3] = rotation_about(axis, angle)
             motion[:3, 3] = mean - motion[:3, :3] @ mean
@@ -133,11 +116,7 @@ class PairAugmentation:
 
 
 def uniform_angle(largest: float, share: float) -> float:
-    """Angle [rad] below which that share of the rotations up to ``largest`` [rad] turn.
-
-    Rotations by an angle t fill a sphere whose area grows as 1 - cos t (Haar's measure), so t is
-    the root of ``t - sin t = share (largest - sin largest)``, found by bisection.
-    """
+    """Angle [rad] below which that share of the rotations up to ``largest`` [rad] turn."""
     wanted = share * (largest - math.sin(largest))
     low, high = 0.0, largest
     for _ in range(48):
@@ -186,14 +165,6 @@ def similar(points: Tensor, motion: Matrix, factor: float) -> Tensor:
     return rows(moved)
 
 
-def cropped(points: Tensor, generator: np.random.Generator, largest: float) -> Tensor:
-    """Cut off a share uniform in [0, largest) by a plane of random direction; never all points."""
-    direction, share = generator.standard_normal(3), generator.uniform(0.0, largest)
-    heights = points.double().numpy() @ direction
-    keep = math.ceil((1.0 - share) * len(points))
-    return points.index_select(0, torch.from_numpy(smallest(heights, keep)))
-
-
 def dropped(points: Tensor, generator: np.random.Generator, largest: float) -> Tensor:
     """Leave out a share uniform in [0, largest) of the points at random; never all."""
     share = generator.uniform(0.0, largest)
@@ -225,10 +196,7 @@ def along_rays(points: Tensor, generator: np.random.Generator, at_one_metre: flo
 
 
 def warped(points: Tensor, generator: np.random.Generator, size: float) -> Tensor:
-    """Add a smooth random field of standard deviation ``size`` [m] to every coordinate.
-
-    Every coordinate gets the sum of three plane waves of random direction, phase and length.
-    """
+    """Add a smooth random field of standard deviation ``size`` [m] to every coordinate."""
     waves = 3
     direction = generator.standard_normal((3, waves, 3))
     direction /= np.linalg.norm(direction, axis=2, keepdims=True)

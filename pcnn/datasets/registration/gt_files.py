@@ -38,10 +38,7 @@ def read_gt_log(path: Path) -> dict[Key, Tensor]:
 
 
 def read_gt_info(path: Path) -> dict[Key, Tensor]:
-    """Information matrices [6, 6] float64 by pair (i, j), in the order of the file.
-
-    An all-zero matrix is kept: a published file has one, and its pair cannot be judged.
-    """
+    """Information matrices [6, 6] float64 by pair (i, j), in the order of the file."""
     return _blocks(path, 6)
 
 

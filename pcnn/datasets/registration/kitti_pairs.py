@@ -118,11 +118,7 @@ def refined(source: Tensor, target: Tensor, odometry: Tensor, ground_truth: str)
 
 
 class KITTIOdometry:
-    """Pairs of a split, with refined ground truth.
-
-    Refined transforms are kept below the root: ``icp/8_0_14.npy`` are FCGF's own files, so that a
-    folder made elsewhere serves, and ``icp_fixed/8_0_14.npy``.
-    """
+    """Pairs of a split, with refined ground truth."""
 
     benchmark = "kitti"
 
@@ -195,10 +191,7 @@ class KITTIOdometry:
         return self.root / folder / f"{sequence}_{source}_{target}.npy"
 
     def make(self, track: Callable[[Sequence[RegistrationPair]], Iterable] = iter) -> int:
-        """Refine every pair that lacks it; returns how many there were.
-
-        An interrupted call has kept what it finished: the next one goes on there.
-        """
+        """Refine every pair that lacks it; returns how many there were."""
         if self.ground_truth == "odometry":
             raise ValueError("ground_truth=odometry is not refined; choose legacy or fixed")
         for pair in track(self.missing):

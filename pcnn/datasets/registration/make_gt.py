@@ -25,10 +25,7 @@ MOST_CORRESPONDENCES = 5000  # as in the published gt.info
 
 
 def information_matrix(points: Tensor) -> Tensor:
-    """Information of true correspondences about a transform's error: ``sum_p Gᵀ G``.
-
-    ``G = [I, -[p]ₓ]`` at the points of the target's frame (Choi, Zhou, Koltun 2015, Eq. 10).
-    """
+    """Information of true correspondences about a transform's error: ``sum_p Gᵀ G``."""
     points = points.double()
     if len(points) > MOST_CORRESPONDENCES:
         points = points[torch.linspace(0, len(points) - 1, MOST_CORRESPONDENCES).long()]
@@ -104,11 +101,7 @@ def make_ground_truth(
     track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
     replace: bool = False,
 ) -> int:
-    """Write gt.log, gt.info and gt_overlap.log for a folder of clouds with poses.
-
-    Poses are ``NAME.info.txt`` or ``NAME.pose.txt`` beside every cloud: the last four lines of
-    four numbers, the cloud's frame to the common one (the form of 3DMatch).
-    """
+    """Write gt.log, gt.info and gt_overlap.log for a folder of clouds with poses."""
     target = out or folder
     there = [name for name in SCENE_FILES if (target / name).exists()]
     if there and not replace:

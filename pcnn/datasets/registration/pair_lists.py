@@ -17,11 +17,7 @@ from pcnn.registration.transforms import assembled, rigid
 
 
 def read_indoor_list(path: Path) -> list[RegistrationPair]:
-    """Pairs of 3DMatch or 3DLoMatch, as GeoTransformer (a list) or Predator (a dict) ships them.
-
-    The stored overlap is another estimate than the one the lists were made by: never filter the
-    official pairs by it again.
-    """
+    """Pairs of 3DMatch or 3DLoMatch, as GeoTransformer (a list) or Predator (a dict) ships them."""
     content = read_pickle(path)
     with named(path, "list of indoor pairs"):
         if isinstance(content, dict):
@@ -41,10 +37,7 @@ def read_indoor_list(path: Path) -> list[RegistrationPair]:
 
 
 def read_kitti_list(path: Path) -> list[RegistrationPair]:
-    """Pairs of KITTI odometry as GeoTransformer ships them, their ground truth ``legacy``.
-
-    There frame 0 is the later one, the target; the transform maps frame 1 into it.
-    """
+    """Pairs of KITTI odometry as GeoTransformer ships them, their ground truth ``legacy``."""
     content = read_pickle(path)
     with named(path, "list of KITTI pairs"):
         pairs = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,13 +10,11 @@ from typing import Annotated, Any, Protocol
 
 from annotated_types import Len, MinLen
 
-from pcnn.datasets.cloud_sets import DataSource, Published, Split, parts_there
+from pcnn.datasets.cloud_sets import DataSource, Published, Split
 from pcnn.datasets.registration.kitti_pairs import SPLITS, KITTIOdometry, poses_file
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.registration.threedmatch import OVERLAP, IndoorPairs, ThreeDMatch
 from pcnn.ranges import Distance, Natural, PartialShare
-
-log = logging.getLogger(__name__)
 
 _FRAGMENTS = Published(
     "3DMatch",
@@ -60,7 +57,6 @@ class ThreeDMatchSets:
     scenes: Sequence[str] | None = None  # of the test pairs; None takes those that are there
     benchmarks: str | None = None  # folder with LIST/SCENE/gt.log; None looks below the root
     overlap: PartialShare = OVERLAP  # training pairs overlap by more
-    allow_missing: bool = False  # use the scenes that are there where some are missing
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
     simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
     benchmark = "threedmatch"
@@ -69,11 +65,7 @@ class ThreeDMatchSets:
         if split == "test":
             root = self._tested.root
             return ThreeDMatch(root, self.pair_list, self.scenes, self.benchmarks)
-        pairs = IndoorPairs(self._trained.root, split, self.overlap, self.allow_missing)
-        if self.allow_missing:
-            for note in pairs.notes():
-                log.warning("%s", note)
-        return pairs
+        return IndoorPairs(self._trained.root, split, self.overlap)
 
     # each is found once: the log tells it once
     @cached_property
@@ -99,7 +91,6 @@ class KITTISets:
     train_sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None  # of 0 to 5
     val_sequences: Sequence[Natural] | None = None  # of 6 and 7; None takes both
     distances: Annotated[Sequence[Distance], Len(2, 2)] | None = None
-    allow_missing: bool = False  # use the sequences that are there where some are missing
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
     simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
     benchmark = "kitti"
@@ -117,16 +108,6 @@ class KITTISets:
             if chosen is None and kind in SPLITS:
                 # a small set has no scans of some
                 chosen = [s for s in SPLITS[kind] if poses_file(found.root, s).is_file()] or None
-        elif self.allow_missing and kind in SPLITS:
-            wanted = SPLITS[kind] if chosen is None else chosen
-
-            def is_there(sequence: int) -> bool:
-                scans = found.root / "sequences" / f"{sequence:02d}" / "velodyne"
-                return scans.is_dir() and (listed or poses_file(found.root, sequence).is_file())
-
-            written = parts_there(found.root, split, wanted, is_there, "sequences", True)
-            # none to validate on is no validation; of a test, the error names the files
-            chosen = chosen if tested and not written else written
         distances = None if tested else self.distances
         return KITTIOdometry(found.root, kind, ground_truth, metadata, chosen, distances=distances)
 

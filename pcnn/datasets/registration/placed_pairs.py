@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
@@ -16,11 +16,11 @@ from torch.utils.data import Dataset
 from pcnn.datasets.batches import Batch
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.placement import Placement, Sample
-from pcnn.datasets.registration.augment import Pair, PairAugmentation, similar, subset
+from pcnn.datasets.registration.augment import Pair, PairAugmentation, subset
 from pcnn.datasets.registration.pairs import PairDataset
 from pcnn.datasets.sampler import Key, evenly_spaced
 from pcnn.datasets.transforms.augment import sample_generator
-from pcnn.metrics.registration.pair_results import OF_SOURCE, PairId
+from pcnn.metrics.registration.pair_results import PairId
 from pcnn.tensor import SparseTensor
 
 log = logging.getLogger(__name__)
@@ -44,10 +44,7 @@ class PlacedPair:
 
 
 def placed(points: Tensor, size: float, geometry: Placement, name: str) -> Sample:
-    """Put points [P, 3] on a geometry, on their device.
-
-    Features [N, 4] are the places of rows (native points, or means of voxels) and an input of one.
-    """
+    """Put points [P, 3] on a geometry, on their device."""
     sample = geometry.sample(Cloud(points, points[:, :0], None, name, name), size)
     # the features of a sample without features of its own are its coordinates
     places = sample.features
@@ -56,11 +53,7 @@ def placed(points: Tensor, size: float, geometry: Placement, name: str) -> Sampl
 
 @dataclass(eq=False)
 class PlacedPairs(Dataset[PlacedPair]):
-    """Pairs as samples that are pure functions of (seed, epoch, index).
-
-    A pair without overlap stays, and so does one with an empty cloud, which a warning names: they
-    have no positives and contribute nothing.
-    """
+    """Pairs as samples that are pure functions of (seed, epoch, index)."""
 
     pairs: PairDataset  # the set
     _: KW_ONLY
@@ -72,15 +65,8 @@ class PlacedPairs(Dataset[PlacedPair]):
     limit: int | None = None  # number of pairs, evenly spread over the list; None takes all
     seed: int = 0  # selects all random numbers
     kept_bytes: int = KEPT_BYTES  # of clouds that a process keeps after reading them
-    share: Callable[[Key], float] | None = None  # of the training that is done at a key
-    unit: float = 1.0  # length that becomes 1 [m]
 
     def __post_init__(self) -> None:
-        if not self.unit > 0.0 or self.feature_noise < 0.0:
-            given = f"{self.unit}, {self.feature_noise}"
-            raise ValueError(f"unit must be positive, feature_noise from 0 on; got {given}")
-        if self.max_points is not None and self.max_points < 1:
-            raise ValueError(f"max_points must be at least 1 or none, got {self.max_points}")
         if not self.pairs.pairs:
             raise ValueError(f"{self.pairs.name} holds no pairs")
         self.chosen = evenly_spaced(self.pairs.pairs, self.limit)
@@ -103,10 +89,7 @@ class PlacedPairs(Dataset[PlacedPair]):
         generator = sample_generator(self.seed, epoch, index)
         clouds = self.clouds(index)
         if self.augment is not None:
-            share = 1.0 if self.share is None else self.share((epoch, index))
-            clouds = self.augment(clouds, generator, share)
-        if self.unit != 1.0:
-            clouds = in_units(clouds, self.unit)
+            clouds = self.augment(clouds, generator)
         name = self.chosen[index].id
         source, target = (self._placed(points, generator, str(name)) for points in clouds[:2])
         return PlacedPair(source, target, clouds[2], name)
@@ -135,61 +118,8 @@ class PlacedPairs(Dataset[PlacedPair]):
         return points
 
 
-@dataclass(eq=False)
-class MixedPairs(Dataset[PlacedPair]):
-    """Samples of several sources; which one is a function of the key (epoch, index) alone.
-
-    Names of pairs begin with that of their source (`PairId.source_set`).
-    """
-
-    parts: Mapping[str, PlacedPairs]  # samples by the name of their source
-    alternate: bool  # sources take turns
-
-    def __post_init__(self) -> None:
-        self._names = list(self.parts)
-        self._longest = max(map(len, self.parts.values()))
-
-    def __len__(self) -> int:
-        if self.alternate:
-            return len(self._names) * self._longest
-        return sum(map(len, self.parts.values()))
-
-    def __getitem__(self, key: Key | int) -> PlacedPair:
-        epoch, index = key if isinstance(key, tuple) else (0, key)
-        if not 0 <= index < len(self):
-            raise IndexError(f"pair {index} of a set of {len(self)}")
-        name, own = self._placed(epoch, index)
-        pair = self.parts[name][own]
-        scene = f"{name}{OF_SOURCE}{pair.name.scene}"
-        return replace(pair, name=PairId(scene, pair.name.target, pair.name.source))
-
-    def _placed(self, epoch: int, index: int) -> tuple[str, Key]:
-        if self.alternate:
-            place, number = divmod(index, len(self._names))
-            name = self._names[number]
-            size = len(self.parts[name])
-            again = -(-self._longest // size)  # times that a pair comes in an epoch, at most
-            return name, (epoch * again + place // size, place % size)
-        for name, part in self.parts.items():
-            if index < len(part):
-                return name, (epoch, index)
-            index -= len(part)
-        raise AssertionError("the index was checked")
-
-
-def in_units(pair: Pair, unit: float) -> Pair:
-    """The pair with all lengths divided by a unit [m]."""
-    source, target = (similar(points, np.eye(4), 1.0 / unit) for points in pair[:2])
-    transform = pair[2].clone()
-    transform[:3, 3] /= unit
-    return source, target, transform
-
-
 class PairBatch(Batch):
-    """Pairs of a step.
-
-    The two sides go through the network one after the other, or in one pass as 2 B clouds.
-    """
+    """Pairs of a step."""
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
-"""A cloud as another sensor might have measured it: ranges, densities and noise.
+"""A cloud as another sensor might have measured it: rays, densities and noise.
 
 Every change is a pure function of the cloud and a generator. Points [P, 3] float32 [m] lie in the
-cloud's own frame, with the sensor at its origin. Patterns of rays are in `scan_patterns`.
+cloud's own frame, with the sensor at its origin. None adds points that were not measured.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pcnn.config.values import check_fields
-from pcnn.ranges import Count, Distance, Length, NonNegative, Share, rising
+from pcnn.ranges import Count, Degrees, Distance, Length, NonNegative, Share, rising
 
 #: Points below which a pattern is not applied: fewer are no cloud to learn from.
 LEAST = 256
@@ -57,23 +58,32 @@ class AnySensor(Sensor):
 
 
 @dataclass(frozen=True)
-class RangeCut(Sensor):
-    """A sensor that sees less far: points beyond a distance are left out."""
+class Beams(Sensor):
+    """A spinning LiDAR of that many beams, mounted higher or lower."""
 
-    farthest: tuple[Length, Length] = (20.0, 80.0)  # that distance is uniform between the two [m]
-    nearest: Distance = 0.0  # points closer than this are left out as well [m]
+    number: tuple[Count, Count] = (16, 128)  # fewest and most beams, drawn evenly on a log scale
+    thickness: Degrees = 0.42
+    height: Distance = 0.0  # the sensor is moved up or down by up to so much [m]
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
-        limit = generator.uniform(*self.farthest)
-        distance = ranges(points)
-        return kept(points, (distance <= limit) & (distance >= self.nearest))
+        beams = round(on_log_scale(self.number, generator))
+        begin, move = generator.random(), generator.uniform(-self.height, self.height)
+        x, y, z = points.T.contiguous()
+        elevation = torch.atan2(z - move, (x * x).addcmul_(y, y).sqrt_())
+        some = elevation[:: max(1, len(elevation) // 2000)]
+        if not len(some):
+            return points
+        bottom, top = np.quantile(some.numpy(), (0.01, 0.99))
+        spacing = (top - bottom) / beams
+        if spacing <= math.radians(self.thickness):
+            return points
+        place = (elevation - float(bottom)) / float(spacing) + begin
+        return kept(points, place - place.floor() < math.radians(self.thickness) / spacing)
 
 
 @dataclass(frozen=True)
 class RangeThinning(Sensor):
-    """Density that falls with the distance:
-    a point at r stays with probability (whole / r)^power.
-    """
+    """Density that falls with the distance: (whole / r)^power of the points at r stay."""
 
     whole: tuple[Length, Length] = (1.0, 3.0)  # distance up to which all points stay
     power: tuple[NonNegative, NonNegative] = (0.0, 2.0)  # uniform between the two
@@ -101,10 +111,7 @@ class RangeNoise(Sensor):
 
 @dataclass(frozen=True)
 class DepthCamera(Sensor):
-    """A camera that finds depth by disparity: noise and steps that grow with the square of it.
-
-    Ranges are rounded to whole steps of 1 / r: a step is ``quantum r²`` metres at the distance r.
-    """
+    """A camera that finds depth by disparity: noise and steps that grow with the square of it."""
 
     farthest: tuple[Length, Length] = (3.0, 8.0)  # of what the camera sees
     noise: Distance = 0.003  # standard deviation at 1 m, uniform from 0 to this [m]

@@ -78,12 +78,7 @@ class _Fragments:
 
 
 class ThreeDMatch(_Fragments):
-    """Test pairs of 3DMatch or 3DLoMatch, or of scenes in the same form.
-
-    Fragments are looked for below ``root`` as Predator's archive has them, or one folder a scene;
-    ground truth in ``benchmarks/LIST/SCENE/``, in ``SCENE-evaluation/`` (the original download) or
-    in ``SCENE/`` itself (`pcnn registration make-gt`).
-    """
+    """Test pairs of 3DMatch or 3DLoMatch, or of scenes in the same form."""
 
     def __init__(
         self,
@@ -143,13 +138,7 @@ class IndoorPairs(_Fragments):
 
     ground_truth = "pair list"
 
-    def __init__(
-        self,
-        root: str | Path,
-        split: str,
-        overlap: float = OVERLAP,
-        allow_missing: bool = False,
-    ) -> None:
+    def __init__(self, root: str | Path, split: str, overlap: float = OVERLAP) -> None:
         if split not in ("train", "val"):
             raise ValueError(f"split must be train or val, got {split!r}")
         if not 0.0 <= overlap < 1.0:
@@ -159,10 +148,10 @@ class IndoorPairs(_Fragments):
         self.path = _first((self.root / place.format(split=split) for place in _LISTS), True)
         listed = read_indoor_list(self.path)
         self.pairs = [pair for pair in listed if pair.overlap is None or pair.overlap > overlap]
-        self._left_out = f"{len(listed) - len(self.pairs)} of {len(listed)} pairs of {self.path}"
         self._notes = []
         if len(self.pairs) < len(listed):
-            self._notes = [f"{self._left_out} overlap by {overlap:g} or less and are left out"]
+            few = f"{len(listed) - len(self.pairs)} of {len(listed)} pairs of {self.path}"
+            self._notes = [f"{few} overlap by {overlap:g} or less and are left out"]
         scenes = list(dict.fromkeys(pair.scene for pair in self.pairs))
         for scene in scenes:
             folders = [self.root / place.format(split="train") / scene for place in _CLOUDS]
@@ -170,14 +159,11 @@ class IndoorPairs(_Fragments):
                 self.folders.setdefault(scene, folder)
         missing = [scene for scene in scenes if scene not in self.folders]
         told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
-        if missing and (not allow_missing or (split == "train" and not self.folders)):
+        if missing:
             raise FileNotFoundError(
                 f"3DMatch: {self.root} has no fragments of {told}, of {len(scenes)} scenes in "
-                f"{self.path} (dataset.allow_missing). {_TRAINING_STEPS}"
+                f"{self.path}. {_TRAINING_STEPS}"
             )
-        if missing:
-            self._notes.append(f"left out, as their fragments are missing: {told}")
-        self.pairs = [pair for pair in self.pairs if pair.scene in self.folders]
 
     def notes(self) -> list[str]:
         return self._notes

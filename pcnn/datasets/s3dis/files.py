@@ -43,11 +43,7 @@ class Room:
         return sorted(path for path in files if not path.name.startswith("."))
 
     def read(self) -> Cloud:
-        """Read all points in the building's frame [m], colours in 0..1, one of 13 classes.
-
-        A file whose class is none of the 13 (the published set has stairs) is clutter, as
-        everywhere.
-        """
+        """Read all points in the building's frame [m], colours in 0..1, one of 13 classes."""
         if not self.files:
             raise MissingFileError(self.folder / "Annotations", "it holds no CLASS_n.txt")
         parts, labels = [], []
@@ -135,7 +131,7 @@ def find_rooms(root: str | Path, areas: Sequence[int]) -> list[Room]:
     for area in areas:
         folder = Path(root) / f"Area_{area}"
         if not folder.is_dir():
-            lacks = f"{root} lacks Area_{area} (dataset.allow_missing)"
+            lacks = f"{root} lacks Area_{area}"
             raise FileNotFoundError(f"{lacks}. {DOWNLOAD}")
         names = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
         if not names:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from annotated_types import Interval, MinLen
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split, parts_there
+from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split
 from pcnn.datasets.labels import IGNORE, LabelMap
 from pcnn.datasets.readers.columns import COLORS
 from pcnn.datasets.s3dis.classes import (
@@ -31,11 +31,7 @@ _Area = Annotated[int, Interval(ge=1, le=6)]
 
 
 class S3DISRooms:
-    """Rooms of some areas: x, y, z, red, green, blue, and one of 13 classes a point.
-
-    Colours are in 0..1. The origin of a room is the middle of its bounding box along x and y and
-    its lowest point along z (Pointcept's CenterShift).
-    """
+    """Rooms of some areas: x, y, z, red, green, blue, and one of 13 classes a point."""
 
     channels = COLORS
 
@@ -69,7 +65,6 @@ class S3DISSets(CloudSets):
     test_areas: Sequence[_Area] = TEST_AREAS  # areas to test on
     val_areas: Sequence[_Area] | None = None  # areas to validate on
     train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None  # areas to train on
-    allow_missing: bool = False  # use the areas that are there where some are missing
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator
     unit = "room"
     on_floor = True
@@ -107,13 +102,8 @@ class S3DISSets(CloudSets):
         return _PUBLISHED.found(self.root, self.source, self.data_dir, self.simulate)
 
     def find(self, split: Split) -> S3DISRooms | None:
-        root, wanted = self.found.root, self.areas[split]
-
-        def is_there(area: int) -> bool:
-            return (root / f"Area_{area}").is_dir()
-
-        areas = parts_there(root, split, wanted, is_there, "areas", self.allow_missing)
-        return S3DISRooms(root, areas) if areas else None
+        areas = self.areas[split]
+        return S3DISRooms(self.found.root, areas) if areas else None
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,7 @@ def _selected(cloud: Cloud, keep: Tensor) -> Cloud:
 
 
 def fewer_beams(cloud: Cloud, generator: np.random.Generator, chance: float) -> Cloud:
-    """Keep every second or every fourth beam of a spinning sensor, with probability ``chance``.
-
-    Beams are taken to be 0.3 to 0.5 degrees of elevation apart, the same in all of a scan; at least
-    one point stays.
-    """
+    """Keep every second or every fourth beam of a spinning sensor, with probability ``chance``."""
     if generator.random() >= chance:
         return cloud
     every, spacing = int(generator.choice((2, 4))), generator.uniform(0.3, 0.5)

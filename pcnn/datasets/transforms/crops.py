@@ -22,10 +22,7 @@ from pcnn.ranges import Length, PartialShare, Share, rising
 
 
 def crop(cloud: Cloud, radius: float | None) -> Cloud:
-    """Keep the points within a vertical cylinder about the origin: x^2 + y^2 <= radius^2.
-
-    The cylinder is the same after any rotation about the vertical axis and any mirroring.
-    """
+    """Keep the points within a vertical cylinder about the origin: x^2 + y^2 <= radius^2."""
     if radius is None:
         return cloud
     if not radius > 0.0:
@@ -37,11 +34,7 @@ def crop(cloud: Cloud, radius: float | None) -> Cloud:
 def sphere_crop(
     cloud: Cloud, generator: np.random.Generator, rows: int, cell: VoxelSize | None
 ) -> Cloud:
-    """Keep what lies nearest to a random point: `rows` cells with all their points.
-
-    A cell's distance is that of its centre. The random point moves to x = y = 0. Clouds of at most
-    so many cells come back as they are; one that has no more after it was moved keeps all points.
-    """
+    """Keep what lies nearest to a random point: `rows` cells with all their points."""
     if rows < 1:
         raise ValueError(f"point_max must be at least 1 row or none, got {rows}")
     share = generator.random()
@@ -95,14 +88,7 @@ def smallest(values: NDArray[Any], number: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Cut a piece out of a room, take its upper part away, and leave points out.
-
-    A piece is what a ball or an upright cylinder about a random point holds. The middle of a ball
-    is lowered to a random share of the height of its point, as most crops hold what stands on a
-    floor. So a network learns from rooms that lack walls or a ceiling, and from clouds of several
-    densities. The origin of the points that are left is in the middle of their box along x and y
-    and at their lowest point, as that of whole rooms is.
-    """
+    """Cut a piece out of a room, take its upper part away, and leave points out."""
 
     share: Share = 0.7  # chance of a piece; half of them are balls
     radius: Annotated[Sequence[Length], Len(2, 2)] = (1.5, 4.0)  # smallest and largest radius [m]

@@ -46,11 +46,7 @@ class Elastic:
 
 
 def distort(cloud: Cloud, generator: np.random.Generator, grain: float, magnitude: float) -> Cloud:
-    """Displace points by noise on a grid of edge `grain`, blurred and interpolated.
-
-    Normal noise at the nodes is averaged over three nodes along each axis, twice, interpolated
-    trilinearly at the points and multiplied by `magnitude`.
-    """
+    """Displace points by noise on a grid of edge `grain`, blurred and interpolated."""
     if cloud.n_points == 0:
         return cloud
     low = cloud.points.amin(0)
@@ -86,9 +82,6 @@ def _sampled(noise: Tensor, place: Tensor, nodes: Sequence[int]) -> Tensor:
 @dataclass(frozen=True)
 class Chromatic:
     """Stretch the contrast, rebalance and shift all colours, and add noise to each; or forget them.
-
-    Colours are the first three features, in 0..1, and stay in it. A network that has seen clouds
-    without colours serves for these too; they are `FORGOTTEN` there.
 
     Source: Choy et al., "4D Spatio-Temporal ConvNets", 2019, and its code, with the numbers of
     Pointcept's S3DIS configurations.
@@ -155,10 +148,7 @@ def stretched(colour: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Remission:
-    """Forget the remission of a scan, or distort its scale: ``clip(gain * r ** gamma + noise)``.
-
-    A network that has seen such scans uses shape first. Remission is the last feature, in 0..1.
-    """
+    """Forget the remission of a scan, or distort its scale: ``clip(gain * r ** gamma + noise)``."""
 
     forget: Share = 0.2  # chance that all of a scan's remission is 0
     gain: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)  # lowest and highest factor

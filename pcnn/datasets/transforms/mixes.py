@@ -30,8 +30,6 @@ class ScanMix(Protocol):
 class LaserMix:
     """Cut both scans into equal bands of pitch; odd bands from the top come from the partner.
 
-    ``pitch = atan2(z, sqrt(x^2 + y^2))``, points beyond the outer angles belong to the outer bands.
-
     Source: Kong et al., "LaserMix for Semi-Supervised LiDAR Semantic Segmentation", CVPR 2023, as
     mmdetection3d uses it with labels.
     """
@@ -63,11 +61,6 @@ class LaserMix:
 @dataclass(frozen=True)
 class PolarMix:
     """Swap a half plane of azimuths, then paste the partner's instances, also turned.
-
-    Scene-level swapping replaces what lies within half a turn from a random azimuth by the
-    partner's points there. Rotate-pasting adds the partner's points of some classes three times:
-    as they are, and turned about the vertical axis by angles uniform in [0, 120) and [120, 240)
-    degrees.
 
     Source: Xiao et al., "PolarMix", NeurIPS 2022, with mmdetection3d's numbers.
     """

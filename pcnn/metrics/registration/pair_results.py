@@ -23,10 +23,6 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-#: Between the name of a source and that of a scene of it, where pairs of several are mixed.
-OF_SOURCE = "::"
-
-
 class PairId(NamedTuple):
     """Identity of a pair of clouds: the scene, and the indices of target and source in it."""
 
@@ -36,11 +32,6 @@ class PairId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.scene}/{self.source} onto {self.target}"
-
-    @property
-    def source_set(self) -> str:
-        """The source that a pair of a mixed set comes from; empty elsewhere."""
-        return self.scene.partition(OF_SOURCE)[0] if OF_SOURCE in self.scene else ""
 
 
 @dataclass(frozen=True)

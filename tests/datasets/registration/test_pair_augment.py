@@ -9,7 +9,7 @@ from pcnn.datasets.registration.augment import PairAugmentation, centre
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import Pair, world
-from tests.registration.poses import random_pose, shifted, turned
+from tests.registration.poses import random_pose, shifted
 
 ALL = {
     "scale": (0.8, 1.2),
@@ -18,7 +18,6 @@ ALL = {
     "depth_noise": 0.002,
     "warp": 0.01,
     "drop": 0.3,
-    "crop": 0.3,
 }
 
 
@@ -102,52 +101,12 @@ def test_uniform_rotations_fill_the_group(largest: float) -> None:
     assert np.mean(relative) > 0.9 * np.mean(angles)
 
 
-def test_rotations_grow_with_the_training() -> None:
-    pair = same_places(random_pose(2))
-    growth = ((0.2, 45.0), (0.4, 90.0), (0.6, 180.0))
-    augment = PairAugmentation(uniform_rotations=True, rotation_growth=growth)
-    wanted = {0.0: 45.0, 0.2: 45.0, 0.3: 67.5, 0.4: 90.0, 0.5: 135.0, 1.0: 180.0}
-    assert {share: augment.largest_angle(share) for share in wanted} == wanted
-    for share, largest in wanted.items():
-        changed = [Pair(*augment(pair, sample_generator(0, 0, i), share)) for i in range(20)]
-        angles = [turn_of(pair.source, one.source) for one in changed]
-        assert 0.6 * largest < max(angles) < largest + 1e-3
-        again = Pair(*augment(pair, sample_generator(0, 0, 0), share))
-        assert torch.equal(again.source, changed[0].source)
-    whole = Pair(*augment(pair, sample_generator(0, 0, 0)))
-    assert torch.equal(whole.source, Pair(*augment(pair, sample_generator(0, 0, 0), 1.0)).source)
-
-
-def test_refusals_of_rotations() -> None:
-    for options, message in (
-        ({"rotation_growth": ((0.5, 90.0), (0.2, 180.0))}, "rising"),
-        ({"rotation_growth": ()}, "rotation_growth"),
-        ({"rotation_growth": ((0.0, 200.0),)}, "rotation_growth"),
-        ({"uniform_rotations": True, "axis": "vertical"}, "axis"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            PairAugmentation(**options)
-
-
-def test_fcgf_leaves_the_translation_unscaled() -> None:
-    pair = same_places(shifted(10.0, 0.0, 0.0) @ turned((0, 0, 1), 3))
-    options = {"rotation": 0.0, "scale": (1.2, 1.2), "scale_probability": 1.0}
-    wrong = Pair(
-        *PairAugmentation(**options, legacy_scale_bug=True)(pair, sample_generator(0, 0, 0))
-    )
-    right = Pair(*PairAugmentation(**options)(pair, sample_generator(0, 0, 0)))
-    # as lib/data_loaders.py has it: clouds times the factor, the transform as it was
-    torch.testing.assert_close(wrong.source, pair.source * 1.2)
-    torch.testing.assert_close(wrong.transform, pair.transform)
-    assert float(residual(right).max()) < 2e-5
+def test_some_pairs_are_scaled() -> None:
+    pair = same_places(shifted(10.0, 0.0, 0.0))
     often = PairAugmentation(rotation=0.0, scale=(2.0, 2.0), scale_probability=0.8)
     changed = [Pair(*often(pair, sample_generator(0, 0, i))).source for i in range(200)]
     scaled = [not torch.equal(source, pair.source) for source in changed]
     assert 0.7 < np.mean(scaled) < 0.9
-    # |s - 1| times the translation of 10 m
-    torch.testing.assert_close(
-        residual(wrong), torch.full((300,), 2.0, dtype=torch.float64), atol=1e-4, rtol=0
-    )
 
 
 def test_noise_has_the_size_that_was_asked_for() -> None:
@@ -181,16 +140,15 @@ def test_a_warp_is_smooth() -> None:
 
 def test_points_left_out_are_a_part_of_the_cloud() -> None:
     pair = same_places(random_pose(4), 1000)
-    for options in ({"drop": 0.5}, {"crop": 0.5}):
-        sizes = set()
-        for index in range(10):
-            augment = PairAugmentation(rotation=0.0, **options)
-            changed = Pair(*augment(pair, sample_generator(0, 0, index)))
-            kept = {tuple(row) for row in changed.source.tolist()}
-            assert kept <= {tuple(row) for row in pair.source.tolist()}
-            assert 490 <= len(changed.source) <= 999
-            sizes |= {len(changed.source), len(changed.target)}
-        assert len(sizes) > 10
+    sizes = set()
+    for index in range(10):
+        augment = PairAugmentation(rotation=0.0, drop=0.5)
+        changed = Pair(*augment(pair, sample_generator(0, 0, index)))
+        kept = {tuple(row) for row in changed.source.tolist()}
+        assert kept <= {tuple(row) for row in pair.source.tolist()}
+        assert 490 <= len(changed.source) <= 999
+        sizes |= {len(changed.source), len(changed.target)}
+    assert len(sizes) > 10
 
 
 def test_threads_do_not_change_a_bit() -> None:
@@ -237,6 +195,7 @@ def test_tiny_clouds_and_numbers_that_are_refused() -> None:
         ({"jitter": -0.1}, "jitter"),
         ({"warp": float("nan")}, "warp"),
         ({"drop": 1.0}, "drop"),
+        ({"uniform_rotations": True, "axis": "vertical"}, "axis"),
     ):
         with pytest.raises(ValueError, match=words):
             PairAugmentation(**options)

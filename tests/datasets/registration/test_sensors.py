@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from pcnn.datasets.registration import PairAugmentation
-from pcnn.datasets.registration.scan_patterns import (
-    Beams,
-    SolidState,
-    SurveyScan,
-    about,
-    angles,
-    rosette,
-)
 from pcnn.datasets.registration.sensors import (
     LEAST,
     AnySensor,
+    Beams,
     DepthCamera,
-    RangeCut,
     RangeNoise,
     RangeThinning,
     Sensor,
@@ -32,11 +22,11 @@ from pcnn.datasets.registration.sensors import (
 from pcnn.datasets.transforms.augment import sample_generator
 from tests.datasets.registration.scenes import Pair
 
-PATTERNS = (Beams(), SurveyScan(), SolidState(), SolidState(ahead=True))
+KEEPING = (Beams(), RangeThinning(), Sparser((500, 900)))
 ALL = (
-    *PATTERNS,
-    *(RangeCut((5.0, 9.0)), RangeThinning(), RangeNoise(), DepthCamera(), Sparser((500, 900))),
-    AnySensor((Beams(), (SolidState(), RangeNoise())), probability=0.8),
+    *KEEPING,
+    *(RangeNoise(), DepthCamera()),
+    AnySensor((Beams(), (RangeThinning(), RangeNoise())), probability=0.8),
 )
 
 
@@ -76,7 +66,7 @@ def test_a_function_of_the_cloud_and_the_generator_that_leaves_no_cloud_without_
         assert bool(torch.isfinite(found).all())
 
 
-@pytest.mark.parametrize("sensor", PATTERNS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("sensor", KEEPING, ids=lambda one: type(one).__name__)
 def test_patterns_keep_measured_points_in_their_order(sensor: Sensor) -> None:
     points = shell()
     found = changed(sensor, points, 1)
@@ -87,8 +77,6 @@ def test_patterns_keep_measured_points_in_their_order(sensor: Sensor) -> None:
 
 def test_densities_and_ranges() -> None:
     points = shell()
-    assert float(ranges(changed(RangeCut((5.0, 5.0), nearest=2.0), points)).max()) <= 5.0
-    assert float(ranges(changed(RangeCut((5.0, 5.0), nearest=2.0), points)).min()) >= 2.0
     thinned = ranges(changed(RangeThinning((2.0, 2.0), (2.0, 2.0)), points))
     given = ranges(points)
     for low, high in ((1.0, 2.0), (4.0, 5.0), (8.0, 9.0)):
@@ -99,47 +87,15 @@ def test_densities_and_ranges() -> None:
     assert len(changed(Sparser((700, 700)), points)) == pytest.approx(700, rel=0.15)
 
 
-def test_beams_have_their_number_and_a_survey_scan_one_return_a_step() -> None:
+def test_beams_have_their_number() -> None:
     points = shell(60000)
     for number in (16, 32):
         found = changed(Beams((number, number), thickness=0.4), points)
-        _, elevation = angles(found)
+        elevation = torch.atan2(found[:, 2], found[:, :2].norm(dim=1))
         lit = torch.histc(torch.rad2deg(elevation), 1500, -30.0, 30.0) > 0
         begins = int((lit[1:] & ~lit[:-1]).sum())
         assert number - 1 <= begins <= number + 2
     assert changed(Beams((128, 128), thickness=2.0), points) is points  # finer than the cloud
-    survey = SurveyScan((3.0, 3.0))
-    found = changed(survey, points, 2)
-    assert torch.equal(changed(survey, found, 2), found)  # one point in every step already
-    assert 0.8 * 120 * 20 < len(found) <= 121 * 21
-    near = ranges(found).mean() < ranges(points).mean()  # the nearest of a step stays
-    assert bool(near)
-
-
-def test_a_solid_state_lidar_sees_a_cone_densest_in_its_middle() -> None:
-    points = shell(60000)
-    sensor = SolidState((50.0, 50.0), (0.5, 0.5), ahead=True, wander=0.0)
-    found = changed(sensor, points)
-    u, v = about(found, 0.0, 0.0)
-    angle = torch.rad2deg(torch.hypot(u, v))
-    torch.testing.assert_close(
-        angle,
-        torch.rad2deg(torch.acos((found[:, 0] / ranges(found)).clamp(-1, 1))),
-        atol=0.05,
-        rtol=0,
-    )
-    assert float(angle.max()) < 25.0 + 3 * 0.5  # the width of the trace
-    all_angles = torch.rad2deg(torch.hypot(*about(points, 0.0, 0.0)))
-    share = [
-        float(
-            ((angle >= low) & (angle < high)).sum()
-            / ((all_angles >= low) & (all_angles < high)).sum()
-        )
-        for low, high in ((0.0, 5.0), (10.0, 20.0))
-    ]
-    assert share[0] > share[1] > 0.0
-    shares = [float(rosette(100, turns, 1.7, 0.3).float().mean()) for turns in (5, 20, 80)]
-    assert all(a < b for a, b in pairwise(shares))
 
 
 def test_noise_grows_with_the_distance_and_depth_comes_in_steps() -> None:
@@ -160,7 +116,8 @@ def test_noise_grows_with_the_distance_and_depth_comes_in_steps() -> None:
 def test_pairs_take_sensors_before_all_else_and_each_cloud_by_itself() -> None:
     pair = Pair(shell(3000), shell(2500), torch.eye(4, dtype=torch.float64))
     # a sensor sees metres of its own frame: neither the turned nor the scaled cloud
-    near = PairAugmentation(rotation=90.0, scale=(3.0, 3.0), sensors=(RangeCut((5.0, 5.0)),))
+    camera = DepthCamera((5.0, 5.0), 0.0, 0.0)
+    near = PairAugmentation(rotation=90.0, scale=(3.0, 3.0), sensors=(camera,))
     cut = Pair(*near(pair, sample_generator(1, 0, 0)))
     for own, given in ((cut.source, pair.source), (cut.target, pair.target)):
         assert len(own) == int((ranges(given) <= 5.0).sum()) < len(given)
@@ -174,7 +131,7 @@ def test_pairs_take_sensors_before_all_else_and_each_cloud_by_itself() -> None:
 
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="low <= high"):
-        RangeCut((5.0, 2.0))
+        RangeThinning((5.0, 2.0))
     with pytest.raises(ValueError, match="number"):
         Beams((0, 16))
     with pytest.raises(ValueError, match="probability"):

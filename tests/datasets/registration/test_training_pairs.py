@@ -66,37 +66,6 @@ def test_missing_files_say_what_belongs_where(tmp_path: Path) -> None:
         IndoorPairs(tmp_path, "train")
 
 
-def test_scenes_that_are_there_are_trained_on_when_told_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_predator(tmp_path, ("a", "b", "c"))
-    for scene in "ac":
-        folder = tmp_path / "indoor" / "train" / scene
-        folder.rename(tmp_path / scene.upper())
-    with pytest.raises(FileNotFoundError, match=r" a, of 2 scenes"):
-        ThreeDMatchSets(root=str(tmp_path)).find("train")
-    sets = ThreeDMatchSets(root=str(tmp_path), allow_missing=True)
-    assert {pair.scene for pair in sets.find("train").pairs} == {"b"}
-    assert "left out, as their fragments are missing: a" in caplog.text
-    assert len(sets.find("val").pairs) == 0  # there is no validation
-    (tmp_path / "indoor" / "train" / "b").rename(tmp_path / "B")
-    with pytest.raises(FileNotFoundError, match=" a, b, "):
-        sets.find("train")
-
-
-def test_drives_that_are_there_are_trained_on_when_told_so(tmp_path: Path) -> None:
-    for sequence in (0, 3):
-        write_drive(tmp_path, sequence, 9)
-    options = {"root": str(tmp_path), "ground_truth": "odometry"}
-    with pytest.raises(FileNotFoundError):
-        KITTISets(**options).find("train")
-    sets = KITTISets(**options, allow_missing=True)
-    assert {pair.scene for pair in sets.find("train").pairs} == {"00", "03"}
-    assert len(sets.find("val").pairs) == 0  # there is no validation
-    with pytest.raises(FileNotFoundError):
-        sets.find("test")
-
-
 def test_kitti_trains_on_its_own_sequences(tmp_path: Path) -> None:
     places = {s: write_drive(tmp_path, s, 9)["places"] for s in (0, 3, 6, 8)}
     options = {"root": str(tmp_path), "ground_truth": "odometry"}
