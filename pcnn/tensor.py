@@ -14,9 +14,9 @@ from torch import Tensor
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.dense_box import DenseBox
-from pcnn.geometry.find_sites import require_voxels
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple, triple
+from pcnn.geometry.sites import require_voxels
 from pcnn.rowwise import acts_by_row, batch_norm
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pcnn.dataflows.gemm import OuterProducts
 from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
-from pcnn.geometry.slot_subsets import USUAL
+from pcnn.geometry.layouts import USUAL
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
 

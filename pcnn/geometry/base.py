@@ -98,11 +98,7 @@ class Geometry:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the caches: a worker sends the sites, the receiver derives its own.
-
-        The sender has checked the sites. A second check takes longer than a step of a small
-        network, in a process whose workers use all cores.
-        """
+        """Pickle without the caches: a worker sends the sites, the receiver derives its own."""
         make = partial(type(self), check=False)  # type: ignore[call-arg]  # of every subclass
         return make, tuple(self._fields().values())
 
@@ -198,11 +194,7 @@ class Geometry:
         return rows
 
     def unique_index(self) -> Tensor:
-        """``[N]`` int64, for every row the first point in it, in the order of the input.
-
-        So ``features[geometry.unique_index()]`` has one point for every row. Nothing waits for the
-        device.
-        """
+        """``[N]`` int64, for every row the first point in it, in the order of the input."""
         rows = self.point_rows()
         first = torch.full((self.rows,), len(rows), device=self.device)
         points = torch.arange(len(rows), device=self.device)

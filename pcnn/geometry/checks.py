@@ -1,8 +1,4 @@
-"""Checks of points, cells, keys and row numbers.
-
-Shapes and dtypes are checked always, contents of keys on the host, where no device is waited for.
-Row numbers, boxes and bounds take longer: `VoxelGrid.validate` and `PointSet.validate`.
-"""
+"""Checks of points, cells, keys and row numbers."""
 
 from __future__ import annotations
 

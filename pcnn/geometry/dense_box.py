@@ -54,10 +54,7 @@ class DenseBox:
         return DenseBox(low, size or triple([max(0, r) for r in reach], "shape", 0), stride, clouds)
 
     def places(self, grid: VoxelGrid) -> tuple[list[Tensor], Tensor]:
-        """Where sites lie: cloud, i, j and k, each ``[N]`` int64, and ``[N]`` bool, whether inside.
-
-        A site outside, and a row without a site, has place 0.
-        """
+        """Cloud, i, j and k of sites ``[N]`` int64, 0 outside; ``[N]`` bool, whether inside."""
         cloud, *axes = grid.coords.to(torch.int64).unbind(1)
         places, inside = [cloud], cloud < self.clouds
         # numbers of the host go into kernels: as a tensor they would be copied, which waits
@@ -68,10 +65,7 @@ class DenseBox:
         return [torch.where(inside, place, 0) for place in places], inside
 
     def fill(self, features: Tensor, grid: VoxelGrid) -> Tensor:
-        """Features ``[N, C]`` of sites as ``[B, C, X, Y, Z]``, channels last in memory.
-
-        Cells without a site are 0; sites outside of the box are left out.
-        """
+        """Features ``[N, C]`` of sites as ``[B, C, X, Y, Z]``, channels last in memory."""
         volume = features.new_zeros(self.clouds, *self.shape, features.shape[1])
         if volume.numel():
             x, y, z = self.shape

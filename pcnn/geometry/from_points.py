@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.checks import check_finite, check_points, clouds_of, voxel_sizes
-from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.geometry.point_set import PointSet, Sizes, nearest_rows
+from pcnn.geometry.point_set import USUAL, Neighbourhood, PointSet, Sizes, nearest_rows
 
 #: Origins are multiples of so many cells, rounded up to a power of two [m].
 _ORIGIN_CELLS = 1024

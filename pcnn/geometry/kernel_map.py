@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def outside_inference_mode() -> AbstractContextManager[object]:
-    """Where levels, maps and layouts are made that stay.
-
-    Autograd refuses tensors made inside `torch.inference_mode`, so a cloud that was evaluated first
-    could not be trained on.
-    """
+    """Where levels, maps and layouts are made that stay."""
     if torch.is_inference_mode_enabled():
         return torch.inference_mode(False)
     return nullcontext()
@@ -259,11 +255,7 @@ class KernelMap:
         return self.edges.layouts[key]
 
     def drop_tables(self) -> None:
-        """Give up neighbour tables and slot masks of both sides, if one has steps.
-
-        Steps hold the same triplets in as many bytes, and a table that is asked for later is made
-        from them. Tensors in use elsewhere stay as they are.
-        """
+        """Give up neighbour tables and slot masks of both sides, if one has steps."""
         if has_steps(self) or has_steps(self.transpose()):
             for kind in LAYOUTS.values():
                 for flipped in (False, True) if kind.replaced_by_steps else ():

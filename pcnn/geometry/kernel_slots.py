@@ -145,14 +145,7 @@ class Kernel:
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
 
     def key_steps(self, spacing: Triple, key_format: KeyFormat) -> tuple[int, int, int, int]:
-        """Key of slot (0, 0, 0) less that of its output, and what a slot along x, y and z adds.
-
-        Sums of these are the key delta of every slot, as packing is linear.
-
-        Args:
-            spacing: tensor stride of the inputs.
-            key_format: of the keys.
-        """
+        """Key of slot (0, 0, 0) less that of its output, and what a slot along x, y and z adds."""
         origin = [-p * s for p, s in zip(self.padding, spacing, strict=True)]
         axes = zip(self.dilation, spacing, key_format.shifts, strict=True)
         x, y, z = ((d * s) << shift for d, s, shift in axes)
@@ -172,11 +165,7 @@ class Kernel:
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """True if slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1.
-
-        Then ``(i, j, k)`` on one set of sites implies ``(j, i, K - 1 - k)``: half a search serves
-        the whole map.
-        """
+        """True if slot ``K - 1 - k`` has the offset opposite to slot ``k`` at stride 1."""
         if self.is_strided:
             return False
         centred = (

@@ -1,9 +1,4 @@
-"""Voxel coordinates as one sorted integer: ``0 | batch 9 | x 18 | y 18 | z 18`` in int64.
-
-Each field is biased by half its range, so signed coordinates keep their lexicographic order. A
-neighbour's key is ``key + delta`` without a borrow, as long as coordinates stay away from the limit
-by the reach of the kernel (`KeyFormat.check_bound`).
-"""
+"""Voxel coordinates as one sorted integer: ``0 | batch 9 | x 18 | y 18 | z 18`` in int64."""
 
 from __future__ import annotations
 

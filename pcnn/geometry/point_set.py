@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
 from typing import Any, ClassVar
@@ -13,7 +14,6 @@ from pcnn.geometry.base import Finer, Geometry, PointKind, joined_rows
 from pcnn.geometry.checks import check_integers, check_order, check_rows, refuse_rows
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
-from pcnn.geometry.neighbourhood import USUAL, Neighbourhood
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 
 Sizes = tuple[float, float, float]
@@ -22,6 +22,57 @@ POINT_DOWNSAMPLING = ("nearest", "cell_origin")
 
 #: How far a float32 point may lie beside the cell that its float64 coordinates gave it [cells].
 OUT_OF_CELL = 2.0**-6
+
+
+#: Treatment of a neighbour within reach whose offset leaves the kernel's box.
+OUTSIDE = ("clamp", "drop")
+
+METRICS = ("auto", "ball", "box")
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The rule by which kernels relate native points (PointCNN++ 3.2); part of their geometry.
+
+    It changes values, so it belongs to the points and not to an engine: whatever computes a
+    network, its numbers are the same.
+    """
+
+    #: what becomes of neighbours within reach and outside the kernel's box: ``clamp`` takes them
+    #: into its nearest cell, ``drop`` leaves them out
+    outside: str = "clamp"
+    volume: float = 1.0  # volume of the field over that of the kernel's box, s
+    #: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the field
+    #: of one of 3
+    cell: float = 1.0
+    #: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as the ball
+    #: with the volume of its box, any other one as far as its box
+    metric: str = "auto"
+    cover: bool = False  # whether a strided kernel reaches at least every point of its coarse cell
+    memory: float | None = None  # most memory that maps may take [GB]
+
+    def __post_init__(self) -> None:
+        check_outside(self.outside)
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
+        if not (0 < self.volume < math.inf and 0 < self.cell < math.inf):
+            raise ValueError(
+                f"volume and cell must be positive and finite, got {self.volume} and {self.cell}"
+            )
+        if self.memory is not None and not 0 < self.memory < math.inf:
+            raise ValueError(f"memory must be positive [GB] or none, got {self.memory}")
+        if self.cover and self.outside == "drop":
+            raise ValueError("cover=True reaches points outside the box, which outside=drop drops")
+
+
+def check_outside(outside: str) -> None:
+    """Refuse a rule that does not exist."""
+    if outside not in OUTSIDE:
+        raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {outside!r}")
+
+
+#: The rule of PointCNN++'s code.
+USUAL = Neighbourhood()
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +242,7 @@ class PointSet(Geometry):
         return *super()._kind, self.voxel_size, self.neighbourhood
 
     def _coarser(self, kernel: Kernel) -> PointSet:
-        """One point in every coarse cell that holds a point; the host waits for their number.
-
-        PointCNN++ 4.1 downsamples by cells and does not snap points to their centres; its authors'
-        code keeps the point nearest to the centre.
-        """
+        """One point in every coarse cell that holds a point; the host waits for their number."""
         cells = self.cells.to(torch.int64)
         step = torch.tensor(kernel.stride, device=self.device)
         cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
@@ -236,10 +283,7 @@ class PointSet(Geometry):
         return (self.cells[:, 1:].to(torch.float64) + share) * size + start
 
     def rows_above(self, coarse: PointSet) -> Tensor | None:
-        """``[N]`` int64 row of a coarser level above every row, over the levels between them.
-
-        ``None`` where ``coarse`` was not made from this set.
-        """
+        """``[N]`` int64 row of a coarser level above every row, over the levels between them."""
         for level in self._levels.values():
             if level is coarse:
                 return level.inverse

@@ -93,11 +93,7 @@ def may_be_cut(kernel_map: KernelMap) -> bool:
 
 
 def is_sparse(kernel_map: KernelMap, triplets: int) -> bool:
-    """True if the rows of a map with so many triplets fill few of its slots, but not too few.
-
-    Sections meet in float32 sums. Of many rows those do not stay in the cache, and rows that fill
-    next to nothing save less than that costs.
-    """
+    """True if the rows of a map with so many triplets fill few of its slots, but not too few."""
     rows = kernel_map.n_out
     many = rows > CACHED_ROWS and triplets < FEW_SLOTS * rows
     return triplets < SPARSE * kernel_map.volume * rows and not many
@@ -167,10 +163,7 @@ def _sections(kernel_map: KernelMap, sections: int) -> Layout:
 
 
 def table_of_steps(layout: Sequence[Tensor], n_out: int, volume: int) -> Tensor:
-    """Neighbour table ``[N_out, K]`` int32 of steps that hold one input a slot.
-
-    Takes 8 bytes for every place of every step while it works.
-    """
+    """Neighbour table ``[N_out, K]`` int32 of steps that hold one input a slot."""
     out, begin, end, slot, rows = layout
     if not len(out):
         return rows.new_full((n_out, volume), -1)

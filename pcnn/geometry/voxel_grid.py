@@ -153,10 +153,7 @@ class VoxelGrid(Geometry):
 
     @property
     def order(self) -> Tensor | None:
-        """``[P]`` int32, points by row, as they stand in the input within one; ``None``: unknown.
-
-        Like levels and maps it stays with the grid: no copy takes it along.
-        """
+        """``[P]`` int32, points by row, as they came within one; ``None``: unknown."""
         return self._order
 
     def keep_order(self, order: Tensor) -> VoxelGrid:
@@ -190,10 +187,7 @@ class VoxelGrid(Geometry):
     def floor_level(
         self, stride: Triple, keys: Tensor, inverse: Tensor, count: Tensor | None = None
     ) -> VoxelGrid:
-        """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid.
-
-        ``inverse [rows]`` is the row of the level above every row of this grid.
-        """
+        """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid."""
         return VoxelGrid(
             keys,
             self.batch_size,

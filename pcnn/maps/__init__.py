@@ -1,10 +1,9 @@
 """Map builders: (input sites, output sites, kernel) to a kernel map."""
 
 from pcnn.maps.base import MapBuilder
-from pcnn.maps.brute_force import BruteForce
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
-from pcnn.maps.sorted_search import SortedSearch
+from pcnn.maps.host_search import BruteForce, SortedSearch
 from pcnn.maps.windowed import Windowed
 from pcnn.maps.z_delta import ZDelta
 

@@ -93,11 +93,7 @@ def serves(kernel: Kernel) -> bool:
 
 
 def with_own_keys(grid: VoxelGrid) -> VoxelGrid:
-    """A grid of a room for a search that knows no counts: its spare rows have keys of their own.
-
-    They ascend behind those of all clouds, far enough from the largest key that kernels do not
-    leave it, so that no site finds them.
-    """
+    """A grid of a room for a search that knows no counts: its spare rows have keys of their own."""
     own = grid.key_format
     spare = (own.max_batch << own.batch_shift) + (1 << (own.batch_shift - 1))
     rows = torch.arange(grid.rows, device=grid.device)

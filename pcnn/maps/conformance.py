@@ -1,8 +1,4 @@
-"""Checks of a map builder: the triplets of brute force, in their order, for odd cases too.
-
-A builder may refuse by a ``ValueError`` what it does not serve, as keys that do not fit; what it
-builds, is right.
-"""
+"""Checks of a map builder: the triplets of brute force, in their order, for odd cases too."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps.base import MapBuilder
-from pcnn.maps.brute_force import BruteForce
+from pcnn.maps.host_search import BruteForce
 
 #: Kernels that differ in parity, in their axes, in what they tile and in what they leave out.
 KERNELS = (
@@ -40,11 +36,7 @@ class Nonconforming(RuntimeError):
 
 
 def run_checks(subject: str, checks: Iterable[tuple[object, Callable[[], bool | None]]]) -> None:
-    """Run checks by what they are about; a subject that fails one, or refuses all, is refused.
-
-    A check that returns ``False`` has nothing to compare, and a ``ValueError`` is a refusal by
-    name, which is no wrong result.
-    """
+    """Run checks by what they are about; a subject that fails one, or refuses all, is refused."""
     faults: list[str] = []
     served, number = False, 0
     for name, check in checks:

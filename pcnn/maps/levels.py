@@ -1,9 +1,4 @@
-"""Sites of all levels of a network, straight from the finest ones, without a host sync.
-
-A level is ``stride * floor(c / stride)`` of the finest sites, whatever lies between (Spira, section
-5.5, the closed form). So one sort over (level, coarse cell) serves all levels; how many sites each
-has stays on the device.
-"""
+"""Sites of all levels of a network, straight from the finest ones, without a host sync."""
 
 from __future__ import annotations
 
@@ -159,10 +154,7 @@ def unique_sites(
 
 
 def fitting_counts(counts: Tensor, rooms: Sequence[int]) -> Tensor:
-    """Numbers of sites that fit rooms of fixed size: all of them, or zeros where one does not fit.
-
-    So what follows never leaves its memory, and a cloud that is too large is seen in the counts.
-    """
+    """Numbers of sites of rooms of fixed size: all, or zeros where one does not fit."""
     fitting = torch.empty_like(counts)
     module = cuda.module("levels.cu", counts.device)
     module.launch("fit_counts", 1, counts=counts, fitting=fitting, n=len(rooms), rooms=rooms)

@@ -1,9 +1,4 @@
-"""Radius search and local voxelisation on a device, by the kernels of ``csrc/radius_search.cu``.
-
-The same triplets in the same order as `pcnn.maps.point_cells` and `pcnn.maps.local_voxels` yield:
-whether a pair is within reach, and its slot, are the same float32 expressions. Count, scan, fill:
-the host waits between, for the number of triplets; several searches share that wait.
-"""
+"""Radius search and local voxelisation on a device, by the kernels of ``csrc/radius_search.cu``."""
 
 from __future__ import annotations
 
@@ -16,9 +11,8 @@ from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda
-from pcnn.maps.local_voxels import Edges
 from pcnn.maps.pairs import empty_pairs, scan_counts
-from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Reach
+from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Edges, Reach
 from pcnn.maps.radix_sort import RadixSort, passes_of
 
 SOURCE = "radius_search.cu"

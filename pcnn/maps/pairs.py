@@ -56,10 +56,7 @@ def chunk_rows(rows: int) -> int:
 
 
 def places_in_table(table: Tensor, totals: Tensor | None = None, room: int = UNBOUNDED) -> Places:
-    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row.
-
-    ``totals`` ``[K]`` int64 takes their numbers, 0 from the first slot on that leaves the room.
-    """
+    """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row."""
     (rows, volume), device = table.shape, table.device
     counts, starts = torch.empty(
         2, volume, -(-rows // chunk_rows(rows)), dtype=torch.int32, device=device
@@ -99,10 +96,7 @@ def _walk_table(
 
 
 def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Room for ``in_index`` and ``out_index`` ``[T]`` int32 in one piece of memory.
-
-    Both begin at multiples of 16 bytes: a kernel is launched quickest where all its tensors do.
-    """
+    """Room for ``in_index`` and ``out_index`` ``[T]`` int32 in one piece of memory."""
     room = torch.empty(2, -(-triplets // 4) * 4, dtype=torch.int32, device=device)
     return room[0, :triplets], room[1, :triplets]
 
@@ -173,13 +167,7 @@ def places_layout(kernel_map: KernelMap) -> Layout:
 
 
 def by_row_layout(kernel_map: KernelMap) -> Layout:
-    """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`.
-
-    Where a slot has one input, and an output one slot, the rows of the table are listed as they
-    stand: inputs of a slot ascend where its outputs do, as on voxels, so the pairs are in one order
-    from either side. A symmetric map gets the lists of both sides. Otherwise rows are sorted,
-    stably. The host does not wait where it knows the pairs.
-    """
+    """Layout ``by_out`` of a map on a device; see `pcnn.geometry.layouts.by_out`."""
     edges, other = kernel_map.edges, kernel_map.transpose()
     listed = all(edges.one_per_slot) and edges.volume <= MOST_SLOTS
     if not listed or not (has_table(kernel_map) or has_table(other)):
@@ -226,11 +214,7 @@ def rows_from_pairs(kernel_map: KernelMap) -> Layout:
 
 
 def _sorted_positions(kernel_map: KernelMap) -> Layout:
-    """Layout ``by_out`` of pairs by one stable sort by row.
-
-    The sort takes 24 bytes a triplet. The host does not wait where it knows the pairs. More
-    triplets than one sort takes are sorted in torch.
-    """
+    """Layout ``by_out`` of pairs by one stable sort by row."""
     in_index, out_index, _ = kernel_map.layout("pairs")
     n, n_out, device = in_index.shape[0], kernel_map.n_out, in_index.device
     if not n or n > MAX_ITEMS:

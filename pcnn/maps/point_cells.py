@@ -29,6 +29,9 @@ from pcnn.errors import DenseCloudError
 #: Ball radius, or half widths of a box along x, y and z [m].
 Reach = float | tuple[float, float, float]
 
+#: Cell edges along x, y and z [m].
+Edges = tuple[float, float, float]
+
 #: Candidate pairs compared at once, to bound memory.
 CHUNK = 1 << 21
 

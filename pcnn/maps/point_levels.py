@@ -1,9 +1,4 @@
-"""Levels of native points on a device, by the kernels of ``csrc/point_levels.cu``.
-
-The cells of all levels come from the finest points in one sort (`pcnn.maps.levels`); then every
-level chooses its points among those of the finer one. The host waits once, for the numbers of
-cells.
-"""
+"""Levels of native points on a device, by the kernels of ``csrc/point_levels.cu``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Memory of the kernel maps of native points, known before it is taken.
-
-Triplets grow with the square of the points in a cell. So a search that would compare too many pairs
-is refused before it begins, and maps that would take more than their budget before they are listed.
-"""
+"""Memory of the kernel maps of native points, known before it is taken."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Sorting on a device: least-significant-digit radix sort of packed keys with their rows.
-
-Buffers for the two sides of every pass, and the launches. The caller's own kernel writes
-the keys, and counts their digits, before the first pass (`csrc/radix.cuh`).
-"""
+"""Sorting on a device: least-significant-digit radix sort of packed keys with their rows."""
 
 from __future__ import annotations
 

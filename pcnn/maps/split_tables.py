@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.geometry.kernel_map import outside_inference_mode
-from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.slot_subsets import is_halved, slots_on, split_slots, threshold_of
+from pcnn.geometry.layouts import is_halved, layout_kind, slots_on, split_slots, threshold_of
 from pcnn.maps.pairs import list_table, places_in_table
 
 #: Layouts that are made here, without their thresholds.
@@ -40,10 +39,7 @@ def _split(kernel: Kernel, symmetric: bool, name: str) -> tuple[tuple[int, ...],
 
 
 class SplitTables:
-    """Writes the layouts ``hybrid:<t>`` and ``half_pairs`` of one batch after another.
-
-    Numbers of slots are copied to a device once: a CUDA graph holds no copy from the host.
-    """
+    """Writes the layouts ``hybrid:<t>`` and ``half_pairs`` of one batch after another."""
 
     def __init__(self) -> None:
         self._slots: dict[tuple[Kernel, bool, str, torch.device], tuple[Tensor, Tensor]] = {}
@@ -55,10 +51,7 @@ class SplitTables:
         names: Iterable[tuple[str, bool]],
         room: int | None = None,
     ) -> None:
-        """Give a map layouts of either side, with room for so many pairs.
-
-        Without a room the kernel tiles space: every input has one output.
-        """
+        """Give a map layouts of either side, with room for so many pairs."""
         for name, flipped in names:
             self._add(built.transpose() if flipped else built, kernel, name, room)
 

@@ -53,13 +53,7 @@ def row_masks(table: Tensor) -> Tensor:
 def step_views(
     views: Iterable[tuple[KernelMap, str]], cut: Collection[KernelMap] | None = None
 ) -> None:
-    """Have many maps hold their ``steps`` or ``fitting_steps`` after one sort.
-
-    Waits for the device once if there are maps whose density decides (``fitting_steps`` of large
-    kernels) and whose number of triplets the host does not know; ``cut`` says which of them are cut
-    and nothing waits. Left out is what follows from another layout without a sort: the steps of the
-    transpose of a symmetric map.
-    """
+    """Have many maps hold their ``steps`` or ``fitting_steps`` after one sort."""
     asked = sorted(views, key=lambda one: one[0].flipped)
     sparse = _sparse([view for view, name in asked if name == "fitting_steps"], cut)
     wanted: dict[tuple[KernelMap, str], Source] = {}
@@ -90,10 +84,7 @@ def _sparse(views: Sequence[KernelMap], cut: Collection[KernelMap] | None) -> se
 
 
 class Source(NamedTuple):
-    """A map whose steps are to be listed, and their sizes.
-
-    They are worked out once: the host is what small clouds wait for.
-    """
+    """A map whose steps are to be listed, and their sizes."""
 
     inputs: Tensor  # neighbour table [N_out, K]; of several inputs a slot [T] by row; int32
     filled: Tensor  # its slot masks [N_out, words]; of several [T] slots by row; int32

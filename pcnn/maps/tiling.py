@@ -1,10 +1,4 @@
-"""Maps of kernels that tile space (size = stride), from the parents that the coarse sites know.
-
-Every input has one output and one slot, so nothing is searched (`csrc/disjoint.cu`). Of voxels both
-directions of the map are written as tables in one pass over the inputs. Of native points, which may
-share a slot, the transposed map is a table, and pairs are listed from that: the local voxelisation
-of PointCNN++ 3.2, by the coarse cell instead of around its point.
-"""
+"""Maps of kernels that tile space (size = stride), from the parents that the coarse sites know."""
 
 from __future__ import annotations
 
@@ -19,9 +13,9 @@ from pcnn.geometry import Kernel, KernelMap, KeyFormat, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout, mask_words
 from pcnn.kernels import cuda
-from pcnn.maps.assemble import sort_by_slot
 from pcnn.maps.base import Sites, first_rows
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
+from pcnn.maps.host_search import sort_by_slot
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.pairs import list_table, places_in_table, rows_from_pairs
 from pcnn.maps.point_memory import PendingMap
@@ -182,12 +176,7 @@ class CellParents:
 
 
 def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
-    """Kernel map with one output and one slot for every input point.
-
-    The slot is ``fine cell - stride * coarse cell``. Points of one fine cell share a slot. Where
-    the cells are those of voxels, with one point each, the map is the voxel map. The host waits for
-    the number of triplets of every slot.
-    """
+    """Kernel map with one output and one slot for every input point."""
     on_device = CellParents().counted(source, target, kernel)
     if on_device is not None:
         return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]

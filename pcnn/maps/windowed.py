@@ -20,7 +20,7 @@ from pcnn.kernels import cuda
 from pcnn.kernels.structs import struct_of
 from pcnn.maps.base import Sites, Task, build_table
 from pcnn.maps.device_layouts import has_kernels
-from pcnn.maps.sorted_search import SortedSearch
+from pcnn.maps.host_search import SortedSearch
 from pcnn.maps.tiling import DisjointMap, disjoint_maps
 
 MAX_TASKS = 16
@@ -89,12 +89,7 @@ def shape_of(kernel: Kernel, most: int = 4) -> _Shape:
 
 
 def _most_chunks(rows: int) -> int:
-    """Chunks a block should take of so many outputs, as measured on an H200.
-
-    Many outputs are worth larger blocks, which look for fewer first windows. Where blocks of 4
-    chunks would be between one and three times what the device holds, its last round would leave
-    most of it idle: then smaller ones.
-    """
+    """Chunks a block should take of so many outputs, as measured on an H200."""
     if rows > 800_000:
         return 8
     return 2 if 110_000 < rows < 300_000 else 4

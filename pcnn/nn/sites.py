@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry.base import holding_sites
 from pcnn.geometry.checks import require_tensors
-from pcnn.geometry.find_sites import require_voxels
-from pcnn.geometry.union import union_of
+from pcnn.geometry.sites import require_voxels, union_of
 from pcnn.tensor import SparseTensor
 
 
@@ -63,7 +62,7 @@ def align(*tensors: SparseTensor) -> tuple[SparseTensor, ...]:
 
     Raises:
         TypeError: native points.
-        ValueError: no tensor, or sites that have no union (`pcnn.geometry.union.union_of`).
+        ValueError: no tensor, or sites that have no union (`pcnn.geometry.sites.union_of`).
     """
     grids = [require_voxels(tensor.geometry, "align") for tensor in tensors]
     union, rows = union_of(grids)

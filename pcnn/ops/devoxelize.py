@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import KernelMap
 from pcnn.geometry.checks import check_cells, check_points, require_tensors, voxel_sizes
-from pcnn.geometry.find_sites import find_cells, require_voxels
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.sites import find_cells, require_voxels
 from pcnn.ops.reduce import reduce_sum
 from pcnn.tensor import SparseTensor
 

@@ -30,7 +30,7 @@ from pcnn.dataflows.grouping import (
 from pcnn.dataflows.triplets import Sort, Triplets
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap
-from pcnn.geometry.slot_subsets import slot_norms
+from pcnn.geometry.layouts import slot_norms
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import tiles_of

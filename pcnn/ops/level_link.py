@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import Geometry, VoxelGrid
-from pcnn.geometry.find_sites import find_cells, require_voxels
+from pcnn.geometry.sites import find_cells, require_voxels
 from pcnn.ops.devoxelize import on_device_of
 
 

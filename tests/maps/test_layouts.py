@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, layouts, steps
 from pcnn.geometry.kernel_map import EdgeSet
+from pcnn.geometry.layouts import slot_norms, split_slots, threshold_of
 from pcnn.geometry.padding import MapRoom, place_in_torch
-from pcnn.geometry.slot_subsets import slot_norms, split_slots, threshold_of
 from pcnn.geometry.steps import STEPS, TILE_ROWS
 from pcnn.maps import SortedSearch, pairs
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS

@@ -14,9 +14,8 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
 from pcnn.geometry.layouts import rows_csr
 from pcnn.maps import neighbour_kernels, point_cells, radius
-from pcnn.maps.local_voxels import box_reach, official_radius, slots_of
 from pcnn.maps.point_cells import PointCells, Reach
-from pcnn.maps.radius import RadiusSearch
+from pcnn.maps.radius import RadiusSearch, box_reach, official_radius, slots_of
 from tests import oracle
 from tests.clouds import surface
 from tests.kernels.emulator import EmulatedModule
