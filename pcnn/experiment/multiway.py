@@ -11,11 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.registration.make_gt import information_matrix
-from pcnn.experiment.descriptors import chosen, descriptor_of
+from pcnn.experiment.descriptors import chosen, descriptor_of, device_of
 from pcnn.experiment.register import reason_of, register_pair
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
-from pcnn.registration.descriptor import Remembered
+from pcnn.registration.descriptor import described_all
+from pcnn.registration.evaluation import CLOUDS
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
 from pcnn.registration.register import NoOverlapError, Registration
@@ -52,31 +53,33 @@ def register_many(
     progress: Callable[[str], object] = str,
 ) -> Multiway:
     """Register every pair of clouds, and place all of them so that the pairs agree."""
-    measures = measured([cloud.points for cloud in clouds])
+    there = [cloud.to(device_of(options.device)) for cloud in clouds]
+    points = [cloud.points for cloud in there]
+    measures = measured(points)
     choice = chosen(options.model, measures, options.voxel_size)
-    single, choice = descriptor_of(options, choice, measures)
-    descriptor = Remembered(single)
-    for name, cloud in zip(names, clouds, strict=True):
-        progress(f"describing {name}")
-        try:
-            descriptor(cloud.points)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+    descriptor, choice = descriptor_of(options, choice, measures)
+    progress("describing all clouds")
+    described = [
+        one
+        for at in range(0, len(points), CLOUDS)
+        for one in described_all(descriptor, points[at : at + CLOUDS], names[at : at + CLOUDS])
+    ]
     found: dict[tuple[int, int], Registration] = {}
     refused: dict[tuple[int, int], str] = {}
     edges, reach = [], AGREE * descriptor.voxel_size
     for target, source in combinations(range(len(clouds)), 2):
         progress(f"{names[source]} onto {names[target]}")
+        ends, both = (there[source], there[target]), (described[source], described[target])
         try:
-            one = register_pair(clouds[source], clouds[target], descriptor, choice, options)
+            one = register_pair(ends, both, descriptor, choice, options)
         except NoOverlapError as error:
             refused[source, target] = reason_of(error)
             continue
         found[source, target] = one
-        first, second = (descriptor(clouds[at].points) for at in (source, target))
-        placed = transform_points(one.transform, first.points.double())
-        _, index = nearest_within(placed, second.points, reach)
-        information = information_matrix(second.points[index[index >= 0]])
+        first, second = (cloud.points for cloud in both)
+        placed = transform_points(one.transform.to(first.device), first.double())
+        _, index = nearest_within(placed, second, reach)
+        information = information_matrix(second[index[index >= 0]].cpu())
         # FPFH has no confidence: then inliers decide alone
         sure = one.confidence if math.isfinite(one.confidence) else 0.0
         edges.append(Edge(source, target, one.transform, information, sure + 1e-6 * one.inliers))

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from pcnn.datasets.readers.doubts import unit_doubt
 from pcnn.datasets.readers.fragments import local_points, read_local
 from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
 from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
 from pcnn.messages import counted
-from pcnn.registration.cloud_measures import measured
-from pcnn.registration.descriptor import Described, Descriptor
+from pcnn.registration.cloud_measures import CloudMeasures, measured
+from pcnn.registration.descriptor import Described, Descriptor, described_all
 from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
     AmbiguousError,
@@ -27,7 +26,7 @@ from pcnn.registration.register import (
     NotRigidError,
     Registration,
     default_settings,
-    register_points,
+    register_described,
 )
 from pcnn.registration.transforms import LocalCloud, to_given
 from pcnn.registration.verifier import Verifier, read_verifier, shipped_verifier
@@ -92,7 +91,9 @@ def register_two(
     names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
     """Register two clouds that were read; see `register`."""
-    measures = measured([source.points, target.points])
+    clouds = [cloud.to(device_of(options.device)) for cloud in (source, target)]
+    points = [cloud.points for cloud in clouds]
+    measures = measured(points)
     first = chosen(options.model, measures, options.voxel_size)
     network = first.weights is not None
     if not network and (options.verifier is not None or options.sampling in BY_SCORES):
@@ -109,8 +110,10 @@ def register_two(
         try:
             descriptor, choice = descriptor_of(options, choice, measures)
             if turn == 0:
-                warn_of_units([source, target], descriptor.voxel_size)
-            found = register_pair(source, target, descriptor, choice, options, progress, names)
+                warn_of_units(measures, descriptor)
+            progress("describing both clouds")
+            one, other = described_all(descriptor, points, names)
+            found = register_pair(clouds, (one, other), descriptor, choice, options, progress)
         except AmbiguousError:  # likewise
             raise
         except ImportError:
@@ -135,13 +138,12 @@ def reason_of(error: ValueError) -> str:
 
 
 def register_pair(
-    source: LocalCloud,
-    target: LocalCloud,
+    clouds: Sequence[LocalCloud],
+    described: tuple[Described, Described],
     descriptor: Descriptor,
     choice: Choice,
     options: RegisterOptions,
     progress: Callable[[str], object] = str,
-    names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
     """Register a pair, in the local frames of both, by what was chosen to describe it.
 
@@ -150,7 +152,7 @@ def register_pair(
     """
     network = choice.weights is not None
     # of a cloud that was moved near zero the sensor's place is not known
-    seen = options.sensor_at_origin and not (source.moved or target.moved)
+    seen = options.sensor_at_origin and not any(cloud.moved for cloud in clouds)
     solver = options.solver or ("cliques" if network else "ransac")
     scored = options.sampling in BY_SCORES
     settings = replace(
@@ -159,9 +161,8 @@ def register_pair(
         verifier=verifier_of(options, choice),
         surfaces=options.surfaces,
     )
-    found = register_points(
-        source.points,
-        target.points,
+    found = register_described(
+        *described,
         descriptor,
         settings,
         min_confidence=options.min_confidence if network else 0.0,
@@ -170,7 +171,6 @@ def register_pair(
         allow_ambiguous=options.allow_ambiguous,
         device=device_of(options.device),
         progress=progress,
-        names=names,
     )
     confidence = found.confidence if network else math.nan
     return replace(found, reason=choice.reason, confidence=confidence)
@@ -190,14 +190,13 @@ def described_cloud(
     cloud: LocalCloud, name: str, options: DescriptorOptions
 ) -> tuple[Described, Descriptor, str]:
     """Descriptors of a cloud, in its local frame, what made them, and why it was chosen."""
-    measures = measured([cloud.points])
+    points = [cloud.points.to(device_of(options.device))]
+    measures = measured(points)
     choice = chosen(options.model, measures, options.voxel_size)
     descriptor, choice = descriptor_of(options, choice, measures)
-    warn_of_units([cloud], descriptor.voxel_size)
-    try:
-        return descriptor(cloud.points), descriptor, choice.reason
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    warn_of_units(measures, descriptor)
+    (found,) = described_all(descriptor, points, [name])
+    return found.to("cpu"), descriptor, choice.reason
 
 
 def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -> LocalCloud:
@@ -217,10 +216,7 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
     return read
 
 
-def warn_of_units(clouds: Sequence[LocalCloud], voxel_size: float) -> None:
-    """Log why the unit of clouds looks wrong, once."""
-    for cloud in clouds:
-        doubt = unit_doubt((cloud.points.double() + cloud.origin).numpy(), voxel_size)
-        if doubt is not None:
-            log.warning("%s", doubt)
-            return
+def warn_of_units(measures: CloudMeasures, descriptor: Descriptor) -> None:
+    """Log why the unit of clouds looks wrong."""
+    if doubt := measures.doubt(descriptor.voxel_size):
+        log.warning("%s", doubt)

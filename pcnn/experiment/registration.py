@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
 from pathlib import Path
@@ -44,7 +46,7 @@ from pcnn.metrics.registration.summary import ERRORS
 from pcnn.metrics.registration.table import shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
-from pcnn.registration.evaluation import Batches, Evaluation, evaluate_pairs
+from pcnn.registration.evaluation import Evaluation, evaluate_pairs
 from pcnn.registration.settings import EstimateSettings
 from pcnn.visualize.pair import DrawnMatches, ShownPair
 from pcnn.visualize.registration import overlay_picture, recall_picture
@@ -65,7 +67,7 @@ def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
     run_folder.record(folder, cfg, resumed=False)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with named_after("task"):
-        done = report_pairs(cfg, folder, data, descriptor, device)
+        done = report_pairs(cfg, folder, data, descriptor, device, weights="")
     report.write_metrics(folder, cfg, done.figures, 0, None, done.facts)
     report.say_files(Console(), folder)
     return done.recall
@@ -84,7 +86,8 @@ def evaluate_trained(
         found = RunCheckpoint.read(checkpoint, mmap=False)
         name = described(cfg, checkpoint, str(config_of(found)["data"]["source"]))
         descriptor = trained_descriptor(cfg, found.weights, name, device)
-        return report_pairs(cfg, folder, data, descriptor, device, loggers)
+        weights = run_folder.sha256(Path(checkpoint))
+        return report_pairs(cfg, folder, data, descriptor, device, weights, loggers)
 
 
 #: Figures of a summary that metrics.json holds.
@@ -93,6 +96,11 @@ FLAT = (
     *("rre", "rte", "rre_median", "rte_median", "rre_std", "rte_std"),
 )
 SHOWN = 2  # best and worst pairs sent to W&B, so many of each: an overlay is 10 MB and more
+
+
+KEPT_EVERY = 10.0  # seconds: so much of an evaluation is lost when it is killed
+#: Groups of a configuration on which figures of pairs depend.
+DECIDING = ("dataset", "model", "task", "geometry", "engine", "seed")
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,7 @@ def report_pairs(
     data: PairDataset,
     descriptor: Descriptor,
     device: torch.device | str,
+    weights: str,
     loggers: Sequence[Logger] = (),
 ) -> PairReport:
     """Register all pairs, print the tables, write pairs.csv, curves and pictures."""
@@ -128,21 +137,33 @@ def report_pairs(
         console.say(note)
     report.say_simulated(console, cfg)
 
-    def tracked(batches: Batches, _: Evaluation) -> Iterator[Sequence[RegistrationPair]]:
-        with Progress(console, "registering", sum(map(len, batches))) as progress:
-            for batch in batches:
-                yield batch
-                progress.advance(len(batch))
+    done = Evaluation(data.pairs, samples)
+    key = key_of(cfg, title, data, weights)
+    path, written = folder / run_folder.PAIRS_SO_FAR, time.monotonic()
+    if found := begun(done, folder, key):
+        number = int(done.done.sum())
+        were = "was" if number == 1 else "were"
+        console.say(f"{counted(number, 'pair')} {were} measured before ({found})")
+        if found != path:  # goes on here
+            done.write(path, key)
+            found.unlink()
 
-    done = evaluate_pairs(
-        data,
-        descriptor,
-        protocol=rules,
-        settings=settings,
-        samples=samples,
-        device=device,
-        track=tracked,
-    )
+    def so_far() -> str:
+        recall = done.recall(rules)
+        return "" if isnan(recall) else f"recall {100 * recall:.1f} %"
+
+    def measured(pairs: int) -> None:
+        nonlocal written
+        bar.advance(pairs)
+        if time.monotonic() - written > KEPT_EVERY:
+            done.write(path, key)
+            written = time.monotonic()
+
+    with Progress(console, "registering", len(data.pairs), so_far) as bar:
+        try:
+            evaluate_pairs(data, descriptor, rules, settings, samples, device, done, measured)
+        finally:
+            done.write(path, key)
     summaries = {number: summarize(pairs, rules) for number, pairs in done.results.items()}
     console.print(registration_table(summaries, title))
     console.print(scene_table(summaries[samples[0]], f"scenes, {shown(samples[0])}"))
@@ -150,6 +171,7 @@ def report_pairs(
     report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done.results, rules)
     lines = {shown(number): results for number, results in done.results.items()}
+    path.unlink()
     curves = recall_curves(lines, rules)
     if curves:
         limits = {ERRORS[error][0]: limit for error, limit in rules.success.thresholds.items()}
@@ -195,6 +217,25 @@ def report_pairs(
         "sampling": rules.sampling,
     }
     return PairReport(figures, facts, figures[f"test/rr@{shown(samples[0])}"])
+
+
+def key_of(cfg: DictConfig, title: str, data: PairDataset, weights: str) -> str:
+    """A digest of all that figures of pairs depend on."""
+    recorded = run_folder.recorded(cfg)
+    parts = [recorded[name] for name in DECIDING]
+    pairs = [tuple(pair.id) for pair in data.pairs]
+    program = report.versions(), report.revision()
+    said = repr((parts, title, str(data.root), pairs, weights, program))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def begun(done: Evaluation, folder: Path, key: str) -> Path | None:
+    """Go on from what this evaluation measured here or, interrupted, in a folder beside this."""
+    held = [folder, *sorted(folder.parent.iterdir(), reverse=True)]
+    for path in (one / run_folder.PAIRS_SO_FAR for one in held):
+        if path.is_file() and done.read(path, key):
+            return path
+    return None
 
 
 def chosen_pairs(results: Sequence[PairResult], number: int) -> dict[str, int]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pcnn.maps.point_cells import PointCells
+
 #: Points whose distances are computed, and places that they are computed from.
 _POINTS, _PLACES = 1 << 16, 128
 #: Cells along the width of a cloud, of which each gives one place at most.
@@ -21,6 +23,8 @@ LOOKED_AT = 100_000
 _CELL = 0.5
 #: Share of points up to which those that are alone are strays, not a sparse scan.
 _STRAYS = 0.05
+#: Spacing beyond so many cells, and width below so many, are those of other units.
+_SPARSE, _NARROW = 25.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,17 @@ class CloudMeasures:
     @property
     def in_words(self) -> str:
         """The width, as a part of a sentence."""
-        return f"the {self.subject} {self.width:.3g} m wide"
+        subject = "cloud is" if self.clouds == 1 else "clouds are"
+        return f"the {subject} {self.width:.3g} m wide"
 
-    @property
-    def subject(self) -> str:
-        """The cloud or the clouds with their verb, as in a sentence."""
-        return "cloud is" if self.clouds == 1 else "clouds are"
+    def doubt(self, cell: float) -> str:
+        """Why coordinates may be no metres, by a cell [m]: hardly any cells, or far apart ones."""
+        asked = "are the coordinates metres?"
+        if self.spacing > 0.0 and self.width < _NARROW * cell:
+            return f"{self.in_words}, {self.width / cell:.2g} cells of {cell:g} m: {asked}"
+        if self.spacing > _SPARSE * cell:
+            return f"points lie {self.spacing:.3g} m apart in cells of {cell:g} m: {asked}"
+        return ""
 
 
 def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
@@ -74,10 +83,12 @@ def span(points: Tensor) -> float:
     """
     if not len(points):
         return 0.0
-    some = _some(points).double().cpu()
+    some = _some(points).double()
     places = (some / _CELL).floor()  # [P, 3]
     occupied, cell, count = _distinct(places)
-    stray = (count == 1) & _alone(occupied)  # [C]
+    # within 1.8 cells lie the 26 around a cell and the cell itself
+    beside, _ = PointCells(occupied.float(), None, 1.8).pairs(occupied.float(), None, 1.8)
+    stray = (count == 1) & (beside.bincount(minlength=len(count)) == 1)  # [C]
     if int(stray.sum()) <= _STRAYS * len(some):
         kept = ~stray[cell]
         some, places, occupied = some[kept], places[kept], occupied[~stray]
@@ -86,16 +97,6 @@ def span(points: Tensor) -> float:
     far = some.new_tensor(math.inf)
     inside = (places >= low) & (places <= high)  # [P, 3]
     return float((some.where(inside, -far).amax(0) - some.where(inside, far).amin(0)).max())
-
-
-def _alone(cells: Tensor) -> Tensor:
-    """Which of different cells [C, 3] have no other among the 26 around them."""
-    alone = torch.ones(len(cells), dtype=torch.bool)
-    for shift in torch.cartesian_prod(*[torch.arange(2.0, dtype=cells.dtype)] * 3):
-        # cells that touch share a block of 2 x 2 x 2 cells in one of its eight places
-        _, block, count = _distinct(((cells + shift) / 2).floor())
-        alone &= count[block] == 1
-    return alone
 
 
 def _distinct(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -108,8 +109,8 @@ def _distinct(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     found, which, count = torch.unique(
         both * (z.max() + 1) + z, return_inverse=True, return_counts=True
     )
-    some = which.new_empty(len(found)).scatter_(0, which, torch.arange(len(rows)))
-    return rows[some], which, count
+    numbers = torch.arange(len(rows), device=rows.device)
+    return rows[which.new_empty(len(found)).scatter_(0, which, numbers)], which, count
 
 
 def _some(points: Tensor) -> Tensor:

@@ -116,30 +116,6 @@ class TurnedAtRandom:
         return turn.to(points)
 
 
-class Remembered:
-    """A descriptor that describes every cloud once, for clouds that belong to several pairs."""
-
-    def __init__(self, descriptor: Descriptor) -> None:
-        self.name, self.voxel_size = descriptor.name, descriptor.voxel_size
-        self._descriptor = descriptor
-        # clouds are kept with what was found, so that their numbers stay their own
-        self._found: dict[int, tuple[Tensor, Described]] = {}
-
-    def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3]; the same tensor is described once."""
-        return self.many([points])[0]
-
-    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
-        """Describe those that are new in one batch."""
-        new = list(
-            {id(points): points for points in clouds if id(points) not in self._found}.values()
-        )
-        names = [f"cloud {number}" for number in range(len(new))]
-        for points, found in zip(new, described_all(self._descriptor, new, names), strict=True):
-            self._found[id(points)] = points, found
-        return [self._found[id(points)][1] for points in clouds]
-
-
 def random_rotation(generator: torch.Generator) -> Tensor:
     """A rotation ``[3, 3]`` float64, drawn evenly from all rotations by a unit quaternion."""
     quaternion = torch.randn(1, 4, generator=generator, dtype=torch.float64)

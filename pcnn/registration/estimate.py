@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,25 +30,24 @@ class Evidence:
 
     pairs: PairEvidence
     number: int
-    of: int
 
     def __call__(self, poses: Tensor) -> Tensor:
         """Look at poses [K, 4, 4] float64."""
-        return self.pairs([poses if at == self.number else poses[:0] for at in range(self.of)])[
-            self.number
-        ]
+        asked = [poses[:0]] * len(self.pairs.sources)
+        asked[self.number] = poses
+        return self.pairs(asked)[self.number]
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """Matches and transform of a pair."""
 
-    source: Tensor  # [M, 3] points of the matches in the source, on the CPU
+    source: Tensor  # [M, 3] points of the matches in the source, on the device
     target: Tensor  # [M, 3] their partners
     solution: Solution  # the transform, None where there is none, and which matches agree with it
-    seconds: float  # of matching and solving
-    evidence: Evidence | None  # for any pose of the pair; None where the solver found none
-    agreed: Tensor  # [M] bool
+    agreed: Tensor  # [M] bool, matches that agreed before surfaces moved the pose
+    evidence: Evidence | None = None  # for any pose of the pair; None where the solver found none
+    seconds: float = math.nan  # of matching and solving
 
 
 def estimate_all(
@@ -83,48 +82,43 @@ def estimate_all(
         matched.append((one.points[matches.source], other.points[matches.target]))
     moving, fixed = [one for one, _ in matched], [other for _, other in matched]
     solutions = solve_all(moving, fixed, settings)
-    judged = _judged(clouds, matched, solutions, settings)
-    seconds = (time.perf_counter() - begun) / max(len(judged), 1)
-    return [
-        Estimate(one.cpu(), other.cpu(), solution, seconds, pair, chosen.inliers)
-        for one, other, (chosen, solution, pair) in zip(moving, fixed, judged, strict=True)
+    found = [
+        Estimate(*ends, one, one.inliers) for ends, one in zip(matched, solutions, strict=True)
     ]
+    there = [at for at, one in enumerate(solutions) if one.transform is not None]
+    if there:
+        judged = _judged([clouds[at] for at in there], [found[at] for at in there], settings)
+        for at, estimate in zip(there, judged, strict=True):
+            found[at] = estimate
+    seconds = (time.perf_counter() - begun) / max(len(found), 1)
+    return [replace(one, seconds=seconds) for one in found]
 
 
 def _judged(
     clouds: Sequence[tuple[Described, Described]],
-    matched: Sequence[tuple[Tensor, Tensor]],
-    solutions: Sequence[Solution],
+    estimates: Sequence[Estimate],
     settings: EstimateSettings,
-) -> list[tuple[Solution, Solution, Evidence | None]]:
-    """The chosen pose of every pair, the same fitted to surfaces, and what speaks for it."""
+) -> list[Estimate]:
+    """Estimates with the pose that the clouds speak most for, fitted to surfaces."""
     distance = settings.ransac.distance
-    there = [at for at, one in enumerate(solutions) if one.transform is not None]
-    found: list[Any] = [(one, one, None) for one in solutions]
-    if not there:
-        return found
-    pairs = PairEvidence(
-        [clouds[at][0] for at in there],
-        [clouds[at][1] for at in there],
-        [matched[at] for at in there],
-        distance,
-        distance / AGREE,
-        settings.view_points,
-    )
-    chosen = best_poses([solutions[at] for at in there], pairs, settings.verifier)
+    sources, targets = zip(*clouds, strict=True)
+    ends = [(one.source, one.target) for one in estimates]
+    seen = PairEvidence(sources, targets, ends, distance, distance / AGREE, settings.view_points)
+    chosen = best_poses([one.solution for one in estimates], seen, settings.verifier)
     fitted = chosen
     if settings.surfaces:
         poses = torch.stack([one.transform for one in chosen if one.transform is not None])
-        poses = fit_surfaces(poses, pairs)
-        moving, fixed, _ = (side.cpu() for side in pairs.ends)
-        near = (transform_points(poses, moving) - fixed).norm(dim=2) < distance
+        poses = fit_surfaces(poses, seen)
+        moving, fixed, _ = seen.ends
+        near = ((transform_points(poses.to(moving), moving) - fixed).norm(dim=2) < distance).cpu()
         fitted = [
             replace(one, transform=pose, inliers=rows[: len(one.inliers)])
             for one, pose, rows in zip(chosen, poses, near, strict=True)
         ]
-    for number, at in enumerate(there):
-        found[at] = chosen[number], fitted[number], Evidence(pairs, number, len(there))
-    return found
+    return [
+        replace(one, solution=last, evidence=Evidence(seen, number), agreed=first.inliers)
+        for number, (one, first, last) in enumerate(zip(estimates, chosen, fitted, strict=True))
+    ]
 
 
 def solve_all(

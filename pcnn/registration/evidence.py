@@ -87,15 +87,16 @@ class Clouds:
         return SortedCells(self.places.float(), self.radius, self.number)
 
     @cached_property
-    def _padded(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Places [S, N, 3] about the middles [S, 1, 3] of clouds, and their squares [S, N]."""
+    def _padded(self) -> tuple[Tensor, Tensor]:
+        """Middles [S, 1, 3] of clouds, and about them rows [S, N, 4] of ``(-2 p, |p|²)``."""
         size = torch.tensor(self.sizes, device=self.places.device)
         rows = torch.arange(max(self.sizes), device=size.device)
-        there = rows < size[:, None]
-        places = self.places[(self.starts[:, None] + rows) * there] * there[..., None]
+        there = (rows < size[:, None])[..., None]
+        places = self.places[(self.starts[:, None] + rows) * there[..., 0]] * there
         middle = places.sum(1, keepdim=True) / size[:, None, None]
-        places = (places - middle) * there[..., None]
-        return places, middle, places.square().sum(2).masked_fill(~there, torch.inf)
+        places = (places - middle) * there
+        square = places.square().sum(2, keepdim=True).masked_fill(~there, torch.inf)
+        return middle, torch.cat([-2 * places, square], 2)
 
     def nearest(self, query: Tensor, clouds: Tensor, reach: float) -> tuple[Tensor, Tensor]:
         """Distance and row [A, Q] of the nearest point of a cloud [A] to queries [A, Q, 3].
@@ -111,16 +112,15 @@ class Clouds:
     def nearest_of_all(self, query: Tensor, clouds: Tensor) -> tuple[Tensor, Tensor]:
         """The nearest by dense products, which wait for nothing; see `nearest`."""
         # in float64: products of float32 lose millimetres tens of metres from the middle
-        places, middle, square = self._padded
-        size = max(ENTRIES // (query.shape[1] * places.shape[1]), 1)
+        middle, terms = self._padded
+        number = terms.shape[1]
+        size = max(ENTRIES // (query.shape[1] * number), 1)
         rows = []
         for at in range(0, len(query), size):
             some = clouds[at : at + size]
-            parts = (query[at : at + size] - middle[some]).split(
-                max(ENTRIES // places.shape[1], 1), 1
-            )
-            products = (part @ places[some].mT for part in parts)
-            least = [(square[some, None] - 2 * product).argmin(2) for product in products]
+            about = torch.nn.functional.pad(query[at : at + size] - middle[some], (0, 1), value=1.0)
+            parts = about.split(max(ENTRIES // number, 1), 1)
+            least = [(part @ terms[some].mT).argmin(2) for part in parts]
             rows.append(torch.cat(least, 1) + self.starts[some, None])
         index = torch.cat(rows)
         return (query - self.places[index]).norm(dim=2).float(), index
@@ -140,21 +140,16 @@ class Sides(NamedTuple):
     seen: Surfaces | None  # of all points [S, bins], where the view point is known
 
 
+@dataclass(frozen=True, eq=False)
 class PairEvidence:
     """The evidence for poses of several pairs at once; what no pose changes is computed once."""
 
-    def __init__(
-        self,
-        sources: Sequence[Described],
-        targets: Sequence[Described],
-        ends: Sequence[tuple[Tensor, Tensor]],  # of the matches of every pair
-        distance: float,
-        voxel_size: float,
-        view_points: bool = True,
-    ) -> None:
-        self._described = [*sources, *targets]
-        self.distance, self.voxel_size = distance, voxel_size
-        self._ends, self._view_points = ends, view_points
+    sources: Sequence[Described]
+    targets: Sequence[Described]
+    ends_of: Sequence[tuple[Tensor, Tensor]]  # points of the matches of every pair
+    distance: float
+    voxel_size: float
+    view_points: bool = True
 
     def __call__(self, poses: Sequence[Tensor]) -> list[Tensor]:
         """Look at poses [K, 4, 4] float64 of every pair, source to target; evidence [K, E] each."""
@@ -207,14 +202,13 @@ class PairEvidence:
 
     @cached_property
     def clouds(self) -> Clouds:
-        return Clouds.of(self._described, PATCH * self.voxel_size)
+        return Clouds.of([*self.sources, *self.targets], PATCH * self.voxel_size)
 
     @cached_property
     def across(self) -> Tensor:
         """[S] the other cloud of every one."""
-        return torch.arange(len(self._described), device=self.clouds.places.device).roll(
-            len(self._ends)
-        )
+        number = len(self.sources)
+        return torch.arange(2 * number, device=self.clouds.places.device).roll(number)
 
     @cached_property
     def ends(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -222,10 +216,10 @@ class PairEvidence:
         places = self.clouds.places
         moving, fixed = (
             pad_sequence([side.to(places) for side in sides], batch_first=True)
-            for sides in zip(*self._ends, strict=True)
+            for sides in zip(*self.ends_of, strict=True)
         )
         rows = torch.arange(moving.shape[1])
-        counts = torch.tensor([len(one) for one, _ in self._ends])
+        counts = torch.tensor([len(one) for one, _ in self.ends_of])
         return moving, fixed, (rows < counts[:, None]).to(places.device)
 
     @cached_property
@@ -257,7 +251,7 @@ class PairEvidence:
         apart = strange[:half] - strange[half:].roll(CHANCE // 3, 1)
         chance = apart.norm(dim=2).double().mean(1).clamp(min=1e-9).repeat(2)
         seen = None
-        if self._view_points:
+        if self.view_points:
             seen = surfaces(clouds.places, clouds.number, len(sizes))
         return Sides(some, valid, own, normals, 1 / alike, gaps, counts[across], chance, seen)
 

@@ -39,12 +39,6 @@ class SortedCells(PointCells):
         return best.sqrt(), torch.where(first < self.number, first, -1)
 
 
-def normals_of(points: Tensor, places: Tensor, radius: float) -> Tensor:
-    """Unit normals at places [N, 3] of a cloud, of either sign: where points spread least."""
-    cells = SortedCells(points.float(), radius)
-    return principal_axes(points, places, cells, radius)[1][:, :, 0]
-
-
 def principal_axes(
     points: Tensor, places: Tensor, cells: SortedCells, radius: float, clouds: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

@@ -46,12 +46,12 @@ class NetworkDescriptor:
         head = getattr(self.net, "overlap_head", None)
         found, for_head = (self.net(x), None) if head is None else self.net(x, for_head=True)
         sizes = [len(part.features) for part in parts]
-        described = unit_length(self._finite(found)).cpu().split(sizes)
+        described = unit_length(self._finite(found)).split(sizes)
         scored: list[HeadInput | None] = [None] * len(parts)
         if head is not None and for_head is not None:
-            rows = for_head.float().cpu().split(sizes)
+            rows = for_head.float().split(sizes)
             scored = [HeadInput(head, own, self.voxel_size) for own in rows]
-        places = features[:, :3].float().cpu().split(sizes)
+        places = features[:, :3].float().split(sizes)
         return [Described(*each) for each in zip(places, described, scored, strict=True)]
 
     def _finite(self, found: SparseTensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pcnn.messages import counted
 from pcnn.metrics.registration.errors import match_distances
 from pcnn.registration.cloud_measures import CloudMeasures
-from pcnn.registration.descriptor import Descriptor, described_all
+from pcnn.registration.descriptor import Described, Descriptor
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import MEET
 from pcnn.registration.nearest import nearest_within
@@ -80,9 +80,9 @@ def default_settings(
     )
 
 
-def register_points(
-    source: Tensor,  # [P, 3] [m]
-    target: Tensor,  # [Q, 3] [m]
+def register_described(
+    source: Described,
+    target: Described,
     descriptor: Descriptor,
     settings: EstimateSettings | None = None,
     samples: int | None = SAMPLES,
@@ -92,25 +92,19 @@ def register_points(
     allow_ambiguous: bool = False,
     device: torch.device | str = "cpu",
     progress: Callable[[str], object] = str,
-    names: tuple[str, str] = ("source", "target"),
 ) -> Registration:
-    """Estimate the transform of a source cloud onto a target cloud."""
+    """Estimate the transform of a described source cloud onto a described target cloud."""
     settings = settings or default_settings(descriptor.voxel_size)
-    progress("describing both clouds")
-    described = described_all(descriptor, [source, target], names)
+    source, target = source.to(device), target.to(device)
     progress("matching and solving")
-    (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
+    (estimate,) = estimate_all([source], [target], settings, samples, device)
     # as many as the solver found: it takes the pose with most, so an exact one has some fewer
     transform, inliers = estimate.solution.transform, estimate.agreed
     matches, agreeing = len(inliers), int(inliers.sum())
+    agree = f"{agreeing} of {counted(matches, 'match', 'matches')} agree"
     progress("verifying")
-    rivals = rivals_of_matches(
-        estimate.source.to(device),
-        estimate.target.to(device),
-        settings.ransac,
-        estimate.solution.hypotheses,
-        settings.seed,
-    )
+    ends, tried = (estimate.source, estimate.target), estimate.solution.hypotheses
+    rivals = rivals_of_matches(*ends, settings.ransac, tried, settings.seed)
     refusal = rivals.not_rigid(agreeing)
 
     def unsupported(reason: str) -> NoOverlapError:
@@ -119,49 +113,35 @@ def register_points(
         return NoOverlapError(f"no transform found: {reason}")
 
     if transform is None or agreeing < min_inliers:
-        raise unsupported(
-            f"{agreeing} of {counted(matches, 'match', 'matches')} agree, {min_inliers} required "
-            "(min_inliers)"
-        )
-    width = width_of(estimate.source[inliers])
+        raise unsupported(f"{agree}, {min_inliers} required (min_inliers)")
+    width = width_of(estimate.source.cpu()[inliers])
     if 2 * width < settings.ransac.distance:
-        raise unsupported(
-            f"the {counted(agreeing, 'match', 'matches')} that agree lie within {width:.2g} m of a "
-            "line"
-        )
+        raise unsupported(f"{agree}, and lie within {width:.2g} m of a line")
     verifier = settings.verifier or shipped_verifier()
     least = verifier.threshold if min_confidence is None else min_confidence
     assert estimate.evidence is not None  # there is a pose
     confidence = verifier.confidence(estimate.evidence(transform[None])[0])
     if not confidence >= least:
-        raise unsupported(
-            f"confidence {confidence:.2f}, {least:.2f} required (min_confidence); {agreeing} of "
-            f"{counted(matches, 'match', 'matches')} agree"
-        )
+        needed = f"{least:.2f} required (min_confidence)"
+        raise unsupported(f"confidence {confidence:.2f}, {needed}; {agree}")
     # of the transform that is returned: surfaces may have moved it
-    residual = match_distances(estimate.source, estimate.target, transform)
-    inliers = residual < settings.ransac.distance
-    if int(inliers.sum()) < 3:
+    there = transform.to(device)
+    residual = match_distances(*ends, there)
+    residual = residual[residual < settings.ransac.distance]
+    if len(residual) < 3:
         raise unsupported(
-            f"{agreeing} matches agreed before the pose was refined, {int(inliers.sum())} after it "
-            "(surfaces)"
+            f"{agree} before the pose was refined, {len(residual)} after it (surfaces)"
         )
-    placed = transform_points(transform, described[0].points.double())
-    _, found = nearest_within(placed, described[1].points, MEET * descriptor.voxel_size)
+    placed = transform_points(there, source.points.double())
+    _, found = nearest_within(placed, target.points, MEET * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
     if overlap < min_overlap:
         raise unsupported(
             f"{100 * overlap:.1f} % of the source lies near the target, {100 * min_overlap:g} % "
             "required (min_overlap)"
         )
-    rivals = with_other_poses(
-        rivals,
-        described[0].points.cpu(),
-        described[1].points.cpu(),
-        transform,
-        descriptor.voxel_size,
-        settings.seed,
-    )
+    size = descriptor.voxel_size
+    rivals = with_other_poses(rivals, source.points, target.points, transform, size, settings.seed)
     if rivals.ambiguity and not allow_ambiguous:
         raise AmbiguousError(rivals)
     # after the shape was looked at: a mirror image of a symmetric one is nothing else
@@ -170,9 +150,9 @@ def register_points(
     return Registration(
         transform,
         matches,
-        int(inliers.sum()),
+        len(residual),
         overlap,
-        float(residual[inliers].square().mean().sqrt()),
+        float(residual.square().mean().sqrt()),
         descriptor.name,
         settings.solver,
         confidence,

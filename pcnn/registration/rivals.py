@@ -19,7 +19,7 @@ from torch import Tensor
 from pcnn.messages import counted
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.matching import drawn
-from pcnn.registration.nearest import nearest_descriptors, normals_of
+from pcnn.registration.nearest import SortedCells, nearest_descriptors, principal_axes
 from pcnn.registration.ransac import ransac
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import RansacSettings
@@ -121,48 +121,50 @@ def scale_of(source: Tensor, target: Tensor, seed: int = 0) -> float:
 
 
 class _Look(NamedTuple):
-    """Source points [S] in a pose, or [K, S] in several."""
+    """Source points [S] in several poses [K]."""
 
-    placed: Tensor  # [..., S, 3]
-    nearest: Tensor  # [..., S] rows of the nearest target points
-    gap: Tensor  # [..., S] distance to them
-    on: Tensor  # [..., S] whether they lie on the target's surface
-    lost: Tensor  # [..., S] whether no target is near
+    placed: Tensor  # [K, S, 3]
+    nearest: Tensor  # [K, S] rows of the nearest target points
+    gap: Tensor  # [K, S] distance to them
+    on: Tensor  # [K, S] whether they lie on the target's surface
+    lost: Tensor  # [K, S] whether no target is near
 
 
 class _Surface:
     """Target points with normals."""
 
     def __init__(self, target: Tensor, voxel_size: float, generator: torch.Generator) -> None:
-        rows = drawn(len(target), TARGET, generator)
+        rows = drawn(len(target), TARGET, generator).to(target.device)
         self.points = target[rows].double()
-        self.normals = normals_of(target, target[rows], 2.5 * voxel_size)
+        radius = 2.5 * voxel_size
+        cells = SortedCells(target.float(), radius)
+        self.normals = principal_axes(target, target[rows], cells, radius)[1][:, :, 0]
         self.voxel_size = voxel_size
         # fewer points of a surface lie further apart
         self.step = voxel_size * math.sqrt(len(target) / len(rows))
 
-    def look(self, transform: Tensor, source: Tensor) -> _Look:
-        placed = transform_points(transform, source)
-        found = nearest_descriptors(placed.flatten(0, -2), self.points)
-        gap, index = (one.view(placed.shape[:-1]) for one in found)
-        off = ((placed - self.points[index]) * self.normals[index]).sum(-1).abs()
+    def look(self, poses: Tensor, source: Tensor) -> _Look:
+        placed = transform_points(poses, source)
+        found = nearest_descriptors(placed.flatten(0, 1), self.points)
+        gap, index = (one.view(placed.shape[:2]) for one in found)
+        off = ((placed - self.points[index]) * self.normals[index]).sum(2).abs()
         lost = gap > LOST * self.step
         return _Look(placed, index, gap, (off < ON * self.voxel_size) & ~lost, lost)
 
-    def as_well(self, transform: Tensor, source: Tensor) -> bool:
-        seen = self.look(transform, source)
-        off = ~seen.on & ~seen.lost
-        return float(seen.on.double().mean()) >= AGAIN and float(off.double().mean()) <= OFF
+    def as_well(self, poses: Tensor, source: Tensor) -> Tensor:
+        """Which poses [K] put the source on the target, and hardly a point beside it."""
+        seen = self.look(poses, source)
+        off = (~seen.on & ~seen.lost).double().mean(1)
+        return (seen.on.double().mean(1) >= AGAIN) & (off <= OFF)
 
-    def refined(self, pose: Tensor, source: Tensor, reach: float) -> Tensor:
-        """A pose after some steps of point-to-point ICP within a reach [voxels]."""
+    def refined(self, poses: Tensor, source: Tensor, reach: float) -> Tensor:
+        """Poses [K, 4, 4] after some steps of point-to-point ICP within a reach [voxels]."""
         for _ in range(STEPS):
-            seen = self.look(pose, source)
+            seen = self.look(poses, source)
             near = seen.gap < reach * self.step
-            if int(near.sum()) < FEWEST:
-                break
-            pose = weighted_svd(seen.placed, self.points[seen.nearest], near.double()) @ pose
-        return pose
+            moved = weighted_svd(seen.placed, self.points[seen.nearest], near.double()) @ poses
+            poses = torch.where((near.sum(1) >= FEWEST)[:, None, None], moved, poses)
+        return poses
 
 
 def with_other_poses(
@@ -176,51 +178,47 @@ def with_other_poses(
     """Look for other poses of described points [P, 3] that fit as well as a transform."""
     generator = torch.Generator().manual_seed(seed)
     surface = _Surface(target, voxel_size, generator)
-    some = source[drawn(len(source), SOURCE, generator)].double()
+    some = source[drawn(len(source), SOURCE, generator).to(source.device)].double()
     # a pose by matches alone may be off by a voxel
-    transform = surface.refined(transform, some[:ALIGNED], NEAR)
-    seen = surface.look(transform, some)
-    lying = seen.on & (seen.gap < NEAR * surface.step)
+    start = surface.refined(transform.to(some)[None], some[:ALIGNED], NEAR)
+    seen = surface.look(start, some)
+    lying = (seen.on & (seen.gap < NEAR * surface.step))[0]
     if int(lying.sum()) < FEWEST:
         return rivals
-    some, placed = some[lying], seen.placed[lying]
-    normals, few, moved = surface.normals[seen.nearest[lying]], some[:ALIGNED], MOTION * voxel_size
-    found: list[Tensor] = []
-    for ways in _slides(placed, normals, moved):
-        poses = [way @ transform for way in ways]
-        found += poses if all(surface.as_well(pose, some) for pose in poses) else []
-    if found:  # turns about a free axis would be found, too
-        return replace(rivals, poses=tuple(found))
-    turned = [turn @ transform for turn in _turns(placed.mean(0), normals)] or [transform]
-    shares = surface.look(torch.stack(turned), few[:TURNED]).on.double().mean(1)
-    for row in shares.argsort(descending=True)[:REFINED].tolist():
-        if shares[row] < HOPEFUL:
-            break
-        pose = surface.refined(turned[row], few, LOST)
+    some, few = some[lying], some[lying][:ALIGNED]
+    placed, normals = seen.placed[0, lying].cpu(), surface.normals[seen.nearest[0, lying]].cpu()
+    moved = MOTION * voxel_size
+    slid = _slides(placed, normals, moved).to(start) @ start
+    found = slid[surface.as_well(slid, some).view(-1, 2).all(1).repeat_interleave(2)]
+    if len(found):  # turns about a free axis would be found, too
+        return replace(rivals, poses=tuple(found.cpu()))
+    turned = _turns(placed.mean(0), normals).to(start) @ start
+    share = surface.look(turned, few[:TURNED]).on.double().mean(1)
+    best = share.argsort(descending=True)[:REFINED]
+    poses = surface.refined(turned[best[share[best] >= HOPEFUL]], few, LOST)
+    others = list(start)
+    for pose in poses[surface.as_well(poses, some)]:
         # ICP may have led back to a pose that is known
-        new = all(point_rmse(pose, one, few) > moved for one in (transform, *found))
-        if new and surface.as_well(pose, some):
-            found.append(pose)
-    return replace(rivals, poses=tuple(found))
+        if all(point_rmse(pose, one, few) > moved for one in others):
+            others.append(pose)
+    return replace(rivals, poses=tuple(pose.cpu() for pose in others[1:]))
 
 
-def _slides(placed: Tensor, normals: Tensor, size: float) -> list[tuple[Tensor, Tensor]]:
-    """Motions there and back by a size [m], along the directions in which ICP has least hold."""
+def _slides(placed: Tensor, normals: Tensor, size: float) -> Tensor:
+    """Motions [K, 4, 4], there and back by a size [m], along what ICP has least hold on."""
     middle = placed.mean(0)
     arm = placed - middle  # [S, 3]
     length = arm.square().sum(1).mean().sqrt()
     rows = torch.cat([torch.linalg.cross(arm / length, normals), normals], 1)  # [S, 6]
-    found = []
-    for twist in torch.linalg.eigh(rows.T @ rows).eigenvectors.T[:FREE]:
-        turn, shift = twist[:3] / length, twist[3:]
-        moved = (torch.linalg.cross(turn.expand_as(arm), arm) + shift).square().sum(1).mean().sqrt()
-        ways = [_motion(way * turn, middle, way * shift) for way in (size / moved, -size / moved)]
-        found.append((ways[0], ways[1]))
-    return found
+    twists = torch.linalg.eigh(rows.T @ rows).eigenvectors.T[:FREE]
+    turns, shifts = twists[:, None, :3] / length, twists[:, None, 3:]  # [FREE, 1, 3]
+    moved = torch.linalg.cross(turns.expand(-1, len(arm), -1), arm.expand(FREE, -1, -1)) + shifts
+    ways = size / moved.square().sum(2).mean(1).sqrt()[:, None, None] * torch.tensor([[1.0], [-1]])
+    return _motions((ways * turns).flatten(0, 1), middle, (ways * shifts).flatten(0, 1))
 
 
-def _turns(middle: Tensor, normals: Tensor) -> list[Tensor]:
-    """Turns about directions that many normals [S, 3] share, three at most, and across two."""
+def _turns(middle: Tensor, normals: Tensor) -> Tensor:
+    """Turns [K, 4, 4] about directions that many normals [S, 3] share, and across two of them."""
     parallel = (normals @ normals.T).abs() > math.cos(math.radians(12))
     left = torch.ones(len(normals), dtype=torch.bool)
     axes: list[Tensor] = []
@@ -233,17 +231,15 @@ def _turns(middle: Tensor, normals: Tensor) -> list[Tensor]:
         axes.append((normals[share] * (normals[share] @ normals[top]).sign()[:, None]).mean(0))
         left &= ~parallel[top]
     axes += [torch.linalg.cross(one, other) for one, other in combinations(axes, 2)]
-    still = torch.zeros_like(middle)
-    return [
-        _motion(axis / axis.norm() * math.radians(angle), middle, still)
-        for axis in axes
-        for angle in TURNS
-    ]
+    turns = [axis / axis.norm() * math.radians(angle) for axis in axes for angle in TURNS]
+    turns = turns or [torch.zeros_like(middle)]
+    return _motions(torch.stack(turns), middle, torch.zeros_like(middle))
 
 
-def _motion(turn: Tensor, middle: Tensor, shift: Tensor) -> Tensor:
-    """A turn by a rotation vector [3] about a point, then a shift."""
-    x, y, z = turn.tolist()
-    cross = torch.tensor([[0, -z, y], [z, 0, -x], [-y, x, 0]], dtype=torch.float64)
-    rotation: Tensor = torch.linalg.matrix_exp(cross)
-    return assembled(rotation, middle - rotation @ middle + shift)
+def _motions(turns: Tensor, middle: Tensor, shifts: Tensor) -> Tensor:
+    """Turns by rotation vectors [K, 3] about a point, then shifts."""
+    x, y, z = turns.unbind(1)
+    nothing = torch.zeros_like(x)
+    cross = torch.stack([nothing, -z, y, z, nothing, -x, -y, x, nothing], 1).unflatten(1, (3, 3))
+    rotations = torch.linalg.matrix_exp(cross)
+    return assembled(rotations, middle - rotations @ middle + shifts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -86,6 +86,10 @@ class LocalCloud:
     points: Tensor  # [P, 3] float32 [m], the coordinates that were given minus origin
     origin: Tensor  # [3] float64 [m]; zero unless the coordinates are those of a map
     missing: int = 0  # rows that were left out, as they hold no return
+
+    def to(self, device: torch.device | str) -> LocalCloud:
+        """The same with its points on a device."""
+        return replace(self, points=self.points.to(device))
 
     @property
     def moved(self) -> bool:

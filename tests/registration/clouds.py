@@ -1,9 +1,12 @@
 """Two views of one place with enough shape to be told apart."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from pcnn.registration.descriptor import Described
+from pcnn.registration.descriptor import Described, Descriptor, described_all
+from pcnn.registration.register import Registration, register_described
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.poses import random_pose
 
@@ -53,3 +56,11 @@ def known(wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor, Known]:
     bad = torch.rand(600) < wrong
     features[bad] = torch.rand(int(bad.sum()), 3) * 3
     return source, target, truth, Known((source, features), (target, target.clone()))
+
+
+def register_points(
+    source: Tensor, target: Tensor, descriptor: Descriptor, settings: Any = None, **options: Any
+) -> Registration:
+    """Describe two clouds and register them."""
+    one, other = described_all(descriptor, [source, target], ["source", "target"])
+    return register_described(one, other, descriptor, settings, **options)

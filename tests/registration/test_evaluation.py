@@ -1,3 +1,6 @@
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -5,11 +8,13 @@ from torch import Tensor
 from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import RegistrationPair
 from pcnn.datasets.registration.make_gt import scene_pairs
+from pcnn.errors import FileError
 from pcnn.metrics.registration import protocol, summarize
 from pcnn.models import ResUNetBN2C
+from pcnn.registration import evaluation
 from pcnn.registration.cell_size import Rescaled
-from pcnn.registration.descriptor import Described, Remembered, TurnedAtRandom, described_all
-from pcnn.registration.evaluation import evaluate_pairs
+from pcnn.registration.descriptor import Described, TurnedAtRandom, described_all
+from pcnn.registration.evaluation import FIGURES, Evaluation, evaluate_pairs
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import inverse, transform_points
@@ -101,6 +106,37 @@ def test_results_are_in_the_order_of_the_set_whatever_that_is() -> None:
     assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]  # each once
 
 
+def test_an_interrupted_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "BATCH", 2)
+    monkeypatch.setattr(evaluation, "CLOUDS", 2)
+    scenes, samples, path = Scenes(), [300, None], tmp_path / "some.npz"
+    given = scenes, Places(scenes), protocol("strict", "threedmatch"), SETTINGS, samples
+    whole, some, rest = (Evaluation(scenes.pairs, samples) for _ in range(3))
+    evaluate_pairs(*given, evaluation=whole)
+
+    def stop(pairs: int) -> None:
+        if some.done.sum() == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_pairs(*given, evaluation=some, progress=stop)
+    assert len(some.results[300]) == 2 < len(scenes.pairs)
+    some.write(path, "these settings")
+    assert not rest.read(path, "others")
+    assert not Evaluation(scenes.pairs[:3], samples).read(path, "these settings")
+    assert rest.read(path, "these settings")
+    asked, told = len(scenes.asked), list[int]()
+    evaluate_pairs(*given, evaluation=rest, progress=told.append)
+    assert told == [2, 2]
+    assert len(scenes.asked) - asked == 3  # clouds of the pairs that were left
+    timed = FIGURES.index("seconds")
+    np.testing.assert_array_equal(np.delete(rest.table, timed, 2), np.delete(whole.table, timed, 2))
+    assert rest.recall(given[2]) == summarize(rest.results[300], given[2]).rr_pairs
+    path.write_bytes(b"damaged")
+    with pytest.raises(FileError, match=r"some\.npz"):
+        rest.read(path, "these settings")
+
+
 def test_wrong_descriptors_fail_and_say_so() -> None:
     scenes = Scenes()
     rules = protocol("predator", "threedmatch")
@@ -153,7 +189,7 @@ def test_clouds_together_are_described_as_each_alone(placement: Placement) -> No
     descriptor = NetworkDescriptor(net, 0.1, "net", placement)
     clouds = [place(seed)[:: 9 + seed] for seed in range(3)]
     turned = TurnedAtRandom(Rescaled(descriptor, 1.5))
-    for one in (descriptor, turned, Remembered(turned)):
+    for one in (descriptor, turned):
         together = described_all(one, clouds, ["a", "b", "c"])
         for found, points in zip(together, clouds, strict=True):
             alone = one(points)

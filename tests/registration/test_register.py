@@ -14,10 +14,10 @@ from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described
 from pcnn.registration.network_descriptor import NetworkDescriptor
-from pcnn.registration.register import NoOverlapError, default_settings, register_points
+from pcnn.registration.register import NoOverlapError, default_settings
 from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
-from tests.registration.clouds import Known, known, two_views
+from tests.registration.clouds import Known, known, register_points, two_views
 from tests.registration.poses import random_pose
 
 

@@ -10,17 +10,11 @@ from torch import Tensor
 
 from pcnn.datasets.registration import ThreeDMatch
 from pcnn.registration.cloud_measures import voxel_means
-from pcnn.registration.nearest import normals_of
-from pcnn.registration.register import (
-    AmbiguousError,
-    NoOverlapError,
-    NotRigidError,
-    register_points,
-)
+from pcnn.registration.register import AmbiguousError, NoOverlapError, NotRigidError
 from pcnn.registration.rivals import Rivals, rivals_of_matches, scale_of, with_other_poses
 from pcnn.registration.settings import RansacSettings
 from pcnn.registration.transforms import inverse, transform_points
-from tests.registration.clouds import Known, place, two_views
+from tests.registration.clouds import Known, place, register_points, two_views
 from tests.registration.poses import random_pose
 
 VOXEL = 0.05
@@ -172,13 +166,6 @@ def test_few_matches_have_no_rivals() -> None:
     assert math.isnan(few.scale)
     same = torch.ones(9, 3)
     assert math.isnan(scale_of(same, same))
-
-
-def test_normals_of_a_plane_are_across_it() -> None:
-    points = torch.rand(2000, 3) * torch.tensor([1.0, 1.0, 0.0])
-    normals = normals_of(points, points[:100], 0.1)
-    torch.testing.assert_close(normals[:, 2].abs(), torch.ones(100).double())
-    assert bool(torch.isfinite(normals_of(points[:1], points[:1], 0.1)).all())
 
 
 @pytest.mark.data

@@ -12,10 +12,10 @@ from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import PairEvidence
-from pcnn.registration.register import default_settings, register_points
+from pcnn.registration.register import default_settings
 from pcnn.registration.surface_fit import fit_surfaces
 from pcnn.registration.transforms import inverse, transform_points
-from tests.registration.clouds import known, place, two_views
+from tests.registration.clouds import known, place, register_points, two_views
 from tests.registration.poses import random_pose, shifted, turned
 
 CELL = 0.05

@@ -15,11 +15,11 @@ from pcnn.metrics.calibration import confidence_error
 from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
-from pcnn.registration.register import NoOverlapError, default_settings, register_points
+from pcnn.registration.register import NoOverlapError, default_settings
 from pcnn.registration.solution import Candidates, Solution
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.registration.verifier import best_poses, read_verifier, shipped_verifier
-from tests.registration.clouds import known, place
+from tests.registration.clouds import known, place, register_points
 from tests.registration.poses import random_pose, shifted
 
 
