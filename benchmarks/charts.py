@@ -98,17 +98,7 @@ def _draw(data: Any, spec: dict[str, Any]) -> Any:
         axis.tick_params(axis="x", labelrotation=30)
         if spec["kind"] != "bar":
             axis.set_yscale("log")
-        if spec.get("floor") and "floor_ms" in data:
-            _floors(axis, data, x)
     return grid.figure
-
-
-def _floors(axis: Any, data: Any, x: str) -> None:
-    lowest = data.groupby(x)["floor_ms"].min().dropna()
-    names = [label.get_text() for label in axis.get_xticklabels()]
-    for place, name in enumerate(names):
-        if name in lowest:
-            axis.hlines(lowest[name], place - 0.3, place + 0.3, colors="black", linewidth=1)
 
 
 def _stacked(data: Any, x: str, y: str, hue: str, col: str | None) -> Any:

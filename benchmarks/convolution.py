@@ -22,7 +22,7 @@ from pcnn.nn import Conv3d
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine
 from pcnn.ops.sites import output_sites
-from pcnn.runtime.timing import Call, convolution_floor_ms
+from pcnn.runtime.timing import Call
 
 G = TypeVar("G", bound=Geometry)
 
@@ -130,18 +130,6 @@ class Operands:
 
     def truth(self, place: Place, backward: bool) -> check.Tensors:
         return check.products(place.pairs, self.x, self.weight, self.grad, backward)
-
-    def floor_ms(self, triplets: int, kind: str) -> float | None:
-        """Lower bound on the device [ms]: one product forwards, two backwards."""
-        x, weight, grad = self.x, self.weight, self.grad
-        name = torch.cuda.get_device_name(x.device) if x.is_cuda else "cpu"
-        once = triplets * weight.shape[1] * weight.shape[2]
-        products = moved = 0
-        if kind != "backward":  # x, weight and out
-            products, moved = 1, x.nbytes + weight.nbytes + grad.nbytes
-        if kind in BACKWARD:  # grad in, x and weight again, and their gradients out
-            products, moved = products + 2, moved + grad.nbytes + 2 * (x.nbytes + weight.nbytes)
-        return convolution_floor_ms(name, self.dtype, products * once, moved)
 
 
 class Layer:

@@ -25,7 +25,7 @@ from benchmarks.convolution import (
 from benchmarks.engines import Entry, Settings
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, by_part, middle_trace, run, timed
+from benchmarks.run import Case, Measure, Options, by_part, middle_trace, run, timed
 from benchmarks.workloads import Scene, scenes
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import Adaptive
@@ -65,22 +65,13 @@ def layer_cases(
 
         for kind in kinds:
             row = place.row(kind, engine.name, figure, **columns, **keys, **said)
-            floor = operands.floor_ms(place.triplets, kind)
 
             def checked(kind: str = kind, layer: Any = layer) -> Any:
                 made = layer()
                 check.check_values(made.results(kind), truth, options.dtype, place.longest)
                 return made if measure else made.prepare(kind)
 
-            yield Case(row, checked, measure or _above(floor))
-
-
-def _above(floor: float | None) -> Measure:
-    def rows(prepare: Prepare, options: Options) -> Iterator[tuple[Settings, Settings]]:
-        for keys, result in timed(prepare, options):
-            yield keys, {**result, "floor_ms": floor}
-
-    return rows
+            yield Case(row, checked, measure or timed)
 
 
 def layer_rows(

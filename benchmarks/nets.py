@@ -30,7 +30,7 @@ from pcnn.nn.planned import PlannedModule
 from pcnn.ops import voxelize
 from pcnn.ops.engine import Engine, resolve
 from pcnn.runtime import graph
-from pcnn.runtime.launches import launches_of
+from pcnn.runtime.observed import launches_of
 from pcnn.runtime.timing import Call
 from pcnn.tensor import SparseTensor
 

@@ -27,7 +27,7 @@ from pcnn.kernels.product_tiles import tiles_of
 from pcnn.maps import HashTable
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
-from pcnn.runtime.layer_calls import ObservedCall, run_observed
+from pcnn.runtime.observed import ObservedCall, run_observed
 from pcnn.runtime.timing import device_ms, trace
 
 Found = TypeVar("Found")

@@ -108,7 +108,7 @@ class WarmUp(Callback):
         return len(launches)
 
     def _launches(self, stage: str, trainer: Trainer, task: Any, batch: Any) -> list[Launch]:
-        from pcnn.runtime.launches import in_fixed_memory, launches_of
+        from pcnn.runtime.observed import in_fixed_memory, launches_of
 
         inputs = task.inputs(batch) if batch.batch_size else ()
         try:

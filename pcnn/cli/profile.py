@@ -22,7 +22,6 @@ PARTS = {
     "layers": "{device}, by layer",
     "kernels": "{device}, by kernel",
     "waits": "waits of the host for the device",
-    "host": "the host, by function: time in itself, operators and launches included",
 }
 
 
@@ -41,7 +40,7 @@ class ProfileOptions:
 
 
 def profile(options: ProfileOptions) -> None:
-    """Time the steps of a training, and look into some: what the device and the host do in them.
+    """Time the steps of a training, and look into some: what the device does in them.
 
     Give the options of the training, which is not validated. The tables tell the milliseconds of
     a step and how often each thing happens in it.

@@ -85,7 +85,7 @@ def tuned(
     from pcnn.console import Console
     from pcnn.experiment import build, networks
     from pcnn.runtime.explaining import explain
-    from pcnn.runtime.layer_calls import sparse_of
+    from pcnn.runtime.observed import sparse_of
     from pcnn.runtime.tuning import tune
 
     networks.check_engine(cfg, device)
@@ -149,7 +149,7 @@ def launches_of_training(
     """Variants of kernels that a training and its evaluation launch."""
     from pcnn.experiment import networks
     from pcnn.experiment.run_config import data_module
-    from pcnn.runtime.launches import launches_of
+    from pcnn.runtime.observed import launches_of
 
     data: Any = data_module(cfg)
     channels = int(data.in_channels)

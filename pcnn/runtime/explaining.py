@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from pcnn.runtime.layer_calls import ObservedCall, evaluation, inputs, run_observed, unwrapped
-from pcnn.runtime.timing import convolution_floor_ms, device_ms
+from pcnn.runtime.observed import ObservedCall, evaluation, inputs, run_observed, unwrapped
+from pcnn.runtime.timing import device_ms
 from pcnn.tensor import SparseTensor
 
 #: Columns of a table that no terminal shows.
 LOG_WIDTH = 200
 COLUMNS = (
     *("layer", "kernel", "channels", "rows", "triplets", "per voxel"),
-    *("dataflow", "ms", "share", "floor", "x floor"),
+    *("dataflow", "ms", "share"),
 )
 
 
@@ -40,7 +40,6 @@ class LayerReport:
     triplets: int  # number of triplets T
     dataflow: str  # the dataflow with its settings
     ms: float  # time of the layer's call, maps excluded [ms]
-    floor_ms: float | None  # lower bound on this device [ms], None where its rates are not known
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,21 +79,17 @@ class Explanation:
                 str(one.triplets),
                 f"{one.triplets / max(1, one.n_out):.1f}",
                 one.dataflow,
-                *self._times(one.ms, [one.floor_ms]),
+                *self._times(one.ms),
             )
         table.add_section()
         blank = ("",) * 6
-        floors = [one.floor_ms for one in self.layers]
-        table.add_row("all convolutions", *blank, *self._times(self.layers_ms, floors))
-        table.add_row("whole network", *blank, *self._times(self.network_ms, [None]))
+        table.add_row("all convolutions", *blank, *self._times(self.layers_ms))
+        table.add_row("whole network", *blank, *self._times(self.network_ms))
         return table
 
-    def _times(self, ms: float, floors: list[float | None]) -> tuple[str, ...]:
+    def _times(self, ms: float) -> tuple[str, str]:
         share = f"{100 * ms / self.network_ms:.1f} %" if self.network_ms else "-"
-        known = [floor for floor in floors if floor is not None]
-        if not sum(known) or len(known) < len(floors):
-            return f"{ms:.4f}", share, "-", "-"
-        return f"{ms:.4f}", share, f"{sum(known):.4f}", f"{ms / sum(known):.1f}"
+        return f"{ms:.4f}", share
 
 
 def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanation:
@@ -103,8 +98,7 @@ def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanati
     Times are medians: on a GPU of the device alone, with all work enqueued ahead (launches cost
     nothing), on a CPU of the clock. A layer is measured on the very input it gets, right after its
     call, without gradients; layouts and compiled kernels are there by then. Norms that a network
-    fuses into its convolutions count for the network alone. The floor is the longer of a
-    convolution's arithmetic and its traffic (features, weights and output, each once).
+    fuses into its convolutions count for the network alone.
 
     Args:
         model: takes a `SparseTensor`; its mode stays as it is.
@@ -118,7 +112,7 @@ def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanati
     own = next(inputs(network, [x], 1), None)
     if own is None:
         raise ValueError("nothing to explain: the input has no site")
-    device, reports = own.features.device, list[LayerReport]()
+    device, reports = own.device, list[LayerReport]()
 
     def observe(call: ObservedCall) -> None:
         run: Callable[[], Any] = lambda: call.layer.forward(*call.args, **call.kwargs)  # noqa: E731
@@ -128,7 +122,8 @@ def explain(model: nn.Module, x: SparseTensor, *, repeats: int = 9) -> Explanati
         run_observed(network, own, observe)
         network_ms = device_ms(lambda: network(own), device, repeats=repeats)
     maps_bytes = own.geometry.held_bytes()
-    return Explanation(_device_name(device), tuple(reports), network_ms, maps_bytes)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return Explanation(name, tuple(reports), network_ms, maps_bytes)
 
 
 def _report(call: ObservedCall, ms: float) -> LayerReport:
@@ -141,14 +136,8 @@ def _report(call: ObservedCall, ms: float) -> LayerReport:
     size, stride = layer.kernel.size, layer.kernel.stride
     kernel = _spelled(size) + (f" / {_spelled(stride, '')}" if layer.kernel.is_strided else "")
     dtype = str(features.dtype).removeprefix("torch.")
-    channels = layer.in_channels, layer.out_channels
-    products = triplets * layer.in_channels // layer.groups * layer.out_channels
-    moved = n_in * layer.in_channels + features.numel() + layer.weight.numel()
-    floor = convolution_floor_ms(
-        _device_name(features.device), dtype, products, features.element_size() * moved
-    )
-    rows = n_in, n_out, triplets
-    return LayerReport(call.name, kind, kernel, *channels, dtype, *rows, dataflow, ms, floor)
+    sizes = layer.in_channels, layer.out_channels, dtype, n_in, n_out, triplets
+    return LayerReport(call.name, kind, kernel, *sizes, dataflow, ms)
 
 
 def described(dataflow: Any) -> str:
@@ -163,7 +152,3 @@ def described(dataflow: Any) -> str:
 
 def _spelled(sizes: tuple[int, int, int], cube: str = "^3") -> str:
     return f"{sizes[0]}{cube}" if len(set(sizes)) == 1 else "x".join(map(str, sizes))
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

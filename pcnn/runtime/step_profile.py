@@ -54,7 +54,6 @@ class StepTrace:
     phases: Mapping[str, Spent]  # that work by what it is for
     layers: Mapping[str, Spent]  # by module; backward of ... its gradients
     kernels: Mapping[str, Spent]  # by the name of the kernel, on a CPU of the operator
-    host: Mapping[str, Spent]  # time of the host in a function of Python itself
     waits: Mapping[str, Spent]  # of the host for the device, by the functions that wait
 
 
@@ -63,8 +62,8 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
     timed = [event for event in events if event.get("ph") == "X"]
     calls = {_correlation(one): one for one in timed if one.get("cat") in CUDA_CALLS}
     on_device = [event for event in timed if event.get("cat") in DEVICE_WORK]
-    sums = [_Sums(steps) for _ in range(5)]
-    phases, layers, kernels, host, waited = sums
+    sums = [_Sums(steps) for _ in range(4)]
+    phases, layers, kernels, waited = sums
     around: dict[int, tuple[Event, ...]] = {}  # events in which one lies, by its identity
     forward: dict[int, str] = {}  # module of an operator's number
     operators: dict[int, tuple[Event, float]] = {}  # with their own time, by identity
@@ -90,11 +89,6 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
                 and not any(OWN in one["name"] for one in stack)
             ):
                 waited.add(_who(stack), took)
-        functions = [one for one in timed if one.get("tid") == thread and is_function(one)]
-        for event, stack in nested(functions):
-            host.add(short(str(event["name"])), float(event["dur"]))
-            if stack:
-                host.add(short(str(stack[-1]["name"])), -float(event["dur"]), 0)
     work = [
         (one, float(one["dur"]), around.get(id(calls.get(_correlation(one))), ()))
         for one in on_device
@@ -115,10 +109,10 @@ class _Sums:
         self._steps = steps
         self._of: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
-    def add(self, name: str, microseconds: float, count: int = 1) -> None:
+    def add(self, name: str, microseconds: float) -> None:
         entry = self._of[name]
         entry[0] += microseconds / 1e3
-        entry[1] += count
+        entry[1] += 1
 
     def largest(self) -> dict[str, Spent]:
         ordered = sorted(self._of.items(), key=lambda entry: -entry[1][0])
@@ -269,7 +263,7 @@ class StepProfile(L.Callback):
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._done, self.device = self._done + 1, pl_module.device
-        timed, device, now = self._done - self.warm_up, pl_module.device, time.perf_counter()
+        timed, device, now = self._done - self.warm_up, self.device, time.perf_counter()
         if 0 < timed <= self.steps:
             self._each.append(now - self._end)
             self._end = now
@@ -282,7 +276,7 @@ class StepProfile(L.Callback):
             self._began = self._end = time.perf_counter()
         elif timed == self.steps:
             wait_for(device)
-            self._sum_up(trainer, pl_module, time.perf_counter() - self._began)
+            self._sum_up(trainer, device, time.perf_counter() - self._began)
             tools = profile(activities=timing.activities(device), with_stack=True)
             self._tracing.enter_context(module_ranges(pl_module))
             self._profiler = self._tracing.enter_context(tools)
@@ -293,27 +287,16 @@ class StepProfile(L.Callback):
             assert self._profiler is not None  # tracing has begun
             self.trace = read_steps(timing.events_of(self._profiler, self.path), self.traced)
 
-    def _sum_up(self, trainer: L.Trainer, task: L.LightningModule, seconds: float) -> None:
-        step = 1e3 * seconds / self.steps
-        weights = [one for one in task.parameters() if one.requires_grad]
-        states = [state for one in trainer.optimizers for state in one.state.values()]
-        kept = [value for state in states for value in state.values() if torch.is_tensor(value)]
+    def _sum_up(self, trainer: L.Trainer, device: torch.device, seconds: float) -> None:
         self.summary = {
-            "step_ms": step,
+            "step_ms": 1e3 * seconds / self.steps,
             "median_ms": 1e3 * statistics.median(self._each),
             "loader_share": (_waited(trainer) - self._loaded) / seconds,
             "rows": self._rows // self.steps,
             "steps": self.steps,
-            "weights_mib": _mib(weights),
-            "gradients_mib": _mib([one.grad for one in weights if one.grad is not None]),
-            "optimizer_mib": _mib(kept),
         }
-        if task.device.type == "cuda":
-            self.summary["peak_mib"] = torch.cuda.max_memory_allocated(task.device) / 2**20
-
-
-def _mib(tensors: Iterable[torch.Tensor]) -> float:
-    return sum(one.numel() * one.element_size() for one in tensors) / 2**20
+        if device.type == "cuda":
+            self.summary["peak_mib"] = torch.cuda.max_memory_allocated(device) / 2**20
 
 
 def _waited(trainer: L.Trainer) -> float:

@@ -40,16 +40,6 @@ CHANCES = 3
 #: Bytes written at least to empty a cache; a few times the L2 of an H100 or H200 (50 and 60 MB).
 FLUSH_BYTES = 256 << 20
 
-#: Device memory, bytes read plus bytes written [bytes/s], by a word in the device's name: a copy of
-#: gigabytes from device to device.
-BANDWIDTH = {"H200": 4.2e12, "H100": 3.0e12}
-#: Matrix products [operations/s] by the same word and the dtype: a square product of 8192.
-MATRIX_RATE = {
-    ("H200", "float16"): 7.2e14,
-    ("H200", "bfloat16"): 7.37e14,
-    ("H200", "tf32"): 3.82e14,
-}
-
 #: Categories of a trace: work of the device, and calls into CUDA.
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 CUDA_CALLS = ("cuda_runtime", "cuda_driver")
@@ -334,17 +324,3 @@ def read_trace(events: Iterable[Event]) -> Trace:
 def waits(name: str) -> bool:
     copies = name.startswith(("cudaMemcpy", "cuMemcpy")) and "Async" not in name
     return copies or "Synchronize" in name
-
-
-def convolution_floor_ms(
-    device_name: str, dtype: str, multiplications: int, moved_bytes: int
-) -> float | None:
-    """The longer of a convolution's arithmetic and memory traffic [ms]; ``None`` if not known.
-
-    ``multiplications`` are ``|T| C_in C_out``; operands and results are moved once.
-    """
-    for word, bandwidth in BANDWIDTH.items():
-        if word in device_name and (word, dtype) in MATRIX_RATE:
-            rate = MATRIX_RATE[word, dtype]
-            return 1e3 * max(2 * multiplications / rate, moved_bytes / bandwidth)
-    return None

@@ -21,7 +21,7 @@ from pcnn.graphs.outputs import features_of
 from pcnn.nn.conv import Convolution, convolutions
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings, LayerSizes
-from pcnn.runtime.layer_calls import (
+from pcnn.runtime.observed import (
     ObservedCall,
     evaluation,
     inputs,

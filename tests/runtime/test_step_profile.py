@@ -19,7 +19,6 @@ from pcnn.runtime.step_profile import (
     busy_of,
     module_ranges,
     read_steps,
-    short,
 )
 from tests.cli.invoking import invoke
 from tests.datasets.clouds import write_scan
@@ -99,10 +98,7 @@ def test_a_trace_is_summed_up() -> None:
     )
     assert found.layers["backward of net.block"][0] == pytest.approx(40 / 2e3)
     step, log = "pcnn/tasks/segmentation.py(9): training_step", "lightning/core.py(3): log"
-    assert found.host[step][0] == pytest.approx(65 / 2e3)
-    assert found.host[log] == (15 / 2e3, 0.5)
     assert found.waits == {f"{log} in {step}": (9 / 2e3, 0.5)}
-    assert short("/a/pcnn/ops/x.py(3): f") == "pcnn/ops/x.py(3): f"
 
 
 def test_a_cpu_is_told_by_the_own_time_of_its_operators() -> None:
@@ -152,7 +148,6 @@ def test_a_training_is_profiled(tmp_path: Path) -> None:
     step = content["step"]
     assert (step["steps"], 0 < step["rows"] <= 300) == (2, True)
     assert 0 < step["loader_share"] < 1
-    assert step["optimizer_mib"] > step["weights_mib"] == step["gradients_mib"] > 0
     assert {"forward", "backward", "loss", "optimizer"} <= set(content["phases"])
     assert any(name.startswith("backward of net.") for name in content["layers"])
     assert content["waits"] == {}
