@@ -94,7 +94,7 @@ def network(name: str, engine: Any, mode: str, device: str) -> Any:
     net.plans_input, net.graphs = mode not in ("eager", "learnt"), "graphed" in mode
     if net.graphs and device == "cpu":
         net.start_graphs(capture=rerun)
-        net._graphs._given = net._graphs.runner._given = rerun
+        net._graphs._given = net._graphs._given = rerun
     return net
 
 
@@ -137,7 +137,7 @@ def check(row: tuple[Any, ...], device: str) -> None:
     assert relative_rms(*together) <= (bound if not training else 5 * bound)
     if net.graphs and geometry.rows > 1:
         replays = [steps.replays for steps in net._steps] if training else []
-        replays += [] if training else [p.calls for p in net._graphs.runner.places.values()]
+        replays += [] if training else [p.calls for p in net._graphs.places.values()]
         served = sum(replays) > 0
         assert served or net.graphs_reason is not None
         assert served or name in ("auto", "pointcnnpp", "torchsparse", "minuet", "spira")

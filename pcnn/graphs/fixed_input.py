@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
 from pcnn.geometry.padding import MapRoom, Padding, Part
 from pcnn.graphs.capture import NoGraph
-from pcnn.graphs.sizes import Sizes, held_layouts, levels_of, maps_of, padding_of
+from pcnn.graphs.sizes import Planned, Sizes, Unfit, held_layouts, padding_of
 from pcnn.maps.place import place
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor
@@ -26,35 +27,47 @@ class FixedInput:
     sentinel, and `count` of every level says how many rows hold one.
     """
 
-    def __init__(
-        self, recipe: Recipe, like: SparseTensor, room: Sizes, backward: bool = True
-    ) -> None:
+    report: Tensor | None = None  # of what a plan in a graph saw: here there is none
+
+    def __init__(self, recipe: Recipe, like: Planned, room: Sizes, backward: bool = True) -> None:
         self.recipe, self.room = recipe, room
-        levels = levels_of(recipe, like)
-        device = like.features.device
+        levels, features = like.levels, like.x.features
+        device = features.device
         #: rows of every level that hold a site, int32 on the device
         self._counts = torch.zeros(len(levels), dtype=torch.int32, device=device)
         counts = self._counts.split(1)
-        frames = {name: one.clone() for name, one in _frames_of(like.geometry).items()}
+        frames = {name: one.clone() for name, one in _frames_of(levels[0]).items()}
         self._levels = [_empty(*one, frames) for one in zip(levels, room.rows, counts, strict=True)]
         for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
             self._levels[parent].keep_level(kernel, self._levels[number], direction == "down")
         self._maps: list[_FixedMap] = []
-        found = maps_of(recipe, levels)
-        for planned, built, listed in zip(recipe.maps, found, room.triplets, strict=True):
+        for planned, built, listed in zip(recipe.maps, like.maps, room.triplets, strict=True):
             source, target = self._levels[planned.source], self._levels[planned.target]
             own = _FixedMap(planned, built, (source, target), listed, backward)
             source.add_map(target, planned.kernel, own.map, planned.builder)
             self._maps.append(own)
-        features = like.features.new_zeros(room.rows[0], like.channels)
-        self.tensor = SparseTensor(features, self._levels[0])
+        memory = features.new_zeros(room.rows[0], features.shape[1])
+        self.tensor = SparseTensor(memory, self._levels[0])
 
     @property
     def levels(self) -> list[Geometry]:
         """The geometry of the tensor and its levels, in the order of the recipe."""
         return list(self._levels)
 
-    def check_layouts(self) -> None:
+    def plan(self) -> None:
+        """Nothing: the plan of an input is copied."""
+
+    def sites(self, given: Planned, numbers: Sequence[int], *_: Any) -> list[Geometry | None]:
+        """The exact levels of an input."""
+        return list(given.levels)
+
+    @property
+    def size(self) -> dict[str, Any]:
+        """Numbers of points and rows."""
+        rows, clouds = self.room.rows, self.tensor.geometry.batch_size
+        return {"points": rows[0], "clouds": clouds, "rows": rows}
+
+    def check(self) -> None:
         """NoGraph where a layer has derived a layout: it would be that of one batch for ever."""
         for own in self._maps:
             layouts = own.map.edges.layouts
@@ -63,22 +76,23 @@ class FixedInput:
                 if not copied.issuperset(one.data_ptr() for one in layouts[name, flipped]):
                     raise NoGraph(f"a layer reads {name!r}, which no plan makes")
 
-    def take(self, x: SparseTensor) -> None:
-        """Take the contents of a planned input that fits."""
-        levels = levels_of(self.recipe, x)
-        rows = [level.rows for level in levels]
+    def take(self, given: Planned) -> None:
+        """Take the contents of a planned input; `Unfit` where it has no place."""
+        if not given.sizes.fits(self.room):
+            raise Unfit
+        rows = [level.rows for level in given.levels]
         # a few bytes that the driver stages at once: the host does not wait for the device
         counts = torch.tensor(rows, dtype=torch.int32)
         self._counts.copy_(counts, non_blocking=True)
         parts = [
             Part(getattr(self._levels[0], name), tensor)
-            for name, tensor in _frames_of(x.geometry).items()
+            for name, tensor in _frames_of(given.levels[0]).items()
         ]
-        for own, level in zip(self._levels, levels, strict=True):
+        for own, level in zip(self._levels, given.levels, strict=True):
             parts += _places(own, level)
-        for fixed, built in zip(self._maps, maps_of(self.recipe, levels), strict=True):
+        for fixed, built in zip(self._maps, given.maps, strict=True):
             parts += fixed.parts(built)
-        parts.append(Part(self.tensor.features, x.features, 0))
+        parts.append(Part(self.tensor.features, given.x.features, 0))
         place(parts)
 
 

@@ -11,12 +11,16 @@ from torch import Tensor, nn
 
 from pcnn.geometry.checks import check_features, check_points, require_tensors, voxel_sizes
 from pcnn.graphs import INSIDE, NOTHING
-from pcnn.graphs.capture import Capture
+from pcnn.graphs.capture import Capture, NoGraph
 from pcnn.graphs.runner import Runner, Source
 from pcnn.graphs.sizes import Edges
 from pcnn.graphs.sources import Clouds, Tensors
 from pcnn.maps.voxel_points import REDUCTIONS
+from pcnn.ops.room_levels import WaitsForDevice
 from pcnn.tensor import SparseTensor, require_sparse
+
+#: What leaves calls to the network; all else is wrong with the input.
+FAILURES = (NoGraph, WaitsForDevice, torch.OutOfMemoryError)
 
 
 class GraphedNetwork:
@@ -44,13 +48,13 @@ class GraphedNetwork:
         source: Source = Tensors(edges)
         if voxel_size is not None:
             source = Clouds(edges, voxel_sizes(voxel_size), reduce)
-        self.runner = Runner(source, dtype, most, 1, capture)
+        self.runner = Runner(model, source, dtype, capture, 1, most, FAILURES)
         self._is_from_points = voxel_size is not None
         self._device = next(model.parameters()).device
 
     @property
     def reason(self) -> str | None:
-        """Why the network runs eagerly; ``None``: it does not."""
+        """Why the network runs eagerly for now; ``None``: it does not."""
         return self.runner.reason
 
     def __call__(
@@ -119,15 +123,14 @@ class GraphedNetwork:
         return sorted(found, key=lambda one: (one["points"], one["clouds"]))
 
     def _answer(self, inputs: Any) -> Any:
-        runner = self.runner
-        if runner.reason is None:
-            output = runner(inputs, self.model, None, lambda x: runner.net(self._cast(x)))
-            if output is not NOTHING:
-                return output
-            if runner.reason is not None:
-                name = type(self.model).__name__
-                message = f"{name} runs without CUDA graphs: {runner.reason}"
-                warnings.warn(message, stacklevel=4)
+        runner, before = self.runner, self.runner.reason
+        output = runner(inputs, self.model, None, lambda x: runner.net(self._cast(x)))
+        if output is not NOTHING:
+            return output
+        if runner.reason is not None and before is None:
+            name = type(self.model).__name__
+            message = f"{name} runs without CUDA graphs: {runner.reason}"
+            warnings.warn(message, stacklevel=4)
         net = runner.current(self.model)
         return net(self._cast(runner.source.tensor(inputs, runner.planner)))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,14 +20,12 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.padding import Part
-from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.outputs import Copies
-from pcnn.graphs.sizes import HEADROOM, Edges, Sizes, levels_of
+from pcnn.graphs.sizes import HEADROOM, Edges, Unfit, levels_of
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.place import Intake, place
 from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
-from pcnn.ops.recipe import Recipe
 from pcnn.ops.room_levels import PlanRoom, Room
 from pcnn.ops.voxel_plan import VoxelPlan
 from pcnn.tensor import SparseTensor
@@ -35,10 +33,6 @@ from pcnn.tensor import SparseTensor
 #: Points, features, batch index, and number of clouds.
 Cloud = tuple[Tensor, Tensor, Tensor | None, int]
 Levels = list[Geometry | None]
-
-
-class Unfit(Exception):
-    """An input with more sites than there is room for."""
 
 
 class Memory(Protocol):
@@ -84,17 +78,15 @@ class VoxelMemory:
         self.report: Tensor | None = None
         self.tensor = x
 
+    def check(self) -> None:
+        """Nothing: all of it is made of every input."""
+
     def take(self, given: SparseTensor) -> None:
-        """See `Memory`."""
         at, none = given.geometry, self._count[:0]
         parts = [Part(self._count, none, at.rows), Part(self._features, given.features)]
         place([*parts, Part(self._keys, at.keys, at.key_format.sentinel)])
 
-    def check(self) -> None:
-        """See `Memory`."""
-
     def plan(self) -> None:
-        """See `Memory`."""
         grid, self.report = self._plan.in_room(
             self._keys, self._count, self._like.batch_size, "floor", self.room
         )
@@ -102,20 +94,17 @@ class VoxelMemory:
 
     @property
     def levels(self) -> list[Geometry]:
-        """See `Memory`."""
         return levels_of(self._plan.recipe, self.tensor)
 
     def sites(
         self, given: SparseTensor, numbers: Sequence[int], wanted: set[int], copies: Copies
     ) -> Levels:
-        """See `Memory`."""
         assert isinstance(given.geometry, VoxelGrid)
         rows = [given.geometry.rows, *self._rows(numbers)[1:]]
         return self._sites(given.geometry, rows, wanted, copies)
 
     @property
     def size(self) -> dict[str, Any]:
-        """See `Memory`."""
         sizes, clouds = self.room.sizes, self._like.batch_size
         return {"points": sizes.points, "clouds": clouds, "rows": sizes.rows}
 
@@ -180,11 +169,9 @@ class CloudMemory(VoxelMemory):
         self._intake = Intake(self._count, memory)
 
     def take(self, given: Cloud) -> None:  # type: ignore[override]
-        """See `Memory`."""
         self._intake.take([one for one in given if isinstance(one, Tensor)])
 
     def plan(self) -> None:
-        """See `Memory`."""
         inputs = torch.empty(0)
 
         def reduce_points(order: Tensor, inverse: Tensor, rows: int) -> None:
@@ -201,7 +188,6 @@ class CloudMemory(VoxelMemory):
     def sites(  # type: ignore[override]
         self, given: Cloud, numbers: Sequence[int], wanted: set[int], copies: Copies
     ) -> Levels:
-        """See `Memory`."""
         fixed = self.tensor.geometry
         try:
             rows = self._rows(numbers)
@@ -227,58 +213,6 @@ class CloudMemory(VoxelMemory):
             self._like, keys=keys, bound=bound, box=box, inverse=inverse, check=False
         ).keep_order(order)
         return self._sites(root, rows, wanted, copies)
-
-
-class Planned(NamedTuple):
-    """An input that was planned before, and its sizes."""
-
-    x: SparseTensor
-    sizes: Sizes
-
-
-class PlannedMemory:
-    """Inputs that were planned before: on native points, or by engines that wait."""
-
-    report: Tensor | None = None
-
-    def __init__(self, recipe: Recipe, x: SparseTensor, room: Sizes) -> None:
-        self._input, self.room = FixedInput(recipe, x, room, backward=False), room
-        self.tensor = self._input.tensor
-
-    def check(self) -> None:
-        """See `Memory`."""
-        self._input.check_layouts()
-
-    def take(self, given: Planned) -> None:
-        """See `Memory`; `Unfit` already here."""
-        if not given.sizes.fits(self.room):
-            raise Unfit
-        self._input.take(given.x)
-
-    def plan(self) -> None:
-        """See `Memory`."""
-
-    @property
-    def levels(self) -> list[Geometry]:
-        """See `Memory`."""
-        return self._input.levels
-
-    def sites(
-        self, given: Planned, numbers: Sequence[int], wanted: set[int], copies: Copies
-    ) -> Levels:
-        """See `Memory`."""
-        return list(levels_of(self._input.recipe, given.x))
-
-    @property
-    def size(self) -> dict[str, Any]:
-        """See `Memory`."""
-        room, clouds = self.room, self.tensor.geometry.batch_size
-        return {
-            "points": room.rows[0],
-            "clouds": clouds,
-            "rows": room.rows,
-            "triplets": room.triplets,
-        }
 
 
 def room_for(

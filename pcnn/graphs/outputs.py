@@ -112,26 +112,39 @@ class Copies:
         place(self._parts)
         self._parts = []
 
-    def output(self, fixed: Any, form: Form, sites: Sequence[Geometry | None]) -> Any:
-        """An output of new tensors on exact sites; empty until `fill`."""
-        return mapped(fixed, _OnSites(self, form, sites))
+
+def rows_of(
+    output: Any, form: Form, sites: Sequence[Geometry | None]
+) -> Iterator[tuple[Tensor, int | None]]:
+    """The tensors of an output, and how many of their rows are there; ``None``: all of them."""
+    for part, level in zip(parts_of(output), form, strict=True):
+        at = None if level is None else sites[level]
+        rows = None if at is None else at.rows
+        if isinstance(part, SparseTensor | Tensor):
+            yield (part.features if isinstance(part, SparseTensor) else part), rows
 
 
-class _OnSites:
+class Rebuilt:
+    """An output of new tensors, in the order of `rows_of`, on exact sites."""
+
     # no closure that calls itself: maps of every cloud would live until cycles are collected
 
-    def __init__(self, copies: Copies, form: Form, sites: Sequence[Geometry | None]) -> None:
-        self._copies, self._form, self._sites = copies, iter(form), sites
+    def __init__(
+        self, found: Iterator[Tensor], form: Form, sites: Sequence[Geometry | None]
+    ) -> None:
+        self._found, self._form, self._sites = found, iter(form), sites
 
-    def __call__(self, part: Any) -> Any:
+    def of(self, output: Any) -> Any:
+        """The output that one in memory of fixed size stands for."""
+        return mapped(output, self._part)
+
+    def _part(self, part: Any) -> Any:
         level = next(self._form)
-        at = None if level is None else self._sites[level]
         if isinstance(part, SparseTensor):
+            at = None if level is None else self._sites[level]
             assert at is not None
-            return SparseTensor(self._copies.of(part.features, at.rows), at)
-        if isinstance(part, Tensor):
-            return self._copies.of(part, None if at is None else at.rows)
-        return part
+            return SparseTensor(next(self._found), at)
+        return next(self._found) if isinstance(part, Tensor) else part
 
 
 def check_agreement(found: Any, wanted: Any) -> None:

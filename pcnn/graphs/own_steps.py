@@ -10,32 +10,29 @@ computed anew, eagerly: gradients of gradients, and a second backward of one out
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pcnn.geometry import Geometry
 from pcnn.geometry.padding import Part
 from pcnn.graphs import INSIDE, NOTHING
-from pcnn.graphs.automatic import Owned
+from pcnn.graphs.automatic import AFTER, MOST, AutocastOf, Graphs, Run
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.gradients import Gradients
 from pcnn.graphs.outputs import (
     Copies,
     Form,
+    Rebuilt,
     check_agreement,
     features_of,
     form_of,
-    mapped,
-    parts_of,
+    rows_of,
 )
-from pcnn.graphs.runner import AutocastOf, Run
-from pcnn.graphs.sizes import Edges, NoFixedSize, Sizes, levels_of
+from pcnn.graphs.sizes import Edges, NoFixedSize, Planned, Unfit
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.graphs.sources import part_of
 from pcnn.maps.place import place
@@ -44,8 +41,6 @@ from pcnn.tensor import SparseTensor
 
 #: Largest difference of all gradients, as a share of their norm, between a graph and eager.
 GRADIENTS_AGREE = 0.2
-#: Changes of the network, with fewer steps in between, after which nothing is captured any more.
-MOST_CHANGES = 16
 
 
 class StepPlace:
@@ -87,31 +82,31 @@ class StepCall:
     """A forward pass by graphs, whose backward may follow."""
 
     def __init__(
-        self, steps: OwnSteps, step_place: StepPlace, x: SparseTensor, model: nn.Module
+        self, steps: OwnSteps, step_place: StepPlace, given: Planned, model: nn.Module
     ) -> None:
-        self.steps, self.place, self.x, self.model = steps, step_place, x, model
-        self.modes = AutocastOf(x.device.type)
+        self.steps, self.place, self.given, self.model = steps, step_place, given, model
+        self.modes = AutocastOf(given.x.device.type)
         self.is_pending = True
 
     def outputs(self) -> tuple[Tensor, ...]:
         """Replay forward; tensors of its output on memory of their own."""
-        return self.steps.forward(self.place, self.x)
+        return self.steps.forward(self.place, self.given)
 
     def gradients(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of features and parameters."""
         if self.is_pending and not torch.is_grad_enabled():
             self.is_pending = False
-            return self.steps.backward(self.place, self.x, grads)
+            return self.steps.backward(self.place, self.given, grads)
         return self._computed_anew(grads)
 
     def _computed_anew(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         create = torch.is_grad_enabled()
-        parameters, features = self.steps.parameters, self.x.features
+        parameters, features = self.steps.parameters, self.given.x.features
         inputs = [*([features] if features.requires_grad else []), *parameters]
         token = INSIDE.set(True)
         try:
             with torch.enable_grad(), self.modes.again():
-                outputs = features_of(on_copies(self.model, self.x))
+                outputs = features_of(on_copies(self.model, self.given.x))
             pairs = [
                 (one, grad)
                 for one, grad in zip(outputs, grads, strict=True)
@@ -144,12 +139,11 @@ class _Step(torch.autograd.Function):
         return None, *ctx.call.gradients(grads)
 
 
-class OwnSteps(Owned):
-    """The steps of a network in training, captured by itself once sizes repeat.
+class OwnSteps(Graphs):
+    """The steps of a network in training.
 
-    Steps are captured at the so manyth batch of a size, of at most so many sizes. With `in_place`
-    gradients stay where the graphs write them, which the next step does again, as an optimiser in a
-    graph wants it; else they are copies.
+    With `in_place` gradients stay where the graphs write them, which the next step does again, as
+    an optimiser in a graph wants it; else they are copies.
     """
 
     def __init__(
@@ -157,102 +151,60 @@ class OwnSteps(Owned):
         model: nn.Module,
         capture: Capture | None = None,
         edges: Edges | None = None,
-        after: int = 3,
-        most: int = 8,
+        after: int = AFTER,
+        most: int = MOST,
         in_place: bool = False,
     ) -> None:
-        super().__init__(model, capture)
-        self._edges = edges or Edges()
-        self._after, self._most, self._in_place = after, most, in_place
-        #: why the last call that was to be captured was not
-        self.reason: str | None = None
-        self._is_stopped = False
-        self.replays = 0
-        self._seen: OrderedDict[Hashable, int] = OrderedDict()
-        self._changes = self._before = 0  # and the replays at the last one
-        self.release()
+        super().__init__(model, capture, after, most)
+        self._edges, self._in_place = edges or Edges(), in_place
+        self.replays = self._before = 0  # and those at the last change of the network
+        self._last: weakref.ref[StepCall] | None = None
 
     def serves(self, x: SparseTensor) -> bool:
         """True if graphs may take this call."""
         last = None if self._last is None else self._last()
-        free = last is None or not last.is_pending
-        return free and not self._is_stopped and super().serves(x)
+        return (last is None or not last.is_pending) and super().serves(x)
 
-    def release(self) -> None:
-        """Give up all graphs and their memory."""
-        self.places: OrderedDict[Hashable, StepPlace] = OrderedDict()
-        self._kept: NetworkSnapshot | None = None
-        self._capture: Any = None
-        self._last: weakref.ref[StepCall] | None = None
-        self._seen.clear()
-        self._refused: set[Hashable] = set()
-
-    def __call__(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
-        """The output of a call, or `NOTHING`; see `pcnn.graphs.runner.Runner`."""
-        try:
-            return self._answer(x, model, planner)
-        except NoFixedSize as error:  # of this batch
-            self.reason = str(error)
-        except Exception as error:  # the network itself says what is wrong, if it is its own
-            self.release()
-            torch.cuda.empty_cache()
-            missing = isinstance(error, torch.OutOfMemoryError)
-            self.reason = "there is too little memory" if missing else str(error)
-            self._is_stopped = True
-        return NOTHING
-
-    def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner) -> Any:
-        self._see_changes()  # while the device may be busy with the step before
+    def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
+        if self._kept is not None and not self._kept.holds():  # while the device may be busy
+            used, self._before = self.replays - self._before, self.replays
+            self._note_change(used)
         planner(x.geometry, True)
         recipe = planner.recipe_on(x.geometry)
-        sizes = Sizes.of(recipe, x)
+        given = Planned.of(recipe, x)
+        sizes = given.sizes
         if min(sizes.rows) < 2:  # norms have no variance there
             return NOTHING
         room, modes = sizes.room(self._edges), AutocastOf(x.device.type)
         key = room.rows[0], room.form, modes.key, x.features.requires_grad
         own = self.places.get(key)
         if own is None or not sizes.fits(own.held.room):
-            self._seen[key] = self._seen.pop(key, 0) + 1
-            if self._seen[key] < self._after or key in self._refused:
+            if not self._is_due(key):
                 return NOTHING
             if own is not None:
                 room = room.joined(own.held.room)
                 del self.places[key], own
-            elif len(self.places) >= self._most:
+            elif len(self.places) >= self.most:
                 self.places.popitem(last=False)
-            held = FixedInput(recipe, x, room)
-            try:
-                own = self._made(x, held, model, planner, modes)
-            except NoGraph as error:  # other inputs may have one
-                self.reason = str(error)
-                self._refused.add(key)
-                return NOTHING
+            own = self._made(given, FixedInput(recipe, given, room), model, planner, modes)
             self.places[key], self.reason = own, None
         self.places.move_to_end(key)
-        call = StepCall(self, own, x, model)
+        call = StepCall(self, own, given, model)
         found = iter(_Step.apply(call, x.features, *self.parameters))  # type: ignore[no-untyped-call]
         self._last = weakref.ref(call)
         self.replays += 1
-        return mapped(own.output, _Rebuilt(found, own.form, levels_of(recipe, x)))
-
-    def _see_changes(self) -> None:
-        if self._kept is not None and not self._kept.holds():
-            used, self._before = self.replays - self._before, self.replays
-            self._changes = 1 if used > MOST_CHANGES else 1 + self._changes
-            self.release()
-            if self._changes > MOST_CHANGES:
-                raise NoGraph("the network changes from step to step")
+        return Rebuilt(found, own.form, given.levels).of(own.output)
 
     def _made(
         self,
-        x: SparseTensor,
+        given: Planned,
         held: FixedInput,
         model: nn.Module,
         planner: Planner,
         modes: AutocastOf,
     ) -> StepPlace:
         """Capture the graphs of a size, and hold them to an eager step."""
-        device = x.device
+        x, device = given.x, given.x.device
         if hooked(model):
             raise NoGraph("a module has hooks, which no graph calls")
         if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
@@ -285,7 +237,7 @@ class OwnSteps(Owned):
         backward: Work = lambda: made.backward(self._gradients)  # noqa: E731
         stream = getattr(self._capture, "stream", None)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            held.take(x)
+            held.take(given)
             before = [one.clone() for one in self.buffers]
             try:
                 with aside(stream, device):
@@ -295,8 +247,10 @@ class OwnSteps(Owned):
                 made.graphs = self._capture(made.forward), self._capture(backward)
                 few = part_of(x.replace(x.features.detach()))
                 for one in (x, few):  # the second leaves most rows spare: none may be looked at
-                    if not self._agrees(made, one, model, planner, modes):
-                        held.check_layouts()
+                    try:
+                        self._check(made, one, model, planner, modes)
+                    except (Unfit, NoFixedSize):  # fewer rows may be tiled in other sections
+                        held.check()
             except (RuntimeError, IndexError, ValueError) as error:
                 raise NoGraph(failure_of(error)) from error
             finally:
@@ -305,25 +259,22 @@ class OwnSteps(Owned):
                         own.data.copy_(value)
         return made
 
-    def _agrees(
+    def _check(
         self,
         made: StepPlace,
         x: SparseTensor,
         model: nn.Module,
         planner: Planner,
         modes: AutocastOf,
-    ) -> bool:
-        """Hold forward and backward to an eager step; False: the input has no place there."""
-        recipe = made.held.recipe
+    ) -> None:
+        """Hold forward and backward to an eager step."""
         planner(x.geometry, True)
-        try:
-            if not Sizes.of(recipe, x).fits(made.held.room):
-                return False  # fewer rows may be tiled in other sections
-        except NoFixedSize:
-            return False
+        given = Planned.of(made.held.recipe, x)
+        if not given.sizes.fits(made.held.room):
+            raise Unfit
         with torch.enable_grad(), modes.again():
             wanted = on_copies(model, x)
-        made.form = form_of(made.output, made.held.levels, wanted, levels_of(recipe, x))
+        made.form = form_of(made.output, made.held.levels, wanted, given.levels)
         outputs = [one for one in features_of(wanted) if one.requires_grad]
         if not outputs:
             raise NoGraph("its output needs no gradient")
@@ -333,10 +284,10 @@ class OwnSteps(Owned):
             for one in outputs
         ]
         exact = torch.autograd.grad(outputs, self.parameters, starts, allow_unused=True)
-        check_agreement(list(self.forward(made, x)), features_of(wanted))
-        given = iter(starts)
-        grads = [next(given) if one.requires_grad else None for one in features_of(wanted)]
-        _, *own = self.backward(made, x, grads)
+        check_agreement(list(self.forward(made, given)), features_of(wanted))
+        left = iter(starts)
+        grads = [next(left) if one.requires_grad else None for one in features_of(wanted)]
+        _, *own = self.backward(made, given, grads)
         off = norm = 0.0
         for one, other in zip(own, exact, strict=True):
             if (one is None) != (other is None):
@@ -346,26 +297,21 @@ class OwnSteps(Owned):
                 norm += float(other.double().square().sum())
         if not off <= GRADIENTS_AGREE**2 * norm:
             raise NoGraph("in memory of fixed size its gradients are others")
-        return True
 
-    def forward(self, own: StepPlace, x: SparseTensor) -> tuple[Tensor, ...]:
+    def forward(self, own: StepPlace, given: Planned) -> tuple[Tensor, ...]:
         """Replay forward on a batch; tensors of the output on memory of their own."""
         assert own.graphs is not None
         with torch.no_grad():
-            own.held.take(x)
+            own.held.take(given)
             own.graphs[0]()
             torch.autograd.graph.increment_version(self._counters)  # a replay counts no change
-            copies, levels = Copies(), levels_of(own.held.recipe, x)
-            parts = zip(features_of(own.output), _levels_of(own), strict=True)
-            found = tuple(
-                copies.of(one.detach(), None if level is None else levels[level].rows)
-                for one, level in parts
-            )
+            copies, rows = Copies(), rows_of(own.output, own.form, given.levels)
+            found = tuple(copies.of(one.detach(), number) for one, number in rows)
             copies.fill()
         return found
 
     def backward(
-        self, own: StepPlace, x: SparseTensor, grads: Sequence[Tensor | None]
+        self, own: StepPlace, call: Planned, grads: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
         """Replay backward from gradients of an output: of features, and of the parameters."""
         assert own.graphs is not None
@@ -382,19 +328,7 @@ class OwnSteps(Owned):
             pairs = zip(self._gradients.views(self._in_place), own.reached, strict=True)
             found = [one if reached else None for one, reached in pairs]
             features = own.features_grad
-            return [None if features is None else features[: len(x)].clone(), *found]
-
-
-class _Rebuilt:
-    def __init__(self, found: Iterator[Tensor], form: Form, levels: Sequence[Geometry]) -> None:
-        self._found, self._form, self._levels = found, iter(form), levels
-
-    def __call__(self, part: Any) -> Any:
-        level = next(self._form)
-        if isinstance(part, SparseTensor):
-            assert level is not None
-            return SparseTensor(next(self._found), self._levels[level])
-        return next(self._found) if isinstance(part, Tensor) else part
+            return [None if features is None else features[: len(call.x)].clone(), *found]
 
 
 class _Unplanned(nn.Module):
@@ -406,12 +340,6 @@ class _Unplanned(nn.Module):
 
     def forward(self, x: SparseTensor) -> Any:
         return nn.Module.__call__(self.network, x)  # type: ignore[arg-type]
-
-
-def _levels_of(own: StepPlace) -> list[int | None]:
-    """The level of every tensor of an output."""
-    pairs = zip(parts_of(own.output), own.form, strict=True)
-    return [level for part, level in pairs if isinstance(part, SparseTensor | Tensor)]
 
 
 def on_copies(model: nn.Module, x: SparseTensor) -> Any:

@@ -8,31 +8,26 @@ other weights, nothing is handed out.
 from __future__ import annotations
 
 import copy
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from pcnn.graphs import NOTHING
+from pcnn.graphs.automatic import AFTER, MOST, AutocastOf, Graphs, Run
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
-from pcnn.graphs.memory import Memory, Unfit
-from pcnn.graphs.outputs import Copies, Form, check_agreement, form_of
-from pcnn.graphs.sizes import NoFixedSize
+from pcnn.graphs.memory import Memory
+from pcnn.graphs.outputs import Copies, Form, Rebuilt, check_agreement, form_of, rows_of
+from pcnn.graphs.sizes import Edges, Unfit
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot, hooked
-from pcnn.kernels.tf32 import tf32_allowed
+from pcnn.graphs.sources import Tensors
 from pcnn.ops.plan import Planner
-from pcnn.ops.room_levels import WaitsForDevice
 from pcnn.tensor import SparseTensor
 
 #: Norms keep their parameters in float32 where a network is run in half precision.
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm)
-#: Sizes that are counted, and changes of the network that leave a graph hardly used.
-_COUNTED, _CHANGES = 256, 8
-
-Run = Callable[[SparseTensor], Any]
 
 
 class Changed(Exception):
@@ -63,23 +58,6 @@ class Source(Protocol):
         """
 
 
-class AutocastOf:
-    """The modes of torch that decide what a network computes, as they are now."""
-
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self.dtype = None
-        if torch.is_autocast_enabled(device):
-            self.dtype = torch.get_autocast_dtype(device)
-        exact = torch.are_deterministic_algorithms_enabled()
-        self.key = self.dtype, tf32_allowed(), exact
-
-    def again(self) -> torch.autocast:
-        """The same, without a cache: a graph would read copies of weights that are freed."""
-        given = self.dtype or torch.float16
-        return torch.autocast(self.device, given, self.dtype is not None, cache_enabled=False)
-
-
 class Place:
     """Memory of one size, and the graphs that work there."""
 
@@ -97,29 +75,23 @@ class Place:
             self.output = self._net(self.memory.tensor)
 
 
-class Runner:
-    """Calls of one network; they may come from several threads and streams, one after another."""
+class Runner(Graphs):
+    """Calls of one network without gradients, from any source and several streams."""
 
     def __init__(
         self,
+        model: nn.Module,
         source: Source,
         dtype: torch.dtype | None = None,
-        most: int = 32,
-        after: int = 1,
         capture: Capture | None = None,
+        after: int = AFTER,
+        most: int = MOST,
+        caught: tuple[type[Exception], ...] = (Exception,),
     ) -> None:
-        self.source, self.dtype, self.most, self.after = source, dtype, most, after
-        #: why the network runs eagerly, if it does
-        self.reason: str | None = None
-        self.places: OrderedDict[Hashable, Place] = OrderedDict()
-        self._lock = threading.RLock()
-        self._given = capture
-        self._seen: OrderedDict[Hashable, int] = OrderedDict()
-        self._kept: NetworkSnapshot | None = None
-        self._capture: Any = None
+        super().__init__(model, capture, after, most, caught)
+        self.source, self.dtype = source, dtype
         self._side: torch.cuda.Stream | None = None
         self._done: torch.cuda.Event | None = None
-        self._changes = 0
 
     def adopt(self, model: nn.Module) -> None:
         """Take the network as it is now: what was captured before belongs to other weights."""
@@ -156,32 +128,14 @@ class Runner:
         with self._lock:
             if self._done is not None:
                 self._done.synchronize()  # one on another stream may read memory that is freed
-            self.places.clear()
-            self._seen.clear()
-            self._kept = self._capture = None
+            super().release()
 
-    def __call__(self, given: Any, model: nn.Module, planner: Planner | None, run: Run) -> Any:
-        """The output of a call from a graph, or `NOTHING`.
-
-        Args:
-            given: as the source takes it.
-            model: the network, as its owner changes it.
-            planner: of the eager network; ``None``: that of the own copy.
-            run: the eager network.
-        """
-        with self._lock:
-            try:
-                if self._kept is None:
-                    self.adopt(model)
-                if self._capture is None:
-                    self._start()
-                return self._answer(given, planner or self.planner, run)
-            except (NoGraph, NoFixedSize, WaitsForDevice) as error:
-                self.release()
-                self.reason = str(error)
-                return NOTHING
-
-    def _answer(self, given: Any, planner: Planner, run: Run) -> Any:
+    def _answer(self, given: Any, model: nn.Module, planner: Planner | None, run: Run) -> Any:
+        if self._kept is None:
+            self.adopt(model)
+        if self._capture is None:
+            self._start()
+        planner = planner or self.planner
         found = self.source.item(given, planner)
         if found is None:
             return NOTHING
@@ -189,8 +143,12 @@ class Runner:
         modes = AutocastOf(self._device.type)
         key = own, modes.key
         place = self.places.get(key)
-        if place is None and not self._is_due(key):
-            return NOTHING
+        if place is None:
+            if not self._is_due(key):
+                return NOTHING
+            if not self._holds():
+                self.release()
+                return NOTHING
         if place is not None:
             self.places.move_to_end(key)
             try:
@@ -198,32 +156,15 @@ class Runner:
             except Unfit:  # of the eager call below there are sizes
                 pass
             except Changed:
-                self._note_change(place)
+                self._note_change(place.calls)
                 return NOTHING
             else:
                 place.calls += 1
                 return output
         return self._made(key, given, item, planner, run, modes)
 
-    def _is_due(self, key: Hashable) -> bool:
-        self._seen[key] = self._seen.pop(key, 0) + 1
-        while len(self._seen) > _COUNTED:
-            self._seen.popitem(last=False)
-        if self._seen[key] < self.after:
-            return False
-        if not self._holds():
-            self.release()
-            return False
-        return True
-
     def _holds(self) -> bool:
         return self._kept is not None and self._kept.holds()
-
-    def _note_change(self, place: Place) -> None:
-        self._changes = 0 if place.calls > _CHANGES else self._changes + 1
-        self.release()
-        if self._changes > _CHANGES:
-            raise NoGraph("the network changes from call to call")
 
     def _made(
         self, key: Hashable, given: Any, item: Any, planner: Planner, run: Run, modes: AutocastOf
@@ -310,13 +251,14 @@ class Runner:
                 raise Changed
             copies = Copies()
             sites = memory.sites(given, reading(), wanted, copies)
-            output = copies.output(place.output, place.form, sites)
+            rows = rows_of(place.output, place.form, sites)
+            found = iter([copies.of(one, number) for one, number in rows])
             copies.fill()
         finally:
             if stream is not None:
                 self._done = self._done or torch.cuda.Event()
                 self._done.record(stream)
-        return output
+        return Rebuilt(found, place.form, sites).of(place.output)
 
     def _reading(self, place: Place, stream: Any) -> Callable[[], list[int]]:
         """Copy the report to the host beside the layers; the answer waits for it alone."""
@@ -338,6 +280,22 @@ class Runner:
             return found
 
         return numbers
+
+
+class OwnGraphs(Runner):
+    """The graphs of a network's own calls in evaluation, on sparse tensors."""
+
+    def __init__(
+        self, model: nn.Module, capture: Capture | None = None, edges: Edges | None = None
+    ) -> None:
+        super().__init__(model, Tensors(edges or Edges()), None, capture)
+
+    def __call__(
+        self, given: SparseTensor, model: nn.Module, planner: Planner | None, run: Run
+    ) -> Any:
+        """See `Graphs`; on the device of the input."""
+        with torch.cuda.device(given.device) if given.features.is_cuda else nullcontext():
+            return super().__call__(given, model, planner, run)
 
 
 def own_network(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from pcnn.geometry import Geometry, KernelMap
@@ -65,6 +65,10 @@ class NoFixedSize(ValueError):
     """A map with a layout that does not lie in memory of fixed size; the message says why."""
 
 
+class Unfit(Exception):
+    """An input with more sites than there is room for."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of a planned input, or of the memory that such inputs fit."""
@@ -72,28 +76,6 @@ class Sizes:
     rows: tuple[int, ...]  # of every level, the input's own first
     triplets: tuple[int, ...]  # of every map; 0 where they are not listed
     form: Hashable  # all that has to be equal besides: clouds
-
-    @classmethod
-    def of(cls, recipe: Recipe, x: SparseTensor, backward: bool = True) -> Sizes:
-        """Sizes of an input that was planned."""
-        levels = levels_of(recipe, x)
-        at = x.geometry
-        form: list[Hashable] = [at.batch_size, at.plan_kind, x.channels, x.features.dtype]
-        triplets = []
-        for planned, built in zip(recipe.maps, maps_of(recipe, levels), strict=True):
-            listed = 0
-            for (name, flipped), layout in held_layouts(planned, built, backward).items():
-                padding_of(name)
-                if name in LISTS:
-                    listed = layout[0].shape[0]
-                elif name in STEPS and len(layout) > 5:
-                    listed = layout[-1].shape[0]
-                # tiles of a map that is walked in sections are several times as many
-                n_out = built.edges.rows[int(not flipped)]
-                parts = layout[0].shape[0] // max(1, -(-n_out // TILE_ROWS)) if name in STEPS else 0
-                form.append((name, flipped, parts, len(layout)))
-            triplets.append(listed)
-        return cls(tuple(level.rows for level in levels), tuple(triplets), tuple(form))
 
     def room(self, edges: Edges) -> Sizes:
         """Sizes of memory for this input and those like it: one row at least is spare."""
@@ -115,6 +97,41 @@ class Sizes:
         return replace(self, rows=tuple(rows), triplets=tuple(triplets))
 
 
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """An input that was planned, with its levels and maps in the order of the recipe."""
+
+    x: SparseTensor
+    levels: list[Geometry]
+    maps: list[KernelMap]
+    sizes: Sizes
+
+    @classmethod
+    def of(cls, recipe: Recipe, x: SparseTensor, backward: bool = True) -> Planned:
+        """Levels, maps and sizes of an input that was planned for backward, or without it."""
+        levels, at = levels_of(recipe, x), x.geometry
+        maps = [built for one in recipe.maps if (built := one.found(levels)) is not None]
+        if len(maps) < len(recipe.maps):
+            raise ValueError(f"{at} was not planned; call the network's planner first")
+        form: list[Hashable] = [at.batch_size, at.plan_kind, x.channels, x.features.dtype]
+        triplets = []
+        for planned, built in zip(recipe.maps, maps, strict=True):
+            listed = 0
+            for (name, flipped), layout in held_layouts(planned, built, backward).items():
+                padding_of(name)
+                if name in LISTS:
+                    listed = layout[0].shape[0]
+                elif name in STEPS and len(layout) > 5:
+                    listed = layout[-1].shape[0]
+                # tiles of a map that is walked in sections are several times as many
+                n_out = built.edges.rows[int(not flipped)]
+                parts = layout[0].shape[0] // max(1, -(-n_out // TILE_ROWS)) if name in STEPS else 0
+                form.append((name, flipped, parts, len(layout)))
+            triplets.append(listed)
+        sizes = Sizes(tuple(level.rows for level in levels), tuple(triplets), tuple(form))
+        return cls(x, levels, maps, sizes)
+
+
 def levels_of(recipe: Recipe, x: SparseTensor) -> list[Geometry]:
     """The levels of a planned input, in the order of the recipe."""
     levels: list[Geometry] = [x.geometry]
@@ -124,15 +141,6 @@ def levels_of(recipe: Recipe, x: SparseTensor) -> list[Geometry]:
             raise ValueError(f"{x.geometry} was not planned; call the network's planner first")
         levels.append(level)
     return levels
-
-
-def maps_of(recipe: Recipe, levels: Sequence[Geometry]) -> list[KernelMap]:
-    """The maps of a planned input, in the order of the recipe; errors as of `levels_of`."""
-    found = [planned.found(levels) for planned in recipe.maps]
-    maps = [built for built in found if built is not None]
-    if len(maps) < len(found):
-        raise ValueError(f"{levels[0]} was not planned; call the network's planner first")
-    return maps
 
 
 def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[Key, Layout]:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.graphs.memory import (
-    Cloud,
-    CloudMemory,
-    Memory,
-    Planned,
-    PlannedMemory,
-    VoxelMemory,
-    room_for,
-)
-from pcnn.graphs.sizes import Edges, Sizes
+from pcnn.graphs.fixed_input import FixedInput
+from pcnn.graphs.memory import Cloud, CloudMemory, Memory, VoxelMemory, room_for
+from pcnn.graphs.sizes import Edges, Planned
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import voxelize
 from pcnn.tensor import SparseTensor
@@ -34,7 +28,6 @@ class Tensors:
         self.edges = edges
 
     def item(self, given: SparseTensor, planner: Planner) -> tuple[Hashable, Any] | None:
-        """See `pcnn.graphs.runner.Source`."""
         at = given.geometry
         if not at.rows or at.count is not None:
             return None
@@ -42,23 +35,20 @@ class Tensors:
         if _plans_inside(given, planner):
             return ("voxel", self.edges.above(at.rows), *kind), given
         planner(at, False)
-        sizes = Sizes.of(planner.recipe_on(at), given, backward=False)
-        room = sizes.room(self.edges)
-        return ("planned", room.rows[0], room.form), Planned(given, sizes)
+        planned = Planned.of(planner.recipe_on(at), given, backward=False)
+        room = planned.sizes.room(self.edges)
+        return ("planned", room.rows[0], room.form), planned
 
     def part(self, given: SparseTensor) -> SparseTensor:
-        """See `pcnn.graphs.runner.Source`."""
         return part_of(given)
 
     def tensor(self, given: SparseTensor, planner: Planner) -> SparseTensor:
-        """See `pcnn.graphs.runner.Source`."""
         planner(given.geometry, False)
         return given
 
     def memory(
         self, item: Any, x: SparseTensor, planners: tuple[Planner, Planner], old: Memory | None
     ) -> Memory:
-        """See `pcnn.graphs.runner.Source`."""
         planned, own = planners
         grid = x.geometry
         if _plans_inside(x, planned):
@@ -68,9 +58,10 @@ class Tensors:
             room = room_for(planned, grid, most, self.edges, True, before)
             return VoxelMemory(own.on_voxels, x, room)
         sizes = item.sizes.room(self.edges)
-        if isinstance(old, PlannedMemory):
+        if isinstance(old, FixedInput):
             sizes = sizes.joined(old.room)
-        return PlannedMemory(own.recipe_on(grid), x, sizes)
+        like = replace(item, x=x)  # whose features may be of another dtype
+        return FixedInput(own.recipe_on(grid), like, sizes, backward=False)
 
 
 class Clouds:
@@ -80,19 +71,16 @@ class Clouds:
         self.edges, self.voxel_size, self.reduce = edges, voxel_size, reduce
 
     def item(self, given: Cloud, planner: Planner) -> tuple[Hashable, Any] | None:
-        """See `pcnn.graphs.runner.Source`."""
         points, features, batch, clouds = given
         kinds = features.shape[1], points.dtype, features.dtype
         return (self.edges.above(len(points)), clouds, batch is not None, *kinds), given
 
     def part(self, given: Cloud) -> Cloud:
-        """See `pcnn.graphs.runner.Source`."""
         points, features, batch, clouds = given
         few = -(-len(points) // FEWER)
         return points[:few], features[:few], None if batch is None else batch[:few], clouds
 
     def tensor(self, given: Cloud, planner: Planner) -> SparseTensor:
-        """See `pcnn.graphs.runner.Source`."""
         device = planner.device
         points, features, batch, clouds = given
         on = (None if one is None else one.to(device) for one in (points, features, batch))
@@ -102,7 +90,6 @@ class Clouds:
     def memory(
         self, item: Cloud, x: SparseTensor, planners: tuple[Planner, Planner], old: Memory | None
     ) -> Memory:
-        """See `pcnn.graphs.runner.Source`."""
         planned, own = planners
         assert isinstance(x.geometry, VoxelGrid)
         before = old.room if isinstance(old, CloudMemory) else None

@@ -12,8 +12,8 @@ from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
-    from pcnn.graphs.automatic import OwnGraphs
     from pcnn.graphs.own_steps import OwnSteps
+    from pcnn.graphs.runner import OwnGraphs
 
 #: Forward passes that may wait for their backward, each with memory of its own.
 PASSES = 2
@@ -60,7 +60,7 @@ class PlannedModule(nn.Module):
         """Why the last calls were no graphs although sizes repeat; ``None``: nothing failed."""
         if self._graphs is None:
             return None
-        return self._steps[0].reason if self.training else self._graphs.runner.reason
+        return self._steps[0].reason if self.training else self._graphs.reason
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The network's output; see `torch.nn.Module`."""
@@ -83,8 +83,8 @@ class PlannedModule(nn.Module):
 
     def start_graphs(self, **settings: Any) -> None:
         """Begin without graphs; settings: how steps are captured (`OwnSteps`)."""
-        from pcnn.graphs.automatic import OwnGraphs
         from pcnn.graphs.own_steps import OwnSteps
+        from pcnn.graphs.runner import OwnGraphs
 
         self._graphs = OwnGraphs(self)
         self._steps = tuple(OwnSteps(self, **settings) for _ in range(PASSES))
@@ -96,7 +96,7 @@ class PlannedModule(nn.Module):
     def train(self, mode: bool = True) -> PlannedModule:
         """Switch between training, in which graphs give their memory back, and evaluation."""
         if mode and self._graphs is not None and self._graphs.belongs_to(self):
-            self._graphs.runner.release()
+            self._graphs.release()
         super().train(mode)
         return self
 

@@ -14,7 +14,7 @@ from torch.func import functional_call
 from pcnn.geometry import KernelMap
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.outputs import features_of
-from pcnn.graphs.sizes import Edges, NoFixedSize, Sizes
+from pcnn.graphs.sizes import Edges, NoFixedSize, Planned
 from pcnn.kernels.recorded import Launch, recorded
 from pcnn.nn.conv import Convolution, ConvTranspose3d, convolutions
 from pcnn.nn.planned import PlannedModule
@@ -141,10 +141,11 @@ def in_fixed_memory(net: nn.Module, x: SparseTensor) -> SparseTensor:
     own = getattr(net, "planner", None)
     recipe = (own if isinstance(own, Planner) else Planner(net)).recipe_on(x.geometry)
     try:
-        held = FixedInput(recipe, x, Sizes.of(recipe, x).room(Edges()))
+        given = Planned.of(recipe, x)
     except NoFixedSize:  # such steps run eagerly
         return x
-    held.take(x)
+    held = FixedInput(recipe, given, given.sizes.room(Edges()))
+    held.take(given)
     return held.tensor
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.geometry import steps
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.sizes import Edges, Sizes
+from pcnn.graphs.sizes import Edges, Planned, Sizes, Unfit
 from pcnn.losses import CrossEntropy
 from pcnn.maps import Windowed
 from pcnn.models import SPVCNN, ResUNetBN2C
@@ -74,10 +74,13 @@ def made(make: Any) -> Any:
     return make().double()
 
 
-def held(net: Any, x: SparseTensor, room: Sizes | None = None, backward: bool = True) -> FixedInput:
-    recipe = net.planner.recipe_on(net.planner(x.geometry, backward))
-    room = Sizes.of(recipe, x, backward).room(EDGES) if room is None else room
-    return FixedInput(recipe, x, room, backward)
+def planned(net: Any, x: SparseTensor, backward: bool = True) -> Planned:
+    return Planned.of(net.planner.recipe_on(net.planner(x.geometry, backward)), x, backward)
+
+
+def held(net: Any, like: Planned, room: Sizes | None = None, backward: bool = True) -> FixedInput:
+    recipe = net.planner.recipe_on(like.x.geometry)
+    return FixedInput(recipe, like, room or like.sizes.room(EDGES), backward)
 
 
 def step(net: Any, x: SparseTensor, labels: Tensor) -> list[Tensor]:
@@ -99,14 +102,11 @@ CLOUDS = [(230, 1), (90, 2), (230, 3), (12, 4), (200, 5)]
 def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
     mine, plain = made(make), made(make)
     clouds = [batch(*cloud) for cloud in CLOUDS]
-    recipe = mine.planner.recipe_on(mine.planner(clouds[0][0].geometry, True))
-    for x, _ in clouds:
-        mine.planner(x.geometry, True)
-    rooms = [Sizes.of(recipe, x).room(EDGES) for x, _ in clouds]
-    fixed = FixedInput(recipe, clouds[0][0], functools.reduce(Sizes.joined, rooms), True)
-    for (x, labels), again in zip(clouds, CLOUDS, strict=True):
-        assert Sizes.of(recipe, x).fits(fixed.room)
-        fixed.take(x)
+    inputs = [planned(mine, x) for x, _ in clouds]
+    room = functools.reduce(Sizes.joined, (one.sizes.room(EDGES) for one in inputs))
+    fixed = held(mine, inputs[0], room)
+    for given, (x, labels), again in zip(inputs, clouds, CLOUDS, strict=True):
+        fixed.take(given)
         ignored = labels.new_full((len(fixed.tensor) - len(x),), 255)
         *found, own = step(mine, fixed.tensor, torch.cat([labels, ignored]))
         *wanted, entry = step(plain, *batch(*again))
@@ -114,7 +114,7 @@ def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
         torch.testing.assert_close(own[: len(entry)], entry, rtol=1e-9, atol=1e-11)
         assert not own[len(entry) :].any()
-        for level, exact in zip(fixed.levels, Sizes.of(recipe, x).rows, strict=True):
+        for level, exact in zip(fixed.levels, given.sizes.rows, strict=True):
             assert level.count is not None
             assert int(level.count) == exact
 
@@ -123,13 +123,10 @@ def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
 @pytest.mark.parametrize("make", [resunet, Pools])
 def test_inference_holds_what_it_reads_and_no_more(make: Any) -> None:
     net = made(make).eval()
-    x, _ = points(230, 1)
     with torch.no_grad():
-        fixed = held(net, x, backward=False)
+        fixed = held(net, planned(net, points(230, 1)[0], False), backward=False)
         for number, seed in ((230, 1), (150, 2), (12, 4)):
-            x, _ = points(number, seed)
-            net.planner(x.geometry, False)
-            fixed.take(x)
+            fixed.take(planned(net, points(number, seed)[0], False))
             found, wanted = net(fixed.tensor).features, net(points(number, seed)[0]).features
             torch.testing.assert_close(found[:number], wanted, rtol=1e-9, atol=1e-11)
     names = {name for built in fixed.levels[0].cached_maps() for name, _ in built.edges.layouts}
@@ -141,12 +138,12 @@ def test_steps_that_are_not_stored_are_read_as_ranges(monkeypatch: pytest.Monkey
     """Dense cells: memory has room for more steps than the map stores."""
     monkeypatch.setattr(steps, "SPARE_STEPS", 0)
     net = made(resunet)
-    x, _ = points(128, 1, cell=0.6)
-    fixed = held(net, x)
-    fixed.take(x)
+    given = planned(net, points(128, 1, cell=0.6)[0])
+    fixed = held(net, given)
+    fixed.take(given)
     built, own = (
         next(m for m in one.cached_maps() if m.volume == 27)
-        for one in (x.geometry, fixed.levels[0])
+        for one in (given.x.geometry, fixed.levels[0])
     )
     begin, end, slots = built.layout("steps")[1:4]
     assert (begin < 0).any()
@@ -157,34 +154,21 @@ def test_steps_that_are_not_stored_are_read_as_ranges(monkeypatch: pytest.Monkey
     assert torch.equal(found[len(begin) :], found_end[len(end) :])
 
 
-def test_rooms_bound_memory_and_a_larger_cloud_asks_for_more() -> None:
+def test_rooms_bound_memory_and_other_clouds_ask_for_more() -> None:
     net = made(resunet)
-    x, _ = points(230, 1)
-    fixed = held(net, x)
-    sizes = Sizes.of(fixed.recipe, x)
-    for own, most in zip(sizes.triplets, fixed.room.triplets, strict=True):
+    given = planned(net, points(230, 1)[0])
+    fixed = held(net, given)
+    for own, most in zip(given.sizes.triplets, fixed.room.triplets, strict=True):
         assert own <= most <= 1.3 * 1.15 * own * 256 / 230 + 128
-    larger, _ = points(fixed.room.rows[0], 2)
-    net.planner(larger.geometry, True)
-    assert not Sizes.of(fixed.recipe, larger).fits(fixed.room)
-    dense, _ = points(230, 2, cell=0.6)
-    net.planner(dense.geometry, True)
-    own = Sizes.of(fixed.recipe, dense)
-    assert not own.fits(fixed.room)
-    joined = own.room(EDGES).joined(fixed.room)
-    assert own.fits(joined)
-    assert sizes.fits(joined)
-
-
-def test_other_kinds_of_points_have_no_place() -> None:
-    net = made(resunet)
-    x, _ = points(230, 1)
-    fixed = held(net, x)
     lattice, _ = points(100, 1, cell=0.001)  # no two points in a cell
     other = SparseTensor(lattice.features, replace(lattice.geometry, one_per_cell=True))
-    net.planner(other.geometry, True)
-    recipe = net.planner.recipe_on(other.geometry)
-    assert not Sizes.of(recipe, other).fits(fixed.room)
+    dense = planned(net, points(230, 2, cell=0.6)[0])
+    for one in (planned(net, points(fixed.room.rows[0], 2)[0]), dense, planned(net, other)):
+        with pytest.raises(Unfit):
+            fixed.take(one)
+    joined = dense.sizes.room(EDGES).joined(fixed.room)
+    assert dense.sizes.fits(joined)
+    assert given.sizes.fits(joined)
 
 
 @torch.no_grad()

@@ -219,8 +219,8 @@ def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: s
         same(found, wanted, cast or torch.float32)
         assert not any(one.is_inference() for one in tensors(found))
         kept.append((found, [one.clone() for one in tensors(found)]))
-    assert net._graphs.runner.places
-    assert sum(place.calls for place in net._graphs.runner.places.values()) >= 2
+    assert net._graphs.places
+    assert sum(place.calls for place in net._graphs.places.values()) >= 2
     for output, before in kept:
         assert all(map(torch.equal, tensors(output), before))
 
@@ -237,7 +237,7 @@ def test_plain_calls_that_change_weights_or_mode_are_right() -> None:
     for change in range(3):
         for _ in range(5):
             found = call()
-        assert any(place.calls for place in net._graphs.runner.places.values())
+        assert any(place.calls for place in net._graphs.places.values())
         net.graphs = False
         same(found, call())
         net.graphs = True

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.gemm import OutputStationary
-from pcnn.graphs.automatic import AFTER, MOST, PAUSE, OwnGraphs
+from pcnn.graphs.automatic import AFTER, MOST, PAUSE
 from pcnn.graphs.capture import Work
 from pcnn.graphs.memory import VoxelMemory
+from pcnn.graphs.runner import OwnGraphs
 from pcnn.graphs.sizes import Edges
 from pcnn.maps import Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
@@ -78,7 +79,7 @@ def graphed(net: PlannedModule, capture: Callable[[Work], Work] = rerun) -> Any:
 
 def places(net: PlannedModule) -> list[Any]:
     assert net._graphs is not None
-    return list(net._graphs.runner.places.values())
+    return list(net._graphs.places.values())
 
 
 def tensors(output: Any) -> list[Tensor]:
