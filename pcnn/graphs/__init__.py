@@ -1,8 +1,9 @@
 """Networks and training steps as CUDA graphs.
 
-Memory of a size (`sizes`) takes one input after another (`memory`, `fixed_input`, `sources`);
-`runner` captures and replays a network in inference, for `graph` and `automatic`. `own_steps` does
-the same for steps of a training, whose `gradients` and `optimizer_graph` lie in fixed memory too.
+Memory of a size (`sizes`) takes one input after another (`memory`, `fixed_input`, `sources`).
+`automatic` says when a size is captured and what happens where it fails; `runner` does it for
+inference, on which `graph` stands, and `own_steps` for steps of a training, whose `gradients` and
+`optimizer_graph` lie in fixed memory too.
 """
 
 from contextvars import ContextVar
