@@ -17,7 +17,7 @@ from benchmarks.peers.base import Peer, PeerTensor, in_our_order
 from benchmarks.rows import Row
 from benchmarks.run import Prepare, same
 from pcnn.geometry import Geometry, Kernel, KernelMap, VoxelGrid
-from pcnn.kernels.tf32 import tf32_products
+from pcnn.kernels.conv_spec import tf32_products
 from pcnn.nn import Conv3d
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine

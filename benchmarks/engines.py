@@ -16,7 +16,7 @@ from benchmarks.run import Options
 from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import ADAPTIVE, MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.gemm import OutputStationary
-from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
+from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Grouping, Sorted
 from pcnn.dataflows.weight_stationary import WeightStationary
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.ops.engine import ENGINES, Engine, resolve
@@ -32,8 +32,8 @@ _SLOW = ("brute_force", "reference")
 
 #: TorchSparse Table 2 and Minuet Fig. 5: ways to group the products of the slots.
 GROUPINGS: dict[str, Grouping] = {
-    "separate": Separate(),
-    "symmetric": Symmetric(),
+    "separate": SEPARATE,
+    "symmetric": SYMMETRIC,
     "fixed": Fixed(),
     "adaptive": Adaptive(0.25),
     "sorted": Sorted(0.1),
@@ -176,5 +176,5 @@ def steps(name: str, device: torch.device, chosen: Sequence[Step]) -> list[Entry
 
 def baseline(options: Options) -> list[Entry]:
     """TorchSparse Fig. 11: what it measures itself against, then the papers' engines and ours."""
-    plain = GatherScatter(Separate(), locality=False)
+    plain = GatherScatter(SEPARATE, locality=False)
     return [(Engine("baseline", on(options.device, HashTable()), plain), {}), *with_papers(options)]

@@ -18,8 +18,7 @@ import typer
 
 from pcnn.cores import available_cores
 from pcnn.files.user_cache import user_cache
-from pcnn.kernels import cubin_cache
-from pcnn.kernels.compiler import driver_cuda, extra_for, require
+from pcnn.kernels.compiler import driver_cuda, extra_for, kernel_cache, require
 from pcnn.messages import counted, install
 
 State = Literal["ok", "absent", "broken"]
@@ -173,12 +172,12 @@ def _cuda_kernels() -> Finding:
         if torch.cuda.is_available():
             arch = architecture(torch.cuda.get_device_capability())
         text = f"{FOLDER / PROBE} compiles for {arch}"
-        size = len(compile_source(PROBE, arch, {}).cubin)
+        size = len(compile_source(PROBE, arch, {})[0])
         if torch.cuda.is_available():
             device = torch.device("cuda")
             out = torch.zeros(1000, dtype=torch.int32, device=device)
             kernels = module(PROBE, device)
-            blocks = -(-len(out) // kernels.threads("fill"))
+            blocks = -(-len(out) // 256)
             kernels.launch("fill", blocks, out=out, n=len(out), value=7)
             if not bool((out == 7).all()):
                 raise RuntimeError(f"{PROBE} ran on {device}, but its output is wrong")
@@ -204,7 +203,7 @@ def _optional() -> Iterator[Finding]:
 
 
 def _caches() -> Iterator[Finding]:
-    folders: dict[str, Path] = {"user cache": user_cache(), "kernel cache": cubin_cache.folder()}
+    folders: dict[str, Path] = {"user cache": user_cache(), "kernel cache": kernel_cache()}
     if importlib.util.find_spec("triton") is not None:
         triton = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
         folders["triton cache"] = Path(triton)

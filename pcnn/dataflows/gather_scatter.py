@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,7 +16,6 @@ from pcnn.dataflows.padded_buffer import (
     multiply_slots,
     placement,
     reduce_block,
-    upload,
 )
 from pcnn.dataflows.reference import Reference
 from pcnn.dataflows.torch_sums import (
@@ -34,15 +32,6 @@ ADAPTIVE = Adaptive(0.25)
 
 #: Streams that are kept for a device: as many as Minuet has.
 MOST_STREAMS = 4
-
-
-#: Rows that are gathered: those of the features, or of the gradients.
-Side = Literal["in", "out"]
-
-
-def uses_kernels(x: Tensor, dtype: torch.dtype) -> bool:
-    """True if kernels move the rows of a tensor; elsewhere the reference computes."""
-    return kernels_serve(x, dtype)
 
 
 @dataclass(frozen=True)
@@ -101,10 +90,10 @@ class GatherScatter:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        if not uses_kernels(x, spec.compute_dtype):
+        if not kernels_serve(x, spec.compute_dtype):
             return Reference().forward(x, w, layouts[:3], n_out, spec)
         from pcnn.kernels.epilogue import finish
-        from pcnn.kernels.gather_scatter import scatter, scatter_slots
+        from pcnn.kernels.gather_scatter import move_slots, scatter
 
         dtype, rows = spec.compute_dtype, join(x, spec.skip).contiguous()
         placed = self._placement(layouts, spec, x.device)
@@ -124,40 +113,35 @@ class GatherScatter:
         for block in place.identity_blocks():
             same, own = rows.to(dtype), block.take(matrices)
             jobs.append(partial(multiply_slots, same, 0, own, products, place.gathered, block.rows))
-        self._gather(rows, layouts, placed, "in", gathered)
+        self._gather(rows, layouts, placed, 0, gathered)
         run_on_streams(jobs, rows.device, self.streams)
         if self.locality:
             out = products.new_empty(n_out, channels, dtype=spec.out_dtype)
-            by_out, how = (layouts[7], layouts[8], layouts[9]), (spec.epilogue, self.scatter_tile)
-            scatter(products, by_out, placed.shifts, out, epilogue=how[0], tile=how[1])
+            how = placed.shifts, out, spec.epilogue, self.scatter_tile
+            scatter(products, layouts[7:10], *how)
             return out
         sums = products.new_zeros(n_out, channels, dtype=torch.float32)
         lists = layouts[1], layouts[4], placed.shifts
-        scatter_slots(products, *lists, sums, tile=self.scatter_tile)
+        move_slots(products, *lists, sums, scatter=True, tile=self.scatter_tile)
         return finish(sums, spec.out_dtype, spec.epilogue)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        if not uses_kernels(x, spec.compute_dtype):
+        if not kernels_serve(x, spec.compute_dtype):
             return Reference().weight_grad(x, g, layouts[:3], spec)
-        from pcnn.kernels.gather_scatter import clear_padding
-
         placed, groups = self._placement(layouts, spec, x.device), spec.groups
-        place, padding = placed.place, placed.place.padding()
+        place = placed.place
         # sums over rows leave float16's range: the results are wide, or else the operands too
         operands = spec.compute_dtype if has_wide_products() else torch.float32
         shape = groups, x.shape[1] // groups, g.shape[1] // groups
         parts = [x.new_zeros(shape, dtype=torch.float32)] * (len(place.offsets) - 1)
         sides, buffers = (x.contiguous(), g.contiguous()), []
-        names: tuple[Side, Side] = ("in", "out")
-        for rows, side in zip(sides, names, strict=True):
+        for side, rows in enumerate(sides):
             buffer = rows.new_empty(place.gathered, rows.shape[1], dtype=operands)
             self._gather(rows, layouts, placed, side, buffer)
-            if padding:
-                longest = max(last - first for first, last in padding)
-                clear_padding(upload(padding, x.device), longest, buffer)
-            buffers.append(buffer)
+            # padding is never read as a product, but a reduction over padded rows adds it
+            buffers.append(buffer.index_fill_(0, placed.padding, 0))
         for block in place.blocks:
             pair = [buffer[block.start : block.end] for buffer in buffers]
             reduce_block(pair, block, groups, parts)
@@ -176,21 +160,21 @@ class GatherScatter:
         rows: Tensor,
         layouts: Sequence[Tensor],
         placed: Placement,
-        side: Side,
+        side: int,
         buffer: Tensor,
     ) -> None:
-        """Copy rows of the features, or of the gradients, to all blocks of a buffer."""
-        from pcnn.kernels.gather_scatter import gather, gather_slots
+        """Copy rows of the features (side 0), or of the gradients, to all blocks of a buffer."""
+        from pcnn.kernels.gather_scatter import gather, move_slots
 
         skip, tile = placed.place.identity, self.gather_tile
         if not placed.place.gathered:
             return
         if self.locality:
-            position, slots, starts = layouts[4:7] if side == "in" else layouts[7:10]
-            gather(rows, (position, slots, starts), placed.shifts, buffer, skip=skip, tile=tile)
+            lists = layouts[4 + 3 * side : 7 + 3 * side]
+            gather(rows, lists, placed.shifts, buffer, skip, tile)
         else:
-            index = layouts[0 if side == "in" else 1]
-            gather_slots(rows, index, layouts[4], placed.shifts, buffer, skip=skip, tile=tile)
+            lists = layouts[side], layouts[4], placed.shifts
+            move_slots(rows, *lists, buffer, skip=skip, tile=tile)
 
 
 #: TorchSparse (MLSys 2022). The paper searches tolerance and threshold for each layer

@@ -5,8 +5,8 @@ longest of them and multiplied by one ``bmm``; a group of one slot is a plain ``
 padding. Sizes are integers on the host (`KernelMap.offsets`); everything here is a pure function of
 them.
 
-Sources: TorchSparse (MLSys 2022) section 4.2 and Appendix B for `Separate`, `Symmetric`, `Fixed`
-and `Adaptive`; Minuet (EuroSys 2024) section 5.2.2 for `Sorted`.
+Sources: TorchSparse (MLSys 2022) section 4.2 and Appendix B for `Fixed` and `Adaptive`; Minuet
+(EuroSys 2024) section 5.2.2 for `Sorted`.
 """
 
 from __future__ import annotations
@@ -46,26 +46,6 @@ class Grouping(Protocol):
         ``sizes`` are the triplets of every slot. ``skip`` belongs to no group: it is multiplied
         without gathering (the centre of a submanifold convolution); -1 for none.
         """
-
-
-@dataclass(frozen=True)
-class Separate:
-    """Every slot on its own: no padding, as many products as slots (TorchSparse Fig. 6b)."""
-
-    name = "separate"
-
-    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        return tuple(Group((k,), size) for k, size in enumerate(sizes) if size and k != skip)
-
-
-@dataclass(frozen=True)
-class Symmetric:
-    """Mirrored slots in pairs, where sizes are symmetric: no padding (TorchSparse 4.2.1)."""
-
-    name = "symmetric"
-
-    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        return tuple(_group(unit, sizes) for unit in _units(sizes, skip))
 
 
 @dataclass(frozen=True)
@@ -119,16 +99,20 @@ class Adaptive:
 
     @property
     def name(self) -> str:
-        """Identifier, unique per setting."""
         return f"adaptive_{_spelled(self.epsilon)}_{_spelled(self.threshold)}"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `Grouping.groups`."""
-
         def fits(rows: int, padded: int) -> bool:
             return 1 - rows / padded <= self.epsilon
 
         return _grown(_units(sizes, skip), sizes, fits, self.threshold)
+
+
+#: Mirrored slots in pairs: no padding (TorchSparse 4.2.1).
+SYMMETRIC = Adaptive(0)
+
+#: Every slot on its own: no padding, as many products as slots (TorchSparse Fig. 6b).
+SEPARATE = Adaptive(0, 0)
 
 
 @dataclass(frozen=True)
@@ -148,12 +132,9 @@ class Sorted:
 
     @property
     def name(self) -> str:
-        """Identifier, unique per setting."""
         return f"sorted_{_spelled(self.padding)}_{_spelled(self.threshold)}"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """See `Grouping.groups`."""
-
         def fits(rows: int, padded: int) -> bool:
             return padded - rows <= self.padding * rows
 

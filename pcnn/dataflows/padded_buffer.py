@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,10 +40,8 @@ class Block:
         return step if self.weights == tuple(range(first, last + 1, step)) else None
 
     def take(self, matrices: Tensor) -> Tensor:
-        """``[S, ...]`` of ``[K, ...]``: a view where the weights are evenly spaced, else a copy."""
-        if self.step is not None:
-            return matrices[self.weights[0] : self.weights[-1] + 1 : self.step]
-        return torch.stack([matrices[k] for k in self.weights])  # one launch, no index to upload
+        """The view ``[S, ...]`` of ``[K, ...]``, where weights are evenly spaced."""
+        return matrices[self.weights[0] : self.weights[-1] + 1 : self.step]
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,6 @@ class PaddedBuffer:
         size = self.size(self.identity)
         return (Block((self.identity,), (self.identity_weight,), 0, size),)
 
-    def order(self) -> tuple[int, ...]:
-        """The matrix of every slot of the blocks, in their order."""
-        return tuple(weight for block in self.blocks for weight in block.weights)
-
     def padding(self) -> list[tuple[int, int]]:
         """First and one-past-last row of every range that belongs to no triplet."""
         ranges = []
@@ -113,12 +107,25 @@ def padded_buffer(
     return PaddedBuffer(offsets, tuple(shifts), tuple(blocks), start, identity, weight)
 
 
-class Placement(NamedTuple):
+@dataclass(frozen=True)
+class Placement:
     """A padded buffer, and what kernels read of it."""
 
     place: PaddedBuffer  # the buffer
     shifts: Tensor  # place.shifts on the device, [K] int64
     order: Tensor | None  # the matrix of every slot of the blocks, [S] int64 on the device
+
+    @cached_property
+    def padding(self) -> Tensor:
+        """``[P]`` int64, the rows that belong to no triplet, on the device."""
+        moved, counts, total = [], [], 0
+        for first, last in self.place.padding():
+            moved.append(first - total)
+            counts.append(last - first)
+            total += last - first
+        before, sizes = upload([moved, counts], self.shifts.device)
+        rows = torch.arange(total, device=self.shifts.device)
+        return rows.add_(before.repeat_interleave(sizes, output_size=total))
 
     def matrices(self, all_matrices: Tensor) -> list[Tensor]:
         """The matrices ``[S, ...]`` of every block, of those of all slots ``[K, ...]``.
@@ -147,7 +154,8 @@ def placement(
     if found is None:
         place = padded_buffer(tuple(offsets.tolist()), grouping, identity, mirrored)
         even = all(block.step is not None for block in place.blocks)
-        order = None if even else upload(place.order(), device)
+        weights = [weight for block in place.blocks for weight in block.weights]
+        order = None if even else upload(weights, device)
         found = kept[key] = Placement(place, upload(place.shifts, device), order)
     return found
 

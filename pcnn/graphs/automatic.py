@@ -16,8 +16,8 @@ from pcnn.graphs import NOTHING
 from pcnn.graphs.capture import Capture, NoGraph
 from pcnn.graphs.sizes import NoFixedSize
 from pcnn.graphs.snapshot import NetworkSnapshot
+from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.recorded import RECORD
-from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 

@@ -22,11 +22,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pcnn.kernels.row_chunks import PROGRAMS, RowChunks, row_chunks, rows_there
+from pcnn.kernels.batch_statistics import COLUMNS, PARTS, RowChunks, row_chunks, rows_there
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
-
-#: Columns, and partial results, that a program that adds up partial sums holds: all there are.
-COLUMNS, PARTS = 8, PROGRAMS
 
 
 @triton.jit  # type: ignore[untyped-decorator]

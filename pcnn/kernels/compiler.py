@@ -7,6 +7,7 @@ at the cache's lock for the process that compiles it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import importlib
@@ -14,15 +15,19 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from pcnn.cores import available_cores
-from pcnn.kernels.cubin_cache import cached, folder, read
+from pcnn.files.user_cache import locked, user_cache
+from pcnn.files.whole_file import whole_file
 from pcnn.kernels.sources import FOLDER, locate, texts, variants_of
 from pcnn.messages import install
 
 STANDARD = "c++17"
+DIGEST = hashlib.sha256
+DIGEST_BYTES = DIGEST().digest_size
 
 
 def driver_cuda() -> tuple[int, int] | None:
@@ -66,13 +71,6 @@ def require() -> str:
     return f"{major}.{minor}"
 
 
-class Compiled(NamedTuple):
-    """Result of the compiler."""
-
-    cubin: bytes  # machine code, an ELF file
-    log: str  # warnings and remarks, empty where there are none
-
-
 def architecture(capability: tuple[int, int]) -> str:
     """Architecture whose machine code runs on a device of this compute capability.
 
@@ -87,18 +85,14 @@ def architecture(capability: tuple[int, int]) -> str:
     fitting = [arch for arch in supported if arch // 10 == major and arch % 10 <= minor]
     if not fitting:
         raise RuntimeError(
-            f"NVRTC {version} compiles for {_names(supported)}, none of which runs on this device "
+            f"NVRTC {version} compiles for {supported}, none of which runs on this device "
             f"(sm_{major}{minor}): install another nvidia-cuda-nvrtc of the same CUDA major"
         )
     return "sm_90a" if max(fitting) == 90 else f"sm_{max(fitting)}"
 
 
-def _names(architectures: Sequence[int]) -> str:
-    return ", ".join(f"sm_{arch}" for arch in architectures)
-
-
-def compile_source(source: str, arch: str, defines: Mapping[str, int]) -> Compiled:
-    """Compile a source, whatever is stored of it."""
+def compile_source(source: str, arch: str, defines: Mapping[str, int]) -> tuple[bytes, str]:
+    """Machine code of a source, an ELF file, and warnings of the compiler."""
     require()
     from cuda.core import Program, ProgramOptions
 
@@ -120,15 +114,11 @@ def compile_source(source: str, arch: str, defines: Mapping[str, int]) -> Compil
         raise RuntimeError(
             f"{path.name} does not compile for {arch} ({macros or 'no macros'}):\n{error}"
         ) from error
-    return Compiled(cubin, log.getvalue().strip("\0 \n"))
+    return cubin, log.getvalue().strip("\0 \n")
 
 
 def key(source: str, arch: str, defines: Mapping[str, int]) -> str:
-    """Digest of all that the machine code depends on.
-
-    That is the text of the source and of every file it includes, the macros, the options, the
-    architecture and the version of the compiler.
-    """
+    """Digest of all that the machine code depends on, texts of included files too."""
     parts = [require(), STANDARD, arch, locate(source).name]
     parts += [f"{name}={value}" for name, value in sorted(defines.items())]
     parts += [part for file in sorted(texts(source).items()) for part in file]
@@ -141,51 +131,93 @@ def key(source: str, arch: str, defines: Mapping[str, int]) -> str:
 
 def cubin(source: str, arch: str, defines: Mapping[str, int]) -> bytes:
     """Machine code of a source, from the disk where it was compiled before."""
-    return cached(key(source, arch, defines), lambda: compile_source(source, arch, defines).cubin)
+    return cached(key(source, arch, defines), lambda: compile_source(source, arch, defines)[0])
 
 
-def compile_sources_ahead(capability: tuple[int, int]) -> subprocess.Popen[bytes]:
-    """Begin to compile every source without macros that is not in the cache."""
-    return _started([str(number) for number in capability])
+def kernel_cache() -> Path:
+    """Folder of compiled kernels."""
+    return user_cache() / "pcnn" / "cubin"
+
+
+def cached(key: str, build: Callable[[], bytes]) -> bytes:
+    """Bytes stored under a key behind their checksum, built where there are none that are whole.
+
+    Writers of one key wait for each other, so that many processes that start together build once.
+    Where nothing can be stored a warning says so.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            path = kernel_cache() / f"{key}.cubin"
+            found = read(path)
+            if found is None:
+                # entries share 16 lock files, so that these do not pile up
+                stack.enter_context(locked(path.parent / f"lock-{path.name[0]}"))
+                found = read(path)  # another process may have written it while this one waited
+        except (OSError, RuntimeError) as error:
+            _warn(error)
+            return build()
+        if found is None:
+            found = build()
+            try:
+                with whole_file(path) as file:  # readers see all of it or nothing
+                    file.write(DIGEST(found).digest() + found)
+            except OSError as error:
+                _warn(error)
+        return found
+
+
+def read(path: Path) -> bytes | None:
+    """Bytes of an entry, ``None`` where it is missing, unreadable or damaged."""
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    digest, content = stored[:DIGEST_BYTES], stored[DIGEST_BYTES:]
+    return content if digest == DIGEST(content).digest() else None
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(
+        f"compiled CUDA kernels cannot be stored ({error}): every process compiles its own. "
+        "Make that folder writable, or set XDG_CACHE_HOME to one that is.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def missing_sources(arch: str) -> list[str]:
     """Sources without macros that are not in the cache for an architecture, largest first."""
     plain = [path for path in FOLDER.glob("*.cu") if list(variants_of(path.name)) == [{}]]
     absent = [
-        path for path in plain if read(folder() / f"{key(path.name, arch, {})}.cubin") is None
+        path for path in plain if read(kernel_cache() / f"{key(path.name, arch, {})}.cubin") is None
     ]
     return [path.name for path in sorted(absent, key=lambda path: (-path.stat().st_size, path))]
 
 
-def compile_missing(capability: tuple[int, int]) -> None:
-    """Compile the sources that are missing, in as many processes as there are cores."""
-    sources = missing_sources(architecture(capability))
-    count = min(available_cores(), len(sources))
-    own = [str(number) for number in capability]
-    for process in [_started([*own, *sources[number::count]]) for number in range(count)]:
-        process.wait()
-
-
-def _started(words: Sequence[str]) -> subprocess.Popen[bytes]:
+def compile_sources_ahead(
+    capability: tuple[int, int], sources: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Begin to compile these sources one by one; without any the missing, on all cores."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pcnn.kernels.compiler", *words],
+        [sys.executable, "-m", "pcnn.kernels.compiler", *map(str, capability), *sources],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def main(words: Sequence[str]) -> None:
-    """Compile the sources named behind major and minor of a capability;
-    without any, the missing.
-    """
-    capability = int(words[0]), int(words[1])
-    if len(words) == 2:
-        compile_missing(capability)
-    for source in words[2:]:
-        cubin(source, architecture(capability), {})
+def main(major: str, minor: str, *sources: str) -> None:
+    """What a process of `compile_sources_ahead` does."""
+    capability = int(major), int(minor)
+    arch = architecture(capability)
+    for source in sources:
+        cubin(source, arch, {})
+    missing = [] if sources else missing_sources(arch)
+    cores = min(available_cores(), len(missing))
+    shares = (missing[number::cores] for number in range(cores))
+    for process in [compile_sources_ahead(capability, share) for share in shares]:
+        process.wait()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -1,11 +1,16 @@
-"""How a product of a convolution is computed, apart from its operands and its map."""
+"""How a convolution and its norm are computed, apart from their operands and the map."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+#: Torch's own switch for products of float32 in TF32.
+_precision = getattr(torch._C, "_get_fp32_precision_getter", None)
 
 
 class Epilogue(NamedTuple):
@@ -49,3 +54,35 @@ class ConvSpec(NamedTuple):
     #: ``[1]`` int32 on the device, the first rows of the output that are wanted, those behind them
     #: are undefined; ``None``: all rows. A dataflow may compute all the same.
     rows: Tensor | None = None
+
+
+class RunningStatistics(NamedTuple):
+    """Statistics over batches, updated in place as `torch.nn.BatchNorm1d` does."""
+
+    mean: Tensor  # [C]
+    variance: Tensor  # [C], unbiased
+    batches: Tensor | None  # int64 number of batches, or None
+    momentum: float | None  # share of the batch
+
+
+def tf32_allowed() -> bool:
+    """True if matrix products of float32 may round their operands to TF32 on CUDA devices.
+
+    torch has an older switch, ``torch.backends.cuda.matmul.allow_tf32``, and since 2.9 a newer one,
+    ``torch.backends.cuda.matmul.fp32_precision``. The newer one follows the older; the older cannot
+    be read once the newer was set. Every layer asks, so the answer takes no attribute chains.
+    """
+    if _precision is None:  # torch before 2.9
+        return bool(torch.backends.cuda.matmul.allow_tf32)
+    return bool(_precision("cuda", "matmul") == "tf32")
+
+
+@contextmanager
+def tf32_products(allowed: bool) -> Iterator[None]:
+    """Allow or forbid TF32 products for the time of a ``with`` block."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -29,7 +29,7 @@ def module(source: str, device: torch.device, **defines: int) -> Module:
 
 
 def load(source: str, device: torch.device, **defines: int) -> Module:
-    """Load a source for a CUDA device; see `module`."""
+    """Load a source for a CUDA device."""
     index = torch.cuda.current_device() if device.index is None else device.index
     return _loaded(source, index, tuple(defines.items()))
 

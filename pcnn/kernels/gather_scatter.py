@@ -13,25 +13,23 @@ A padded buffer holds the rows of every slot in the order of ``pairs``; the rows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import NO_EPILOGUE, Epilogue
 from pcnn.kernels.epilogue import with_epilogue
+from pcnn.kernels.gathered_product import most_chunks, slot_chunk
 from pcnn.kernels.product_tiles import WARPS, power_of_two, tile_shape
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
 @triton.jit
 def buffer_rows(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
-    entry,
-    last,
-    position_ptr,  # [T] int32
-    slot_ptr,  # [T] int16
-    shifts_ptr,  # [K] int64
-    skip,
+    entry, last, position_ptr, slot_ptr, shifts_ptr, skip
 ):
     """Buffer rows of some triplets, -1 for those that have none."""
     exists = entry < last
@@ -92,10 +90,9 @@ def write_rows(  # type: ignore[no-untyped-def]
 
 def gather(
     x: Tensor,  # [N_in, C], contiguous
-    by_in: tuple[Tensor, Tensor, Tensor],
+    by_in: Sequence[Tensor],
     shifts: Tensor,  # [K] int64
     buffer: Tensor,  # [B, C], contiguous, written; values are rounded to its dtype
-    *,
     skip: int = -1,
     tile: int | None = None,
 ) -> None:
@@ -116,9 +113,6 @@ def gather(
         (channels, tile, block),
         WARPS,
     )
-
-
-_launch_gather = TritonLauncher(gather_kernel)
 
 
 @triton.jit(do_not_specialize=["rows"])  # type: ignore[untyped-decorator]
@@ -184,10 +178,9 @@ def read_rows(  # type: ignore[no-untyped-def]
 
 def scatter(
     products: Tensor,  # [B, C], contiguous
-    by_out: tuple[Tensor, Tensor, Tensor],
+    by_out: Sequence[Tensor],
     shifts: Tensor,  # [K] int64
     out: Tensor,  # [N_out, C], contiguous, every row of it written, rounded to its dtype
-    *,
     epilogue: Epilogue | None = None,
     tile: int | None = None,
 ) -> None:
@@ -212,11 +205,13 @@ def scatter(
     )
 
 
-_launch_scatter = TritonLauncher(scatter_kernel)
+def _name_of(variant: Any) -> str:
+    """Name of the kernel below in profiles."""
+    return "scatter_slots_kernel" if variant.constants["SCATTER"] else "gather_slots_kernel"
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def move_slots(  # type: ignore[no-untyped-def]
+@triton.jit(do_not_specialize=["skip"], repr=_name_of)  # type: ignore[untyped-decorator]
+def slots_kernel(  # type: ignore[no-untyped-def]
     source_ptr,  # [N_in, C], or the buffer [B, C]
     index_ptr,  # [T] int32
     counts_ptr,  # [K] int64
@@ -230,7 +225,7 @@ def move_slots(  # type: ignore[no-untyped-def]
     SLOTS: tl.constexpr,
     SCATTER: tl.constexpr,
 ):
-    """Some triplets of one slot, for `gather_slots` and `scatter_slots`."""
+    """Some triplets of one slot; see `move_slots`."""
     tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
     program = tl.program_id(0)
     slot, first, last = slot_chunk(program // tiles, counts_ptr, ROWS, VOLUME, SLOTS)
@@ -254,146 +249,28 @@ def move_slots(  # type: ignore[no-untyped-def]
         tl.store(target, values, mask=mask)
 
 
-@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
-def gather_slots_kernel(  # type: ignore[no-untyped-def]
-    source_ptr,
-    index_ptr,
-    counts_ptr,
-    shifts_ptr,
-    target_ptr,
-    skip,
-    CHANNELS: tl.constexpr,
-    TILE: tl.constexpr,
-    ROWS: tl.constexpr,
-    VOLUME: tl.constexpr,
-    SLOTS: tl.constexpr,
-):
-    """See `gather_slots`."""
-    move_slots(
-        source_ptr,
-        index_ptr,
-        counts_ptr,
-        shifts_ptr,
-        target_ptr,
-        skip,
-        CHANNELS,
-        TILE,
-        ROWS,
-        VOLUME,
-        SLOTS,
-        False,
-    )
-
-
-@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
-def scatter_slots_kernel(  # type: ignore[no-untyped-def]
-    source_ptr,
-    index_ptr,
-    counts_ptr,
-    shifts_ptr,
-    target_ptr,
-    skip,
-    CHANNELS: tl.constexpr,
-    TILE: tl.constexpr,
-    ROWS: tl.constexpr,
-    VOLUME: tl.constexpr,
-    SLOTS: tl.constexpr,
-):
-    """See `scatter_slots`."""
-    move_slots(
-        source_ptr,
-        index_ptr,
-        counts_ptr,
-        shifts_ptr,
-        target_ptr,
-        skip,
-        CHANNELS,
-        TILE,
-        ROWS,
-        VOLUME,
-        SLOTS,
-        True,
-    )
-
-
-def gather_slots(
-    x: Tensor,  # [N_in, C], contiguous
-    index: Tensor,  # [T] int32, rows of x by slot
+def move_slots(
+    source: Tensor,  # [N_in, C], or products [B, C]; contiguous
+    index: Tensor,  # [T] int32, rows of x, or of the sums, by slot
     counts: Tensor,  # [K] int64, triplets of every slot
     shifts: Tensor,  # [K] int64
-    buffer: Tensor,  # [B, C], contiguous, written; values are rounded to its dtype
+    target: Tensor,  # the buffer [B, C], or float32 sums [N_out, C] that are added to
     *,
+    scatter: bool = False,
     skip: int = -1,
     tile: int | None = None,
 ) -> None:
-    """`gather` in the order of the slots, weight-stationary (TorchSparse Fig. 9a)."""
-    _move_slots(_launch_gather_slots, (x, index, counts, shifts, buffer), buffer, skip, tile)
-
-
-def scatter_slots(
-    products: Tensor,  # [B, C], contiguous
-    index: Tensor,  # [T] int32, rows of the sums by slot
-    counts: Tensor,
-    shifts: Tensor,
-    sums: Tensor,  # [N_out, C] float32, contiguous, added to
-    *,
-    tile: int | None = None,
-) -> None:
-    """Add the product of every triplet to its output row, by atomics in any order."""
-    _move_slots(_launch_scatter_slots, (products, index, counts, shifts, sums), products, -1, tile)
-
-
-def _move_slots(
-    launch: TritonLauncher,
-    tensors: tuple[Tensor, ...],
-    buffer: Tensor,
-    skip: int,
-    tile: int | None,
-) -> None:
-    channels, volume = buffer.shape[1], tensors[2].shape[0]
-    tiles, tile, rows = tile_shape(channels, tile, buffer.element_size())
-    chunks = most_chunks(tensors[1].shape[0], volume, rows)
-    constants = channels, tile, rows, volume, power_of_two(volume)
-    launch((chunks * tiles, 1), tensors, (skip,), constants, WARPS)
-
-
-_launch_gather_slots = TritonLauncher(gather_slots_kernel)
-_launch_scatter_slots = TritonLauncher(scatter_slots_kernel)
-
-
-@triton.jit(do_not_specialize=["blocks"])  # type: ignore[untyped-decorator]
-def clear_padding_kernel(  # type: ignore[no-untyped-def]
-    ranges_ptr,  # [K, 2] int64
-    buffer_ptr,  # [B, C]
-    blocks,
-    CHANNELS: tl.constexpr,
-    TILE: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    """See `clear_padding`."""
-    tiles: tl.constexpr = (CHANNELS + TILE - 1) // TILE
-    program = tl.program_id(0)
-    slot = program // (blocks * tiles)
-    block = program // tiles % blocks
-    first = tl.load(ranges_ptr + slot * 2)
-    last = tl.load(ranges_ptr + slot * 2 + 1)
-    row = first + block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = program % tiles * TILE + tl.arange(0, TILE)
-    mask = (row < last)[:, None] & (column < CHANNELS)[None, :]
-    zeros = tl.zeros((ROWS, TILE), dtype=buffer_ptr.dtype.element_ty)
-    tl.store(buffer_ptr + row[:, None] * CHANNELS + column[None, :], zeros, mask=mask)
-
-
-def clear_padding(ranges: Tensor, longest: int, buffer: Tensor) -> None:
-    """Write zeros to some ranges of rows, in one launch.
-
-    Products of padding are never read, but a reduction over padded rows adds them.
+    """`gather` in the order of the slots, weight-stationary (TorchSparse Fig. 9a), or its scatter,
+    which adds the product of every triplet by atomics in any order.
     """
-    channels = buffer.shape[1]
-    tiles, tile, rows = tile_shape(channels, None, buffer.element_size())
-    blocks = triton.cdiv(longest, rows)
-    grid = (ranges.shape[0] * blocks * tiles, 1)
-    _launch_clear(grid, (ranges, buffer), (blocks,), (channels, tile, rows), WARPS)
+    channels, volume = source.shape[1], counts.shape[0]
+    tiles, tile, rows = tile_shape(channels, tile, (source if scatter else target).element_size())
+    chunks = most_chunks(index.shape[0], volume, rows)
+    constants = channels, tile, rows, volume, power_of_two(volume), scatter
+    tensors = source, index, counts, shifts, target
+    _launch_slots((chunks * tiles, 1), tensors, (skip,), constants, WARPS)
 
 
-_launch_clear = TritonLauncher(clear_padding_kernel)
+_launch_gather = TritonLauncher(gather_kernel)
+_launch_scatter = TritonLauncher(scatter_kernel)
+_launch_slots = TritonLauncher(slots_kernel)

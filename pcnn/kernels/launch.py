@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from cuda.bindings import driver
 
+from pcnn.kernels.sources import threads_of
 from pcnn.kernels.structs import Module
 
 
@@ -56,17 +57,17 @@ class CudaModule(Module):
 
     def _kernel(self, name: str) -> _Kernel:
         what = f"{self.source}: {name}"
-        threads, size = self.threads(name), self.struct(name).size
+        threads = threads_of(self.source, name, self.defines)
         handle = _check(driver.cuLibraryGetKernel(self._code, name.encode()), what)
         # two threads may both come here: they store equal objects
-        return self._kernels.setdefault(name, _Kernel(what, handle, threads, size))
+        return self._kernels.setdefault(name, _Kernel(what, handle, threads))
 
 
 class _Kernel:
     """A kernel of a loaded library."""
 
-    def __init__(self, name: str, handle: Any, threads: int, size: int) -> None:
-        self.name, self.handle, self.threads, self.size = name, handle, threads, size
+    def __init__(self, name: str, handle: Any, threads: int) -> None:
+        self.name, self.handle, self.threads = name, handle, threads
         self.address = int(handle)  # which the driver's launch takes for a function
         self.shared = -1  # dynamic shared memory allowed so far [bytes]; -1: it is not ready
         self._lock = threading.Lock()
@@ -76,9 +77,6 @@ class _Kernel:
         with self._lock, _current(device), _while_capturing():
             # to load now rather than at the launch, which may be captured
             _check(driver.cuKernelGetFunction(self.handle), self.name)
-            _, size = _check(driver.cuKernelGetParamInfo(self.handle, 0), self.name)
-            if size != self.size:
-                raise ValueError(f"{self.name}: its struct has {size} bytes, read as {self.size}")
             if shared_bytes > max(self.shared, 0):
                 attribute = driver.CUfunction_attribute
                 answer = driver.cuKernelSetAttribute(

@@ -24,9 +24,16 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
-from pcnn.kernels.gathered_product import COMPUTE, compute_type, precision_of
+from pcnn.kernels.gathered_product import (
+    COMPUTE,
+    chunks_of_slot,
+    compute_type,
+    most_chunks,
+    precision_of,
+    slot_chunk,
+    slots_of,
+)
 from pcnn.kernels.product_tiles import power_of_two, side_by_side
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk, slots_of
 from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
 #: Values of partial sums that a program of the second kernel holds at once.

@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 #: Folder of the sources: in a checkout a link to the top-level folder, in a wheel a real one.
 FOLDER = Path(__file__).resolve().parents[1] / "csrc"
@@ -42,10 +41,7 @@ def locate(source: str) -> Path:
 
 @functools.cache
 def texts(source: str) -> Mapping[str, str]:
-    """Text of a source and of every file it includes, directly or not, by name.
-
-    A file is read once in a process.
-    """
+    """Text of a source and of every file it includes, directly or not, by name."""
     found: dict[str, str] = {}
     waiting = [locate(source)]
     while waiting:
@@ -76,20 +72,16 @@ def code(source: str) -> str:
     return "\n".join(COMMENT.sub("", text) for text in texts(source).values())
 
 
-class Declaration(NamedTuple):
-    """A kernel as a source declares it."""
-
-    arguments: str  # name of its struct
-    threads: str  # of a block: a number, a constant, or sums and products of them
-
-
 @functools.cache
-def kernels(source: str) -> dict[str, Declaration]:
-    """Kernels that a source declares."""
-    return {name: Declaration(*rest) for name, *rest in KERNEL.findall(code(source))}
+def kernels(source: str) -> dict[str, tuple[str, str]]:
+    """Struct and threads of a block, of the kernels that a source declares.
+
+    Threads are a number, a constant, or sums and products of them.
+    """
+    return {name: (struct, threads) for name, struct, threads in KERNEL.findall(code(source))}
 
 
-def kernel_of(source: str, kernel: str) -> Declaration:
+def kernel_of(source: str, kernel: str) -> tuple[str, str]:
     """A kernel's declaration; LookupError where there is none."""
     declared = kernels(source)
     if kernel not in declared:
@@ -98,8 +90,8 @@ def kernel_of(source: str, kernel: str) -> Declaration:
 
 
 def threads_of(source: str, kernel: str, defines: Mapping[str, int]) -> int:
-    """Threads of a block, the third argument of the kernel's declaration."""
-    expression = kernel_of(source, kernel).threads
+    """Threads of a block."""
+    expression = kernel_of(source, kernel)[1]
     threads = number(source, expression, defines)
     if threads is None or not 1 <= threads <= 1024:
         raise ValueError(
@@ -136,14 +128,11 @@ def _value(expression: str, constants: Mapping[str, str]) -> int | None:
 
 
 def variants_of(source: str) -> Iterator[dict[str, int]]:
-    """Sets of macros that a source asks to be compiled with, by comment lines.
+    """Sets of macros that a source asks to be compiled with, combined of all such comment lines.
 
-    ``// variants: BITS=32 | BITS=64`` names two; several such lines are combined with each other.
-    A source without any has one variant, no macros at all.
+    ``// variants: BITS=32 | BITS=64`` names two; a source without any has one, no macros at all.
     """
     lines = [line.split("|") for line in VARIANTS.findall(texts(source)[locate(source).name])]
     for chosen in itertools.product(*lines):
         words = [word for part in chosen for word in part.split()]
-        if not all(re.fullmatch(r"\w+=-?\d+", word) for word in words):
-            raise ValueError(f"{source}: variants {words}: must be NAME=number NAME=number | ...")
         yield {name: int(value) for name, value in (word.split("=") for word in words)}

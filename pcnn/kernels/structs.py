@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from pcnn.kernels.sources import code, kernel_of, number, threads_of
+from pcnn.kernels.sources import code, kernel_of, number
 
 #: Format of `struct` and the dtypes that a pointer to it may be given, of each scalar type.
 SCALARS: dict[str, tuple[str, tuple[torch.dtype, ...]]] = {
@@ -25,10 +25,7 @@ SCALARS: dict[str, tuple[str, tuple[torch.dtype, ...]]] = {
     "float": ("f", (torch.float32,)),
     "double": ("d", (torch.float64,)),
 }
-STRUCT = (
-    r"(?:template\s*<\s*typename\s+(?P<parameter>\w+)\s*>\s*)?"
-    r"\bstruct\s+(?:(?:__align__|alignas)\((?P<align>\d+)\)\s*)?{name}\s*\{{"
-)
+STRUCT = r"\bstruct\s+(?:__align__\((?P<align>\d+)\)\s*)?{name}\s*\{{"
 DECLARATOR = re.compile(
     r"(?P<pointer>\**)\s*(?P<name>\w+)\s*(?P<sizes>(?:\[[^\]]*\]\s*)*)(?:=.*)?$"
 )
@@ -80,11 +77,7 @@ class Struct:
         self.in_order = struct.Struct(f"{form}{self.size - size}x").pack
 
     def pack(self, given: Mapping[str, Any], device: int) -> bytes:
-        """Bytes of the struct for a device (-1: the host).
-
-        Raises:
-            ValueError: a field is missing, unknown, of another type or on another device.
-        """
+        """Bytes of the struct for a device (-1: the host)."""
         # few steps of Python: a plan packs some hundred structs
         try:
             *values, _ = self._of(given)
@@ -111,8 +104,6 @@ class Struct:
     def value(self, given: Any, device: int) -> bytes:
         """Bytes of a struct inside another one."""
         if isinstance(given, bytes):
-            if len(given) != self.size:
-                raise ValueError(f"{self.name} has {self.size} bytes, not {len(given)}")
             return given
         if not isinstance(given, Mapping):
             given = dict(zip(self.names, given, strict=True))
@@ -147,16 +138,8 @@ class Module(ABC):
     def launch(self, kernel: str, grid: int, /, *, shared_bytes: int = 0, **fields: Any) -> None:
         """Run a kernel on torch's current stream of the device, without waiting for it.
 
-        Args:
-            kernel: name in the source; its declaration holds the number of threads of a block.
-            grid: number of blocks; none is no launch.
-            shared_bytes: dynamic shared memory of a block [bytes].
-            fields: values of the kernel's struct by name; see `pcnn.kernels.structs.Struct`.
-
-        Raises:
-            LookupError: the source has no such kernel.
-            ValueError: a field is missing, unknown, of another dtype or on another device.
-            RuntimeError: the driver refuses; the message holds its reason.
+        ``grid`` is a number of blocks, with dynamic shared memory of so many bytes each; ``fields``
+        are values of the kernel's struct by name.
         """
         if grid:
             struct = self._structs.get(kernel) or self.struct(kernel)
@@ -166,10 +149,6 @@ class Module(ABC):
     def start(self, kernel: str, grid: int, arguments: bytes, shared_bytes: int) -> None:
         """Run a kernel with the bytes of its struct."""
 
-    def threads(self, kernel: str) -> int:
-        """Threads of a block, as the kernel's declaration says."""
-        return threads_of(self.source, kernel, self.defines)
-
     def struct(self, kernel: str) -> Struct:
         """Struct of a kernel's arguments."""
         found = arguments_of(self.source, kernel, self.defines)
@@ -178,22 +157,18 @@ class Module(ABC):
 
 def arguments_of(source: str, kernel: str, defines: Mapping[str, int]) -> Struct:
     """Struct of the arguments of a kernel, under these macros."""
-    return struct_of(source, kernel_of(source, kernel).arguments, tuple(defines.items()))
+    return struct_of(source, kernel_of(source, kernel)[0], tuple(defines.items()))
 
 
 @functools.cache
 def struct_of(source: str, name: str, defines: tuple[tuple[str, int], ...]) -> Struct:
-    """Struct that a source or one of its includes defines; `name` may have a parameter."""
+    """Struct that a source or one of its includes defines."""
     text = code(source)
-    alias = re.search(rf"\btypedef\s+([\w<> ]+?)\s+{re.escape(name)}\s*;", text)
-    own, _, given = (alias[1] if alias else name).rstrip("> ").partition("<")
-    found = re.search(STRUCT.format(name=own.strip()), text)
+    found = re.search(STRUCT.format(name=name), text)
     if found is None:
         raise ValueError(f"{source} defines no struct {name}")
-    members = []
-    for kind, declarator in _declarations(_body(text, found.end())):
-        kind = given.strip() if kind == found["parameter"] else kind
-        members.append(_member(source, kind, declarator, defines))
+    declared = _declarations(_body(text, found.end()))
+    members = [_member(source, *one, defines) for one in declared]
     return Struct(name, members, int(found["align"] or 1))
 
 
@@ -232,8 +207,6 @@ def _member(
         raise ValueError(f"{source}: {declarator[0]}: its length is no number")
     name, is_array = declarator["name"], bool(declarator["sizes"])
     if declarator["pointer"]:
-        if is_array:
-            raise ValueError(f"{source}: {declarator[0]}: arrays of pointers are not served")
         return _Member(name, "Q", 8, 8, SCALARS.get(kind, ("", ()))[1], None)
     if kind in SCALARS:
         form = SCALARS[kind][0]

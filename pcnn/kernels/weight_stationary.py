@@ -15,13 +15,15 @@ from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import (
     COMPUTE,
     gathered_product,
+    most_chunks,
     precision_of,
     row_tile,
+    slot_chunk,
     slot_weight,
+    slots_of,
     weight_tile,
 )
 from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
-from pcnn.kernels.slot_chunks import most_chunks, slot_chunk, slots_of
 from pcnn.kernels.triton_launch import TritonLauncher
 
 

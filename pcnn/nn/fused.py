@@ -19,8 +19,7 @@ from pcnn.dataflows import Epilogue
 from pcnn.dataflows.torch_sums import accumulator, kernels_serve
 from pcnn.geometry import Geometry, KernelMap
 from pcnn.graphs.snapshot import Snapshot
-from pcnn.kernels.conv_spec import ConvSpec
-from pcnn.kernels.running_statistics import RunningStatistics
+from pcnn.kernels.conv_spec import ConvSpec, RunningStatistics
 from pcnn.nn.conv import Convolution, compute_dtype
 from pcnn.nn.features import JoinedTensor, add, normalize
 from pcnn.ops.convolution import convolution, products_of

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.kernels.tf32 import tf32_products
+from pcnn.kernels.conv_spec import tf32_products
 from pcnn.maps import Windowed
 from pcnn.maps.conformance import Nonconforming, run_checks, wavy_grid
 

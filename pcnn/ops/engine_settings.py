@@ -19,22 +19,22 @@ from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.grouping import (
     EPSILONS,
+    SEPARATE,
+    SYMMETRIC,
     THRESHOLDS,
     Adaptive,
     Fixed,
     Grouping,
-    Separate,
     Sorted,
-    Symmetric,
 )
 from pcnn.dataflows.triplets import Sort, Triplets
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap
 from pcnn.geometry.layouts import slot_norms
 from pcnn.geometry.steps import TILE_ROWS
+from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import tiles_of
-from pcnn.kernels.tf32 import tf32_allowed
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ranges import Count, Natural, Share
@@ -142,8 +142,8 @@ class TorchSparseSettings(EngineSettings):
         groupings: dict[str, Grouping] = {
             "adaptive": Adaptive(self.epsilon, _rows(self.threshold)),
             "fixed": Fixed(),
-            "symmetric": Symmetric(),
-            "separate": Separate(),
+            "symmetric": SYMMETRIC,
+            "separate": SEPARATE,
         }
         return GatherScatter(groupings[self.grouping], self.locality)
 

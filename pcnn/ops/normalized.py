@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pcnn.kernels.running_statistics import RunningStatistics
+from pcnn.kernels.conv_spec import RunningStatistics
 from pcnn.ops.products import Products, gradients, mvmr, rounded_to
 
 

@@ -11,7 +11,7 @@ import torch
 
 from pcnn.cli import doctor as command
 from pcnn.cli.doctor import Finding, diagnose, driver_cuda, extra_for
-from pcnn.kernels import cubin_cache
+from pcnn.kernels.compiler import kernel_cache
 from tests.cli.invoking import invoke
 
 Version = namedtuple("Version", "major minor micro releaselevel serial")
@@ -71,7 +71,7 @@ def test_a_kernel_of_the_package_is_compiled() -> None:
     assert "NVRTC" in report["cuda bindings"].text
     assert report["cuda kernels"].state == "ok"
     assert "csrc/probe.cu compiles for sm_" in report["cuda kernels"].text
-    assert report["kernel cache"].text.startswith(str(cubin_cache.folder()))
+    assert report["kernel cache"].text.startswith(str(kernel_cache()))
 
 
 def test_a_compiler_that_is_missing_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:

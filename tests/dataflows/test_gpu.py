@@ -12,10 +12,10 @@ import torch
 
 from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
-from pcnn.dataflows.grouping import Adaptive, Fixed, Separate, Sorted, Symmetric
+from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Sorted
 from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.kernels.tf32 import tf32_products
+from pcnn.kernels.conv_spec import tf32_products
 from pcnn.maps import SortedSearch
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case, FanIn
@@ -32,9 +32,9 @@ FEW = (HALF, SINGLE)
 #: Settings that engines do not take.
 SETTINGS = [
     MINUET,
-    GatherScatter(Symmetric(), locality=False),
+    GatherScatter(SYMMETRIC, locality=False),
     GatherScatter(Fixed(), locality=False),
-    GatherScatter(Separate(), identity=False, gather_tile=8, scatter_tile=16, streams=3),
+    GatherScatter(SEPARATE, identity=False, gather_tile=8, scatter_tile=16, streams=3),
     GatherScatter(Adaptive(1)),
     GatherScatter(Sorted(0.3, 3000)),
     *(Hybrid(threshold) for threshold in (1, 3, 99, None)),

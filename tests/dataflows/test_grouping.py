@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from pcnn.dataflows.gather_scatter import TORCHSPARSE, GatherScatter
-from pcnn.dataflows.grouping import Adaptive, Fixed, Grouping, Separate, Sorted, Symmetric
-from pcnn.dataflows.padded_buffer import padded_buffer
+from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Grouping, Sorted
+from pcnn.dataflows.padded_buffer import padded_buffer, placement
 from pcnn.kernels.product_tiles import default_tile, tile_shape, tiles_of
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
@@ -17,11 +16,11 @@ STRIDED = [50, 48, 0, 52, 20, 21]
 @pytest.mark.parametrize(
     ("grouping", "sizes", "skip", "expected"),
     [
-        (Separate(), STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4], 20), ([5], 21)]),
-        (Separate(), [3, 5, 3], 1, [([0], 3), ([2], 3)]),
-        (Symmetric(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)]),
-        (Symmetric(), [3, 5, 3], -1, [([0, 2], 3), ([1], 5)]),
-        (Symmetric(), [3, 5, 4], -1, [([0], 3), ([1], 5), ([2], 4)]),
+        (SEPARATE, STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4], 20), ([5], 21)]),
+        (SEPARATE, [3, 5, 3], 1, [([0], 3), ([2], 3)]),
+        (SYMMETRIC, SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)]),
+        (SYMMETRIC, [3, 5, 3], -1, [([0, 2], 3), ([1], 5)]),
+        (SYMMETRIC, [3, 5, 4], -1, [([0], 3), ([1], 5), ([2], 4)]),
         # head: the first pair of three (4 of 13); then the other pairs; then the centre
         (Fixed(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 2, 4, 5], 40)]),
         (Fixed(), SUBMANIFOLD, -1, [([0, 6], 10), ([1, 2, 4, 5], 40), ([3], 100)]),
@@ -63,29 +62,15 @@ def test_slots_lie_where_the_shifts_say_and_the_identity_behind_them() -> None:
     blocks = [(block.slots, block.start, block.end) for block in place.blocks]
     assert blocks == [((0, 3, 4), 0, 9), ((2,), 9, 14)]
     assert [place.first(k) for k in (0, 3, 4, 2)] == [0, 3, 6, 9]
-    assert place.padding() == [(2, 3), (8, 9)]
+    placed = placement(torch.tensor(OFFSETS), Sorted(0.5), -1, False, torch.device("cpu"))
+    assert placed.padding.tolist() == [2, 8]
+    assert [own.shape[0] for own in placed.matrices(torch.ones(5, 2, 3))] == [3, 1]
     assert place.rows == place.gathered == 14
     place = padded_buffer(OFFSETS, Fixed(), 2, True)  # of a mirrored map matrices ascend
     (block,), (identity,) = place.blocks, place.identity_blocks()
     assert (block.slots, block.weights) == ((4, 3, 0), (0, 1, 4))
     assert (identity.slots, identity.weights, identity.rows) == ((2,), (2,), 5)
     assert (place.gathered, place.first(2), place.rows) == (9, 9, 14)
-
-
-def test_only_matrices_at_uneven_steps_are_copied() -> None:
-    matrices = torch.randn(5, 2, 3)
-    even = padded_buffer((0, 2, 2, 4, 4, 6), Adaptive(1), -1, False).blocks[0]
-    assert even.take(matrices)._base is matrices
-    assert torch.equal(even.take(matrices), matrices[::2])
-    uneven = padded_buffer(OFFSETS, Sorted(0.5), -1, False).blocks[0]
-    assert torch.equal(uneven.take(matrices), matrices[[0, 3, 4]])
-
-
-def test_an_order_asks_for_its_layouts() -> None:
-    assert TORCHSPARSE.needs == ("pairs", "identity_slot", "by_in", "by_out")
-    by_slot = GatherScatter(locality=False)
-    assert by_slot.needs == by_slot.needs_weight_grad == ("pairs", "identity_slot", "counts")
-    assert not by_slot.deterministic
 
 
 def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +16,14 @@ import torch
 pytest.importorskip("cuda.core")
 
 from pcnn.kernels import compiler, cuda, sources
-from pcnn.kernels.compiler import architecture, compile_source, cubin, key, require
-from pcnn.kernels.cubin_cache import cached, folder, read
+from pcnn.kernels.compiler import (
+    architecture,
+    cached,
+    compile_source,
+    cubin,
+    key,
+    read,
+)
 from pcnn.kernels.sources import FOLDER, kernels, texts, threads_of, variants_of
 from tests.forking import require_fork
 
@@ -79,7 +84,6 @@ def test_the_text_says_includes_and_blocks(written) -> None:
     source = written(TOY)
     assert list(texts(source)) == ["toy.cu", "common.cuh", "near.cuh"]
     assert set(kernels(source)) == {*BLOCKS, "broken_over_lines"}
-    assert kernels("probe.cu") == {"fill": ("FillArguments", "256")}
     for kernel, threads in (*BLOCKS.items(), ("broken_over_lines", 96)):
         assert threads_of(source, kernel, {}) == threads, kernel
     assert threads_of(source, "choice", {"CHOICE": 64}) == 64  # a given macro wins
@@ -91,25 +95,15 @@ def test_the_text_says_includes_and_blocks(written) -> None:
             threads_of(source, "wrong", {})
 
 
-@pytest.mark.parametrize(
-    ("include", "error"),
-    [("<cstdint>", ValueError), ("NAME", ValueError), ('"gone.cuh"', FileNotFoundError)],
-)
-def test_only_own_files_are_included(written, include: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match="includes"):
-        texts(written(f"#include {include}\n"))
-    with pytest.raises(FileNotFoundError, match=r"nothing\.cu"):
-        texts("nothing.cu")
-
-
-def test_variants_are_combined(written) -> None:
+def test_only_own_files_are_included_and_variants_combined(written) -> None:
+    for include, error in {"<cstdint>": ValueError, '"gone.cuh"': FileNotFoundError}.items():
+        with pytest.raises(error, match="includes"):
+            texts(written(f"#include {include}\n"))
     assert list(variants_of(written("// no choices\n"))) == [{}]
     source = written("// variants: BITS=32 | BITS=64\n// variants: SIGN=-1 K=3 | SIGN=1 K=5\n")
     assert list(variants_of(source)) == [
         {"BITS": bits, "SIGN": sign, "K": k} for bits in (32, 64) for sign, k in ((-1, 3), (1, 5))
     ]
-    with pytest.raises(ValueError, match="NAME=number"):
-        list(variants_of(written("// variants: BITS 32\n")))
 
 
 def every_source() -> Iterator[object]:
@@ -125,19 +119,18 @@ def every_source() -> Iterator[object]:
 
 @pytest.mark.parametrize(("source", "variant", "arch"), list(every_source()))
 def test_a_source_compiles(source: str, variant: dict[str, int], arch: str) -> None:
-    compiled = compile_source(source, arch, variant)
+    code, log = compile_source(source, arch, variant)
     # a warning is mended in the source ([[maybe_unused]] where a macro decides), not kept
-    assert not compiled.log, compiled.log
-    assert compiled.cubin[:4] == b"\x7fELF"
+    assert not log, log
     # a kernel may be there under some macros only
-    built = [name for name in kernels(source) if f".text.{name}\0".encode() in compiled.cubin]
+    built = [name for name in kernels(source) if f".text.{name}\0".encode() in code]
     assert built
     for kernel in built:
         # the block size read from the text is the bound that the compiler was given
         threads = threads_of(source, kernel, variant)
         assert threads % 32 == 0, "collectives want whole warps"
         bound = b"\x04\x05\x0c\x00" + struct.pack("<3I", threads, 1, 1)  # EIATTR_MAX_THREADS
-        assert bound in compiled.cubin
+        assert bound in code
 
 
 def test_a_device_runs_the_code_of_its_major(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +145,11 @@ def test_a_device_runs_the_code_of_its_major(monkeypatch: pytest.MonkeyPatch) ->
         architecture((12, 0))
 
 
-def test_mistakes_and_warnings_are_shown(written) -> None:
+def test_mistakes_are_shown(written) -> None:
     head = '#include "common.cuh"\nstruct A { int* out; };\nKERNEL(wrong, A, 32) '
     with pytest.raises(RuntimeError, match=r"toy.cu does not compile for sm_80 \(N=3\)") as said:
         compile_source(written(head + "{ a.in = 0; }\n"), "sm_80", {"N": 3})
     assert 'toy.cu(3): error: class "A" has no member "in"' in str(said.value)
-    log = compile_source(written(head + "{ int unused; }\n"), "sm_80", {}).log
-    assert '"unused" was declared but never referenced' in log
 
 
 def test_the_key_holds_all_that_the_code_depends_on(
@@ -183,57 +174,34 @@ def test_the_key_holds_all_that_the_code_depends_on(
     assert len(set(keys)) == len(keys)
 
 
-def test_missing_sources_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sources_are_compiled_ahead(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = compiler.missing_sources(HOPPER)
     assert {"levels.cu", "probe.cu"} <= set(missing)
     assert "hash_table.cu" not in missing  # made for the macros of a kernel
     assert compiler.compile_sources_ahead((0, 0)).wait(timeout=60) != 0  # no such device
-    # a source that is not there keeps none from being compiled
-    with monkeypatch.context() as patch:
-        patch.setattr(compiler, "missing_sources", lambda arch: ["probe.cu", "none.cu"])
-        compiler.compile_missing((9, 0))
-    stored = read(folder() / f"{key('probe.cu', HOPPER, {})}.cubin")
+    monkeypatch.setattr(compiler, "missing_sources", lambda arch: ["probe.cu"])
+    compiler.main("9", "0")  # by a process of its own
+    stored = read(cache / f"{key('probe.cu', HOPPER, {})}.cubin")
     assert stored == cubin("probe.cu", HOPPER, {})
-    assert "probe.cu" not in compiler.missing_sources(HOPPER)
+    monkeypatch.undo()
 
 
 def never() -> bytes:
     raise AssertionError("built again")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda stored: b"",
-        lambda stored: stored[:10],
-        lambda stored: stored[:-1],
-        lambda stored: stored + b"x",
-        lambda stored: stored[:-3] + b"xxx",
-    ],
-    ids=["empty", "cut in the checksum", "cut", "longer", "changed"],
-)
-def test_what_is_stored_whole_is_not_built_again(cache: Path, damage) -> None:
-    assert folder() == cache
+def test_what_is_stored_whole_is_not_built_again(cache: Path) -> None:
     assert cached(KEY, lambda: b"code") == cached(KEY, never) == b"code"
     (entry,) = cache.glob("*.cubin")
-    entry.write_bytes(damage(entry.read_bytes()))
-    assert cached(KEY, lambda: b"rebuilt") == cached(KEY, never) == b"rebuilt"
+    whole = entry.read_bytes()
+    for damaged in (b"", whole[:10], whole[:-1], whole + b"x", whole[:-3] + b"xxx"):
+        entry.write_bytes(damaged)
+        assert cached(KEY, lambda: b"rebuilt") == cached(KEY, never) == b"rebuilt", damaged
 
 
-def test_a_failed_build_passes_through_and_leaves_nothing(cache: Path) -> None:
-    def fails() -> bytes:
-        raise OSError("the compiler's own")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(OSError, match="the compiler's own"):
-            cached(KEY, fails)
-    assert not list(cache.glob("*.cubin"))
-
-
-@pytest.mark.parametrize("kind", ["a file", "full disk", "no home"])
+@pytest.mark.parametrize("kind", ["full disk", "no home"])
 def test_where_nothing_can_be_stored_the_build_serves(
-    kind: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
@@ -241,10 +209,7 @@ def test_where_nothing_can_be_stored_the_build_serves(
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    if kind == "a file":
-        (tmp_path / "file").write_text("no folder")
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    elif kind == "full disk":
+    if kind == "full disk":
         monkeypatch.setattr(os, "replace", full)
     else:
         monkeypatch.delenv("XDG_CACHE_HOME")
@@ -291,11 +256,7 @@ def test_a_device_type_has_a_loader_or_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("package", "torch_cuda", "extra"),
-    [
-        ("cuda.core", None, "cu13"),
-        ("cuda.bindings.nvrtc", "12.8", "cu12"),
-        ("libnvrtc.so.13", None, "cu13"),
-    ],
+    [("cuda.bindings.nvrtc", "12.8", "cu12"), ("libnvrtc.so.13", None, "cu13")],
 )
 def test_a_missing_package_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, package: str, torch_cuda: str | None, extra: str
@@ -311,10 +272,9 @@ def test_a_missing_package_is_named_with_its_extra(
         monkeypatch.setattr(nvrtc, "nvrtcVersion", missing)
     else:
         monkeypatch.setitem(sys.modules, package, None)
-    for call in (require, lambda: cubin("probe.cu", "sm_80", {}), lambda: architecture((8, 0))):
-        with pytest.raises(ImportError, match=rf"{package}(.|\n)*\[{extra}\]") as said:
+    for call in (lambda: cubin("probe.cu", "sm_80", {}), lambda: architecture((8, 0))):
+        with pytest.raises(ImportError, match=rf"{package}(.|\n)*\[{extra}\]"):
             call()
-        assert len(str(said.value).splitlines()) <= 3
 
 
 def test_nothing_of_cuda_is_imported_before_a_kernel_is_asked_for() -> None:

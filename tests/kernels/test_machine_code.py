@@ -23,7 +23,7 @@ from benchmarks.layers import parts_of_call
 from pcnn.geometry import Kernel
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.gather_gemm import gather_gemm
-from pcnn.kernels.gather_scatter import gather_kernel, gather_slots_kernel, scatter_kernel
+from pcnn.kernels.gather_scatter import gather_kernel, scatter_kernel, slots_kernel
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
 from pcnn.kernels.product_tiles import WARPS, tile_shape
 from pcnn.nn import Conv3d
@@ -61,7 +61,7 @@ NO_EPILOGUE = {"scale_ptr": None, "shift_ptr": None, "residual_ptr": None, "RELU
 KERNELS = {
     "gather": (gather_kernel, {}, 1, 4),
     "scatter": (scatter_kernel, NO_EPILOGUE, 4, 1),
-    "gather_slots": (gather_slots_kernel, {"VOLUME": 27, "SLOTS": 32}, 1, 1),
+    "gather_slots": (slots_kernel, {"VOLUME": 27, "SLOTS": 32, "SCATTER": False}, 1, 1),
 }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from pcnn.kernels.tf32 import tf32_allowed
+from pcnn.kernels.conv_spec import tf32_allowed
 
 MATMUL = torch.backends.cuda.matmul
 WORDS = ("tf32", "ieee") if hasattr(MATMUL, "fp32_precision") else ()  # torch before 2.9 has none

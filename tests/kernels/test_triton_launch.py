@@ -23,9 +23,9 @@ from pcnn.kernels import batch_statistics as batch_statistics_module
 from pcnn.kernels import outer_products, triton_launch
 from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
 from pcnn.kernels.batch_statistics import batch_statistics
+from pcnn.kernels.conv_spec import RunningStatistics
 from pcnn.kernels.outer_products import _SUM, sum_of_chunks_kernel
 from pcnn.kernels.recorded import Launch, compile_all, recorded
-from pcnn.kernels.running_statistics import RunningStatistics
 from pcnn.kernels.triton_launch import started
 
 CPU = torch.device("cpu")

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.kernels import batch_norm as batch_norm_kernels
-from pcnn.kernels import batch_statistics as batch_statistics_kernels
-from pcnn.kernels import row_chunks
+from pcnn.kernels import batch_statistics as statistics_module
 from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
 from pcnn.kernels.batch_statistics import RunningStatistics, batch_statistics
 from tests.kernels.triton.rows import DEVICE
@@ -51,8 +50,12 @@ def modules(
 @pytest.fixture(autouse=True)
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """So that a program has more blocks of rows than one."""
-    cached = row_chunks.row_chunks, batch_norm_kernels._kernels, batch_statistics_kernels._kernels
-    monkeypatch.setattr(row_chunks, "PROGRAMS", 4)
+    cached = (
+        statistics_module.row_chunks,
+        batch_norm_kernels._kernels,
+        statistics_module._kernels,
+    )
+    monkeypatch.setattr(statistics_module, "PROGRAMS", 4)
     for one in cached:
         one.cache_clear()
     yield

@@ -4,12 +4,7 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.kernels.gather_scatter import (
-    clear_padding,
-    gather,
-    gather_slots,
-    scatter,
-)
+from pcnn.kernels.gather_scatter import gather, move_slots, scatter
 from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
 
 NAN = float("nan")
@@ -46,7 +41,7 @@ def test_rows_go_where_their_triplets_are(move: Move) -> None:
         gather(x, kernel_map.layout("by_in"), shifts, buffer, tile=tile, skip=skip)
     else:
         lists = kernel_map.in_index, *kernel_map.layout("counts"), shifts
-        gather_slots(x, *lists, buffer, tile=tile, skip=skip)
+        move_slots(x, *lists, buffer, tile=tile, skip=skip)
     keep = kernel_map.slot_index != place.identity
     expected = torch.full_like(buffer, NAN)
     source = x[kernel_map.in_index[keep].long()].to(out_dtype)
@@ -60,27 +55,10 @@ def test_a_map_without_triplets() -> None:
     x, shifts = torch.randn(5, 8, device=DEVICE), torch.zeros(27, dtype=torch.int64, device=DEVICE)
     out = torch.full((5, 8), NAN, device=DEVICE)
     gather(x, none.layout("by_in"), shifts, out)
-    gather_slots(x, none.in_index, none.layout("counts")[0], shifts, out)
+    move_slots(x, none.in_index, none.layout("counts")[0], shifts, out)
     assert out.isnan().all()
     scatter(x[:0], none.layout("by_out"), shifts, out)
     assert (out == 0).all()
-
-
-@pytest.mark.parametrize("channels", [1, 40])
-def test_only_the_padding_is_cleared(channels: int) -> None:
-    kernel_map = make(Kernel.of(3))
-    place = placed(kernel_map)
-    ranges = place.padding()
-    assert ranges
-    buffer = torch.ones(place.gathered + GUARD, channels, device=DEVICE)
-    expected = buffer.clone()
-    for first, last in ranges:
-        expected[first:last] = 0
-    longest = max(last - first for first, last in ranges)
-    clear_padding(torch.tensor(ranges, device=DEVICE), longest, buffer)
-    assert torch.equal(buffer, expected)
-    used = buffer_row(kernel_map, place)[kernel_map.slot_index != place.identity]
-    assert (buffer[used] == 1).all()
 
 
 def test_a_tile_that_cannot_be_is_refused() -> None:

@@ -79,7 +79,7 @@ FAN_IN = [
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather_scatter, "uses_kernels", lambda x, dtype: dtype != torch.float64)
+    monkeypatch.setattr(gather_scatter, "kernels_serve", lambda x, dtype: dtype != torch.float64)
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name[:40])

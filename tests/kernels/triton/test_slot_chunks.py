@@ -4,8 +4,8 @@ import pytest
 import torch
 import triton
 
+from pcnn.kernels.gathered_product import chunks_of_slot, most_chunks, slot_chunk
 from pcnn.kernels.product_tiles import power_of_two
-from pcnn.kernels.slot_chunks import chunks_of_slot, most_chunks, slot_chunk
 from tests.kernels.triton.rows import DEVICE
 
 tl = triton.language
