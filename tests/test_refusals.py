@@ -55,7 +55,6 @@ from pcnn.ops import (
     resolve,
 )
 from pcnn.ops.engine import ENGINES
-from pcnn.ops.level_link import LevelLink
 from tests.clouds import surface_grid
 from tests.maps.native_points import ruled, scan
 
@@ -206,8 +205,6 @@ OPS: list[Row] = [
     (lambda: devoxelize(sites(), CELLS, FEW, voxel_size=1.0, interpolation="l"), V, "trilinear"),
     (lambda: devoxelize(sites(), CELLS, voxel_size=1.0), V, "give the batch"),
     (lambda: devoxelize(points(), CELLS, voxel_size=1.0), T, "devoxelize takes sites"),
-    (lambda: LevelLink.of(grid().strided(HALVED), grid()), V, "no link"),
-    (lambda: LevelLink.of(grid(), points().geometry), T, "LevelLink"),
     (lambda: pcnn.lookup(sites(), CELLS), V, "give the batch"),
     (lambda: pcnn.lookup(sites(), CELLS + 0.5, FEW), V, "fractional"),
     (lambda: pcnn.lookup(sites(), CELLS, torch.zeros(3).long()), V, "batch must be"),

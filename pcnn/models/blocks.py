@@ -39,12 +39,9 @@ class ConvFactory(Protocol):
         """Make a layer that maps a sparse tensor (and optional sites) to a sparse tensor."""
 
 
-def convolutions_of(
-    engine: str | Engine | None, conv: ConvFactory | None, conv_transpose: ConvFactory | None = None
-) -> tuple[ConvFactory, ConvFactory]:
-    """What makes convolutions, forward and transposed: as given, or of an engine."""
-    down: ConvFactory = conv or partial(Conv3d, engine=engine)
-    return down, conv_transpose or partial(ConvTranspose3d, engine=engine)
+def convolutions_of(engine: str | Engine | None) -> tuple[ConvFactory, ConvFactory]:
+    """What makes convolutions of an engine, forward and transposed."""
+    return partial(Conv3d, engine=engine), partial(ConvTranspose3d, engine=engine)
 
 
 def scaled(width: float, channels: tuple[int, ...]) -> tuple[int, ...]:

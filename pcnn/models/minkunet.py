@@ -111,13 +111,16 @@ class MinkUNet(PlannedModule):
         return out
 
 
+def widths(width: float) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Channels of stem, encoder and decoder, rounded down."""
+    return int(width * STEM), scaled(width, ENCODER), scaled(width, DECODER)
+
+
 def MinkUNet42(
     in_channels: int = 4,
     out_channels: int | None = 19,
     width: Width = 1.0,
     engine: str | Engine | None = None,
-    conv: ConvFactory | None = None,
-    conv_transpose: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,
     input_norm: bool = False,
 ) -> MinkUNet:
@@ -127,24 +130,14 @@ def MinkUNet42(
         in_channels: input features per site.
         out_channels: classes; ``None`` for no head.
         width: factor on all channels, rounded down.
-        engine: engine of the default convolutions.
-        conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
-        conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
+        engine: engine of the convolutions.
         norm: makes norms.
         input_norm: standardise the input channels first; not in the published network.
 
     3D-MinkUNet of SPVNAS (Tang et al. 2020), which TorchSparse, Minuet and Spira evaluate.
     """
-    return MinkUNet(
-        in_channels,
-        out_channels,
-        int(width * STEM),
-        scaled(width, ENCODER),
-        scaled(width, DECODER),
-        *convolutions_of(engine, conv, conv_transpose),
-        norm,
-        input_norm=input_norm,
-    )
+    parts = *widths(width), *convolutions_of(engine), norm
+    return MinkUNet(in_channels, out_channels, *parts, input_norm=input_norm)
 
 
 def SpUNet(
@@ -152,8 +145,6 @@ def SpUNet(
     out_channels: int | None = 13,
     width: Width = 1.0,
     engine: str | Engine | None = None,
-    conv: ConvFactory | None = None,
-    conv_transpose: ConvFactory | None = None,
     norm: NormFactory = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01),
     input_norm: bool = False,
 ) -> MinkUNet:
@@ -163,16 +154,5 @@ def SpUNet(
     blocks; four times its transpose, the skip joined behind, with 2 residual blocks. Arguments are
     those of `MinkUNet42`.
     """
-    return MinkUNet(
-        in_channels,
-        out_channels,
-        int(width * STEM),
-        scaled(width, ENCODER),
-        scaled(width, DECODER),
-        *convolutions_of(engine, conv, conv_transpose),
-        norm,
-        blocks=SPUNET_BLOCKS,
-        stem_kernels=(5,),
-        widen_on_entry=True,
-        input_norm=input_norm,
-    )
+    parts = *widths(width), *convolutions_of(engine), norm, SPUNET_BLOCKS, (5,)
+    return MinkUNet(in_channels, out_channels, *parts, widen_on_entry=True, input_norm=input_norm)

@@ -75,10 +75,8 @@ def ResNet18(
     out_channels: int = 11,
     width: Width = 1.0,
     engine: str | Engine | None = None,
-    conv: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,
 ) -> ResNet:
     """ResNet18: two residual blocks in each of four stages; channels scaled by ``width``."""
-    make, _ = convolutions_of(engine, conv)
-    channels = scaled(width, CHANNELS)
-    return ResNet(in_channels, out_channels, channels, (2, 2, 2, 2), make, norm, engine)
+    parts = scaled(width, CHANNELS), (2, 2, 2, 2), convolutions_of(engine)[0], norm
+    return ResNet(in_channels, out_channels, *parts, engine)

@@ -138,8 +138,6 @@ def ResUNetBN2C(
     normalize_features: bool = True,
     width: Width = 1.0,
     engine: str | Engine | None = None,
-    conv: ConvFactory | None = None,
-    conv_transpose: ConvFactory | None = None,
     norm: NormFactory = partial(nn.BatchNorm1d, momentum=0.05),
     overlap_head: bool = False,
 ) -> ResUNet:
@@ -151,21 +149,10 @@ def ResUNetBN2C(
         first_kernel: kernel size of the first convolution (5; 7 in the released 3DMatch model).
         normalize_features: scale descriptors to unit length; off for logits.
         width: factor on all inner channels, rounded down.
-        engine: engine of the default convolutions.
-        conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
-        conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
+        engine: engine of the convolutions.
         norm: makes norms.
         overlap_head: give the network an `OverlapHead`, for ``task=registration``.
     """
-    return ResUNet(
-        in_channels,
-        out_channels,
-        scaled(width, ENCODER),
-        scaled(width, DECODER),
-        int(width * MERGED),
-        first_kernel,
-        normalize_features,
-        *convolutions_of(engine, conv, conv_transpose),
-        norm,
-        overlap_head,
-    )
+    channels = scaled(width, ENCODER), scaled(width, DECODER), int(width * MERGED)
+    parts = *channels, first_kernel, normalize_features, *convolutions_of(engine), norm
+    return ResUNet(in_channels, out_channels, *parts, overlap_head)

@@ -22,7 +22,7 @@ from pcnn.models.blocks import (
     residual_stack,
     scaled,
 )
-from pcnn.nn import Conv3d, FeatureWise, GlobalAvgPool, PlannedModule, cat
+from pcnn.nn import FeatureWise, GlobalAvgPool, PlannedModule, cat
 from pcnn.nn.conv import Size
 from pcnn.ops import Engine
 from pcnn.ranges import Channels, Width
@@ -109,11 +109,10 @@ def SparseResNet21(
     in_channels: int = 4,
     width: Width = 1.0,
     engine: str | Engine | None = None,
-    conv: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,
 ) -> SparseResNet:
     """SparseResNet21: 3^3 kernels, and a last convolution that halves z alone."""
-    make, _ = convolutions_of(engine, conv)
+    make, _ = convolutions_of(engine)
     return SparseResNet(in_channels, scaled(width, CHANNELS), 3, TAIL, make, norm)
 
 
@@ -134,7 +133,7 @@ def VoxelResBackbone(
         engine: engine of the convolutions.
         norm: makes norms.
     """
-    make: Any = partial(Conv3d, engine=engine)
+    make, _ = convolutions_of(engine)
     return SparseResNet(in_channels, scaled(width, CHANNELS), 3, TAIL, make, norm, True)
 
 
@@ -148,7 +147,7 @@ def VoxelBackbone(
 
     Plain convolutions, with the arguments, paddings and sites of `VoxelResBackbone`.
     """
-    make: Any = partial(Conv3d, engine=engine)
+    make, _ = convolutions_of(engine)
     *widths, wide = scaled(width, SECOND_CHANNELS)
     return SparseResNet(in_channels, tuple(widths), 3, TAIL, make, norm, True, SECOND_DEPTHS, wide)
 
@@ -157,11 +156,10 @@ def SparseResNetLarge(
     in_channels: int = 4,
     width: Width = 1.0,
     engine: str | Engine | None = None,
-    conv: ConvFactory | None = None,
     norm: NormFactory = nn.BatchNorm1d,
 ) -> SparseResNet:
     """SparseResNetLarge (CenterPoint-Large): 5^3 kernels."""
-    make, _ = convolutions_of(engine, conv)
+    make, _ = convolutions_of(engine)
     return SparseResNet(in_channels, scaled(width, CHANNELS), 5, None, make, norm)
 
 
@@ -180,9 +178,7 @@ class SparseResNetSegmentation(PlannedModule):
         out_channels: classes.
         hidden: channels of the decoder.
         norm: makes norms.
-        engine: engine of the decoder's default convolutions.
-        conv: makes convolutions; ``None`` means `Conv3d` with ``engine``.
-        conv_transpose: makes transposed ones; ``None`` means `ConvTranspose3d` with ``engine``.
+        engine: engine of the decoder's convolutions.
     """
 
     def __init__(
@@ -192,13 +188,11 @@ class SparseResNetSegmentation(PlannedModule):
         hidden: Channels = 64,
         norm: NormFactory = nn.BatchNorm1d,
         engine: str | Engine | None = None,
-        conv: ConvFactory | None = None,
-        conv_transpose: ConvFactory | None = None,
     ) -> None:
         super().__init__()
         self.in_channels = backbone.in_channels
         self.backbone = backbone
-        make, raised = convolutions_of(engine, conv, conv_transpose)
+        make, raised = convolutions_of(engine)
         *skips, last = backbone.channels
         inputs = [last, *(hidden for _ in skips[1:])]  # channels of what is raised, coarse to fine
         self.up = nn.ModuleList(

@@ -8,17 +8,91 @@ parameters at width 1 with 4 input channels and 19 classes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from pcnn.models.blocks import ConvFactory, LinearNorm, NormFactory, convolutions_of, scaled
-from pcnn.models.minkunet import DECODER, ENCODER, STEM, MinkUNet
+from pcnn.dataflows.torch_sums import accumulator
+from pcnn.geometry import VoxelGrid
+from pcnn.geometry.sites import find_cells, require_voxels
+from pcnn.models.blocks import LinearNorm, NormFactory, convolutions_of
+from pcnn.models.minkunet import MinkUNet, widths
 from pcnn.nn import FeatureWise, cat
 from pcnn.ops import Engine
-from pcnn.ops.level_link import LevelLink
+from pcnn.ops.devoxelize import on_device_of
 from pcnn.ranges import PartialShare, Width
 from pcnn.tensor import SparseTensor
+
+
+@dataclass(frozen=True, eq=False)
+class LevelLink:
+    """Which coarse site lies above every fine one, and moves of features along it.
+
+    A coarse voxel stands at the lowest corner of its cell, as the fine ones do at theirs: so
+    SPVNAS has it. Sites are found by their keys, so nothing waits for the device, whatever made
+    the levels.
+    """
+
+    fine: VoxelGrid
+    coarse: VoxelGrid  # of the same clouds
+
+    @cached_property
+    def _step(self) -> Tensor:
+        """``[3]`` int32, the coarse tensor stride."""
+        return on_device_of(self.fine.coords, self.coarse.tensor_stride, torch.int32)
+
+    @cached_property
+    def _above(self) -> tuple[Tensor, Tensor]:
+        """Coarse row ``[N]`` int64 of every fine site, and whether there is one."""
+        batch, cells = self.fine.coords.split((1, 3), dim=1)
+        return find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
+
+    def coarsened(self, features: Tensor) -> Tensor:
+        """Mean of the fine sites in every coarse cell; sums and gradients as in `interpolated`."""
+        rows, there = self._above
+        none = self.coarse.rows  # where rows that lie in no cell are summed
+        out = torch.where(there, rows, none)
+        wide = features.to(accumulator(features.dtype))
+        sums = wide.new_zeros(none + 1, wide.shape[1]).index_add(0, out, wide)
+        counts = wide.new_zeros(none + 1).index_add(0, out, wide.new_ones(len(out)))
+        mean = sums[:none] / counts[:none, None].clamp(min=1)
+        return mean.to(features.dtype)
+
+    def interpolated(self, features: Tensor) -> Tensor:
+        """Trilinear between the eight coarse sites around every fine one.
+
+        Weights of the sites that are there are normalised to a sum of 1. Sums are in float32, in
+        float64 for float64; gradients flow to the features.
+        """
+        if not len(features):
+            return features.new_zeros(self.fine.rows, features.shape[1]) + features.sum()
+        rows, shares = self._corners()
+        wide = accumulator(features.dtype)
+        shares = shares.to(wide)
+        out = features.new_zeros(self.fine.rows, features.shape[1], dtype=wide)
+        for row, share in zip(rows.unbind(1), shares.unbind(1), strict=True):
+            # a slot at a time: all eight together are eight times the memory of the result
+            out = torch.addcmul(out, features.index_select(0, row).to(wide), share[:, None])
+        return out.to(features.dtype)
+
+    def _corners(self) -> tuple[Tensor, Tensor]:
+        """Coarse rows ``[N, 8]`` int64 around every fine site, and their shares, float64."""
+        rows, there = self._above
+        # the neighbours of a cell are found once, not once for every site in it
+        batch, cells = self.coarse.coords.split((1, 3), dim=1)
+        corner = torch.arange(8, device=rows.device, dtype=torch.int32)[:, None]
+        corners = torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1  # [8, 3]
+        around = (cells[:, None, :] + corners * self._step).reshape(-1, 3)
+        found, known = find_cells(self.coarse, around, batch[:, 0].repeat_interleave(8))
+        rows_around, known = found.view(-1, 8)[rows], known.view(-1, 8)[rows]  # [N, 8]
+        place = self.fine.coords[:, None, 1:].remainder(self._step) / self._step.double()
+        weight = torch.where(corners > 0, place, 1 - place).prod(2)  # [N, 8]
+        weight = weight * (known & there[:, None])
+        total = weight.sum(1, keepdim=True)
+        return rows_around, weight / torch.where(total > 0, total, 1)
 
 
 class SPVCNN(MinkUNet):
@@ -37,23 +111,13 @@ class SPVCNN(MinkUNet):
         width: Width = 1.0,
         dropout: PartialShare = 0.3,
         engine: str | Engine | None = None,
-        conv: ConvFactory | None = None,
-        conv_transpose: ConvFactory | None = None,
         norm: NormFactory = nn.BatchNorm1d,
         input_norm: bool = False,
     ) -> None:
-        encoder, decoder = scaled(width, ENCODER), scaled(width, DECODER)
-        super().__init__(
-            in_channels,
-            out_channels,
-            int(width * STEM),
-            encoder,
-            decoder,
-            *convolutions_of(engine, conv, conv_transpose),
-            norm,
-            input_norm=input_norm,
-        )
-        met = int(width * STEM), encoder[-1], decoder[1], decoder[3]
+        stem, encoder, decoder = widths(width)
+        parts = stem, encoder, decoder, *convolutions_of(engine), norm
+        super().__init__(in_channels, out_channels, *parts, input_norm=input_norm)
+        met = stem, encoder[-1], decoder[1], decoder[3]
         self.points = nn.ModuleList(LinearNorm(a, b, norm, nn.ReLU()) for a, b in pairwise(met))
         self.dropout = FeatureWise(nn.Dropout(dropout))
 
@@ -64,9 +128,10 @@ class SPVCNN(MinkUNet):
         for encode in self.encoder:
             levels.append(encode(levels[-1]))
         y = levels.pop()
+        finest = require_voxels(x.geometry, "SPVCNN")
         for step, (up, decode) in enumerate(zip(self.up, self.decoder, strict=True)):
             if step in (0, 2):
-                link = LevelLink.of(points.geometry, y.geometry)
+                link = LevelLink(finest, require_voxels(y.geometry, "SPVCNN"))
                 found = points.replace(link.interpolated(y.features))
                 points = found + self.points[step // 2](points)
                 y = self.dropout(y.replace(link.coarsened(points.features)))

@@ -16,9 +16,9 @@ from torch.autograd import gradcheck, gradgradcheck
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.models.spvcnn import LevelLink
 from pcnn.nn import union
 from pcnn.ops import devoxelize, reduce_points
-from pcnn.ops.level_link import LevelLink
 from tests.clouds import batched, cloud
 from tests.tolerance import RELATIVE_RMS, relative_rms
 from tests.waits import nothing_waits
@@ -139,9 +139,9 @@ MOVES: dict[str, tuple[Move, str, Callable[[Scene], Iterator[Entry]]]] = {
         "grid",
         held,
     ),
-    "interpolated": (lambda x, s: LevelLink.of(s.fine, s.grid).interpolated(x), "grid", linked),
+    "interpolated": (lambda x, s: LevelLink(s.fine, s.grid).interpolated(x), "grid", linked),
     "coarsened": (
-        lambda x, s: LevelLink.of(s.fine, s.grid).coarsened(x),
+        lambda x, s: LevelLink(s.fine, s.grid).coarsened(x),
         "fine",
         lambda s: gathered(s, fine_above(s), "mean"),
     ),
