@@ -22,7 +22,12 @@ from pcnn.models.blocks import LinearNorm, NormFactory, convolutions_of
 from pcnn.models.minkunet import MinkUNet, widths
 from pcnn.nn import FeatureWise, cat
 from pcnn.ops import Engine
-from pcnn.ops.devoxelize import on_device_of
+from pcnn.ops.devoxelize import (
+    corners_of_cells,
+    interpolated,
+    on_device_of,
+    weights_of_corners,
+)
 from pcnn.ranges import PartialShare, Width
 from pcnn.tensor import SparseTensor
 
@@ -51,7 +56,7 @@ class LevelLink:
         return find_cells(self.coarse, cells - cells.remainder(self._step), batch[:, 0])
 
     def coarsened(self, features: Tensor) -> Tensor:
-        """Mean of the fine sites in every coarse cell; sums and gradients as in `interpolated`."""
+        """Mean of the fine sites in every coarse cell; summed in float32 at least."""
         rows, there = self._above
         none = self.coarse.rows  # where rows that lie in no cell are summed
         out = torch.where(there, rows, none)
@@ -62,37 +67,17 @@ class LevelLink:
         return mean.to(features.dtype)
 
     def interpolated(self, features: Tensor) -> Tensor:
-        """Trilinear between the eight coarse sites around every fine one.
-
-        Weights of the sites that are there are normalised to a sum of 1. Sums are in float32, in
-        float64 for float64; gradients flow to the features.
-        """
-        if not len(features):
-            return features.new_zeros(self.fine.rows, features.shape[1]) + features.sum()
-        rows, shares = self._corners()
-        wide = accumulator(features.dtype)
-        shares = shares.to(wide)
-        out = features.new_zeros(self.fine.rows, features.shape[1], dtype=wide)
-        for row, share in zip(rows.unbind(1), shares.unbind(1), strict=True):
-            # a slot at a time: all eight together are eight times the memory of the result
-            out = torch.addcmul(out, features.index_select(0, row).to(wide), share[:, None])
-        return out.to(features.dtype)
-
-    def _corners(self) -> tuple[Tensor, Tensor]:
-        """Coarse rows ``[N, 8]`` int64 around every fine site, and their shares, float64."""
+        """Trilinear between the eight coarse sites around every fine one."""
         rows, there = self._above
         # the neighbours of a cell are found once, not once for every site in it
         batch, cells = self.coarse.coords.split((1, 3), dim=1)
-        corner = torch.arange(8, device=rows.device, dtype=torch.int32)[:, None]
-        corners = torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1  # [8, 3]
+        corners = corners_of_cells(rows.device)
         around = (cells[:, None, :] + corners * self._step).reshape(-1, 3)
         found, known = find_cells(self.coarse, around, batch[:, 0].repeat_interleave(8))
-        rows_around, known = found.view(-1, 8)[rows], known.view(-1, 8)[rows]  # [N, 8]
         place = self.fine.coords[:, None, 1:].remainder(self._step) / self._step.double()
-        weight = torch.where(corners > 0, place, 1 - place).prod(2)  # [N, 8]
-        weight = weight * (known & there[:, None])
-        total = weight.sum(1, keepdim=True)
-        return rows_around, weight / torch.where(total > 0, total, 1)
+        known = known.view(-1, 8)[rows] & there[:, None]
+        weight = weights_of_corners(place, corners)
+        return interpolated(features, found.view(-1, 8)[rows], weight, known)
 
 
 class SPVCNN(MinkUNet):

@@ -9,11 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from pcnn.dataflows.torch_sums import accumulator
-from pcnn.geometry import KernelMap
 from pcnn.geometry.checks import check_cells, check_points, require_tensors, voxel_sizes
-from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.sites import find_cells, require_voxels
-from pcnn.ops.reduce import reduce_sum
 from pcnn.tensor import SparseTensor
 
 #: Ways from voxels to points.
@@ -57,10 +54,10 @@ def devoxelize(
 ) -> Tensor:
     """Features at points, from voxels of any level.
 
-    ``nearest`` takes the voxel whose cell holds the point, 0 where there is none; nothing waits for
-    the device. ``trilinear`` weighs the eight cells whose centres surround the point; the weights
-    of those that are occupied are normalised to a sum of 1, and a point without any gets 0. It
-    waits for the device once, for the number of weights. Points that are NaN or infinite get 0.
+    ``nearest`` takes the voxel whose cell holds the point, 0 where there is none; ``trilinear``
+    weighs the eight cells whose centres surround the point; the weights of those that are occupied
+    are normalised to a sum of 1, and a point without any gets 0. Points that are NaN or infinite
+    get 0. Nothing waits for the device.
 
     Args:
         x: features ``[N, C]`` on a voxel grid of any tensor stride; gradients flow to them.
@@ -81,49 +78,54 @@ def devoxelize(
         known = ", ".join(INTERPOLATIONS)
         raise ValueError(f"interpolation must be one of {known}, got {interpolation!r}")
     check_points(points, batch)
-    sizes = voxel_sizes(voxel_size)
     grid = require_voxels(x.geometry, "devoxelize")
+    step = on_device_of(points, grid.tensor_stride, torch.float64)
+    edges = on_device_of(points, voxel_sizes(voxel_size), torch.float64)
     if interpolation == "nearest":
-        cells = _cells(points.detach(), sizes, grid.tensor_stride)
+        # first the voxel, then its coarse cell, as levels are made
+        cells = (points.detach().to(torch.float64) / edges).floor()
+        cells = (cells / step).floor() * step
         rows, there = find_cells(grid, cells, batch)
         return features_of_rows(x.features, rows, there)
-    cells, weight = _surrounding(points, sizes, grid.tensor_stride)
+    place = points.to(torch.float64) / (step * edges) - 0.5
+    lowest = place.detach().floor()
+    corners = corners_of_cells(points.device)
+    cells = (lowest[:, None, :] + corners) * step  # [P, 8, 3], whose centres surround the points
     clouds = None if batch is None else batch.repeat_interleave(8)
     rows, there = find_cells(grid, cells.reshape(-1, 3), clouds)
+    weight = weights_of_corners((place - lowest)[:, None, :], corners)
+    return interpolated(x.features, rows.view(-1, 8), weight, there.view(-1, 8))
+
+
+def corners_of_cells(device: torch.device) -> Tensor:
+    """``[8, 3]`` of 0 and 1."""
+    corner = torch.arange(8, device=device, dtype=torch.int32)[:, None]
+    return torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1
+
+
+def weights_of_corners(share: Tensor, corners: Tensor) -> Tensor:
+    """``[P, 8]`` of places ``[P, 1, 3]`` in the unit cell."""
+    return torch.where(corners > 0, share, 1 - share).prod(2)
+
+
+def interpolated(features: Tensor, rows: Tensor, weight: Tensor, there: Tensor) -> Tensor:
+    """Weighted means ``[P, C]`` of eight rows ``[P, 8]`` each, of those that are there.
+
+    Sums are in float32, in float64 for float64; 0 where no row is there.
+    """
     # a point on a centre has weights of 0, and its sum would be 0 if its own voxel is absent
-    used = there.reshape(weight.shape) & (weight.detach() > 0)  # [P, 8]
+    used = there & (weight.detach() > 0)  # [P, 8]
     weight = weight.masked_fill(~used, 0)
     total = weight.sum(1, keepdim=True)
-    share = weight / torch.where(total > 0, total, 1)
-    point, corner = used.nonzero(as_tuple=True)
-    found = rows.reshape(used.shape)[point, corner]
-    pairs = found.to(torch.int32), point.to(torch.int32), torch.tensor([0, len(found)])
-    kernel_map = KernelMap.from_pairs(*pairs, grid.rows, len(points), False, False)
-    return reduce_sum(x.features, kernel_map, share[point, corner].to(accumulator(x.dtype)))
-
-
-def _cells(points: Tensor, sizes: tuple[float, float, float], stride: Triple) -> Tensor:
-    """Cells of a level that hold points, ``[P, 3]`` float64 in level-0 voxels."""
-    # first the voxel, then its coarse cell, as levels are made
-    cells = (points.to(torch.float64) / on_device_of(points, sizes, torch.float64)).floor()
-    step = on_device_of(points, stride, torch.float64)
-    return (cells / step).floor() * step
-
-
-def _surrounding(
-    points: Tensor, sizes: tuple[float, float, float], stride: Triple
-) -> tuple[Tensor, Tensor]:
-    """Cells ``[P, 8, 3]`` whose centres surround points, and weights ``[P, 8]``, both float64."""
-    step = on_device_of(points, stride, torch.float64)
-    place = (
-        points.to(torch.float64) / (step * on_device_of(points, sizes, torch.float64)) - 0.5
-    )  # in cells
-    lowest = place.detach().floor()
-    share = (place - lowest)[:, None, :]  # [P, 1, 3]
-    corner = torch.arange(8, device=points.device)[:, None]
-    corners = torch.cat([corner >> 2, corner >> 1, corner], dim=1) & 1  # [8, 3]
-    weight = torch.where(corners > 0, share, 1 - share).prod(2)
-    return (lowest[:, None, :] + corners) * step, weight
+    wide = accumulator(features.dtype)
+    shares = (weight / torch.where(total > 0, total, 1)).to(wide)
+    rows = torch.where(used, rows, len(features))  # behind them stands a row of zeros
+    features = pad(features, (0, 0, 0, 1))
+    out = features.new_zeros(len(rows), features.shape[1], dtype=wide)
+    for row, share in zip(rows.unbind(1), shares.unbind(1), strict=True):
+        # a slot at a time: all eight together are eight times the memory of the result
+        out = torch.addcmul(out, features.index_select(0, row).to(wide), share[:, None])
+    return out.to(features.dtype)
 
 
 def on_device_of(like: Tensor, values: Sequence[float], dtype: torch.dtype | None = None) -> Tensor:

@@ -1,11 +1,4 @@
-"""Sum, mean and maximum over the triplets of a map, without weights of channels.
-
-Pooling, devoxelisation and interpolation are the third primitive,
-
-    out[i] = sum over t of weight[t] x[j_t]        t runs over the triplets with output row i
-
-closed under differentiation together with ``dot[t] = <x[j_t], y[i_t]>``.
-"""
+"""Sum, mean and maximum of the input rows of every output row of a map."""
 
 from __future__ import annotations
 
@@ -28,8 +21,13 @@ _THREADS = 256
 POOLINGS = ("max", "sum", "mean")
 
 
-def reduce_sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None = None) -> Tensor:
-    """Weighted sum of the inputs of every output: ``out[i] = sum_t weight[t] x[j_t]``."""
+def reduce_sum(x: Tensor, kernel_map: KernelMap) -> Tensor:
+    """Sum of the inputs of every output ``[N_out, C]``."""
+    return _sum(x, kernel_map, None)
+
+
+def _sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None) -> Tensor:
+    """Sum, with a weight for every triplet; no gradient flows to the weights."""
     if weight is None and _is_uncounted(kernel_map):
         return _by_table(x, kernel_map, "sum")
     kernel_map.record_use(("pairs",))
@@ -45,7 +43,7 @@ def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     counts = torch.zeros(kernel_map.n_out, dtype=accumulator(x.dtype), device=x.device)
     counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.out_index.shape[0]))
     share = counts.clamp_(min=1).reciprocal_()  # [N_out]
-    return reduce_sum(x, kernel_map, share.index_select(0, kernel_map.out_index))
+    return _sum(x, kernel_map, share.index_select(0, kernel_map.out_index))
 
 
 def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
@@ -128,7 +126,8 @@ class _Reduce(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, in_index: Tensor, out_index: Tensor, rows: int
     ) -> Tensor:
-        ctx.save_for_backward(x, weight, in_index, out_index)
+        ctx.save_for_backward(weight, in_index, out_index)
+        ctx.rows = x.shape[0]
         sums = accumulator(x.dtype)
         values = x.index_select(0, in_index).to(sums)
         if weight is not None:
@@ -140,36 +139,12 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, in_index, out_index = ctx.saved_tensors
-        grad_x = grad_weight = None
-        if ctx.needs_input_grad[0]:
-            grad_x = _weighted_sum(grads[0], weight, out_index, in_index, x.shape[0])
-        if ctx.needs_input_grad[1]:
-            grad_weight = _dot(x, grads[0], in_index, out_index).to(weight.dtype)
-        return grad_x, grad_weight, None, None, None
-
-
-class _Dot(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, in_index: Tensor, out_index: Tensor) -> Tensor:
-        ctx.save_for_backward(x, y, in_index, out_index)
-        sums = accumulator(x.dtype)
-        product = x.index_select(0, in_index).to(sums) * y.index_select(0, out_index).to(sums)
-        return product.sum(1).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, in_index, out_index = ctx.saved_tensors
-        grad_x = grad_y = None
-        if ctx.needs_input_grad[0]:
-            grad_x = _weighted_sum(y, grads[0], out_index, in_index, x.shape[0])
-        if ctx.needs_input_grad[1]:
-            grad_y = _weighted_sum(x, grads[0], in_index, out_index, y.shape[0])
-        return grad_x, grad_y, None, None
+        weight, in_index, out_index = ctx.saved_tensors
+        grad_x = _weighted_sum(grads[0], weight, out_index, in_index, ctx.rows)
+        return grad_x, None, None, None, None
 
 
 _weighted_sum: Callable[..., Tensor] = _Reduce.apply
-_dot: Callable[..., Tensor] = _Dot.apply
 
 
 #: Ways to reduce the points of a site over the map of points to sites.
