@@ -26,7 +26,7 @@ from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.place import Intake, place
 from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
 from pcnn.ops.plan import Planner
-from pcnn.ops.room_levels import PlanRoom, Room
+from pcnn.ops.room_levels import Room
 from pcnn.ops.voxel_plan import VoxelPlan
 from pcnn.tensor import SparseTensor
 
@@ -65,12 +65,12 @@ class Memory(Protocol):
 class VoxelMemory:
     """Sorted keys of a voxel grid and their features; what `Clouds` and `Grids` share."""
 
-    def __init__(self, plan: VoxelPlan, x: SparseTensor, room: PlanRoom) -> None:
+    def __init__(self, plan: VoxelPlan, x: SparseTensor, room: Room) -> None:
         assert isinstance(x.geometry, VoxelGrid)
         self._plan, self.room = plan, room
         none = x.geometry.keys[:0].clone()
         self._like = replace(x.geometry, keys=none, inverse=None, check=False)
-        rows, device = room.sizes.points, x.device
+        rows, device = room.points, x.device
         self._count = torch.zeros(1, dtype=torch.int32, device=device)
         sentinel = self._like.key_format.sentinel
         self._keys = torch.full((rows,), sentinel, dtype=torch.int64, device=device)
@@ -105,12 +105,12 @@ class VoxelMemory:
 
     @property
     def size(self) -> dict[str, Any]:
-        sizes, clouds = self.room.sizes, self._like.batch_size
+        sizes, clouds = self.room, self._like.batch_size
         return {"points": sizes.points, "clouds": clouds, "rows": sizes.rows}
 
     def _rows(self, numbers: Sequence[int]) -> list[int]:
         seen = self._plan.seen(numbers, self._like.batch_size, "floor")
-        if not self.room.sizes.holds(seen):
+        if not self.room.holds(seen):
             raise Unfit
         return self._plan.rows_of(seen, "floor")
 
@@ -150,14 +150,14 @@ class CloudMemory(VoxelMemory):
         self,
         plan: VoxelPlan,
         x: SparseTensor,
-        room: PlanRoom,
+        room: Room,
         cloud: Cloud,
         voxel_size: Sequence[float],
         reduce: str,
     ) -> None:
         super().__init__(plan, x, room)
         points, features, batch, _ = cloud
-        rows, device = room.sizes.points, x.device
+        rows, device = room.points, x.device
         self._voxel_size, self._reduce, self._dtype = voxel_size, reduce, x.dtype
         self._points = torch.zeros(rows, 3, dtype=points.dtype, device=device)
         self._values = torch.zeros(rows, x.channels, dtype=features.dtype, device=device)
@@ -216,23 +216,22 @@ class CloudMemory(VoxelMemory):
 
 
 def room_for(
-    planner: Planner, grid: VoxelGrid, points: int, edges: Edges, keyed: bool, old: PlanRoom | None
-) -> PlanRoom:
+    planner: Planner, grid: VoxelGrid, points: int, edges: Edges, keyed: bool, old: Room | None
+) -> Room:
     """Sizes for a planned grid and others like it, of so many points or keys at most."""
-    needed = planner.on_voxels.room_of(grid, keyed)
-    sizes = needed.sizes
+    sizes = planner.on_voxels.room_of(grid, keyed)
     rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
     pairs = [edges.above(int(HEADROOM * n)) for n in sizes.pairs]
     if keyed:
         rows[0] = points
-    words, whole, passes, cut = sizes.words, sizes.whole, sizes.passes, needed.cut
+    words, whole, passes, cut = sizes.words, sizes.whole, sizes.passes, sizes.cut
     if words:  # of extents along three axes
         words = fitting_words(words, sizes.rows[0], HEADROOM**3)
     if old is not None:
-        rows = list(map(max, rows, old.sizes.rows))
-        pairs = list(map(max, pairs, old.sizes.pairs))
-        words = max(words, old.sizes.words) if words else 0
-        whole &= old.sizes.whole
-        passes = max(passes[0], old.sizes.passes[0]), max(passes[1], old.sizes.passes[1])
+        rows = list(map(max, rows, old.rows))
+        pairs = list(map(max, pairs, old.pairs))
+        words = max(words, old.words) if words else 0
+        whole &= old.whole
+        passes = max(passes[0], old.passes[0]), max(passes[1], old.passes[1])
         cut = old.cut
-    return PlanRoom(Room(points, tuple(rows), passes, words, whole, tuple(pairs)), cut)
+    return Room(points, tuple(rows), passes, words, whole, tuple(pairs), cut)

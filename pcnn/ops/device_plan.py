@@ -8,17 +8,19 @@ them), so that results are as long as they need to be.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.steps import WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
-from pcnn.maps.base import Sites, TableSearch, Task, first_rows
+from pcnn.maps.base import Relation, Sites, TableSearch, Task, first_rows
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.levels import (
     EXTENT_WORDS,
@@ -32,6 +34,7 @@ from pcnn.maps.levels import (
     unique_sites,
 )
 from pcnn.maps.radix_sort import MAX_PASSES
+from pcnn.maps.split_tables import listed_slots
 from pcnn.maps.tiling import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe, Wanted
@@ -45,11 +48,54 @@ from pcnn.ops.room_levels import (
     Room,
     levels_in_room,
 )
-from pcnn.ops.searched_maps import SearchedMap, searched_maps
 
 Maps = list[KernelMap | None]
 #: A map as a search leaves it.
 Found = Task | DisjointTables
+
+
+@dataclass(frozen=True)
+class SearchedMap:
+    """A map between levels that are made by floor alone."""
+
+    number: int  # in the recipe
+    source: int  # number of the input level
+    target: int  # number of the output level
+    relation: Relation  # of its sites
+    tiles: bool  # the kernel tiles space between the levels, so nothing is searched
+    slots: slice  # words of the report: counts of its slots
+    listed: tuple[int, ...] = ()  # slots whose pairs are listed in a room
+
+    @property
+    def is_large(self) -> bool:
+        """True if its density decides how it is tiled."""
+        return self.relation.kernel.volume > WHOLE_SLOTS
+
+
+def searched_maps(
+    recipe: Recipe,
+    strides: Mapping[int, Triple],
+    key_format: KeyFormat,
+    wanted: Sequence[Wanted],
+    word: int,
+) -> list[SearchedMap]:
+    """The maps of a recipe that a plan finds together."""
+    found = []
+    for number, (planned, read) in enumerate(zip(recipe.maps, wanted, strict=True)):
+        if planned.source not in strides or planned.target not in strides:
+            continue
+        fine, coarse = strides[planned.source], strides[planned.target]
+        kernel, ends = planned.kernel, (planned.source, planned.target)
+        steps = tuple(a * b for a, b in zip(fine, kernel.stride, strict=True))
+        tiles = kernel.is_disjoint and bool(planned.target) and steps == coarse
+        itself = kernel.is_symmetric and planned.source == planned.target
+        relation = Relation(kernel, fine, key_format)
+        slots = slice(word, word + kernel.volume)
+        # of a kernel that tiles space the rows bound how many pairs there are
+        listed = () if tiles else listed_slots(kernel, itself, (name for name, _ in read))
+        found.append(SearchedMap(number, *ends, relation, tiles, slots, listed))
+        word = slots.stop
+    return found
 
 
 class DevicePlan:

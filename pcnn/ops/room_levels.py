@@ -37,20 +37,13 @@ class Room:
     words: int = 0  # of the bitmaps that levels are found in; 0 where they are sorted
     whole: bool = False  # the finest level is found there too
     pairs: tuple[int, ...] = ()  # of the maps whose search lists them
+    #: maps, by number in the recipe and side, whose ``fitting_steps`` are in sections
+    cut: frozenset[tuple[int, bool]] = frozenset()
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
         theirs, own = ((*r.rows, *r.passes, r.words, *r.pairs) for r in (other, self))
         return all(needed <= there for needed, there in zip(theirs, own, strict=True))
-
-
-@dataclass(frozen=True)
-class PlanRoom:
-    """Sizes of a plan that does not know its cloud, and what else clouds decide."""
-
-    sizes: Room  # of levels and sorts
-    #: maps, by number in the recipe and side, whose ``fitting_steps`` are in sections
-    cut: frozenset[tuple[int, bool]] = frozenset()
 
 
 #: Of the report of a plan, behind the extent of the cloud: the passes that sorting the finest sites

@@ -28,7 +28,7 @@ from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.steps import step_views
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe
-from pcnn.ops.room_levels import Meanwhile, PlanRoom, Room, WaitsForDevice
+from pcnn.ops.room_levels import Meanwhile, Room, WaitsForDevice
 from pcnn.ops.sites import dilated_sites, output_sites
 
 if TYPE_CHECKING:
@@ -87,17 +87,17 @@ class VoxelPlan(NetworkPlan):
         count: Tensor,
         batch_size: int,
         downsampling: str,
-        room: PlanRoom,
+        room: Room,
         meanwhile: Meanwhile | None = None,
     ) -> tuple[VoxelGrid, Tensor]:
         """Cells to a planned geometry for inference, in a room of fixed size; nothing waits."""
         ready = self._fixed(cells.device, downsampling)
         beside = Beside(cells.device)
-        sizes = replace(room.sizes, pairs=()) if self._groups_slots else room.sizes
+        sizes = replace(room, pairs=()) if self._groups_slots else room
         given = cells, count, batch_size, sizes
         grids, maps, report = ready.in_room(*given, beside, meanwhile)
         if self._groups_slots:
-            maps, counted = self._bounded_maps(grids, room.sizes.pairs)
+            maps, counted = self._bounded_maps(grids, room.pairs)
             report = torch.cat([report, *counted])
         self._finish(grids, maps, False, room)
         beside.join()
@@ -130,7 +130,7 @@ class VoxelPlan(NetworkPlan):
                 self._waits[key] = str(reason)
         return self._waits[key]
 
-    def room_of(self, grid: VoxelGrid, keyed: bool = False) -> PlanRoom:
+    def room_of(self, grid: VoxelGrid, keyed: bool = False) -> Room:
         """The room that a planned geometry of the same network takes; keyed: from sorted keys."""
         ready = self._fixed(grid.device, grid.downsampling)
         grids: list[VoxelGrid] = [grid]
@@ -164,7 +164,7 @@ class VoxelPlan(NetworkPlan):
             built_maps = (planned.found(grids) for planned in self.recipe.maps)
             sizes = (one.offsets.diff().tolist() for one in built_maps if one is not None)
             pairs = tuple(number for own in sizes for number in own)
-        return PlanRoom(Room(points, rows, took, words, whole, pairs), frozenset(cut))
+        return Room(points, rows, took, words, whole, pairs, frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
@@ -252,7 +252,7 @@ class VoxelPlan(NetworkPlan):
         grids: list[VoxelGrid | None],
         maps: Maps,
         backward: bool,
-        room: PlanRoom | None = None,
+        room: Room | None = None,
     ) -> None:
         """Levels and maps that are not there yet, then the layouts of all maps."""
         grids = grids + [None] * (1 + len(self.recipe.levels) - len(grids))
@@ -274,7 +274,7 @@ class VoxelPlan(NetworkPlan):
         if room is not None and not self._groups_slots:
             listing = self._room_plan(root.downsampling).listing
             numbers = (entry.number for entry in listing)
-            spaces = dict(zip(numbers, room.sizes.pairs, strict=True))
+            spaces = dict(zip(numbers, room.pairs, strict=True))
         for number, (planned, wanted) in enumerate(
             zip(self.recipe.maps, self.wanted[backward], strict=True)
         ):

@@ -180,7 +180,7 @@ def test_inference_in_a_room_equals_that_of_exact_size() -> None:
     exact = net.planner.voxelize(cells, 3)
     room = larger(net.planner.on_voxels.room_of(exact))
     grid, seen = in_room(net.planner, cells, room)
-    assert room.sizes.holds(seen)
+    assert room.holds(seen)
     features = torch.randn(exact.rows, 2, dtype=torch.float64)
     spare = torch.cat([features, features.new_zeros(grid.rows - exact.rows, 2)])
     net.plans_input = False

@@ -160,9 +160,9 @@ def test_a_cloud_that_does_not_fit_gets_memory_that_holds_both() -> None:
     dense, sparse = (cloud(320, 1, 12)[0] for _ in range(2)), cloud(150, 2, 60)[0]
     for x in (*dense, cloud(320, 1, 12)[0]):
         net(x)
-    (small,) = (place.memory.room.sizes for place in places(net))
+    (small,) = (place.memory.room for place in places(net))
     check(net, cloud(150, 2, 60)[0], sparse)
-    (large,) = (place.memory.room.sizes for place in places(net))
+    (large,) = (place.memory.room for place in places(net))
     assert large.rows[1] > small.rows[1]
     check(net, cloud(320, 1, 12)[0], cloud(320, 1, 12)[0])
     assert [place.calls for place in places(net)] == [1]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,11 +11,11 @@ from torch import Tensor
 
 from pcnn.geometry import KernelMap, VoxelGrid
 from pcnn.maps import SortedSearch
-from pcnn.models import MinkUNet42, SparseResNetLarge
+from pcnn.models import SparseResNetLarge
 from pcnn.ops import Engine, Planner, resolve
 from pcnn.ops.device_plan import read_report
 from pcnn.ops.recipe import PlannedMap
-from pcnn.ops.room_levels import PlanRoom, Room, WaitsForDevice
+from pcnn.ops.room_levels import Room, WaitsForDevice
 from pcnn.tensor import SparseTensor
 from tests.maps import conftest
 from tests.maps.guarded import guarded
@@ -26,36 +27,28 @@ device = conftest.device
 SPARE = 37
 
 
-def larger(room: PlanRoom) -> PlanRoom:
-    sizes = room.sizes
-    rows = tuple(n + SPARE + place for place, n in enumerate(sizes.rows))
-    pairs = tuple(n + SPARE + place for place, n in enumerate(sizes.pairs))
-    many = sizes.points + SPARE
-    return replace(room, sizes=replace(sizes, points=many, rows=rows, pairs=pairs))
+def larger(room: Room) -> Room:
+    rows = tuple(n + SPARE + place for place, n in enumerate(room.rows))
+    pairs = tuple(n + SPARE + place for place, n in enumerate(room.pairs))
+    return replace(room, points=room.points + SPARE, rows=rows, pairs=pairs)
 
 
-def padded(cells: Tensor, room: PlanRoom) -> tuple[Tensor, Tensor]:
+def padded(cells: Tensor, room: Room) -> tuple[Tensor, Tensor]:
     """Cells with worthless ones behind them, and how many count."""
-    spare = room.sizes.points - len(cells)
-    worthless = torch.full((spare, 4), 1 << 30, dtype=torch.int32, device=cells.device)
+    worthless = torch.full((room.points - len(cells), 4), 1 << 30, dtype=torch.int32)
     count = torch.tensor([len(cells)], dtype=torch.int32).to(cells.device)
-    return torch.cat([cells, worthless]), count
+    return torch.cat([cells, worthless.to(cells.device)]), count
 
 
-def in_room(planner: Planner, cells: Tensor, room: PlanRoom) -> tuple[VoxelGrid, Room]:
-    plan = planner.on_voxels
-    given = padded(cells, room)
-    with nothing_waits(cells.device):
+def in_room(
+    planner: Planner, cells: Tensor, room: Room, patch: pytest.MonkeyPatch | None = None
+) -> tuple[VoxelGrid, Room]:
+    """With a patch on a CPU: with guards around all memory."""
+    plan, given = planner.on_voxels, padded(cells, room)
+    guard = guarded(patch) if patch and cells.device.type == "cpu" else nullcontext()
+    with guard, nothing_waits(cells.device):
         grid, report = plan.in_room(*given, 3, "floor", room)
     return grid, plan.seen(read_report(report), 3, "floor")
-
-
-def in_guarded_room(
-    planner: Planner, cells: Tensor, room: PlanRoom, monkeypatch: pytest.MonkeyPatch
-) -> tuple[VoxelGrid, Room]:
-    """As `in_room`; on a CPU with guards around all memory."""
-    with guarded(monkeypatch) if cells.device.type == "cpu" else nullcontext():
-        return in_room(planner, cells, room)
 
 
 def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
@@ -76,15 +69,14 @@ def test_equal_those_of_exact_size(
     cells = cells_on(device)
     exact = planner.voxelize(cells, 3)
     plan = planner.on_voxels
-    room, needed = larger(plan.room_of(exact)), replace(plan.room_of(exact).sizes, points=0)
+    needed = plan.room_of(exact)
     assert needed.words
     assert needed.whole
+    room = larger(needed)
     if way != "whole":
-        words = 0 if way == "sorted" else needed.words
-        sizes = replace(room.sizes, words=words, whole=False)
-        room = replace(room, sizes=sizes)
-    grid, seen = in_guarded_room(planner, cells, room, monkeypatch)
-    assert room.sizes.holds(seen)
+        room = replace(room, words=0 if way == "sorted" else room.words, whole=False)
+    grid, seen = in_room(planner, cells, room, monkeypatch)
+    assert room.holds(seen)
     assert seen.rows == needed.rows
     assert seen.passes[0] == needed.passes[0]
     assert (seen.passes[1] > 0) == (way == "sorted")
@@ -121,13 +113,11 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
     cells = cells_on(torch.device("cpu"))
     plan = planner.on_voxels
     exact = plan.room_of(planner.voxelize(cells, 3))
-    for short in range(len(exact.sizes.rows)):
-        rows = list(exact.sizes.rows)
+    for short in range(len(exact.rows)):
+        rows = list(exact.rows)
         rows[short] -= 1
-        with guarded(monkeypatch):
-            room = replace(exact, sizes=replace(exact.sizes, rows=tuple(rows)))
-            grid, seen = in_room(planner, cells, room)
-        assert seen.rows[: short + 1] == exact.sizes.rows[: short + 1]
+        grid, seen = in_room(planner, cells, replace(exact, rows=tuple(rows)), monkeypatch)
+        assert seen.rows[: short + 1] == exact.rows[: short + 1]
         for level in levels_of(planner, grid):
             assert level.count is not None
             assert not int(level.count)
@@ -135,14 +125,14 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
             levels = levels_of(planner, grid)
             built = levels[entry.source].cached_map(levels[entry.target], entry.kernel)
             assert (built.layout("steps")[0] < 0).all()
-    small = replace(exact, sizes=replace(exact.sizes, words=exact.sizes.words - 4096))
+    small = replace(exact, words=exact.words - 4096)
     grid, seen = in_room(planner, cells, small)
-    assert seen.words == exact.sizes.words
-    assert not small.sizes.holds(seen)
+    assert seen.words == exact.words
+    assert not small.holds(seen)
     assert not any(int(level.count) for level in levels_of(planner, grid))
-    few = replace(exact, sizes=replace(exact.sizes, passes=(1, 8), whole=False))
+    few = replace(exact, passes=(1, 8), whole=False)
     grid, seen = in_room(planner, cells, few)
-    assert seen.passes[0] == exact.sizes.passes[0]
+    assert seen.passes[0] == exact.passes[0]
     assert not int(grid.count)
 
 
@@ -162,13 +152,13 @@ def test_rooms_of_more_rows_than_cells_have_a_row_for_every_cell() -> None:
     cells = cells_on(torch.device("cpu")).unique(dim=0)
     exact = planner.on_voxels.room_of(planner.voxelize(cells, 3))
     rows = tuple(len(cells) + 128 * number for number in range(1, 6))
-    room = replace(exact, sizes=replace(exact.sizes, points=len(cells), rows=rows))
+    room = replace(exact, points=len(cells), rows=rows)
     told: list[int] = []
     grid, report = planner.on_voxels.in_room(
         *padded(cells, room), 3, "floor", room, lambda order, inverse, rows: told.append(rows)
     )
     assert told == [grid.rows] == [len(cells)]
-    assert planner.on_voxels.seen(read_report(report), 3, "floor").rows == exact.sizes.rows
+    assert planner.on_voxels.seen(read_report(report), 3, "floor").rows == exact.rows
 
 
 @pytest.mark.usefixtures("emulated")
@@ -198,22 +188,6 @@ def test_sections_are_cut_as_in_the_room() -> None:
         built = grid.cached_map(grid, planner.recipe.maps[0].kernel)
         whole = built.layout("fitting_steps") is built.layout("steps")
         assert whole == (not cut)
-
-
-@pytest.mark.usefixtures("emulated")
-def test_plans_that_wait_say_why() -> None:
-    cells, room = cells_on(torch.device("cpu")), PlanRoom(Room(1, (1,), (8, 8)))
-    for planner, downsampling, why in (
-        (Planner(MinkUNet42(width=0.125), ("pairs",)), "floor", "a list whose length is counted"),
-        (Planner(MinkUNet42(width=0.125), ("steps",)), "reached", "counted one by one"),
-        (
-            Planner(MinkUNet42(width=0.125, engine=Engine("sorted", SortedSearch())), ("steps",)),
-            "floor",
-            "for one map after another",
-        ),
-    ):
-        with pytest.raises(WaitsForDevice, match=why):
-            planner.on_voxels.in_room(cells, cells[:1, 0], 3, downsampling, room)
 
 
 #: Engines of papers, whose lists have a capacity: (name, networks and the layouts that they read).
@@ -282,10 +256,10 @@ def test_rooms_hold_the_lists_of_papers(
     needed = planner.on_voxels.room_of(exact)
     room, listed = larger(needed), engine.name.startswith("spira")
     in_room(planner, cells, room)  # copies what it needs of the host
-    found = in_guarded_room(planner, cells, room, monkeypatch) if listed else None
+    found = in_room(planner, cells, room, monkeypatch) if listed else None
     grid, seen = found or in_room(planner, cells, room)
-    assert room.sizes.holds(seen)
-    assert seen.pairs == needed.sizes.pairs
+    assert room.holds(seen)
+    assert seen.pairs == needed.pairs
     assert planner.is_planned(grid, False)
     for maps in pairs_of_maps(planner, grid, exact):
         (same_lists if listed else same_places)(*maps)
@@ -308,15 +282,15 @@ def test_lists_beyond_the_room_are_counted_and_left_out(engine: Engine) -> None:
     planner = Planner(MODELS["sparse_resnet21"](engine=engine))
     cells = cells_on(torch.device("cpu"))
     room = planner.on_voxels.room_of(planner.voxelize(cells, 3))
-    for place, pairs in enumerate(room.sizes.pairs[:9]):
+    for place, pairs in enumerate(room.pairs[:9]):
         if not pairs:
             continue
-        own = [*room.sizes.pairs]
+        own = [*room.pairs]
         own[place] = pairs - 1
-        few = replace(room, sizes=replace(room.sizes, pairs=tuple(own)))
+        few = replace(room, pairs=tuple(own))
         grid, seen = in_room(planner, cells, few)
-        assert seen.pairs == room.sizes.pairs
-        assert not few.sizes.holds(seen)
+        assert seen.pairs == room.pairs
+        assert not few.holds(seen)
         if engine.name == "minuet":
             built = grid.cached_map(grid, planner.recipe.maps[0].kernel)
             assert not any(built.layout(name)[2].any() for name in ("by_in", "by_out"))
@@ -328,23 +302,26 @@ def test_lists_beyond_the_room_are_counted_and_left_out(engine: Engine) -> None:
         assert 0 < int(counts.sum()) < pairs
 
 
+#: Networks that wait: their engine, layouts that are asked for, downsampling, and why.
+WAITING: list[tuple[str, Any, tuple[str, ...] | None, str, str]] = [
+    ("minkunet42", None, ("pairs",), "floor", "a list whose length is counted"),
+    ("minkunet42", None, ("steps",), "reached", "counted one by one"),
+    ("minkunet42", Engine("sorted", SortedSearch()), None, "floor", "for one map after another"),
+    ("sparse_resnet21", spira(3, 32), None, "floor", "one map after another"),
+    ("sparse_resnet21", spira(3), ("pairs",), "floor", "reads 'pairs', a list whose length"),
+    ("minkunet42", resolve("torchsparse", locality=False), None, "floor", "length is counted"),
+    ("minkunet42", resolve("torchsparse", search="grid"), None, "floor", "triplets"),
+    ("resnet18", resolve("minuet"), None, "floor", "reads pairs of a map"),
+]
+
+
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize(
-    ("model", "engine", "layouts", "why"),
-    [
-        ("sparse_resnet21", spira(3, 32), None, "one map after another"),
-        ("sparse_resnet21", spira(3), ("pairs",), "reads 'pairs', a list whose length is counted"),
-        ("minkunet42", resolve("torchsparse", locality=False), None, "triplets|length is counted"),
-        ("minkunet42", resolve("torchsparse", search="grid"), None, "triplets|length is counted"),
-        ("resnet18", resolve("minuet"), None, "reads pairs of a map"),
-    ],
-)
-def test_rooms_of_papers_that_wait_are_refused(
-    model: str, engine: Engine, layouts: tuple[str, ...] | None, why: str
+@pytest.mark.parametrize(("model", "engine", "layouts", "sites", "why"), WAITING)
+def test_plans_that_wait_say_why(
+    model: str, engine: Any, layouts: tuple[str, ...] | None, sites: str, why: str
 ) -> None:
-    planner = Planner(MODELS[model](engine=engine), layouts)
-    assert planner.on_voxels.waits(torch.device("cpu"), "floor") is not None
-    cells = cells_on(torch.device("cpu"))[:, 1:]
-    grid = planner.voxelize(torch.cat([torch.zeros_like(cells[:, :1]), cells], 1))
+    plan = Planner(MODELS[model](engine=engine), layouts).on_voxels
+    cells = cells_on(torch.device("cpu"))
+    assert plan.waits(cells.device, sites) is not None
     with pytest.raises(WaitsForDevice, match=why):
-        planner.on_voxels.room_of(grid)
+        plan.in_room(cells, cells[:1, 0], 3, sites, Room(1, (1,), (8, 8)))
