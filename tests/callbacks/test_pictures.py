@@ -52,15 +52,6 @@ def test_nothing_is_drawn(tmp_path: Path, options: dict[str, Any], silent: bool)
     assert not (tmp_path / "predictions.png").exists()
 
 
-def test_every_second_validation_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[str] = []
-    monkeypatch.setattr(Pictures, "draw", lambda self, scan, title, *_: drawn.append(title))
-    options = {"max_steps": 6, "val_check_interval": 1, "enable_checkpointing": False}
-    trainer = trainer_for(tmp_path, [Pictures(tmp_path, every_n_validations=2)], **options)
-    trainer.fit(Segmenting(), Clouds())
-    assert [title.partition("   ")[2] for title in drawn] == ["(step 1)", "(step 3)", "(step 5)"]
-
-
 def pair_of(index: int) -> ShownPair:
     """Places moved by one metre, every second match wrong; the second pair has no estimate."""
     source = torch.rand(60, 3, generator=torch.Generator().manual_seed(index))
@@ -104,17 +95,6 @@ def test_pairs_are_drawn_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     clouds = {"val/pair_0/before", "val/pair_0/after", "val/pair_1/before"}
     assert {key for key in sent if "/pair_" in key} == clouds  # nothing after where none was found
     assert len(sent["val/pairs"].data) == 3
-
-
-def test_a_failure_of_wandb_costs_the_media_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wandb, "Table", lambda **_: 1 / 0)
-    logger = RunWandbLogger(tmp_path, mode="offline")
-    trainer = trainer_for(tmp_path, [Pictures(tmp_path)], logger=logger)
-    with pytest.warns(UserWarning, match="division by zero"):
-        trainer.validate(Registering(), DataLoader(range(3)), verbose=False)
-    logger.finish()
 
 
 def test_overlays_stay_small_and_hold_both_clouds(monkeypatch: pytest.MonkeyPatch) -> None:

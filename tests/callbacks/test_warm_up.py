@@ -1,7 +1,5 @@
 """The start of a run, reported, and the progress of compilation."""
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,40 +7,8 @@ import pytest
 import torch
 
 from pcnn.callbacks import WarmUp, warm_up
-from pcnn.callbacks.warm_up import compile_shown
 
 CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(("quiet", "lines"), [(60.0, 0), (-1.0, 1)])
-def test_compiling_shows_when_it_takes_longer_than_reading(
-    quiet: float, lines: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def compile_all(launches: list[Any], device: torch.device) -> Iterator[int]:
-        yield from (100 for _ in launches)
-
-    monkeypatch.setattr(warm_up, "compile_all", compile_all)
-    monkeypatch.setattr(warm_up, "QUIET_SECONDS", quiet)
-    said: list[str] = []
-    launches: list[Any] = [SimpleNamespace()] * 5
-    assert compile_shown(launches, CPU, said.append) == 500
-    assert said == ["compiling kernels, kept for later runs: 4"] * lines
-    assert compile_shown(launches, CPU, None) == 500
-
-
-def test_what_cannot_be_written_down_is_compiled_at_its_first_launch(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def refuses(x: object) -> None:
-        raise ValueError("not finite")
-
-    task = SimpleNamespace(net=refuses, inputs=lambda batch: (batch.tensor,))
-    features = SimpleNamespace(is_cuda=False)
-    batch = SimpleNamespace(batch_size=1, tensor=SimpleNamespace(features=features))
-    precision = SimpleNamespace(forward_context=nullcontext)
-    trainer: Any = SimpleNamespace(precision_plugin=precision)
-    assert WarmUp()._launches("evaluation", trainer, task, batch) == []
-    assert "compiled at their first launch, not ahead: not finite" in caplog.text
 
 
 def test_a_batch_of_another_size_compiles_what_only_it_needs(

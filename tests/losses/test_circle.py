@@ -1,9 +1,5 @@
 """The circle loss against its formula, one end at a time; what batches without matches do."""
 
-import math
-from typing import Any
-
-import pytest
 import torch
 from torch import Tensor
 
@@ -96,23 +92,3 @@ def test_samples_are_drawn_from_every_pair() -> None:
     assert (counts[:3] == 300).all()
     assert float(counts[3:50].min()) > 10  # 300 * 5 / 47 = 32 on average
     assert float(counts[50:].min()) > 150
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"positive_radius": 2.0, "safe_radius": 1.0}, "safe_radius"),
-        ({"samples": 0}, "samples"),
-        ({"scale": 0.0}, "scale"),
-    ],
-)
-def test_refused_options(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Circle(**options)
-
-
-def test_gentle_at_the_margins() -> None:
-    # one match without distance, one far place beyond the negative margin: log(1 + 1 * 1) / γ
-    distance = torch.tensor([[[0.0, 1.9], [1.9, 0.0]]])
-    same = torch.eye(2, dtype=torch.bool)[None]
-    assert float(circle(distance, same, ~same)) == pytest.approx(math.log(2) / 24)

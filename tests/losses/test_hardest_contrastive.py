@@ -91,13 +91,6 @@ def test_rows_within_the_safe_radius_are_no_negatives(radius: float) -> None:
     assert not torch.isclose(terms[1], without[1])
 
 
-def test_settings_are_positive() -> None:
-    with pytest.raises(ValueError, match="positives"):
-        HardestContrastive(positives=0)
-    with pytest.raises(ValueError, match="safe_radius"):
-        HardestContrastive(safe_radius=0.0)
-
-
 def test_nothing_to_learn_hides_no_features() -> None:
     # a zero that was made by a product with features would be NaN
     f = torch.full((2, 3), torch.inf, requires_grad=True)

@@ -1,6 +1,5 @@
 """InfoNCE against its formula, one match at a time; what batches without matches do."""
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -62,11 +61,3 @@ def test_common_places_keep_pairs_apart_and_centimetres_true() -> None:
     first, second = common_places(batch)
     torch.testing.assert_close(first, second, rtol=0, atol=1e-4)
     assert float(torch.cdist(first[:4], second[4:]).min()) > 1e4
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"temperature": 0.0}, {"safe_radius": 0.0}, {"samples": 0}, {"candidates": 0}]
-)
-def test_settings_are_positive(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        InfoNCE(**wrong)

@@ -46,3 +46,21 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype, loss: nn.Modu
     torch.testing.assert_close(value, loss(f.detach().float(), g.float(), batch))
     value.backward()
     assert f.grad.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (HardestContrastive, {"positives": 0}),
+        (HardestContrastive, {"safe_radius": 0.0}),
+        (Circle, {"positive_radius": 2.0, "safe_radius": 1.0}),
+        (Circle, {"samples": 0}),
+        (Circle, {"scale": 0.0}),
+        (InfoNCE, {"temperature": 0.0}),
+        (InfoNCE, {"safe_radius": 0.0}),
+        (InfoNCE, {"candidates": 0}),
+    ],
+)
+def test_settings_are_positive(kind: type[nn.Module], wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=list(wrong)[-1]):
+        kind(**wrong)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from pcnn.simulate.mesh import RayCaster, join, surface
-from pcnn.simulate.shapes import block, leaves, quads
+from pcnn.simulate.shapes import block, quads
 from pcnn.simulate.simulator import draw
 from pcnn.simulate.streets.lidar import AZIMUTH_STEPS, ELEVATIONS, HEIGHTS, Lidar
-from pcnn.simulate.streets.materials import MATERIALS, MOVING
+from pcnn.simulate.streets.materials import MATERIALS
 from pcnn.simulate.streets.settings import BLOCK_LENGTH, SensorSettings
 from pcnn.simulate.streets.street import Street, View
 
@@ -114,21 +113,6 @@ def test_the_ground_has_no_holes_and_the_lane_is_free(street: Street) -> None:
         assert not (in_lane & low & inside).any()
 
 
-def test_what_moves_says_so_and_meets_nothing(street: Street) -> None:
-    oncoming = [
-        mover
-        for index in range(-2, 6)
-        for mover in street.block(index)[1]
-        if mover.d == street.settings.lane
-    ]
-    assert len(oncoming) > 4
-    for when in (0.0, 5.0, 12.0):
-        places = [one.place(when, one.s / street.drive.speed) for one in oncoming]
-        x = [one.mesh.moved(*p).triangles[..., 0] for one, p in zip(oncoming, places, strict=True)]
-        assert all(a[1] < b[0] for a, b in pairwise(sorted((v.min(), v.max()) for v in x)))
-    assert set(np.unique(street.moving(3.0).labels)) <= set(MOVING.values())
-
-
 def unit(**changed: float) -> Lidar:
     chosen = SensorSettings(**draw(np.random.default_rng(0), SensorSettings))
     exact = {"range_noise": 0.0, "range_bias": 0.0, "roughness": 0.0, "dropout": 0.0}
@@ -191,30 +175,3 @@ def test_scans_lie_on_64_rings(streets: Path) -> None:
         if len(mine) > 10:
             assert abs(np.median(mine)) < 0.25  # misalignment of the unit
             assert np.percentile(np.abs(mine - np.median(mine)), 90) < 0.2
-
-
-def test_a_straight_wall_is_straight_in_a_scan_taken_on_the_move(street: Street) -> None:
-    view, wall = View(street, [0]), block((-60, 9.0, -5), (60, 9.5, 30))
-    pose = street.drive.pose(0.0)
-    mesh = surface(wall @ pose[:3, :3].T + pose[:3, 3], MATERIALS["brick"], 50)
-    view._standing = view._caster(mesh)
-    scan = view.scan(0)
-    # the vehicle comes 0.8 m further meanwhile
-    assert np.abs(scan.points[scan.labels == 50, 1] - 9.0).max() < 0.1
-    assert (scan.labels == 50).sum() > 5000
-
-
-def test_sight_fades_in_leaves() -> None:
-    rng = np.random.default_rng(0)
-    origins = np.column_stack([np.full(4000, -20.0), rng.uniform(-1, 1, (4000, 2))])
-    rays = np.tile([1.0, 0.0, 0.0], (4000, 1))
-
-    def passed(count: int, depth: float) -> float:
-        crown = leaves(np.random.default_rng(1), (0, 0, 0), (depth, 3.0, 3.0), count, 0.3)
-        assert np.abs(crown[:, 1:].mean(1)[:, 0]).max() < depth + 1.2
-        hits = RayCaster(surface(crown, MATERIALS["leaf"], 70)).cast(origins, rays)
-        return float(np.isinf(hits.distance).mean())
-
-    shares = [passed(*p) for p in ((50, 2.0), (200, 2.0), (800, 2.0), (800, 0.5))]
-    assert 0.98 > shares[0] > shares[1] > shares[2] > 0.01
-    assert abs(shares[3] - shares[2]) < 0.15  # as many leaves, less deep

@@ -135,16 +135,6 @@ def test_senseless_requests_write_nothing(simulator: Simulator, wrong: dict, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_name_seed_version_and_unusual_arguments() -> None:
-    def name(**arguments: int) -> str:
-        return Simulator("kitti", "4", KITTI.plan).folder("data", arguments).as_posix()
-
-    assert name() == name(workers=9, progress=0, val_scans=8) == "data/simulated/kitti-0-4"
-    assert name(seed=3, val_scans=5, train_scans=80).endswith(
-        "/kitti-3-4-train_scans-80-val_scans-5"
-    )
-
-
 def test_processes_that_simulate_streets_do_without_torch() -> None:
     code = "import sys, pcnn.simulate.streets.kitti; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
