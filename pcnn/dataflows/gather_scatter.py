@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from pcnn.dataflows.torch_sums import (
     kernels_serve,
     per_group,
 )
+from pcnn.kernels.beside import own_stream
 from pcnn.kernels.conv_spec import ConvSpec
 
 #: The grouping of TorchSparse until its tolerance and threshold are searched for a layer.
@@ -209,6 +209,5 @@ def run_on_streams(jobs: Sequence[Callable[[], object]], device: torch.device, n
         torch.cuda.set_stream(current)
 
 
-@functools.cache
 def _streams(device: torch.device) -> tuple[torch.cuda.Stream, ...]:
-    return tuple(torch.cuda.Stream(device) for _ in range(MOST_STREAMS))
+    return tuple(own_stream(device, f"job {number}") for number in range(MOST_STREAMS))

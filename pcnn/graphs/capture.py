@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
+from pcnn.kernels.beside import own_stream
+
 #: Device work alone, on memory that stays where it is, which waits for nothing.
 Work = Callable[[], None]
 
@@ -26,11 +28,15 @@ class CudaGraphs:
     So one at a time may run, and what it leaves is copied before the next one does.
     """
 
-    def __init__(self, device: torch.device | None = None) -> None:
-        # torch's own stream for captures is of one device, whichever the launches are on
-        self.stream = torch.cuda.Stream(device)
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._pool = torch.cuda.graph_pool_handle()
         self._first: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def stream(self) -> torch.cuda.Stream:
+        """Of captures by this thread, and of what runs once before them."""
+        return own_stream(self._device, "capture")
 
     def __call__(self, work: Work) -> Work:
         """See `Capture`."""

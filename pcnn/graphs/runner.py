@@ -23,6 +23,7 @@ from pcnn.graphs.outputs import Copies, Form, Rebuilt, check_agreement, form_of,
 from pcnn.graphs.sizes import Edges, Unfit
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot, hooked
 from pcnn.graphs.sources import Tensors
+from pcnn.kernels.beside import own_stream
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
@@ -90,7 +91,6 @@ class Runner(Graphs):
     ) -> None:
         super().__init__(model, capture, after, most, caught)
         self.source, self.dtype = source, dtype
-        self._side: torch.cuda.Stream | None = None
         self._done: torch.cuda.Event | None = None
 
     def adopt(self, model: nn.Module) -> None:
@@ -121,7 +121,6 @@ class Runner(Graphs):
         if device.type != "cuda" and self._given is None:
             raise NoGraph(f"CUDA graphs need a CUDA device, but the network is on {device}")
         self._capture = CudaGraphs(device) if self._given is None else self._given
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def release(self) -> None:
         """Give up all graphs and their memory."""
@@ -175,8 +174,8 @@ class Runner(Graphs):
         if hooked(self.net):
             raise NoGraph("a module has hooks, which no graph calls")
         old = self.places.pop(key, None)
-        if old is not None and self._done is not None:
-            self._done.synchronize()
+        if self._done is not None:
+            self._done.synchronize()  # other streams may read what is given up below
         with torch.inference_mode(False), torch.no_grad():
             before = self._reserved()
             planners = planner, self.planner
@@ -238,7 +237,8 @@ class Runner(Graphs):
         """The output of an input that fits; else `Unfit`."""
         memory, graphs = place.memory, place.graphs
         assert graphs is not None
-        stream = torch.cuda.current_stream(self._device) if self._side is not None else None
+        on_device = self._device.type == "cuda"
+        stream = torch.cuda.current_stream(self._device) if on_device else None
         if stream is not None and self._done is not None:
             stream.wait_event(self._done)  # of the call before, which may be of another stream
         wanted = {level for level in place.form if level is not None}
@@ -265,9 +265,9 @@ class Runner(Graphs):
         report, host = place.memory.report, place.host
         if report is None:
             return list
-        side = self._side
-        if stream is None or host is None or side is None:
+        if stream is None or host is None:
             return report.tolist  # type: ignore[no-any-return]
+        side = own_stream(self._device, "report")
         side.wait_stream(stream)
         with torch.cuda.stream(side):
             host.copy_(report, non_blocking=True)

@@ -132,6 +132,13 @@ def _while_capturing() -> Iterator[None]:
         _check(driver.cuThreadExchangeStreamCaptureMode(before), "capture mode")
 
 
+def new_stream(device: int) -> int:
+    """A stream of a device, for as long as the process lives."""
+    with _current(device), _while_capturing():
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        return int(_check(driver.cuStreamCreate(flags), f"a stream of cuda:{device}"))
+
+
 @functools.cache
 def _primary_context(device: int) -> Any:
     """The context of a device that torch uses; held until the process ends, as torch holds it."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry
+from pcnn.kernels.beside import own_stream
 from pcnn.tensor import SparseTensor
 
 Batch = TypeVar("Batch")
@@ -24,7 +25,7 @@ class SideStream:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._stream = torch.cuda.Stream(device)
+        self._stream = own_stream(device, "batch")
 
     def run(
         self, prepare: Callable[[], Batch], tensors: Callable[[Batch], Iterable[Tensor]]

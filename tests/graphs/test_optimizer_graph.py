@@ -54,7 +54,7 @@ class Training:
 
     def capture(self, work: Work) -> Work:
         self.captures += 1
-        return CudaGraphs()(work) if self.device == "cuda" else rerun(work)
+        return CudaGraphs(torch.device("cuda"))(work) if self.device == "cuda" else rerun(work)
 
     def step(self, number: int, **told: Any) -> None:
         draw = torch.Generator().manual_seed(number)
