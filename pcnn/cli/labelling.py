@@ -19,7 +19,7 @@ from pcnn.datasets.prediction_files import write_labelled
 from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import PART
 from pcnn.errors import UserError
-from pcnn.experiment.answer import WHOLE, Answer, answer, answer_in_squares
+from pcnn.experiment.classify import Classified, classify
 from pcnn.experiment.predict import Segmenters
 from pcnn.experiment.predictor import Predictor
 from pcnn.files.arrays import forget_pages
@@ -83,24 +83,20 @@ class Labelling:
         """Label a cloud; its results are called as `target`, which gets their suffixes."""
         predictor, cloud = self._opened(path)
         plain = replace(cloud, reading=cloud.reading.places_alone)
-        if self.options.crop is None and (self.options.tile is not None or cloud.points > WHOLE):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(dir=target.parent, prefix=".tiles-") as folder:
-                found = answer_in_squares(
-                    predictor,
-                    cloud,
-                    Path(folder),
-                    self.options.tile,
-                    self.options.margin,
-                    lambda share: told(_CLASSIFIED * share),
-                    lambda part: self._doubt(predictor, path, part),
-                )
+        given = self.options
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=target.parent, prefix=".tiles-") as folder:
+            found = classify(
+                predictor,
+                cloud,
+                Path(folder),
+                *(given.crop, given.tile, given.margin),
+                lambda share: told(_CLASSIFIED * share),
+                lambda part: self._doubt(predictor, path, part),
+            )
+            if found.note:
                 self.console.say(f"{path}: {found.note}")
-                self._write(predictor, plain, found, target, Path(folder))
-        else:
-            found, part = answer(predictor, cloud, self.options.crop)
-            self._doubt(predictor, path, part)
-            self._write(predictor, plain, found, target, None)
+            self._write(predictor, plain, found, target, Path(folder))
 
     def summarise(self) -> None:
         """Print how many points have each class, and how sure the networks were."""
@@ -130,11 +126,8 @@ class Labelling:
 
     def _opened(self, path: Path) -> tuple[Predictor, PartedCloud]:
         """The network for a cloud, and the cloud as this network reads it."""
-        if self.segmenters.model is not None:
-            predictor = self.segmenters.named()
-        else:
-            plain = open_parts(path, self._reading(Reading(channels=())))
-            predictor, why = self.segmenters.of(plain.sample(_DRAWN), path)
+        predictor, why = self.segmenters.suited(lambda own: open_parts(path, self._reading(own)))
+        if why:
             self._say(f"{path}: {why}; --model names another", why.partition(":")[0])
         cloud, notes = predictor.fitted(open_parts(path, self._reading(predictor.reading)))
         for note in notes:
@@ -163,9 +156,9 @@ class Labelling:
         self,
         predictor: Predictor,
         cloud: PartedCloud,
-        found: Answer,
+        found: Classified,
         target: Path,
-        folder: Path | None,
+        folder: Path,
     ) -> None:
         labels = _labels(predictor, found, folder)
         trust = found.confidence if self.options.confidence else None
@@ -196,7 +189,7 @@ class Labelling:
         self._rows += cloud.points
         self._lost += cloud.points - found.returns
 
-    def _judge(self, predictor: Predictor, cloud: PartedCloud, found: Answer) -> None:
+    def _judge(self, predictor: Predictor, cloud: PartedCloud, found: Classified) -> None:
         """Count the points of every true class (rows) that were given every class, or none."""
         path = self.truth[cloud.path]
         true = predictor.label_map.encode(labels_of(path, cloud.points), str(path))
@@ -206,7 +199,9 @@ class Labelling:
         counts = np.bincount(places, minlength=number * (number + 1)).reshape(number, -1)
         self._judged[predictor] = self._judged.get(predictor, 0) + torch.from_numpy(counts)
 
-    def _draw(self, predictor: Predictor, cloud: PartedCloud, found: Answer, target: Path) -> Path:
+    def _draw(
+        self, predictor: Predictor, cloud: PartedCloud, found: Classified, target: Path
+    ) -> Path:
         trained: Any = "simulated training" if predictor.source == "simulated" else None
         step = max(1, cloud.points // _DRAWN)
         drawn = _joined([part.select(np.arange(0, len(part), step)) for part in cloud])
@@ -222,13 +217,13 @@ class Labelling:
         )
 
 
-def _labels(predictor: Predictor, found: Answer, folder: Path | None) -> np.ndarray:
+def _labels(predictor: Predictor, found: Classified, folder: Path) -> np.ndarray:
     """Labels of all rows of a file, as the files of the training set hold them."""
     table = predictor.label_table
     known = table[[*range(len(predictor.class_names)), IGNORE]]
     kind = np.result_type(np.min_scalar_type(known.min()), np.min_scalar_type(known.max()))
     labels: np.ndarray
-    if folder is None or not len(found.classes):
+    if not isinstance(found.classes, np.memmap):
         return table.astype(kind)[found.classes]
     labels = np.memmap(folder / "labels", kind, "w+", shape=(len(found.classes),))
     for first in range(0, len(labels), PART):
@@ -239,7 +234,7 @@ def _labels(predictor: Predictor, found: Answer, folder: Path | None) -> np.ndar
 
 
 def _coloured(
-    predictor: Predictor, cloud: PartedCloud, found: Answer
+    predictor: Predictor, cloud: PartedCloud, found: Classified
 ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
     for part in cloud:
         classes = found.classes[part.rows]
@@ -249,7 +244,7 @@ def _coloured(
 
 
 def prediction_view(
-    predictor: Predictor, cloud: PartedCloud, found: Answer, points: int = POINTS
+    predictor: Predictor, cloud: PartedCloud, found: Classified, points: int = POINTS
 ) -> View:
     """A page of classes and confidence, with what the file holds of so many points at most."""
     own = replace(cloud.reading, channels=None, fill={})

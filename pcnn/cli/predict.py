@@ -83,7 +83,7 @@ def predict(options: PredictOptions) -> None:
     segmenters = Segmenters(chosen_device(options.device), model, packages(options.allow_targets))
     with refusing():
         if model is not None:
-            segmenters.named()
+            segmenters.load(model)
         targets, missing = plan_targets(paths, out)
     truth = zip(targets, each("truth", options.truth, len(targets)), strict=True)
     labelling = Labelling(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,8 +16,8 @@ from torch import Tensor
 from pcnn.datasets.readers.clouds import PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import COLORS, Columns
 from pcnn.errors import FileError
-from pcnn.experiment.answer import WHOLE, answer, answer_in_squares
 from pcnn.experiment.catalogue import ROOMS_UP_TO, scene_of, weights_file
+from pcnn.experiment.classify import FULL, classify
 from pcnn.experiment.predictor import Predictor
 from pcnn.registration.cloud_measures import LOOKED_AT, span
 
@@ -44,31 +45,24 @@ class Segmenters:
     allow_targets: Sequence[str] = ()
     _loaded: dict[Path, Predictor] = field(default_factory=dict)
 
-    def of(self, places: np.ndarray, path: Path) -> tuple[Predictor, str]:
-        """The network for a cloud, and why it is that one."""
+    def suited(self, opened: Callable[[Reading], PartedCloud]) -> tuple[Predictor, str]:
+        """The network for a cloud, by its span where none is named, and then why it is that one."""
+        if self.model is not None:
+            return self.load(self.model), ""
+        cloud = opened(Reading(channels=()))
+        places = torch.from_numpy(cloud.sample(LOOKED_AT))
         if not len(places):
-            raise FileError(path, "the cloud is empty: nothing tells whether it is a room")
-        name, why = chosen(places)
-        return self._load(name), why
+            raise FileError(cloud.path, "the cloud is empty: nothing tells whether it is a room")
+        indoors, spans = scene_of([span(places)])
+        name = "seg_rooms" if indoors else "seg_streets"
+        return self.load(name), f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: rooms)"
 
-    def named(self) -> Predictor:
-        """The network that was named."""
-        if self.model is None:
-            raise ValueError("no network was named")
-        return self._load(self.model)
-
-    def _load(self, name: str | Path) -> Predictor:
+    def load(self, name: str | Path) -> Predictor:
+        """The network of a name or a checkpoint."""
         path = weights_file(name)
         if path not in self._loaded:
             self._loaded[path] = Predictor.load(path, self.device, self.allow_targets)
         return self._loaded[path]
-
-
-def chosen(places: np.ndarray) -> tuple[str, str]:
-    """``seg_rooms`` or ``seg_streets``, by the rule of `scene_of`, and why."""
-    indoors, spans = scene_of([span(torch.from_numpy(places))])
-    name = "seg_rooms" if indoors else "seg_streets"
-    return name, f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: rooms)"
 
 
 def predict(
@@ -104,38 +98,26 @@ def predict(
             cloud lacks, or a damaged file.
     """
     segmenters = Segmenters(torch.device(device), model, allow_targets)
-    cloud = opened(points, channels or {}, Reading(channels=()))
-    if model is None:
-        predictor, why = segmenters.of(cloud.sample(LOOKED_AT), cloud.path)
+    predictor, why = segmenters.suited(partial(opened, points, channels or {}))
+    if why:
         log.info("%s", why)
-    else:
-        predictor = segmenters.named()
     reading = replace(predictor.reading, fill=predictor.reading.filled(fill or {}))
-    if isinstance(points, str | Path):
-        cloud = open_parts(Path(points), reading)  # whose columns the network may name
-    else:
-        cloud = replace(cloud, reading=reading)
-    cloud, doubts = predictor.fitted(cloud)
-    if tile is None and cloud.points <= WHOLE:
-        found, part = answer(predictor, cloud)
-        doubts += predictor.doubts(part)
-        classes, confidence = found.classes, found.confidence
-    else:
-        with TemporaryDirectory(prefix="pcnn-") as folder:
-            found = answer_in_squares(
-                predictor,
-                cloud,
-                Path(folder),
-                tile,
-                margin,
-                look=lambda part: doubts.extend(predictor.doubts(part)),
-            )
-            classes, confidence = np.array(found.classes), np.array(found.confidence)
+    cloud, doubts = predictor.fitted(opened(points, channels or {}, reading))
+    with TemporaryDirectory(prefix="pcnn-") as folder:
+        found = classify(
+            predictor,
+            cloud,
+            Path(folder),
+            tile=tile,
+            margin=margin,
+            look=lambda part: doubts.extend(predictor.doubts(part)),
+        )
+        classes, confidence = np.array(found.classes), np.array(found.confidence)
     for doubt in doubts:
         log.warning("%s: %s", cloud.path, doubt)
     return Prediction(
         classes,
-        confidence.astype(np.float32) / 255,
+        confidence.astype(np.float32) / FULL,
         predictor.label_table[classes],
         predictor.class_names,
         predictor.colors[:-1],

@@ -14,11 +14,9 @@ from pcnn.checkpoints.exported_file import write_exported
 from pcnn.cli.labelling import prediction_view
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Reading, open_parts
-from pcnn.experiment import answer as answers
 from pcnn.experiment import catalogue
-from pcnn.experiment.answer import answer, answer_in_squares
+from pcnn.experiment.classify import Classified, classify, square_size
 from pcnn.experiment.predictor import Predictor
-from pcnn.experiment.squares import Squares, square_size
 from tests.cli.invoking import invoke
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.clouds import records_of, write_vertices
@@ -97,7 +95,7 @@ def test_a_page_shows_classes_and_confidence(
     assert 0 < confidence.min() <= confidence.max() <= 1
     np.testing.assert_array_equal(arrays[shown["arrays"]["intensity"]], points[rows, 3])
     few = prediction_view(
-        predictor, open_parts(tmp_path / "a.bin", Reading()), answers.Answer.empty(300), points=100
+        predictor, open_parts(tmp_path / "a.bin", Reading()), Classified.empty(300), points=100
     )
     assert few.clouds[0].rows is not None
     np.testing.assert_array_equal(few.clouds[0].rows, np.arange(0, 300, 3))
@@ -177,43 +175,34 @@ def test_a_cloud_gets_the_same_classes_wherever_it_lies(kitti: Path) -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, 3.0])
-def test_squares_that_overlap_are_blended(kitti: Path, tmp_path: Path, margin: float) -> None:
-    """Against sums over all squares in float64, of a cloud in several parts."""
-    las = write_las(tmp_path / "a.laz", 3000)
+def test_a_square_is_classified_with_what_lies_around_it(
+    kitti: Path, tmp_path: Path, margin: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against each square by itself, of a cloud in several parts."""
+    places = np.asarray(write_las(tmp_path / "a.laz", 3000).xyz)
     predictor = Predictor.load(kitti, torch.device("cpu"))
     parts = open_parts(tmp_path / "a.laz", predictor.reading)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pcnn.datasets.readers.clouds.PART", 700)
-        (tmp_path / "tiles").mkdir()
-        found = answer_in_squares(predictor, parts, tmp_path / "tiles", 13.0, margin)
-    assert found.returns == 3000
-    assert found.note.startswith("16 squares of 13 m") or "squares of 13 m" in found.note
-    spool = Squares(tmp_path, 13.0, margin, 1, 19)
-    whole, places = parts.whole(), np.asarray(las.xyz)
-    np.testing.assert_allclose(whole.places, places, atol=1e-6)
-    total, weight = np.zeros((3000, 19)), np.zeros(3000)
-    for square in {tuple(map(int, s)) for s in np.floor(places[:, :2] / 13)}:
-        low = np.array(square) * 13.0
-        near = ((places[:, :2] >= low - margin) & (places[:, :2] <= low + 13 + margin)).all(axis=1)
-        if margin == 0:
-            near = (np.floor(places[:, :2] / 13) == square).all(axis=1)
-        part = whole.select(near)
-        scored = predictor.scored(predictor.cloud_of(part, parts.path, True))
-        share = spool.weights(square, part.places)
-        total[near] += scored.scores[scored.inverse].numpy() * share[:, None]
-        weight[near] += share
-    assert (weight > 0).all()
-    inner = ((places - CORNER)[:, :2] > 14).all(axis=1) & ((places - CORNER)[:, :2] < 26).all(
-        axis=1
+    whole = parts.whole()
+    monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 700)
+    (tmp_path / "tiles").mkdir()
+    seen: list[int] = []
+    found = classify(
+        predictor, parts, tmp_path / "tiles", None, 13.0, margin, look=lambda p: seen.append(len(p))
     )
-    np.testing.assert_allclose(weight[inner], 1, atol=1e-5)  # all neighbours are there
-    total /= weight[:, None]
-    two = np.sort(total, axis=1)[:, -2:]
-    clear = two[:, 1] - two[:, 0] > 2e-3  # sums are kept in half precision
-    assert clear.mean() > 0.9
-    np.testing.assert_array_equal(found.classes[clear], total.argmax(1)[clear])
-    np.testing.assert_allclose(found.confidence / 255, total.max(1), atol=4e-3)
-    assert not list((tmp_path / "tiles").glob("*.tile")) + list((tmp_path / "tiles").glob("*.sums"))
+    assert found.returns == 3000
+    assert len(seen) == 1
+    squares = np.floor(places[:, :2] / 13)
+    different = {tuple(square) for square in squares}
+    assert found.note.startswith(f"{len(different)} squares of 13 m")
+    for square in different:
+        own, low = (squares == square).all(axis=1), np.array(square) * 13.0
+        near = ((places[:, :2] >= low - margin) & (places[:, :2] <= low + 13 + margin)).all(axis=1)
+        part = whole.select(near if margin else own)
+        scored = predictor.scored(predictor.cloud_of(part, parts.path, True, piece=True))
+        probability, classes = scored.scores[scored.inverse].max(1)
+        inner = own[near if margin else own]
+        np.testing.assert_array_equal(found.classes[own], classes[inner])
+        np.testing.assert_allclose(found.confidence[own] / 255, probability[inner], atol=2.1e-3)
 
 
 def test_squares_follow_the_density(tmp_path: Path) -> None:
@@ -229,8 +218,8 @@ def test_large_files_are_cut_by_themselves(
     kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = write_las(tmp_path / "in" / "a.laz", 2500)
-    monkeypatch.setattr(answers, "_SQUARE", 900)
-    monkeypatch.setattr("pcnn.cli.labelling.WHOLE", 1000)
+    monkeypatch.setattr("pcnn.experiment.classify._SQUARE", 900)
+    monkeypatch.setattr("pcnn.experiment.classify.WHOLE", 1000)
     for words, named in (
         (("--tile", 9, "--crop", 5), "--crop"),
         (("--tile", 1, "--margin", 5), "--tile"),
@@ -248,7 +237,9 @@ def test_large_files_are_cut_by_themselves(
     predictor = Predictor.load(kitti, torch.device("cpu"))
     np.testing.assert_array_equal(predictor.label_table[coloured["label"]], raw)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.laz", "a.ply"]
-    found = answer(predictor, open_parts(tmp_path / "in" / "a.laz", predictor.reading))[0]
+    monkeypatch.setattr("pcnn.experiment.classify.WHOLE", 10_000)
+    parts = open_parts(tmp_path / "in" / "a.laz", predictor.reading)
+    found = classify(predictor, parts, tmp_path)
     assert (predictor.label_table[found.classes] == raw).mean() > 0.5  # the network's field is wide
 
 
