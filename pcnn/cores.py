@@ -15,11 +15,7 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use, at least 1.
-
-    Those that it may run on; fewer where its control group, as that of a container, has time on
-    fewer.
-    """
+    """Return the number of cores that this process may use, at least 1."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:

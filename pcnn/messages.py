@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,10 +34,7 @@ def say(text: object, error: bool = False) -> None:
 
 @contextmanager
 def escaped_output() -> Iterator[None]:
-    """Let log records and warnings of the block be printed with control characters escaped.
-
-    A warning is printed without the file and line that it came from.
-    """
+    """Let log records and warnings of the block be printed with control characters escaped."""
     factory, formatwarning = logging.getLogRecordFactory(), warnings.formatwarning
     logging.setLogRecordFactory(_Record)
     warnings.formatwarning = _warning_text
@@ -66,6 +63,15 @@ def _warning_text(
 def counted(number: int, thing: str, things: str | None = None) -> str:
     """A number with its noun, as in ``1 cloud`` and ``2 clouds``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """Names of files, with as much of their folders as tells them apart."""
+    for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
 
 
 def install(extra: str) -> str:

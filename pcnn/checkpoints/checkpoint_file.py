@@ -67,11 +67,7 @@ def _is_whole(path: Path, inode: int, size: int, changed: int) -> bool:
 
 
 def write_whole(checkpoint: dict[str, Any], path: Path) -> None:
-    """Save a checkpoint under `path`, entirely or not at all.
-
-    At every instant `path` is either the previous file or the new one, also when the process is
-    killed or the power fails.
-    """
+    """Save a checkpoint under `path`, entirely or not at all."""
     with whole_file(path, durable=True) as file:
         torch.save(checkpoint, file)
 

@@ -60,10 +60,7 @@ def read_exported(path: Path) -> dict[str, Any]:
 
 
 def packed(name: str, weight: Tensor) -> dict[str, Tensor]:
-    """A weight in 8 bits and its scales.
-
-    Scales are float32, because float16 would make 0 of those of weights below 1e-6.
-    """
+    """A weight in 8 bits and its scales."""
     weight = weight.float()
     # never 0: what divides by it stays finite where all weights of a group are 0
     scale = (weight.abs().amax(-2, keepdim=True) / _MOST).clamp(min=torch.finfo().tiny)

@@ -123,10 +123,7 @@ def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Pa
 
 
 def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[str]]:
-    """Result of every cloud, without suffix, and what is missing among the paths.
-
-    Label files and earlier results in a folder are no clouds, nor are .txt and .npz beside others.
-    """
+    """Result of every cloud, without suffix, and what is missing among the paths."""
     from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
     from pcnn.datasets.readers.label_files import is_cloud_file, without_label_files
 

@@ -15,7 +15,7 @@ import typer
 from pcnn.cli.app import ARGUMENT
 from pcnn.cli.options import Columns, chosen_device, chosen_reading, packages
 from pcnn.experiment.register_options import RegisterOptions
-from pcnn.messages import counted
+from pcnn.messages import counted, short_names
 
 if TYPE_CHECKING:
     from pcnn.console import Console
@@ -77,15 +77,6 @@ def register(options: RegisterCommand) -> None:
         write_graph(console, placed, names, options)
     else:
         write_pair(console, found, read, names, options)
-
-
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """Names of files, with as much of their folders as tells them apart."""
-    for parts in range(1, max((len(path.parts) for path in paths), default=0) + 1):
-        names = ["/".join(path.parts[-parts:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
 
 
 def or_none(value: float) -> float | None:

@@ -26,10 +26,7 @@ MAX_VALUES, MAX_DEPTH = 20_000, 64
 
 
 def refusal(value: Any, hint: Any) -> str | None:
-    """Why a value is not of a type; None where it is, or where nothing tells. Numbers are finite.
-
-    Plain values are taken strictly, as JSON has them: no text for a number, a list for a tuple.
-    """
+    """Why a value is not of a type, strictly as JSON has it; None where it is, or nothing tells."""
     from pydantic import ValidationError  # what only reads plain values needs no pydantic
 
     adapter = _adapter_of(hint)

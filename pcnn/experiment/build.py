@@ -100,10 +100,7 @@ def _made_of(
 def trainer(
     cfg: DictConfig, folder: Path, callbacks: list[Callback], loggers: list[Logger]
 ) -> L.Trainer:
-    """The trainer; its files go to the run folder.
-
-    `trainer.val_check_interval` counts optimiser steps; Lightning counts batches.
-    """
+    """The trainer; its files go to the run folder."""
     node = without(resolved(cfg.trainer), "trainer")
     if node.get("enable_progress_bar") is False:  # Lightning refuses the two together
         callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]

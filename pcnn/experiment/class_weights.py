@@ -21,10 +21,7 @@ MAX_CLOUDS = 500
 
 
 def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
-    """The configuration with numbers in the place of every ``weight: counted`` of the loss.
-
-    The numbers go into the run's configuration and its checkpoints, so nothing is counted again.
-    """
+    """The configuration with numbers in the place of every ``weight: counted`` of the loss."""
     loss = OmegaConf.to_container(cfg.task.loss) if cfg.task.get("loss") is not None else None
     if filled_in(loss, []) == loss:
         return cfg
@@ -54,10 +51,7 @@ def filled_in(node: Any, weights: list[float]) -> Any:
 
 
 def class_counts(dataset: Any, classes: int) -> Tensor:
-    """Labelled points of every class [C], or clouds where these have one label each.
-
-    Of a large set, `MAX_CLOUDS` clouds spread evenly are counted.
-    """
+    """Labelled points of every class [C], or clouds where these have one label each."""
     if getattr(dataset, "classes", None) is not None:
         return torch.bincount(torch.as_tensor(dataset.classes), minlength=classes)
     chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), MAX_CLOUDS)).round())

@@ -146,10 +146,7 @@ def _size_of_squares(predictor: Predictor, cloud: PartedCloud, margin: float) ->
 def square_size(
     cloud: PartedCloud, margin: float, most: int, least: float, largest: float
 ) -> float:
-    """Edge of squares of which none, with its margin, holds many more points than allowed.
-
-    The edge [m] is the largest one or a half, a quarter, ... of it, down to the least.
-    """
+    """Edge of squares of which none, with its margin, holds many more points than allowed."""
     places = cloud.sample(_SAMPLE)[:, :2]
     share = len(places) / max(cloud.points, 1)
     size = largest
@@ -162,14 +159,7 @@ def square_size(
 
 
 class Squares:
-    """Squares ``floor(x / size), floor(y / size)`` of a cloud with what lies around each, in files.
-
-    Args:
-        folder: for the files, which are removed as squares are read.
-        size: edge of a square [m].
-        margin: how far around a square its file reaches [m], at most the edge.
-        channels: number of a point.
-    """
+    """Squares of a cloud, ``floor((x, y) / size)``, with what lies around each, in files."""
 
     def __init__(self, folder: Path, size: float, margin: float, channels: int) -> None:
         if not 0 < size < math.inf or not 0 <= margin <= size:

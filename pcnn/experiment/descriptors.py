@@ -79,10 +79,7 @@ def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | 
 
 
 def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
-    """What is asked in turn where shipped weights found no transform.
-
-    In rooms that is the network for clouds that lie any way, then FPFH; on streets FPFH alone.
-    """
+    """What is asked in turn where shipped weights found no transform."""
     indoors, _ = scene_of(clouds.spans)
     _, like, cell = _PLACES[indoors]
     found, asked = [], "the network"
@@ -117,11 +114,7 @@ def device_of(name: str) -> str:
 def fitted(
     descriptor: Descriptor, choice: Choice, clouds: CloudMeasures, rule: CellRule = "auto"
 ) -> tuple[Descriptor, Choice]:
-    """A descriptor in the cell that `fitting_cell` finds, and the choice with the reason for it.
-
-    Both are the given ones where the cell is the descriptor's own, where the user gave a cell, and
-    where nothing tells which clouds a network knows.
-    """
+    """A descriptor in the cell that `fitting_cell` finds, and the choice with the reason for it."""
     benchmark = descriptor.benchmark if isinstance(descriptor, NetworkDescriptor) else choice.like
     if benchmark not in KNOWN or (rule == "trained" and benchmark != IN_CELLS):
         return descriptor, choice
@@ -161,11 +154,7 @@ def trained_descriptor(
 def of_checkpoint(
     path: str | Path, device: torch.device | str = "cpu", allow_targets: Sequence[str] = ()
 ) -> NetworkDescriptor:
-    """The descriptor of a checkpoint, by the configuration that it carries.
-
-    The last two are kept as long as their files stay the same: to read a network takes longer than
-    to register a pair with it.
-    """
+    """The descriptor of a checkpoint, by the configuration that it carries."""
     with named(path, "checkpoint of a registration"):
         file = Path(path).stat()
         stamp = file.st_ino, file.st_size, file.st_mtime_ns

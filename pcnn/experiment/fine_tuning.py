@@ -38,10 +38,7 @@ def prepare(task: L.LightningModule, cfg: DictConfig, begins: bool) -> list[str]
 
 
 def initialise(net: nn.Module, cfg: DictConfig) -> str:
-    """Give a network the weights of a checkpoint that have their name and shape in it.
-
-    Others, as those of a head with other classes, stay as they were drawn.
-    """
+    """Give a network the weights of a checkpoint that have their name and shape in it."""
     path = weights_file(cfg.init_from)
     found = RunCheckpoint.read(path, mmap=False)
     weights = found.weights

@@ -75,11 +75,7 @@ def one_job() -> Iterator[None]:
 
 
 def tell_other_ranks(folder: Path) -> None:
-    """Let processes that Lightning starts for the other ranks find this very run.
-
-    Lightning repeats this process's command line and adds `hydra.run.dir`. In a sweep the command
-    line holds all jobs, and `hydra.run.dir` is not where this job lies: replace both by the job's.
-    """
+    """Let processes that Lightning starts for the other ranks find this very run."""
     hydra = HydraConfig.get()
     if hydra.mode != RunMode.MULTIRUN:
         return
@@ -90,11 +86,7 @@ def tell_other_ranks(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, on rank 0 for all ranks.
-
-    The kernel holds it for this process, and takes it back when the process ends in any way: a
-    killed run leaves a file, never a lock. Processes that it forked do not hold it.
-    """
+    """Hold the lock of a run folder, on rank 0 for all ranks."""
     if rank() != 0:
         yield
         return

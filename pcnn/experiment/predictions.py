@@ -13,12 +13,7 @@ from pcnn.errors import ConfigError
 
 
 class LabelWriter(Callback):
-    """While testing, write a label file for every scan: one raw id a point, in the file's order.
-
-    For SemanticKITTI: `<folder>/sequences/XX/predictions/NNNNNN.label`, uint32, as the official
-    evaluator and the test server read them. Points outside `dataset.crop` get the data set's id for
-    "unlabelled".
-    """
+    """While testing, write a label file for every scan: one raw id a point, in the file's order."""
 
     def __init__(self, folder: str | Path, ignore_index: int = 255) -> None:
         super().__init__()
@@ -43,10 +38,7 @@ class LabelWriter(Callback):
 
 
 def check_apart(folder: Path, datamodule: Any) -> None:
-    """Refuse a folder in which label files would lie among the data's own files.
-
-    There they would replace labels, or be read as labels by the next training.
-    """
+    """Refuse a folder in which label files would lie among the data's own files."""
     dataset = datamodule.dataset("test")
     rows = range(0 if dataset is None else len(dataset))
     wanted = {(folder / datamodule.sets.prediction_path(dataset.name(row))).parent for row in rows}

@@ -147,10 +147,7 @@ class Predictor:
         )
 
     def fitted(self, cloud: PartedCloud) -> tuple[PartedCloud, list[str]]:
-        """A cloud with its intensity in 0..1, as this network was trained, and what is to be said.
-
-        Intensities are scaled where their range leaves no doubt and no option says their largest.
-        """
+        """A cloud with its intensity in 0..1 where that is beyond doubt, and what is to be said."""
         notes: list[str] = []
         channels = map(meant, self.reading.channels or ())
         if not self.unit_intensity or cloud.reading.intensity_max or "intensity" not in channels:

@@ -19,7 +19,6 @@ from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
 from pcnn.messages import counted
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import Described, Descriptor, described_all
-from pcnn.registration.matching import BY_SCORES
 from pcnn.registration.register import (
     AmbiguousError,
     NoOverlapError,
@@ -96,11 +95,8 @@ def register_two(
     measures = measured(points)
     first = chosen(options.model, measures, options.voxel_size)
     network = first.weights is not None
-    if not network and (options.verifier is not None or options.sampling in BY_SCORES):
-        raise ValueError(
-            f"verifier={options.verifier}, sampling={options.sampling}: poses of FPFH have no "
-            "confidence and points no scores; name a network"
-        )
+    if not network and options.verifier is not None:
+        raise ValueError("verifier: poses of FPFH have no confidence; name a network")
     refused: dict[str, ValueError] = {}
     others = after(first, measures) if options.model is None and network else []
     for turn, choice in enumerate([first, *others]):
@@ -145,19 +141,13 @@ def register_pair(
     options: RegisterOptions,
     progress: Callable[[str], object] = str,
 ) -> Registration:
-    """Register a pair, in the local frames of both, by what was chosen to describe it.
-
-    FPFH has a solver and a number of inliers of its own, no scores, and no confidence, as the
-    verifier was not fitted to it.
-    """
+    """Register a pair, in the local frames of both, by what was chosen to describe it."""
     network = choice.weights is not None
     # of a cloud that was moved near zero the sensor's place is not known
     seen = options.sensor_at_origin and not any(cloud.moved for cloud in clouds)
     solver = options.solver or ("cliques" if network else "ransac")
-    scored = options.sampling in BY_SCORES
     settings = replace(
         default_settings(descriptor.voxel_size, options.seed, solver, seen),
-        sampling="random_points" if scored and not network else options.sampling,
         verifier=verifier_of(options, choice),
         surfaces=options.surfaces,
     )
@@ -200,10 +190,7 @@ def described_cloud(
 
 
 def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -> LocalCloud:
-    """Points of a file or an array, at least one, about an origin where float32 keeps them.
-
-    The number of rows that were left out, as they hold no return, is logged.
-    """
+    """Points of a file or an array, at least one, about an origin where float32 keeps them."""
     if isinstance(cloud, LocalCloud):
         return cloud
     if isinstance(cloud, str | Path):

@@ -54,10 +54,6 @@ class RegisterOptions(DescriptorOptions):
         Literal["cliques", "ransac"] | None,
         "cliques of a network and ransac of FPFH unless given.",
     ] = None
-    sampling: Annotated[
-        Literal["random_points", "scores", "top_scores"],
-        "Which points are matched; the scores are those of a head of overlap.",
-    ] = "random_points"
     surfaces: Annotated[
         bool,
         "Move the pose until surfaces of both clouds lie on each other (point-to-plane); otherwise "

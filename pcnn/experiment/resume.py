@@ -115,11 +115,7 @@ def _check_given(key: str, cfg: DictConfig, saved: Mapping[str, Any]) -> None:
 def with_stored(
     cfg: DictConfig, saved: Mapping[str, Any], given: Collection[str], path: Path
 ) -> DictConfig:
-    """The composed configuration, with what a run's own says of the network and its training.
-
-    Of the trainer, the callbacks and the loggers come numbers alone, and the words of `WORDS`,
-    of keys that our own files have: how long, how often, how exact. No path, no class.
-    """
+    """The composed configuration, with what a run's own says of the network and its training."""
     own: Any = OmegaConf.to_container(cfg, resolve=False)
     for group, values in stored(saved, path).items():
         if group in ("dataset", "geometry"):

@@ -6,7 +6,7 @@ import base64
 import csv
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -19,7 +19,7 @@ from pcnn.experiment.run_folder import CONFUSION, Counts, read_counts
 from pcnn.files.bounded import named
 from pcnn.files.text import read_text, read_yaml
 from pcnn.files.whole_file import whole_file
-from pcnn.messages import visible
+from pcnn.messages import short_names, visible
 from pcnn.metrics.iou import class_accuracy, iou, present
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class RecordedRun:
             folder,
             flat(content),
             run_folder.load_metrics(folder) if finished else {},
-            read_series(sorted(folder.glob("*/version_*/metrics.csv"), key=version)),
+            read_series(folder.glob("*/version_*/metrics.csv")),
             read_counts(folder) if (folder / CONFUSION).is_file() else Counts((), {}),
             [one for one in images if one.stat().st_size <= PICTURE][:PICTURES],
         )
@@ -77,19 +77,6 @@ class RecordedRun:
             keys = name, f"{name}.name", f"data.{name}"
             found[name] = next((known[key] for key in keys if key in known), "-")
         return found | {"folder": self.folder}
-
-    @property
-    def speeds(self) -> dict[str, float]:
-        """Means of speeds, peaks of memory, and the time to the first step."""
-        found: dict[str, float] = {}
-        for name, series in self.series.items():
-            values = [value for _, value in series]
-            if name.startswith("speed/"):
-                found[f"{name}, mean"] = sum(values) / len(values)
-            elif name.startswith("memory/"):
-                found[f"{name}, peak"] = max(values)
-        start = self.metrics.get("start") or {}
-        return found | {f"start/{name}": value for name, value in start.items()}
 
     @property
     def figures(self) -> dict[str, float]:
@@ -115,12 +102,10 @@ def runs_of(folders: Sequence[Path]) -> list[RecordedRun]:
         inner = sorted(path.parent for path in folder.glob(f"*/{run_folder.CONFIG}"))
         several = inner and not (folder / run_folder.CONFIG).is_file()
         found |= dict.fromkeys(inner if several else [folder])
-    parts = [folder.resolve().parts for folder in found]
-    for depth in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(own[-depth:]) for own in parts]
-        if len(set(names)) == len(names):
-            return [RecordedRun.read(folder, one) for folder, one in zip(found, names, strict=True)]
-    raise ValueError("no folder of a run is given")
+    if not found:
+        raise ValueError("no folder of a run is given")
+    names = short_names([folder.resolve() for folder in found])
+    return [RecordedRun.read(folder, one) for folder, one in zip(found, names, strict=True)]
 
 
 def flat(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -132,16 +117,10 @@ def flat(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def version(path: Path) -> tuple[str, int]:
-    """The folder of a table, and its number: later ones are of resumptions."""
-    number = path.parent.name.removeprefix("version_")
-    return str(path.parents[1]), int(number) if number.isdecimal() else -1
-
-
-def read_series(paths: Sequence[Path]) -> dict[str, Series]:
+def read_series(paths: Iterable[Path]) -> dict[str, Series]:
     """Figures over steps; steps that a resumption repeats count once, as it has them."""
     found: dict[str, dict[int, float]] = {}
-    for path in paths:
+    for path in sorted(paths, key=lambda one: (len(str(one)), one)):  # version_10 behind version_9
         with named(path, "table of figures"):
             table = csv.DictReader(read_text(path, CSV).splitlines())
             rows = [(int(float(row.pop("step"))), row) for row in table]
@@ -170,7 +149,6 @@ def write_report(path: Path, runs: Sequence[RecordedRun]) -> None:
             "Runs": table(runs, lambda run: run.about),
             "Figures": table(runs, lambda run: run.figures),
             "Classes [%]": table(runs, lambda run: run.classes),
-            "Speed, memory and start": table(runs, lambda run: run.speeds),
             "What differs": {key: row for key, row in settings.items() if len(set(row)) > 1},
         },
         "settings": settings,
