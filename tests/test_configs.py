@@ -307,9 +307,3 @@ def test_keys_that_a_resumed_run_keeps_are_there() -> None:
     for key in {*WORDS, *resume.LONGER, *resume.DEVICES, *resume.FILLED} - RUN.keys():
         parent, _, name = key.rpartition(".")
         assert name in OmegaConf.select(cfg, parent), key
-
-
-def test_few_files_each_with_a_word_about_itself() -> None:
-    files = sorted(CONF.rglob("*.yaml"))
-    assert len(files) <= 70
-    assert [path for path in files if "#" not in path.read_text()] == []

@@ -9,7 +9,6 @@ import pytest
 
 import train
 from pcnn.programs.command_line import short_errors
-from tests.experiment.command import run
 
 #: Command lines, and a word that names what is wrong.
 CASES = {
@@ -69,9 +68,3 @@ def test_programming_errors_keep_their_traceback(
     monkeypatch.setattr("pcnn.experiment.run.prepare", lambda *arguments: broken(None))
     with pytest.raises(ZeroDivisionError), short_errors():
         train.main()
-
-
-def test_as_a_program(tmp_path: Path) -> None:
-    done = run("train.py", "trainer.max_stesp=3", cwd=tmp_path, expect=2)
-    assert "max_stesp" in done.stderr
-    assert done.stdout == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import pydoc
 import re
 import sys
 import time
@@ -53,17 +52,6 @@ def test_tensors_geometries_and_maps_are_one_line_and_nothing_is_read() -> None:
     assert "volume=3, triplets=4, layouts=[table" in repr(found)
 
 
-def test_the_package_lists_and_describes_what_it_has() -> None:
-    assert dir(pcnn) == sorted(dir(pcnn))
-    assert {*pcnn.__all__, "losses", "datasets"} <= set(dir(pcnn))
-    assert all(getattr(pcnn, name) is not None for name in dir(pcnn))
-    with pytest.raises(AttributeError, match="voxelise"):
-        _ = pcnn.voxelise
-    text = pydoc.plain(pydoc.render_doc(pcnn))
-    for name in ("class SparseTensor", "class VoxelGrid", "voxelize(", "register(", "tune("):
-        assert name in text
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_names_pass_through_every_place_of_a_console(name: str) -> None:
     shown = visible(name)
@@ -98,20 +86,6 @@ def test_logs_warnings_and_mistakes_are_escaped(capsys: pytest.CaptureFixture[st
     done = CliRunner().invoke(app, ["register", f"/{EVIL}", "b"])
     assert visible(EVIL) in done.output
     assert "\x1b" not in done.output
-
-
-@pytest.mark.parametrize(
-    ("pattern", "files"),
-    [
-        # explaining.py takes a console of the caller's
-        (r"from rich(\.console)? import (Console|print)", {"runtime/explaining.py"}),
-        # the package's own command says that it was stopped before anything is imported
-        (r"(?<![\w.])(typer\.echo|print)\(", {"cli/__init__.py", "messages.py"}),
-    ],
-)
-def test_programs_print_by_one_console_and_one_function(pattern: str, files: set[str]) -> None:
-    found = [path for path in PACKAGE.rglob("*.py") if re.search(pattern, path.read_text())]
-    assert {path.relative_to(PACKAGE).as_posix() for path in found} <= files
 
 
 def test_work_without_a_terminal_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -133,16 +131,6 @@ def subcommands(group: object, prefix: str = "pcnn") -> Iterator[str]:
     yield prefix
     for name, command in getattr(group, "commands", {}).items():
         yield from subcommands(command, f"{prefix} {name}")
-
-
-def test_no_help_is_taken_for_markup() -> None:
-    """rich drops words in brackets, as [m], from the help it shows."""
-    commands: list[Any] = [get_command(app)]
-    for command in commands:
-        commands.extend(getattr(command, "commands", {}).values())
-        for text in (command.help, *(getattr(option, "help", "") for option in command.params)):
-            assert not re.search(r"\[[a-z#/@]", text or ""), text
-    assert len(commands) > 15
 
 
 def test_the_command_answers_without_heavy_imports(tmp_path: Path) -> None:

@@ -68,32 +68,6 @@ def test_groups_of_zeros_and_of_one_value() -> None:
     torch.testing.assert_close(back(small), small, rtol=1e-6, atol=0)
 
 
-def test_everything_else_comes_back_as_it_was() -> None:
-    tensors = {
-        "bias": torch.randn(5),
-        "half": torch.randn(3, 2, 4).half(),
-        "count": torch.tensor(7),
-        "table": torch.arange(6).view(2, 3),
-        "flags": torch.tensor([[True, False]]),
-        "bytes": torch.arange(4, dtype=torch.uint8).view(2, 2),
-        "list": torch.arange(4, dtype=torch.int8),
-    }
-    found = restored({**tensors, **packed("w", torch.ones(2, 3))}, FILE)
-    assert found.keys() == {*tensors, "w"}
-    for name, value in tensors.items():
-        assert found[name].dtype == value.dtype
-        assert torch.equal(found[name], value)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_weights_that_are_no_numbers_are_not_packed(bad: float) -> None:
-    weight = torch.ones(2, 3, 4)
-    weight[1, 2, 0] = bad
-    for one in (weight, torch.full((2, 2), 1e39, dtype=torch.float64)):
-        with pytest.raises(ValueError, match=r"^w "):
-            packed("w", one)
-
-
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     whole = {"bias": torch.ones(3), **packed("w", torch.randn(2, 5, 3))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typer.testing import CliRunner
 from pcnn.cli.app import ARGUMENT, App
 from pcnn.cli.commands import app
 from pcnn.ranges import Count, Length, Seed, Share
-from tests.cli.invoking import invoke
 
 #: Their words are Hydra's.
 HYDRA = ("train", "eval")
@@ -115,13 +113,6 @@ def test_a_value_that_does_not_fit_is_named_in_three_lines(
         assert 1 <= len(said.splitlines()) <= 3, said
 
 
-def test_the_version_is_printed_and_is_that_of_the_package() -> None:
-    import pcnn
-
-    assert invoke("--version") == f"pcnn {pcnn.__version__}"
-    assert re.fullmatch(r"\d+\.\d+\.\d+", pcnn.__version__)
-
-
 def test_ctrl_c_is_one_line_and_exit_code_130() -> None:
     def wait() -> None:
         """Wait."""
@@ -134,7 +125,3 @@ def test_ctrl_c_is_one_line_and_exit_code_130() -> None:
     done = RUNNER.invoke(group, ["some", "wait"])
     assert done.exit_code == 130
     assert len(done.output.strip().splitlines()) == 1
-
-
-def test_an_unknown_command_is_refused() -> None:
-    assert "nonsense" in invoke("nonsense", code=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import torch
 import pcnn
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doubt
-from pcnn.errors import FileError
+from pcnn.datasets.readers.doubts import from_the_air, full_intensity
 from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from pcnn.files.whole_file import whole_file
@@ -85,30 +83,6 @@ def test_a_lidar_network_takes_the_intensity_of_any_format(kitti: Path, tmp_path
     filled = ("--out", tmp_path / "out", "--fill", "intensity=0")
     run(kitti, tmp_path / "b.ply", *filled, code=0)
     assert "NAME=NUMBER" in run(kitti, tmp_path / "b.ply", "--fill", "intensity", code=2)
-
-
-def test_channels_come_in_the_order_of_the_training(tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path / "best.ckpt", "folder", ["blue", "intensity"], crop=None)
-    predictor = Predictor.load(checkpoint, torch.device("cpu"))
-    write_las(tmp_path / "a.las")
-    read = read_points(tmp_path / "a.las", reading=predictor.reading)
-    np.testing.assert_allclose(read.features[10], [0, 10 * 655 / 65535], atol=1e-6)
-    assert predictor(read).shape == (40,)
-
-
-def test_damaged_numbers_of_a_checkpoint_are_named(kitti: Path, tmp_path: Path) -> None:
-    content = torch.load(kitti, weights_only=True)
-    config = content["pcnn_config"]
-    for group, key, value in (
-        *(("dataset", "voxel_size", v) for v in (None, "x", [None] * 3, [0.1, 0.1], -1, nan)),
-        ("data", "colors", []),
-        *(("data", "temperature", v) for v in (nan, -1.0, 0.0, "hot")),
-    ):
-        broken = {**config, group: {**config[group], key: value}}
-        torch.save({**content, "pcnn_config": broken}, tmp_path / "broken.ckpt")
-        with pytest.raises(FileError) as error:
-            Predictor.load(tmp_path / "broken.ckpt", torch.device("cpu"))
-        assert error.value.path == tmp_path / "broken.ckpt"
 
 
 def test_clouds_of_a_map_are_moved_and_come_back(kitti: Path, tmp_path: Path) -> None:
@@ -182,21 +156,6 @@ def test_a_cloud_that_cannot_be_labelled_stops_no_other(kitti: Path, tmp_path: P
     assert "3 clouds labelled" in text
 
 
-def test_a_network_that_gives_nan_labels_nothing_and_says_so(tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path / "nan.ckpt", "kitti", ["intensity"], crop=None)
-    content = torch.load(checkpoint, weights_only=True)
-    weights = content["state_dict"]
-    for name, value in weights.items():
-        if value.is_floating_point():
-            weights[name] = torch.full_like(value, 1e30)
-    torch.save(content, checkpoint)
-    for name in ("a", "b"):
-        cloud(60).tofile(tmp_path / f"{name}.bin")
-    text = run(checkpoint, tmp_path / "a.bin", tmp_path / "b.bin", "--out", tmp_path / "o", code=1)
-    for name in ("a", "b"):
-        assert f"not labelled: {tmp_path / f'{name}.bin'}: " in text
-
-
 @pytest.mark.parametrize("top", [255, 65535])
 def test_intensity_is_scaled_where_its_range_leaves_no_doubt(
     kitti: Path, tmp_path: Path, top: int
@@ -231,13 +190,19 @@ def test_clouds_seen_from_the_air_are_told(kitti: Path, tmp_path: Path) -> None:
     assert found.reading.at_sensor
 
 
-def test_spacing_tells_of_units() -> None:
-    rng = np.random.default_rng(0)
-    ground = np.column_stack([rng.uniform(-5, 5, (2000, 2)), rng.normal(0, 0.1, 2000)])
-    assert unit_doubt(ground, 0.1) is None
-    assert unit_doubt(ground * 1000, 0.1) is not None  # millimetres
-    assert unit_doubt(ground / 1000, 0.1) is not None  # kilometres
-    assert unit_doubt(ground[:50] * 1000, 0.1) is None  # too few to tell
+def test_a_network_that_gives_nan_labels_nothing_and_says_so(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path / "nan.ckpt", "kitti", ["intensity"], crop=None)
+    content = torch.load(checkpoint, weights_only=True)
+    weights = content["state_dict"]
+    for name, value in weights.items():
+        if value.is_floating_point():
+            weights[name] = torch.full_like(value, 1e30)
+    torch.save(content, checkpoint)
+    for name in ("a", "b"):
+        cloud(60).tofile(tmp_path / f"{name}.bin")
+    text = run(checkpoint, tmp_path / "a.bin", tmp_path / "b.bin", "--out", tmp_path / "o", code=1)
+    for name in ("a", "b"):
+        assert f"not labelled: {tmp_path / f'{name}.bin'}: " in text
 
 
 def test_a_device_is_written_through(tmp_path: Path) -> None:

@@ -279,25 +279,6 @@ def test_las_files_come_back_with_classes(own: Path, tmp_path: Path) -> None:
     assert written == ["b.laz", "b.ply", "north/a.las", "north/a.ply"]
 
 
-def test_ply_files_come_back_with_their_properties(own: Path, tmp_path: Path) -> None:
-    kinds = [(n, "f8") for n in "xyz"] + [("intensity", "f4"), ("scan", "u2")]
-    kinds += [(name, "u1") for name in ("red", "green", "blue")]
-    vertices = np.zeros(30, dtype=kinds)
-    for axis, name in enumerate("xyz"):
-        vertices[name] = places(30)[:, axis]
-    vertices["scan"] = np.arange(30) + 1000
-    vertices["red"] = 77
-    write_vertices(tmp_path / "in" / "a.ply", vertices)
-    run(own, tmp_path / "in" / "a.ply", "--out", tmp_path / "out")
-    found = records_of(tmp_path / "out" / "a.ply")
-    for name, _ in kinds:
-        np.testing.assert_array_equal(found[name], vertices[name])
-    assert set(found["label"]) <= {2, 5, 6}
-    coloured = records_of(tmp_path / "out" / "a_classes.ply")
-    np.testing.assert_allclose(coloured["x"], vertices["x"], atol=1e-5)
-    assert not (coloured["red"] == 77).any()
-
-
 def test_results_never_replace_a_cloud(own: Path, tmp_path: Path) -> None:
     tiles = tmp_path / "tiles"
     write_las(tiles / "a.las")
@@ -312,15 +293,3 @@ def test_results_never_replace_a_cloud(own: Path, tmp_path: Path) -> None:
     # a folder below the clouds is the results' own, one above them holds no cloud
     for out in (tmp_path, tiles / "out"):
         assert "2 clouds labelled" in run(own, tiles, "--out", out, "--no-ply")
-
-
-def test_labels_apart_are_no_clouds(own: Path, tmp_path: Path) -> None:
-    for index in range(2):
-        path = tmp_path / "in" / "points" / f"{index}.npy"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, np.random.default_rng(index).uniform(0, 4, (40, 7)))
-        (tmp_path / "in" / "labels").mkdir(exist_ok=True)
-        np.save(tmp_path / "in" / "labels" / f"{index}.npy", np.zeros(40, np.int64))
-    columns = ("--columns", "x,y,z,intensity,red,green,blue")
-    text = run(own, tmp_path / "in", "--out", tmp_path / "out", "--no-ply", *columns)
-    assert "2 clouds labelled" in text

@@ -17,8 +17,6 @@ from pcnn.experiment import build
 from pcnn.experiment.run_config import checked
 from tests.cli.invoking import invoke
 from tests.datasets.clouds import write_scan
-from tests.datasets.las_files import write_las
-from tests.forking import require_fork
 from tests.test_configs import composed
 
 
@@ -71,24 +69,6 @@ def test_what_is_broken_is_named_and_stops_nothing(kitti: Path, tmp_path: Path) 
     assert not list((tmp_path / "data").rglob("*.part"))
 
 
-def test_own_clouds_have_a_cache_though_their_training_has_none(tmp_path: Path) -> None:
-    for index in range(5):
-        write_las(tmp_path / "tiles" / f"{index}.laz", seed=index)
-    classes = tmp_path / "classes.yaml"
-    classes.write_text("names: [low, high]\nmap: {2: low, 5: high, 6: high}\nignore: [1]\n")
-    own = (
-        *("dataset=folder", f"dataset.root={tmp_path / 'tiles'}", f"dataset.classes={classes}"),
-        *(f"dataset.data_dir={tmp_path / 'data'}", "--workers", 0),
-    )
-    text = run(*own)
-    assert "made" in text
-    assert "read without problems" in text
-    (tmp_path / "tiles" / "torn.ply").write_text("ply\nformat ascii 1.0\n")
-    text = run(*own, code=1)
-    assert "torn.ply: " in text
-    assert "already there" in text
-
-
 def test_settings_that_no_training_would_take(kitti: Path, tmp_path: Path) -> None:
     given = words(kitti, tmp_path)
     assert "points" in run(*given, "geometry=points", code=2)
@@ -121,16 +101,3 @@ def test_a_full_disk_ends_it() -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
         list(Preparation(Failing(full), None).done(0))
-
-
-class Killed(Failing):
-    """Its first cloud takes the process with it, as the system does when memory runs out."""
-
-    def keep(self, index: int) -> Any:
-        os._exit(9)
-
-
-def test_a_process_that_died_is_no_hang() -> None:
-    require_fork()
-    with pytest.raises(RuntimeError, match="exited unexpectedly"):
-        list(Preparation(Killed(ValueError()), None).done(1))

@@ -181,11 +181,3 @@ def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.Mon
     assert headings == ["3 clouds in the frame of part_0.npy   SIMULATED DATA"]
     said = invoke(*words[:3], tmp_path / "other.npy", *words[4:], code=1)
     assert "other.npy: no transform connects it with" in " ".join(said.split())
-
-
-def test_numbers_of_clouds(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
-    for file in files:
-        np.save(file, np.ones((50, 3), np.float32))
-    assert "got 1" in invoke("register", files[0], code=2)
-    assert "--graph" in invoke("register", *files, code=2)

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from pcnn.simulate.rooms.s3dis import S3DIS
-from pcnn.simulate.rooms.threedmatch import THREEDMATCH
 from pcnn.simulate.simulator import Simulator
-from pcnn.simulate.streets.kitti import KITTI
 from tests.cli.invoking import invoke
 
 simulate = partial(invoke, "simulate")
@@ -55,20 +52,6 @@ def test_options_reach_the_simulator(
 ) -> None:
     assert simulate(*line.split(), *([] if progress else ["--no-progress"])) == "out"
     assert calls == [(Path("out"), asked | {"progress": progress})]
-
-
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("kitti --seed 2", f"kitti-2-{KITTI.version}"),
-        ("kitti --scans 4", f"kitti-0-{KITTI.version}-train_scans-4"),
-        ("fragments --seed 3", f"threedmatch-3-{THREEDMATCH.version}"),
-        ("rooms --seed 3", f"s3dis-3-{S3DIS.version}"),
-    ],
-)
-def test_the_default_folder_names_the_set(calls: Calls, line: str, name: str) -> None:
-    simulate(*line.split())
-    assert calls[0][0] == Path("data") / "simulated" / name
 
 
 @pytest.mark.parametrize("command", ["kitti", "rooms"])

@@ -8,14 +8,12 @@ import torch
 from omegaconf import OmegaConf
 
 from pcnn.cli.options import composed
-from pcnn.cli.tune import launches_of_training, write_settings
+from pcnn.cli.tune import launches_of_training
 from pcnn.experiment import networks
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.nn.conv import convolutions
-from pcnn.ops import resolve
 from pcnn.ops.engine_settings import AutoSettings
 from pcnn.runtime import tuning
-from pcnn.runtime.tuning import TunedLayer
 from tests.cli.invoking import invoke
 from tests.experiment.command import REPOSITORY
 from tests.experiment.tiny_kitti import write_tiny_kitti
@@ -54,20 +52,6 @@ def test_a_network_is_tuned_and_explained(
     net = networks.network(cfg, 4, 19)
     for name, layer in convolutions(net).items():
         assert layer.engine.blocks == (GemmBlocks(64) if name in written else None), name
-
-
-def test_a_cpu_has_nothing_to_choose_from(data: tuple[str, ...]) -> None:
-    assert "no layer quicker" in run(*data, "--samples", "1", "--backward")
-
-
-def test_settings_of_a_papers_layers_are_written_for_its_engine(tmp_path: Path) -> None:
-    out, usual = tmp_path / "own.yaml", resolve("minuet").settings
-    own = resolve("minuet", padding=0.5, streams=1).settings
-    assert usual is not None
-    assert own is not None
-    write_settings([TunedLayer("stem.0.conv", own, usual, 0.1)], out)
-    written = OmegaConf.to_container(OmegaConf.load(out))
-    assert written == {"stem.0.conv": {"padding": 0.5, "streams": 1}}
 
 
 def test_mistakes_are_named() -> None:

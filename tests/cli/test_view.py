@@ -97,18 +97,6 @@ def test_a_pose_of_register_moves_the_first_cloud(scan: Path, tmp_path: Path) ->
     assert "a pose is [4, 4] finite numbers" in said
 
 
-def test_simulated_clouds_are_marked(scan: Path, tmp_path: Path) -> None:
-    page = tmp_path / "v.html"
-    real = tmp_path / "real.bin"
-    real.write_bytes(scan.read_bytes())
-    for folder, marked in ((None, ""), (scan.parent, ": 000000.bin"), (tmp_path, "")):
-        if folder is not None:
-            write_marker(folder, {})
-        invoke("view", scan, real, "--out", page)
-        mark = held(page)[0]["simulated"]
-        assert mark == ("SIMULATED DATA" + marked if folder is not None else "")
-
-
 def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
     short, page, loop = tmp_path / "short.npy", tmp_path / "v.html", tmp_path / "loop.ply"
     np.save(short, np.zeros(3, np.int64))
@@ -130,3 +118,15 @@ def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:
     ):
         assert str(named) in invoke("view", "--out", page, *words, code=2)
     assert not page.exists()
+
+
+def test_simulated_clouds_are_marked(scan: Path, tmp_path: Path) -> None:
+    page = tmp_path / "v.html"
+    real = tmp_path / "real.bin"
+    real.write_bytes(scan.read_bytes())
+    for folder, marked in ((None, ""), (scan.parent, ": 000000.bin"), (tmp_path, "")):
+        if folder is not None:
+            write_marker(folder, {})
+        invoke("view", scan, real, "--out", page)
+        mark = held(page)[0]["simulated"]
+        assert mark == ("SIMULATED DATA" + marked if folder is not None else "")

@@ -48,19 +48,8 @@ def test_weights_are_counted_over_the_labels_of_the_training_set() -> None:
     CrossEntropy(list(weights))
 
 
-def test_clouds_of_one_label_each_are_counted_without_reading_them() -> None:
-    assert class_counts(SimpleNamespace(classes=[2, 2, 0]), 3).tolist() == [1, 0, 2]
-
-
 def test_of_a_large_set_a_part_is_read() -> None:
     dataset = Clouds([[1]] * (3 * MAX_CLOUDS))
     assert class_counts(dataset, 3).tolist() == [0, MAX_CLOUDS, 0]
     assert dataset.was_read[0] == 0
     assert dataset.was_read[-1] == 3 * MAX_CLOUDS - 1
-
-
-def test_nothing_is_read_where_nothing_is_asked() -> None:
-    dataset = Clouds([[0]])
-    cfg = config({"weight": None})
-    assert with_counted_weights(cfg, module(dataset)) is cfg
-    assert not dataset.was_read

@@ -51,10 +51,6 @@ class Larger(Numbered):
         return super().__call__(points * self.scale)
 
 
-def absent() -> Numbered:
-    raise ImportError("no Open3D here")
-
-
 @pytest.fixture
 def asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,24 +125,3 @@ def test_a_scale_that_a_network_sees_is_asked_of_the_other_network_alone(
         assert names == [INTERIORS, TURNED]
         assert isinstance(error, NotRigidError)
         assert error.rivals.scale == pytest.approx(1.4, abs=0.01)
-
-
-def test_without_open3d_the_networks_say_what_they_found(asked: Callable[..., tuple]) -> None:
-    names, error = asked(STREET, {STREETS: Blind, "FPFH": absent})
-    assert names == [STREETS, "FPFH"]
-    assert str(error).startswith("no transform found: ")
-    names, error = asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": absent})
-    assert names == [INTERIORS, TURNED, "FPFH"]
-    assert [line.partition(":")[0].strip() for line in str(error).splitlines()[1:]] == names[:2]
-    assert "Open3D" not in str(error)
-
-
-def test_a_descriptor_that_was_named_is_asked_alone(
-    asked: Callable[..., tuple], tmp_path: Path
-) -> None:
-    asked(ROOM, {INTERIORS: Blind, TURNED: Blind, "FPFH": Numbered})
-    cloud = torch.rand(700, 3) * ROOM
-    for name in ("reg_rooms", "reg_turned"):
-        with pytest.raises(NoOverlapError, match=r"^no transform found: "):
-            pcnn.register(cloud, cloud, name, cell="trained")
-    assert catalogue.weights_file("reg_turned") == tmp_path / f"{TURNED}.safetensors"

@@ -16,7 +16,6 @@ from omegaconf import OmegaConf
 
 from pcnn.checkpoints import CheckpointError, RunCheckpoint
 from pcnn.config import check_allowed, looked_up, make, stored
-from pcnn.config.make import FUNCTIONS
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.errors import ConfigError, FileError, UserError
@@ -205,21 +204,6 @@ def test_a_name_in_a_file_becomes_no_other_word(name: Any, tmp_path: Path) -> No
     assert with_stored_options(["resume=auto"], CONF) == ["resume=auto"]
 
 
-@pytest.mark.parametrize(
-    ("word", "key"),
-    [
-        (f"+model.more={{_target_:{HERE}.fire}}", "model.more._target_"),
-        (f"model.width={{_target_:{HERE}.fire}}", "model.width._target_"),
-        (f"+callbacks.more={{_target_:{HERE}.Hook}}", "callbacks.more._target_"),
-        (f"task.loss={{_target_:{HERE}.Loss}}", "task.loss._target_"),
-    ],
-)
-def test_what_a_user_composes_is_checked_too(word: str, key: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        checked(composed(word))
-    assert refused.value.key == key
-
-
 def test_allowed_packages_come_from_the_command_line_alone() -> None:
     check_allowed([HERE], [f"allow_targets=[{HERE}]"])
     for packages, words in (([HERE], ["experiment=evil"]), (["os."], ["allow_targets=[os.]"])):
@@ -245,13 +229,3 @@ def test_classes_of_the_users_own() -> None:
     for other in ("L.Trainer", "CSVLogger", "RAN", "torch.load", "absent", "_Fires.__new__"):
         with pytest.raises(ConfigError):
             looked_up(f"{HERE}.{other}", "model", [HERE])
-
-
-def test_listed_functions_are_there() -> None:
-    groups = {"pcnn.models": "model", "pcnn.tasks.schedules": "task"}
-    for module, names in FUNCTIONS.items():
-        for name in names:
-            assert callable(looked_up(f"{module}.{name}", groups[module]))
-    for name in ("pcnn.models.load", "pcnn.models.available", "pcnn.models.minkunet.nn.Module"):
-        with pytest.raises(ConfigError):
-            looked_up(name, "model")

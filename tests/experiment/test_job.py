@@ -55,27 +55,6 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").iterdir())
 
 
-def preempted(seen: list[int]) -> None:
-    with job.stoppable("{} came".format) as stop:
-        stop.deferring = True
-        for _ in range(2):  # a second one ends nothing at once
-            os.kill(os.getpid(), signal.SIGUSR2)
-        assert not seen
-        stop.check()
-
-
-def test_the_handler_of_a_launcher_submits_the_job() -> None:
-    seen: list[int] = []
-    before = signal.signal(signal.SIGUSR2, lambda signum, frame: seen.append(signum))
-    try:
-        with pytest.raises(Stopped) as error:
-            preempted(seen)
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-    assert seen == [signal.SIGUSR2]
-    assert error.value.code == 128 + signal.SIGUSR2
-
-
 @pytest.mark.parametrize("array", [False, True])
 def test_slurm_is_asked_where_there_is_no_launcher(
     tmp_path: Path,
@@ -108,3 +87,24 @@ def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.Mon
         job.check_one_folder()
     given.append("hydra.run.dir=logs/here")
     job.check_one_folder()
+
+
+def preempted(seen: list[int]) -> None:
+    with job.stoppable("{} came".format) as stop:
+        stop.deferring = True
+        for _ in range(2):  # a second one ends nothing at once
+            os.kill(os.getpid(), signal.SIGUSR2)
+        assert not seen
+        stop.check()
+
+
+def test_the_handler_of_a_launcher_submits_the_job() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda signum, frame: seen.append(signum))
+    try:
+        with pytest.raises(Stopped) as error:
+            preempted(seen)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert seen == [signal.SIGUSR2]
+    assert error.value.code == 128 + signal.SIGUSR2

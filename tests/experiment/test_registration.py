@@ -101,10 +101,3 @@ def test_the_same_command_goes_on_where_it_was_interrupted(
     evaluate_untrained(cfg, tmp_path / "three")
     assert count == 7
     assert not list(tmp_path.rglob(PAIRS_SO_FAR))
-
-
-def test_there_is_nothing_to_train(tmp_path: Path) -> None:
-    done = run("train.py", "model=fpfh", "dataset=threedmatch", cwd=tmp_path, expect=2)
-    assert "eval.py model=fpfh" in done.stderr
-    assert len(done.stderr.strip().splitlines()) <= 3
-    assert not list(tmp_path.rglob("config.yaml"))

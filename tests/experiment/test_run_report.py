@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.image import imsave
 
-from pcnn.experiment.run_report import read_series, runs_of
+from pcnn.experiment.run_report import read_series
 from tests.cli.invoking import invoke
 from tests.visualize.view.test_page import Elements
 
@@ -76,12 +76,6 @@ def test_a_resumed_run_counts_its_later_steps_once(tmp_path: Path) -> None:
         path.write_text("\n".join(["step,train/loss,val/loss", *rows]) + "\n")
         paths.append(path)
     assert read_series(paths) == {"train/loss": [(0, 0.5), (10, 0.5), (20, 1.5), (30, 1.5)]}
-
-
-def test_a_folder_of_runs_stands_for_all_of_them(tmp_path: Path) -> None:
-    for number in range(2):
-        a_run(tmp_path / "sweep" / str(number))
-    assert [run.name for run in runs_of([tmp_path / "sweep"])] == ["0", "1"]
 
 
 def test_folders_that_are_no_runs_are_named(tmp_path: Path) -> None:

@@ -10,14 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import pcnn
 from pcnn.checkpoints.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
 from pcnn.datasets.registration.make_gt import make_ground_truth
-from pcnn.experiment import catalogue, descriptors
 from pcnn.experiment.descriptors import of_checkpoint
-from pcnn.experiment.export import export
-from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.settings import EstimateSettings, RansacSettings
@@ -125,31 +121,3 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
     assert not torch.equal(sampled(first), sampled(first, 1))
     with pytest.raises(ValueError, match=r"trained with model\.overlap_head=true$"):
         sampled(replace(first, scored=None))
-
-
-def test_shipped_weights_go_by_the_extent(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path)
-    room, street = torch.rand(500, 3) * 4, torch.rand(500, 3) * torch.tensor([80.0, 40.0, 4.0])
-    with pytest.raises(FileNotFoundError, match="reg_streets"):
-        descriptors.chosen("reg_streets", measured([room]), None)
-    for name in ("reg_rooms", "reg_turned", "reg_streets"):
-        export(folder / BEST, tmp_path / f"{name}.safetensors")
-    for cloud, name in ((room, "reg_rooms"), (street, "reg_streets")):
-        choice = descriptors.chosen(None, measured([cloud]), None)
-        assert choice.weights == tmp_path / f"{name}.safetensors"
-    assert descriptors.chosen("reg_rooms", measured([street]), None).name == "reg_rooms"
-    assert descriptors.chosen(None, measured([room, street]), None).name == "reg_streets"
-    assert descriptors.chosen("fpfh", measured([room]), None).voxel_size == 0.05
-    assert descriptors.chosen(None, measured([room]), 0.1).voxel_size == 0.1
-    with pytest.raises(ValueError, match="its own voxel size"):
-        descriptors.chosen("reg_rooms", measured([room]), 0.1)
-    with pytest.raises(FileNotFoundError, match="resunet_interior"):
-        descriptors.chosen("resunet_interior", measured([room]), None)
-    # and they are used, by name
-    clouds, _ = fragments()
-    found = pcnn.register(clouds[0], clouds[0])
-    assert "reg_rooms" in found.reason
-    assert "resunet 0.1 m, voxel" in found.descriptor
-    torch.testing.assert_close(found.transform, torch.eye(4, dtype=torch.float64))
