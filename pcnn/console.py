@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any
 
@@ -50,24 +51,31 @@ class Console(rich.console.Console):
         self.print(said, soft_wrap=True)
 
 
-#: Seconds from one line of a `Progress` that is no bar to the next.
-EVERY = 30.0
+#: Seconds to the first line of a `Progress` that is no bar, and from one to the next.
+FIRST, EVERY = 10.0, 30.0
 
 
 class Progress:
-    """How far some work is: a bar on a terminal, elsewhere a line now and then."""
+    """How far some work is: a bar on a terminal, elsewhere a line now and then.
 
-    def __init__(self, console: Console, label: str, total: int) -> None:
-        self._console, self._label, self._total = console, label, total
+    The lines come by the clock, also while nothing gets done.
+    """
+
+    def __init__(
+        self, console: Console, label: str, total: int, figures: Callable[[], str] = str
+    ) -> None:
+        self._console, self._label, self._total, self._figures = console, label, total, figures
         self._done, self._began = 0, time.monotonic()
-        self._told = self._began
         self._bar: rich.progress.Progress | None = None
+        self._over = Event()
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:
             self._bar = rich.progress.Progress(console=self._console, transient=True)
             self._bar.add_task(plain(self._label).plain.replace("[", r"\["), total=self._total)
             self._bar.start()
+        else:
+            Thread(target=self._tell, daemon=True).start()
         return self
 
     def __exit__(
@@ -76,19 +84,25 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._over.set()
         if self._bar is not None:
             self._bar.stop()
 
     def advance(self, parts: int = 1) -> None:
         """Count parts that are done."""
         self._done += parts
-        now = time.monotonic()
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0], parts)
-        elif now - self._told >= EVERY:
-            self._told = now
-            left = duration((now - self._began) / self._done * (self._total - self._done))
-            self._console.say(f"{self._label}: {self._done} of {self._total}, {left} left")
+
+    def _tell(self) -> None:
+        wait = FIRST
+        while not self._over.wait(wait):
+            wait = EVERY
+            said = [f"{self._label}: {self._done} of {self._total}", self._figures()]
+            if self._done:
+                seconds = (time.monotonic() - self._began) / self._done
+                said.append(f"{duration(seconds * (self._total - self._done))} left")
+            self._console.say(", ".join(part for part in said if part))
 
 
 def duration(seconds: float) -> str:
