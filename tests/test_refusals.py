@@ -31,7 +31,7 @@ from pcnn.geometry import (
 from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.point_cells import checked_reach
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import cell_parents
+from pcnn.maps.tiling import CellParents
 from pcnn.models import MinkUNet42
 from pcnn.models.blocks import checkpoint_activations
 from pcnn.nn import (
@@ -114,7 +114,7 @@ def searched(kernel: Kernel, **rule: Any) -> KernelMap:
 def by_parents(kernel: Kernel, same: bool = True) -> KernelMap:
     source = point_set_of(scattered(30))
     coarse = source.strided(HALVED)
-    return cell_parents(source if same else point_set_of(scattered(30)), coarse, kernel)
+    return CellParents().build(source if same else point_set_of(scattered(30)), coarse, kernel)
 
 
 V, T = ValueError, TypeError
@@ -162,13 +162,9 @@ GEOMETRY: list[Row] = [
 ]
 MAPS: list[Row] = [
     (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),
-    (lambda: searched(Kernel.of((1, 1, 3)), metric="ball"), V, "cubic kernels"),
     *(
         (lambda given=given: Neighbourhood(**given), V, next(iter(given)))
-        for given in (
-            *({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0}),
-            {"cover": True, "outside": "drop"},
-        )
+        for given in ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0})
     ),
     (
         lambda: scan(60, downsampling="cell_origin").map_to(

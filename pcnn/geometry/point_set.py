@@ -27,7 +27,7 @@ OUT_OF_CELL = 2.0**-6
 #: Treatment of a neighbour within reach whose offset leaves the kernel's box.
 OUTSIDE = ("clamp", "drop")
 
-METRICS = ("auto", "ball", "box")
+METRICS = ("auto", "box")
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Neighbourhood:
     #: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the field
     #: of one of 3
     cell: float = 1.0
-    #: ``ball``, ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as the ball
+    #: ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as the ball
     #: with the volume of its box, any other one as far as its box
     metric: str = "auto"
-    cover: bool = False  # whether a strided kernel reaches at least every point of its coarse cell
     memory: float | None = None  # most memory that maps may take [GB]
 
     def __post_init__(self) -> None:
-        check_outside(self.outside)
+        if self.outside not in OUTSIDE:
+            raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {self.outside!r}")
         if self.metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
         if not (0 < self.volume < math.inf and 0 < self.cell < math.inf):
@@ -61,14 +61,6 @@ class Neighbourhood:
             )
         if self.memory is not None and not 0 < self.memory < math.inf:
             raise ValueError(f"memory must be positive [GB] or none, got {self.memory}")
-        if self.cover and self.outside == "drop":
-            raise ValueError("cover=True reaches points outside the box, which outside=drop drops")
-
-
-def check_outside(outside: str) -> None:
-    """Refuse a rule that does not exist."""
-    if outside not in OUTSIDE:
-        raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {outside!r}")
 
 
 #: The rule of PointCNN++'s code.

@@ -67,17 +67,18 @@ def most_compared(most: int) -> int:
     return COMPARED_PER_TRIPLET * most // 4
 
 
-def refuse(points: PointSet, triplets: int, taken: int, most: int) -> NoReturn:
-    """Raise: the triplets were counted."""
-    _refuse(points, f"have {triplets:,} triplets or more, {taken / 1e9:.2f} GB", most)
+def compared_pairs(number: int) -> str:
+    """What `refuse` says of pairs that were not counted."""
+    return f"relate so many points that {number:,} pairs were to be compared"
 
 
-def refuse_uncounted(points: PointSet, compared: int, most: int) -> NoReturn:
-    """Raise: there are too many pairs to compare."""
-    _refuse(points, f"relate so many points that {compared:,} pairs were to be compared", most)
+def listed_triplets(number: int, taken: int) -> str:
+    """What `refuse` says of triplets that were counted."""
+    return f"have {number:,} triplets or more, {taken / 1e9:.2f} GB"
 
 
-def _refuse(points: PointSet, found: str, most: int) -> NoReturn:
+def refuse(points: PointSet, found: str, most: int) -> NoReturn:
+    """Raise: maps of the points would take too much."""
     (x, y, z), cloud, number = densest_cell(points)
     edges = " x ".join(f"{edge:g}" for edge in points.voxel_size)
     raise DenseCloudError(
@@ -135,11 +136,11 @@ class PendingMap:
             if one.crowd is not None:
                 triplets, crowd = next(found).tolist()
                 if crowd > limit:
-                    refuse_uncounted(points, crowd, most)
+                    refuse(points, compared_pairs(crowd), most)
             size = map_bytes(triplets, one.rows, len(own) - 1, points.device.type, one.symmetric)
             total, taken = total + triplets, taken + size
             # a sum of 32 bits that ran over leaves ends that decrease, or lead elsewhere
             whole = triplets == int(own[-1]) and 0 <= int(own.diff().max()) <= MOST_OF_SLOT
             if taken > most or not whole:
-                refuse(points, total, taken, most)
+                refuse(points, listed_triplets(total, taken), most)
         return [one.fill(own) for one, own in zip(maps, ends, strict=True)]

@@ -18,13 +18,14 @@ from pcnn.maps.neighbour_kernels import CountedNeighbours, SortedPoints, Sorts, 
 from pcnn.maps.point_cells import Edges, PointCells, Reach
 from pcnn.maps.point_memory import (
     PendingMap,
+    compared_pairs,
+    listed_triplets,
     map_bytes,
     most_bytes,
     most_compared,
     refuse,
-    refuse_uncounted,
 )
-from pcnn.maps.tiling import cell_parents
+from pcnn.maps.tiling import CellParents
 
 #: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
 #: cells may lie 2^-7 of a cell beside where their cells were read off.
@@ -45,7 +46,7 @@ class RadiusSearch:
 
     A kernel cell is ``cell * dilation`` cells of the input's level wide. A cubic kernel over cubic
     cells reaches as far as the ball with the volume of its box (`official_radius`), any other one
-    as far as its box. A kernel that tiles space (size = stride) takes no search (`cell_parents`).
+    as far as its box. A kernel that tiles space (size = stride) takes no search (`CellParents`).
     At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points. The
     rest is the rule of the input points (`pcnn.geometry.Neighbourhood`).
 
@@ -60,7 +61,7 @@ class RadiusSearch:
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """Kernel map from input points ``source`` to output points ``target``."""
         if kernel.is_disjoint:
-            return cell_parents(source, target, kernel)
+            return CellParents().build(source, target, kernel)
         on_device = self.counted(source, target, kernel)
         if on_device is not None:
             return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
@@ -74,7 +75,7 @@ class RadiusSearch:
         runs = cells.runs(centres, target.batch_index, window.reach)
         compared, found = int(runs.counts.sum()), 0
         if compared > most_compared(most):
-            refuse_uncounted(source, compared, most)
+            refuse(source, compared_pairs(compared), most)
         parts = [[torch.zeros(0, dtype=torch.int64, device=source.device)] * 3]
         for out_index, in_index in cells.near(centres, runs, window.reach):
             offsets = points[in_index] - centres[out_index]
@@ -87,7 +88,7 @@ class RadiusSearch:
             found += len(parts[-1][0])
             taken = map_bytes(found, rows, kernel.volume, "cpu")
             if taken > most:
-                refuse(source, found, taken, most)
+                refuse(source, listed_triplets(found, taken), most)
         slot, in_index, out_index = map(torch.cat, zip(*parts, strict=True))
         pairs = sort_by_slot(slot, in_index, out_index, kernel.volume)
         derive = DEVICE_LAYOUTS if has_kernels(source.device) else None
@@ -146,7 +147,7 @@ class RadiusSearch:
 
     def _check_covers(self, source: PointSet, kernel: Kernel) -> None:
         """Refuse to search coarse points for finer ones that may lie out of reach of any."""
-        reach, cell = self.reach(source, kernel), _across(source, (1, 1, 1))
+        reach, cell = self.reach(source, kernel), [COVERING * edge for edge in source.voxel_size]
         if isinstance(reach, tuple):
             covers, needed = all(map(operator.ge, reach, cell)), f"{cell} m per axis"
         else:
@@ -163,20 +164,9 @@ class RadiusSearch:
         """How far the kernel sees around its centre: ball radius, or half widths of a box [m]."""
         edges, rule = _edges(source, kernel), source.neighbourhood
         cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
-        if rule.metric == "ball" and not cubic:
-            raise ValueError(
-                f"metric=ball serves cubic kernels over cubic cells; a kernel of size {kernel.size}"
-                f" has cells of {edges} m: use metric=box or auto"
-            )
-        covered = rule.cover and kernel.is_strided
         if rule.metric == "box" or not cubic:
-            widths = box_reach(edges, kernel.size, rule.volume)
-            if not covered:
-                return widths
-            x, y, z = map(max, widths, _covering(source, kernel))
-            return x, y, z
-        radius = official_radius(edges[0], kernel.size[0], rule.volume)
-        return max(radius, math.hypot(*_covering(source, kernel))) if covered else radius
+            return box_reach(edges, kernel.size, rule.volume)
+        return official_radius(edges[0], kernel.size[0], rule.volume)
 
 
 def _edges(source: PointSet, kernel: Kernel) -> Edges:
@@ -197,19 +187,6 @@ def _claims(source: PointSet, target: PointSet, kernel: Kernel) -> dict[str, Any
         "one_per_slot_transposed": degraded and target.one_per_cell,
         "symmetric": kernel.is_symmetric and source is target,
     }
-
-
-def _across(source: PointSet, stride: Triple) -> Edges:
-    """How far two points of a cell of so many cells may lie apart along every axis [m]."""
-    x, y, z = (COVERING * e * s for e, s in zip(source.voxel_size, stride, strict=True))
-    return x, y, z
-
-
-def _covering(source: PointSet, kernel: Kernel) -> Edges:
-    """How far a kernel has to see along every axis to reach all points of its coarse cell [m]."""
-    axes = zip(_across(source, kernel.stride), _moved(source, kernel), strict=True)
-    x, y, z = (across + abs(moved) for across, moved in axes)
-    return x, y, z
 
 
 def _moved(source: PointSet, kernel: Kernel) -> Edges:

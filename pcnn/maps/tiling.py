@@ -133,13 +133,28 @@ def _launch(
 
 @dataclass(frozen=True)
 class CellParents:
-    """`cell_parents` as a builder: there is nothing to set."""
+    """Maps with one output and one slot for every input point; points of a fine cell share one."""
 
     name: str = "cell_parents"
 
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
-        """See `cell_parents`."""
-        return cell_parents(source, target, kernel)
+        """The slot of an input is ``fine cell - stride * coarse cell``; the host waits once."""
+        on_device = self.counted(source, target, kernel)
+        if on_device is not None:
+            return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
+        parent = _parent(source, target, kernel)  # [N_in]
+        step = torch.tensor(kernel.stride, device=source.device)
+        place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
+        _, size_y, size_z = kernel.size
+        slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
+        # with a slot given, rows and their parents ascend together
+        rows = torch.arange(source.rows, device=source.device)
+        return KernelMap.from_pairs(
+            *sort_by_slot(slot, rows, parent, kernel.volume),
+            source.rows,
+            target.rows,
+            one_per_slot=source.one_per_cell,
+        )
 
     def counted(
         self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
@@ -173,26 +188,6 @@ class CellParents:
             return built
 
         return PendingMap(places.first, fill, (n, target.rows))
-
-
-def cell_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
-    """Kernel map with one output and one slot for every input point."""
-    on_device = CellParents().counted(source, target, kernel)
-    if on_device is not None:
-        return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
-    parent = _parent(source, target, kernel)  # [N_in]
-    step = torch.tensor(kernel.stride, device=source.device)
-    place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
-    _, size_y, size_z = kernel.size
-    slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
-    # with a slot given, rows and their parents ascend together
-    rows = torch.arange(source.rows, device=source.device)
-    return KernelMap.from_pairs(
-        *sort_by_slot(slot, rows, parent, kernel.volume),
-        source.rows,
-        target.rows,
-        one_per_slot=source.one_per_cell,
-    )
 
 
 def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:

@@ -15,7 +15,7 @@ import pcnn
 from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
-from tests.clouds import surface, surface_grid
+from tests.clouds import surface_grid
 from tests.maps.native_points import scan
 
 Copy = Callable[[Any], Any]
@@ -50,21 +50,6 @@ def test_no_copy_takes_the_caches_along(kind: str, make: Copy) -> None:
     assert not copy.deepcopy(features(geometry)).geometry.cached_maps()
 
 
-def test_a_grid_with_other_keys_has_maps_of_its_own() -> None:
-    first, second = surface_grid(300, seed=1), surface_grid(300, seed=5)
-    rows = min(first.rows, second.rows)
-    first, second = (replace(g, keys=g.keys[:rows], inverse=None) for g in (first, second))
-    net = pcnn.nn.Sequential(Conv3d(3, 4, 3), Conv3d(4, 4, 3, 2))
-    net(features(first))
-    moved = replace(first, keys=second.keys)
-    found, wanted = (net(features(grid)).features for grid in (moved, second))
-    assert torch.equal(found, wanted)
-    points = scan(200)
-    net(features(points))
-    turned = replace(points, points=points.points.clone(), one_per_cell=False)
-    assert not turned.cached_maps()
-
-
 def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
     grid = surface_grid(100)
     built = SortedSearch().build(grid, grid, Kernel.of(3))
@@ -75,29 +60,6 @@ def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
     assert not other.uses
     other.layouts["table", False] = (torch.zeros(1),)
     assert not built.has("table")
-
-
-def test_features_go_with_their_cells() -> None:
-    cells, batch = surface(200, 3), torch.arange(200) % 2
-    cells = torch.unique(cells, dim=0)
-    order = torch.randperm(len(cells))
-    cells, batch = cells[order], batch[: len(cells)]
-    values = torch.randn(len(cells), 3)
-    x = pcnn.from_coordinates(cells, values, batch)
-    assert torch.equal(x.at_points(), values)
-    assert not torch.equal(x.features, values)
-    by_cell = {
-        (b, *cell): row
-        for b, cell, row in zip(batch.tolist(), cells.tolist(), values.tolist(), strict=True)
-    }
-    for cell, row in zip(x.geometry.coords.tolist(), x.features.tolist(), strict=True):
-        assert by_cell[tuple(cell)] == row
-    # rows of a cell given twice are reduced
-    both = pcnn.from_coordinates(cells.repeat(2, 1), values.repeat(2, 1), reduce="sum")
-    assert both.geometry.rows == len(cells)
-    torch.testing.assert_close(both.at_points()[: len(cells)], 2 * values)
-    with pytest.raises(ValueError, match="features must be"):
-        pcnn.from_coordinates(cells, values[1:])
 
 
 @dataclass(frozen=True)

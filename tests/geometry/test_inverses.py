@@ -10,10 +10,9 @@ from torch import nn
 import pcnn
 from pcnn.geometry import Geometry, Kernel, PointSet, VoxelGrid, point_set_of, quantize
 from pcnn.nn import AvgPool3d, Conv3d
-from pcnn.ops import Planner, reduce_points
+from pcnn.ops import Planner
 from pcnn.ops.sites import output_sites
 from tests.clouds import batched, surface_grid
-from tests.tolerance import DENSE
 
 STEPS = [Kernel.of(2, 2), Kernel.of(3, (1, 3, 2)), Kernel.of(3, 2)]
 SIZE = 0.5
@@ -117,23 +116,3 @@ def test_a_mixed_batch_of_levels_knows_the_rows_above_but_no_points() -> None:
     above = joined.coords[joined.inverse][:, 1:]
     assert torch.equal(above, fine.coords[:, 1:].div(2, rounding_mode="floor") * 2)
     assert joined.finer is None
-
-
-@pytest.mark.parametrize("kind", ["voxels", "points", "thinned points"])
-def test_features_of_points_are_reduced_to_any_level(kind: str) -> None:
-    root, cells = made(kind)
-    numbers = torch.arange(len(cells)).double()[:, None].requires_grad_()
-    for level in levels(root):
-        rows = level.point_rows()
-        own = [numbers[rows == row, 0] for row in range(level.rows)]
-        wanted = {
-            "sum": [one.sum() for one in own],
-            "mean": [one.mean() for one in own],
-            "max": [one.max() for one in own],
-            "first": [one[0] for one in own],
-        }
-        for reduce, values in wanted.items():
-            for given in (numbers, numbers.detach()):
-                found = reduce_points(given, level, reduce)[:, 0]
-                torch.testing.assert_close(found, torch.stack(values), rtol=DENSE, atol=DENSE)
-        assert torch.autograd.grad(reduce_points(numbers, level).sum(), numbers)[0].all()

@@ -1,7 +1,6 @@
 """Packed keys, cells in their order, and the slots of kernels."""
 
 import copy
-import itertools
 import pickle
 
 import numpy as np
@@ -31,14 +30,6 @@ def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyFormat) -> 
     assert [tuple(row) for row in got] == expected
 
 
-def test_a_neighbours_key_is_a_sum() -> None:
-    layout = KeyFormat()
-    coords = torch.tensor([[2, -5, 0, 7], [0, -131070, 131069, 0]])
-    for offset in ((0, 0, -1), (1, -1, 1), (-2, 2, 0)):
-        moved = coords + torch.tensor([0, *offset])
-        assert torch.equal(layout.pack(coords) + layout.delta(offset), layout.pack(moved))
-
-
 BOX = ((-3, -2, -1), (4, 2, 2))
 WIDE = ((-131071,) * 3, (131071,) * 3)
 
@@ -62,12 +53,6 @@ def test_cells_rise_and_points_of_one_keep_their_order(clouds: int, far: int) ->
     merged, of_point = found.merged()
     assert torch.equal(found.keys(merged, DEFAULT_FORMAT), keys)
     assert torch.equal(of_point, inverse)
-
-
-def test_no_points_have_an_order() -> None:
-    found = cell_order(torch.zeros(0, 3), None, 1, ((0, 0, 0), (0, 0, 0)))
-    assert found is not None
-    assert [len(part) for part in found.merged()] == [0, 0]
 
 
 def test_cells_far_apart_are_merged_by_their_keys() -> None:
@@ -107,10 +92,6 @@ def test_odd_windows_are_centred_as_far_as_they_cover_their_cell_and_even_ones_a
 ) -> None:
     assert Kernel.of(size, stride, dilation).padding == (padding,) * 3
     assert Kernel.of((size, 3, 2), (stride, 1, 2), (dilation, 1, 1)).padding == (padding, 1, 0)
-
-
-def test_even_kernels_cover_zero_to_k_minus_one() -> None:
-    assert Kernel.of(2).offsets == tuple(itertools.product((0, 1), repeat=3))
 
 
 def test_properties() -> None:

@@ -1,7 +1,5 @@
 import pickle
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -79,11 +77,6 @@ def test_clouds_may_be_empty() -> None:
     middle = point_set_of(torch.ones(2, 3), torch.tensor([0, 2]), 4)
     assert middle.batch_offsets.tolist() == [0, 1, 1, 2, 2]
     assert torch.isfinite(middle.origins).all()
-
-
-@pytest.mark.parametrize("grid", [np.float32(0.25), torch.tensor(0.25), np.full(3, 0.25)])
-def test_a_grid_size_may_be_any_kind_of_number(grid: Any) -> None:
-    assert point_set_of(torch.rand(9, 3), voxel_size=grid).voxel_size == (0.25, 0.25, 0.25)
 
 
 def test_points_far_away_keep_their_order() -> None:

@@ -68,19 +68,6 @@ def check_steps(layout: Layout, table: Tensor) -> None:
         assert torch.equal(rows[own], entries.t()[touched])
 
 
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("size", [3, 5])
-def test_the_checks_of_large_maps_on_small_ones(size: int) -> None:
-    grid = block(6, 2, "cpu", 0.7)
-    kernel = Kernel.of(size)
-    built = Windowed().build(grid, grid, kernel)
-    (table,), (masks,) = built.layout("table"), built.layout("masks")
-    check_rows(grid, table, masks, kernel)
-    check_steps(built.layout("steps"), table)
-    with pytest.raises(AssertionError):
-        check_rows(grid, table.roll(1, 0), masks, kernel)
-
-
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("builder", LARGE, ids=str)

@@ -11,7 +11,7 @@ from torch import Tensor
 from pcnn.geometry.padding import Part, place_in_torch
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.maps import place as module
-from pcnn.maps.place import MAX_PARTS, WORDS, Intake, pattern_of, place
+from pcnn.maps.place import MAX_PARTS, WORDS, Intake, place
 
 
 def part(values: Tensor, room: Sequence[int], spare: float | None, shift: int = 0) -> Part:
@@ -69,24 +69,6 @@ def test_all_parts_in_two_launches(device: torch.device, monkeypatch: pytest.Mon
         flat = other.own.reshape(-1)[: other.source.numel()]
         assert one.first is not None or torch.equal(flat, other.source.reshape(-1))
         assert one.spare is None or (other.own.reshape(-1)[len(flat) :] == one.spare).all()
-
-
-def test_spare_rows_take_the_spare_places_of_tiles() -> None:
-    out = torch.randperm(200, dtype=torch.int32)
-    tiles = torch.cat([out, torch.full((56,), -1, dtype=torch.int32)]).view(2, TILE_ROWS)
-    own = torch.empty(4, TILE_ROWS, dtype=torch.int32)
-    place_in_torch([Part(own, tiles.flip(0), first=TILE_ROWS)])
-    assert sorted(own.flatten().tolist()) == list(range(4 * TILE_ROWS))
-
-
-def test_tensors_without_memory_are_left_out() -> None:
-    place([Part(torch.empty(3, device="meta"), torch.zeros(3))])
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.float32, torch.int64, torch.float64])
-def test_a_number_fills_64_bits(dtype: torch.dtype) -> None:
-    bits = torch.tensor(pattern_of(-3, dtype), dtype=torch.uint32)
-    assert (bits.view(dtype) == -3).all()
 
 
 def test_an_intake_takes_one_call_after_another(device: torch.device) -> None:

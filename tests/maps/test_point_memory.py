@@ -1,8 +1,5 @@
 """Dense clouds on native points: refused in time, and before they take memory."""
 
-import resource
-import time
-
 import pytest
 import torch
 from torch import Tensor
@@ -115,44 +112,6 @@ def test_a_device_refuses_with_the_wait_that_it_has(
     with pytest.raises(DenseCloudError, match=message):
         RadiusSearch().build(points, points, K3)
     assert len(waits) == 1
-
-
-def sheet(n: int, per_cell: int) -> Tensor:
-    """So many points in every cell of a wavy sheet of cells of 0.1 m."""
-    side = int((n / per_cell) ** 0.5)
-    cells = torch.cartesian_prod(torch.arange(side), torch.arange(side))
-    cells = torch.cat([cells, (cells.sum(1, keepdim=True) // 4) % 3], 1)
-    return (cells.repeat_interleave(per_cell, 0) + uniform(len(cells) * per_cell, edge=1.0)) * 0.1
-
-
-HOSTILE = {
-    "one cell": (lambda: uniform(1_000_000, edge=0.1), False),
-    "all equal": (lambda: torch.full((1_000_000, 3), 1.23), False),
-    "half dense": (
-        lambda: torch.cat([uniform(500_000, edge=0.1), sheet(500_000, 2) + 5]),
-        False,
-    ),
-    "ten a cell": (lambda: sheet(1_000_000, 10), True),
-    "63 a cell": (lambda: sheet(1_000_000, 63), False),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_million_points_end_in_time(name: str) -> None:
-    """In a result or in an error, within two minutes of a machine of 2 cores and 8 GB."""
-    make, serves = HOSTILE[name]
-    net, start = network(), time.process_time()
-    points = point_set_of(make(), voxel_size=0.1)
-    try:
-        with torch.no_grad():
-            pcnn.plan(net, points)
-    except DenseCloudError:
-        assert not serves
-    else:
-        assert serves
-    assert time.process_time() - start < 120  # of both cores
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 8e6  # kB
 
 
 def test_the_default_budget_fits_the_machine() -> None:

@@ -155,13 +155,6 @@ def test_halves_round_away_from_zero_and_large_quotients_stay_exact() -> None:
             assert slot.tolist() == [cell + abs(cell)]
 
 
-def test_reaches() -> None:
-    assert official_radius(1.0, 3) == pytest.approx(1.8611, abs=1e-4)
-    assert official_radius(0.05, 3, volume=8.0) == pytest.approx(2 * official_radius(0.05, 3))
-    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5)) == pytest.approx((0.05, 0.3, 1.0))
-    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5), volume=8.0) == pytest.approx((0.1, 0.6, 2.0))
-
-
 # ---- maps
 
 
@@ -309,23 +302,6 @@ def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
         assert {(out_rows[i], own[j], k) for k, i, j in found} == edges
         if source.one_per_cell:
             assert len(found) == len(edges)
-
-
-@pytest.mark.parametrize("grid", [(0.05, 0.05, 0.05), (0.05, 0.1, 0.03)], ids=str)
-@pytest.mark.parametrize("stride", [2, 3])
-def test_strided_kernels_may_cover_every_point(grid: tuple[float, ...], stride: int) -> None:
-    source = scan(500, grid=grid)
-    kernel = Kernel.of(3, stride, padding=1)  # at stride 3 it lies a cell beside its output
-    target = source.strided(kernel)
-    usual, covering = (
-        RadiusSearch().build(ruled(source, cover=c), target, kernel) for c in (False, True)
-    )
-    assert len(usual.in_index.unique()) < source.rows
-    assert len(covering.in_index.unique()) == source.rows
-    assert set(triplets(usual)) < set(triplets(covering))
-    # kernels of stride 1 see what they saw
-    reach = RadiusSearch().reach
-    assert reach(ruled(source, cover=True), K3) == reach(source, K3)
 
 
 def test_upsampling_onto_any_points() -> None:

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, grid_of_cells, layouts, steps
+from pcnn.geometry import Kernel, KernelMap, grid_of_cells, steps
 from pcnn.geometry.steps import STEPS, TILE_ROWS, stored_steps, table_of_steps
 from pcnn.maps import SortedSearch
-from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.maps.steps import step_views
 from pcnn.ops.conformance import random_map
 from tests.clouds import surface_grid, triplets_of
 from tests.maps.test_layouts import SINGLE, bare, make, single
-from tests.steps import check_steps, defined, leave_room
-from tests.waits import nothing_waits
+from tests.steps import check_steps, leave_room
 
 
 @pytest.mark.parametrize("case", SINGLE, ids=str)
@@ -118,19 +116,3 @@ def test_room_for_steps() -> None:
     for triplets_a_row, volume, a_tile in ((7.8, 27, 27), (21, 125, 154)):
         found = stored_steps(int(triplets_a_row * 20_000_000), tiles, volume)
         assert found / tiles == pytest.approx(a_tile, abs=1)
-
-
-@pytest.mark.gpu
-def test_two_runs_give_identical_bits_without_waiting() -> None:
-    grid = surface_grid(100_000, batch_size=2).to("cuda")
-    plain = grid.map_to(grid, Kernel.of(5), SortedSearch())
-    runs: list[layouts.Layout] = []
-    (table,) = plain.layout("table")
-    masks = bare(plain, ("table",), table.device).layout("masks")
-    for _ in range(3):
-        view = KernelMap.from_table(table, grid.rows, *masks, derive=DEVICE_LAYOUTS)
-        with nothing_waits():
-            runs.append(view.layout("steps"))
-    for run in runs[1:]:
-        for one, other in zip(defined(run), defined(runs[0]), strict=True):
-            assert torch.equal(one, other)

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.dataflows import Reference
 from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, point_set_of, quantize
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import SortedSearch
 from pcnn.maps.base import Sites
 from pcnn.maps.levels import pack_cells, unique_sites
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import CellParents, DisjointMap, cell_parents, disjoint_maps
-from pcnn.ops import convolution
-from tests import oracle
+from pcnn.maps.tiling import CellParents, DisjointMap, disjoint_maps
 from tests.clouds import batched, surface, triplets_of
 from tests.maps.guarded import guarded
 
@@ -72,7 +69,7 @@ def test_triplets_equal_brute_force(
     request.getfixturevalue("reversed_blocks")
     for pair, wanted in zip(itertools.pairwise(levels), plain, strict=True):
         with guarded(monkeypatch):
-            built = cell_parents(*pair, kernel)
+            built = CellParents().build(*pair, kernel)
         assert built.one_per_slot == wanted.one_per_slot == pair[0].one_per_cell
         assert built.one_per_slot_transposed
         assert (built.n_in, built.n_out) == (wanted.n_in, wanted.n_out)
@@ -90,29 +87,11 @@ def test_the_map_is_that_of_voxels_at_integer_coordinates(kernel: Kernel, sites:
     for _ in range(2):
         target, coarse = source.strided(kernel), grid.strided(kernel)
         alike(
-            cell_parents(source, target, kernel),
+            CellParents().build(source, target, kernel),
             SortedSearch().build(grid, coarse, kernel),
             *("pairs", "table"),
         )
         source, grid = target, coarse
-
-
-def test_convolution_and_upsampling_over_shared_slots() -> None:
-    points, batch = batched(300)
-    kernel = Kernel.of(2, 2)
-    source = point_set_of(points, batch, 3, 0.8)
-    built = source.map_to(source.strided(kernel), kernel, CellParents())
-    assert not built.one_per_slot
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn(source.rows, 4, dtype=torch.float64, generator=generator)
-    weight = torch.randn(8, 4, 6, dtype=torch.float64, generator=generator)
-    down = convolution(x, weight, built, Reference())
-    expected = oracle.convolution(x.numpy(), weight.numpy(), set(triplets_of(built)), built.n_out)
-    assert np.allclose(down.numpy(), expected)
-    back = torch.randn(8, 6, 5, dtype=torch.float64, generator=generator)
-    up = convolution(down, back, built.transpose(), Reference())
-    turned = {(j, i, k) for i, j, k in triplets_of(built)}
-    assert np.allclose(up.numpy(), oracle.convolution(expected, back.numpy(), turned, source.rows))
 
 
 def test_levels_between_are_passed_over() -> None:
@@ -123,7 +102,7 @@ def test_levels_between_are_passed_over() -> None:
     built = source.map_to(far, kernel, CellParents())
     assert triplets_of(built) == brute_force(source, far, kernel)
     with pytest.raises(ValueError, match="by the kernel's stride"):
-        cell_parents(source, far, Kernel.of(2, 2))
+        CellParents().build(source, far, Kernel.of(2, 2))
 
 
 #: A sort of all levels; more tasks of tiling maps than a launch takes come of them.

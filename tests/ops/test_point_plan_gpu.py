@@ -9,7 +9,7 @@ import pcnn
 from pcnn.geometry import Kernel, PointSet
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import cell_parents
+from pcnn.maps.tiling import CellParents
 from tests.maps.native_points import coarser, scan, single
 from tests.steps import gathered
 from tests.waits import nothing_waits
@@ -35,7 +35,10 @@ def test_levels_and_maps_are_those_of_the_cpu(sites: str) -> None:
             assert torch.equal(getattr(there[len(sets) - 1], name).cpu(), getattr(sets[-1], name))
     kernel = Kernel.of(2, 2)
     own, other = here.strided(kernel), there[0].strided(kernel)
-    built, wanted = cell_parents(there[0], other, kernel), cell_parents(here, own, kernel)
+    built, wanted = (
+        CellParents().build(there[0], other, kernel),
+        CellParents().build(here, own, kernel),
+    )
     for side in (False, True):
         views = [type(m)(m.edges, side) for m in (built, wanted)]
         for name in ("pairs", "rows_csr", "counts"):
