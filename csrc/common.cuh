@@ -43,6 +43,17 @@ __device__ __forceinline__ int rank_below(u32 ballot) {
     return __popc(ballot & ((1u << lane_index()) - 1u));
 }
 
+// Sum of a value over the lanes up to this one.
+template <typename Value>
+__device__ __forceinline__ Value sum_to_lane(Value value) {
+#pragma unroll
+    for (int step = 1; step < WARP; step *= 2) {
+        const Value other = __shfl_up_sync(FULL_MASK, value, step);
+        if (lane_index() >= step) value += other;
+    }
+    return value;
+}
+
 // Position of the first of `n` sorted keys that is not less than `query`.
 template <typename Key>
 __device__ __forceinline__ i64 lower_bound(const Key* keys, i64 n, Key query) {

@@ -2,29 +2,19 @@
 //
 // Two kernels: insert -> search. Where entries are mirrored, the table is empty before.
 //
-// Bytes moved for N sites a side and K slots: 16..64 N bytes of the store cleared; 8 N of keys read
-// and N sectors of 32 B written; the look-ups, in sectors of a store that the L2 cache mostly holds;
-// 4 N K bytes of the table written. Counted for K = 27, sectors a row:
-//     scan at 5 cm      11
-//     dense indoor       4
-//     uniform noise     15
-// So one million rows of a scan write 0.11 GB (26 us at 4.2 TB/s) and read 0.25..0.35 GB from L2.
+// Sectors of 32 B that a row reads for K = 27: 11 of a scan at 5 cm, 4 dense indoors, 15 of noise.
 
 #include "common.cuh"
 
 // variants: STORE=0 | STORE=1
-// variants: KX=0 | KX=3 KY=3 KZ=3 WARPS=3 | KX=3 KY=3 KZ=3 SYMMETRIC=1 WARPS=5 | SYMMETRIC=1
+// variants: KX=0 KY=0 KZ=0 | KX=3 KY=3 KZ=3 WARPS=3 | KX=3 KY=3 KZ=3 SYMMETRIC=1 WARPS=5 | SYMMETRIC=1
 
 #ifndef SYMMETRIC
 #define SYMMETRIC 0  // 1: search the slots below the centre, write both entries of every pair
 #endif
 #ifndef KX
 #define KX 0  // slots along x; 0: sizes are only known at run time, loops stay loops
-#endif
-#ifndef KY
 #define KY 0
-#endif
-#ifndef KZ
 #define KZ 0
 #endif
 #ifndef WARPS
@@ -215,7 +205,6 @@ __device__ __forceinline__ void search_column(const Store& store, const Site& si
 }
 
 #endif
-
 
 #define THREADS 256  // of a block, of all kernels but search
 #define ROWS 32      // output rows of a tile: one a lane

@@ -39,8 +39,8 @@ struct Seen {
     }
 };
 
-struct PackArguments {
-    const int* cells;  // [N, 4] batch, x, y, z
+struct CellsArguments {
+    const int* cells;  // [N, 4] batch, x, y, z, or null where the keys are there
     i64* keys;
     Extent* extent;
     const u32* count;  // n on the device, or null: then `n`
@@ -48,7 +48,7 @@ struct PackArguments {
     KeyFields fields;
 };
 
-KERNEL(pack_cells, PackArguments, 256) {
+KERNEL(pack_cells, CellsArguments, 256) {
     Seen seen;
     i64 n = a.count ? (i64)*a.count : a.n;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
@@ -73,15 +73,7 @@ KERNEL(pack_cells, PackArguments, 256) {
     seen.flush(a.extent);
 }
 
-struct ExtentArguments {
-    const i64* keys;
-    Extent* extent;
-    const u32* count;  // n on the device, or null: then `n`
-    i64 n;
-    KeyFields fields;
-};
-
-KERNEL(extent_of_keys, ExtentArguments, 256) {
+KERNEL(extent_of_keys, CellsArguments, 256) {
     // x is not monotone over clouds, y and z not over x: every key is looked at
     Seen seen;
     i64 n = a.count ? (i64)*a.count : a.n;

@@ -68,12 +68,7 @@ __device__ __forceinline__ u32 warp_look_back(u32* status, u32 tile, u32 own) {
 // Exclusive prefix sum over the 256 threads of a block; `total` gets the sum.
 __device__ __forceinline__ u32 block_prefix(u32 own, u32* total) {
     __shared__ u32 warp_sums[8];
-    u32 inclusive = own;
-#pragma unroll
-    for (int step = 1; step < WARP; step *= 2) {
-        u32 other = __shfl_up_sync(FULL_MASK, inclusive, step);
-        if (lane_index() >= step) inclusive += other;
-    }
+    const u32 inclusive = sum_to_lane(own);
     if (lane_index() == WARP - 1) warp_sums[warp_index()] = inclusive;
     __syncthreads();
     u32 before = 0, all = 0;

@@ -4,7 +4,7 @@
 // (slot, chunk of rows), scan those counts, and fill. Positions inside a slot are ints (a slot has
 // at most one pair a row); the start of a slot needs 64 bits.
 
-#include "common.cuh"
+#include "look_back.cuh"
 
 #define PAIR_THREADS 256
 #define PAIR_WARPS 8
@@ -106,7 +106,6 @@ __device__ __forceinline__ i64 block_sum(i64 value, i64* parts) {
 KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
     const int slot = (int)blockIdx.x;
     __shared__ i64 parts[SCAN_THREADS / WARP];
-    __shared__ int sums[SCAN_THREADS / WARP];
     const i64 before = (i64)slot * a.chunks;
     i64 part = 0;
     for (i64 i = threadIdx.x; i < before / 4; i += SCAN_THREADS) {
@@ -125,26 +124,14 @@ KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
             counts[item] = mine + item < a.chunks ? a.counts[before + mine + item] : 0;
             own += counts[item];
         }
-        int sum = own;  // inclusive, of the warp
-#pragma unroll
-        for (int lanes = 1; lanes < WARP; lanes <<= 1) {
-            const int left = __shfl_up_sync(FULL_MASK, sum, lanes);
-            if (lane_index() >= lanes) sum += left;
-        }
-        if (lane_index() == WARP - 1) sums[warp_index()] = sum;
-        __syncthreads();
-        int start = carry + sum - own;
-#pragma unroll
-        for (int warp = 0; warp < SCAN_THREADS / WARP; ++warp) {
-            if (warp < warp_index()) start += sums[warp];
-            carry += sums[warp];
-        }
+        u32 all;
+        int start = carry + (int)block_prefix((u32)own, &all);
+        carry += (int)all;
 #pragma unroll
         for (int item = 0; item < SCAN_ITEMS; ++item) {
             if (mine + item < a.chunks) a.starts[before + mine + item] = start;
             start += counts[item];
         }
-        __syncthreads();  // sums are read before the next round writes them
     }
     if (threadIdx.x == 0) {
         a.offsets[slot] = offset;

@@ -255,17 +255,6 @@ struct FillArguments {
     i64 chunks;
 };
 
-// Sum of the lanes before this one.
-__device__ __forceinline__ int before_lane(int own) {
-    int sum = own;
-#pragma unroll
-    for (int step = 1; step < WARP; step *= 2) {
-        const int other = __shfl_up_sync(FULL_MASK, sum, step);
-        if (lane_index() >= step) sum += other;
-    }
-    return sum - own;
-}
-
 KERNEL(fill_neighbours, FillArguments, ROWS) {
     const i64 row = (i64)blockIdx.x * ROWS + threadIdx.x;
     const int slots = a.search.size[0] * a.search.size[1] * a.search.size[2];
@@ -286,7 +275,8 @@ KERNEL(fill_neighbours, FillArguments, ROWS) {
         if (!a.counts[cell]) continue;  // the whole warp agrees
         const int first = cursor;
         while (cursor < size && own.slots[cursor] == slot) ++cursor;
-        i64 to = a.offsets[slot] + a.starts[cell] + before_lane(cursor - first);
+        const int count = cursor - first;
+        i64 to = a.offsets[slot] + a.starts[cell] + sum_to_lane(count) - count;
         for (int i = first; i < cursor; ++i, ++to) {
             a.in_index[to] = own.sources[i];
             a.out_index[to] = (int)row;

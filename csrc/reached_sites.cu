@@ -1,50 +1,30 @@
 // Output sites of a strided or dilating convolution: every site that some (input, slot) reaches
 // (TorchSparse, Algorithm 3), as candidates that are then sorted and made unique elsewhere.
-//
-// One kernel: 8 N bytes read, 8 bytes written for every candidate that is kept; what lies between
-// stays in registers.
 
-#include "common.cuh"
+#include "look_back.cuh"
 
-// variants: KX=0 | KX=3 KY=3 KZ=3
+// variants: KX=0 KY=0 KZ=0 | KX=3 KY=3 KZ=3
 // variants: KX=3 KY=3 KZ=3 SX=2 SY=2 SZ=2 PX=2 PY=2 PZ=2 | KX=2 KY=2 KZ=2 SX=2 SY=2 SZ=2 PX=2 PY=2 PZ=2
-// variants: KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2 PY=3
+// variants: KX=5 KY=3 KZ=4 SX=2 SY=3 SZ=1 DX=2 DY=1 DZ=1 PX=1 PY=3 PZ=1
 
-#ifndef KX
-#define KX 0  // slots along x; 0: size, stride and dilation are only known at run time
-#endif
-#ifndef KY
+#ifndef KX  // 0: size, stride, dilation and period are only known at run time
+#define KX 0
 #define KY 0
-#endif
-#ifndef KZ
 #define KZ 0
 #endif
 #ifndef SX
 #define SX 1
-#endif
-#ifndef SY
 #define SY 1
-#endif
-#ifndef SZ
 #define SZ 1
 #endif
 #ifndef DX
 #define DX 1
-#endif
-#ifndef DY
 #define DY 1
-#endif
-#ifndef DZ
 #define DZ 1
 #endif
-
 #ifndef PX
 #define PX 1
-#endif
-#ifndef PY
 #define PY 1
-#endif
-#ifndef PZ
 #define PZ 1
 #endif
 
@@ -89,27 +69,12 @@ __device__ __forceinline__ bool inside(const Arguments& a, int cell, int axis) {
 
 // First of `own` places in a list, taken with one atomic a block. All threads of the block call it.
 __device__ __forceinline__ u32 places_for(u32* count, u32 own) {
-    __shared__ u32 warp_start[THREADS / WARP];
-    __shared__ u32 block_start;
-    u32 end = own;  // of this lane's places in the warp's
-#pragma unroll
-    for (int delta = 1; delta < WARP; delta *= 2) {
-        const u32 lower = __shfl_up_sync(FULL_MASK, end, delta);
-        if (lane_index() >= delta) end += lower;
-    }
-    if (lane_index() == WARP - 1) warp_start[warp_index()] = end;
+    __shared__ u32 start;
+    u32 total;
+    const u32 before = block_prefix(own, &total);
+    if (threadIdx.x == 0) start = total ? atomicAdd(count, total) : 0;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 total = 0;
-        for (int warp = 0; warp < THREADS / WARP; ++warp) {
-            const u32 places = warp_start[warp];
-            warp_start[warp] = total;
-            total += places;
-        }
-        block_start = total ? atomicAdd(count, total) : 0;
-    }
-    __syncthreads();
-    return block_start + warp_start[warp_index()] + (end - own);
+    return start + before;
 }
 
 // Slots q of one axis that pass the modular check, stride | cell + padding - dilation q: from the

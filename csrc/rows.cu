@@ -4,9 +4,6 @@
 // Row by row a table says which slots are filled; the place of a pair is that of the chunk it lies
 // in (`scan_counts` of pairs.cu), and how many rows of the chunk fill the slot before. So nothing is
 // sorted, and lists are written in their order.
-//
-// Bytes moved for N rows, K slots and T triplets: 4 N K of the table read; 6 T of positions and
-// slots and 8 N of offsets written, and 6 T more where the lists of input rows are written beside.
 
 #include "radix.cuh"
 

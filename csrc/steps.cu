@@ -1,18 +1,11 @@
 // Tiles of rows that share slots, and the input rows they gather step by step, for many maps in one
 // sort; what is stored, pcnn/geometry/steps.py says.
 //
-// A source is a neighbour table with masks of the slots that its rows fill, or triplets by row where
-// a slot may hold several inputs. Rows are sorted by the Gray code of a mask whose bits are columns by
-// falling frequency, so that neighbours differ in few slots and the rows of a tile share most of
-// theirs. Rows that follow each other in a Gray code differ in few bits, the low ones most of the
-// time: few rows fill a rare column, and they stand together. Against bits in the order of slots,
-// tiles on scans fill a tenth to a fifth fewer slots of 3^3, and up to a third fewer of 5^3. Columns
-// that have no bit of their own share one with others of like frequency.
-//
-// A table may be cut into sections: some of its slots, with an order of rows of their own. Where slots
-// hold several inputs, rows are ordered by the fan-in of their fullest slot first; slots with a second
-// input are columns once more. Tiles then take some 2.2 to 2.8 T / 128 steps on scans; the order of a
-// table would take 3.4 to 4.3.
+// Rows are sorted by the Gray code of a mask whose bits are columns (slots) by falling frequency, so
+// that the rows of a tile share most of their slots: on scans tiles fill a tenth to a fifth fewer
+// slots of 3^3 than by bits in the order of slots, and up to a third fewer of 5^3. Columns without a
+// bit of their own share one with others of like frequency. Where slots hold several inputs, rows are
+// ordered by the fan-in of their fullest slot first; slots with a second input are columns once more.
 
 #include "radix.cuh"
 

@@ -3,8 +3,7 @@
 // Outputs are sorted, so for one (x, y) group of slots the wanted positions only move forwards. A
 // warp takes 32 consecutive outputs at a time, loads the stretch of source keys that their queries
 // can meet into shared memory, and finds every query there. Only the queries of the first output of
-// a block are searched for in the whole array, by a launch of its own. As in Spira's z-delta search
-// (section 5.2), the slots of a group follow the first one by local steps.
+// a block are searched for in the whole array, by a launch of its own.
 
 #include "common.cuh"
 

@@ -4,10 +4,7 @@
 // found by binary search (the anchor), the others follow by steps forward: K_x K_y searches a row,
 // not K_x K_y K_z. A run is a list of slots with one binary search: the K_z slots of equal (x, y),
 // or without DELTAS a single slot, the simple search that the paper compares with (section 6.4).
-//
-// A block owns `rows` consecutive outputs of a map and a chunk of its runs; a warp takes 32
-// consecutive outputs and one run, so its lanes walk the same search path. Rows of the table pass
-// through shared memory.
+// A block owns `rows` consecutive outputs and a chunk of runs; the lanes of a warp share one run.
 //
 // variants: DELTAS=1 KEY_BITS=64 | DELTAS=1 KEY_BITS=32 | DELTAS=0 KEY_BITS=64
 

@@ -114,11 +114,7 @@ class Geometry:
 
     @property
     def coords(self) -> Tensor:
-        """``[N, 4]`` int32 (batch, x, y, z) of every row.
-
-        Voxels are in voxels of the finest level, at every level; cells of native points in units
-        of their own level's cells.
-        """
+        """``[N, 4]`` int32 (batch, x, y, z): voxels of the finest level, or cells of the own."""
         return self.key_format.unpack(self.keys)
 
     @property
@@ -178,15 +174,12 @@ class Geometry:
         return (*self.finer, self.inverse)
 
     def point_rows(self) -> Tensor:
-        """``[P]`` int64 row of every point that the geometry,
-        or its finest level, was made from.
-        """
+        """``[P]`` int64 row of every point that the finest level was made from."""
         inverses = self.inverses()
         if inverses is None:
             raise ValueError(
                 f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
-                "that leads back to points: it was not made from points, or not by the floor of "
-                "their cells; go back to the finest level first"
+                "that leads back to points; go back to the finest level first"
             )
         rows, *coarser = inverses
         for above in coarser:
@@ -219,10 +212,16 @@ class Geometry:
         """Output sites of a convolution with this kernel; the geometry itself at stride 1."""
         if not kernel.is_strided:
             return self
-        found = self.level(kernel)
+        return self._derived(kernel, derive or type(self)._coarser)
+
+    def _derived(
+        self, kernel: Kernel, derive: Callable[[Self, Kernel], Self], down: bool = True
+    ) -> Self:
+        """The level of a kernel, made at the first request and kept."""
+        found = self.level(kernel, down)
         if found is None:
             with outside_inference_mode():
-                found = self.keep_level(kernel, (derive or type(self)._coarser)(self, kernel))
+                found = self.keep_level(kernel, derive(self, kernel), down)
         return found
 
     def generated(self, kernel: Kernel) -> Self:
@@ -249,10 +248,8 @@ class Geometry:
     def kernel_map(self, out: Geometry, kernel: Kernel, engine: BuilderChoice) -> KernelMap:
         """Kernel map of a layer from this geometry (input) to ``out``, built once and kept."""
         if type(out) is not type(self):
-            raise ValueError(
-                f"no map leads from a {type(self).__name__} to a {type(out).__name__}; give both "
-                "as voxels or as points"
-            )
+            kinds = f"{type(self).__name__} to a {type(out).__name__}"
+            raise ValueError(f"no map leads from a {kinds}; give both as voxels or as points")
         builder = engine.builder_of(self.name, kernel)
         if builder is None and not self.maps_by_builder:
             raise engine.unserved(self.name)

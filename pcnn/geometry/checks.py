@@ -30,8 +30,7 @@ def check_order(
         kind = "repeated" if int(keys[row]) == int(keys[row - 1]) else "unsorted"
         raise ValueError(
             f"{subject}: keys must be sorted{' and unique' * unique}, but that of row {row} is "
-            f"{kind}, and features would meet the wrong sites; pcnn.from_coordinates and "
-            "pcnn.voxelize bring cells and their features into order"
+            f"{kind}; pcnn.from_coordinates and pcnn.voxelize order cells with their features"
         )
     first, last = int(keys[0]), int(keys[-1])
     if first < 0 or last >> key_format.batch_shift >= batch_size:
@@ -54,10 +53,9 @@ def check_rows(index: Tensor | None, rows: int, name: str) -> None:
 def check_points(points: Tensor, batch: Tensor | None) -> None:
     """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``."""
     require_tensors(points=points, batch=batch)
-    if points.ndim != 2 or points.shape[1] != 3:
-        raise ValueError(f"points must be [P, 3], got {tuple(points.shape)}")
-    if not points.is_floating_point():
-        raise ValueError(f"points must be floating point, got {points.dtype}")
+    if points.ndim != 2 or points.shape[1] != 3 or not points.is_floating_point():
+        found = f"{tuple(points.shape)} {points.dtype}"
+        raise ValueError(f"points must be [P, 3] floating point, got {found}")
     if batch is not None:
         check_batch(batch, len(points))
 
@@ -114,9 +112,8 @@ def voxel_sizes(
 def check_cells(cells: Tensor) -> None:
     """Refuse cells that are not ``[P, 3]`` whole numbers; of floats the device is waited for."""
     if cells.ndim != 2 or cells.shape[1] != 3:
-        hint = ""
-        if cells.ndim == 2 and cells.shape[1] == 4:
-            hint = "; (batch, x, y, z) goes in as cells[:, 1:] and batch=cells[:, 0]"
+        hint = "; (batch, x, y, z) goes in as cells[:, 1:] and batch=cells[:, 0]"
+        hint *= cells.ndim == 2 and cells.shape[1] == 4
         raise ValueError(f"cells must be [P, 3] (x, y, z), got {tuple(cells.shape)}{hint}")
     if cells.is_complex() or cells.dtype == torch.bool:
         raise ValueError(f"cells must hold whole numbers, got {cells.dtype}")

@@ -132,7 +132,7 @@ def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
     if not numbers[7] < _EXACT_CELLS:
         raise ValueError(
             f"point set: coordinates lie {numbers[7]:.3g} cells from zero, where float64 tells "
-            "neighbouring cells no longer apart; subtract an offset, or use a larger voxel_size"
+            "cells no longer apart; subtract an offset"
         )
     for axis, name in enumerate("xyz"):
         limit = DEFAULT_FORMAT.half[axis] - 1
@@ -140,7 +140,6 @@ def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
         if max(high, -low) > limit:
             raise ValueError(
                 f"point set: cells lie at {low:.0f}..{high:.0f} along {name} about the middle of "
-                f"their cloud, but a packed key holds {-limit}..{limit}; use a larger voxel_size "
-                "or crop the cloud"
+                f"their cloud, but a packed key holds {-limit}..{limit}"
             )
     return bool(numbers[6])

@@ -37,10 +37,7 @@ def has_table(kernel_map: KernelMap) -> bool:
 def check_source(kernel_map: KernelMap, name: str) -> None:
     """Refuse a side of which nothing can be derived: its layouts would wait for each other."""
     if not (kernel_map.has("pairs") or has_table(kernel_map)):
-        raise ValueError(
-            f"the layout {name!r} cannot be derived, as the map holds neither pairs nor a table "
-            "nor steps; take a map of a builder, of KernelMap.from_pairs or KernelMap.from_table"
-        )
+        raise ValueError(f"no layout {name!r} of a map with neither pairs nor a table nor steps")
 
 
 def pairs(kernel_map: KernelMap) -> Layout:
@@ -80,10 +77,7 @@ def offsets(kernel_map: KernelMap) -> Layout:
 def check_table(kernel_map: KernelMap) -> None:
     """Refuse a neighbour table that cannot exist or is too large."""
     if not kernel_map.one_per_slot:
-        raise ValueError(
-            "this kernel map has slots with several inputs, so it has no neighbour table; use the "
-            "layouts pairs or rows_csr"
-        )
+        raise ValueError("a kernel map with several inputs in a slot has no neighbour table")
     check_table_size(kernel_map.n_out, kernel_map.volume)
 
 
@@ -224,8 +218,7 @@ def slot_norms(kernel_map: KernelMap) -> tuple[int, ...]:
     """L1 norm of every slot's offset, in units of the input's voxels."""
     if kernel_map.edges.kernel is None:
         raise ValueError(
-            "this kernel map does not know the offsets of its slots, so they cannot be told apart "
-            "by norm; build it through VoxelGrid.map_to, or use a dataflow without a threshold"
+            "this kernel map does not know the offsets of its slots; build it by VoxelGrid.map_to"
         )
     return kernel_map.edges.kernel.norms
 

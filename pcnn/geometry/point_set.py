@@ -286,10 +286,7 @@ class PointSet(Geometry):
 
     def generated(self, kernel: Kernel) -> PointSet:
         """Refuse to make finer points: nothing says where they would lie."""
-        raise ValueError(
-            f"a transposed convolution of stride {kernel.stride} cannot generate native points; "
-            "give it the finer points, out=..., or use voxels"
-        )
+        raise ValueError(f"{kernel} cannot generate native points; give the finer ones")
 
     def _check_new_map(self, out: PointSet, kernel: Kernel, anywhere: bool = True) -> None:
         super()._check_new_map(out, kernel, anywhere)

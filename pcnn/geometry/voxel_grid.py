@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry
 from pcnn.geometry.checks import check_integers, check_order, check_rows
-from pcnn.geometry.kernel_map import one_line, outside_inference_mode, per_axis
+from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 
@@ -169,13 +169,7 @@ class VoxelGrid(Geometry):
         """See `Geometry.dilated`; the sites are kept as a level."""
         if kernel.is_strided:
             raise ValueError(f"dilated sites are those of stride 1, got {kernel.stride}")
-        if kernel.is_pointwise:
-            return self
-        found = self.level(kernel)
-        if found is None:
-            with outside_inference_mode():
-                found = self.keep_level(kernel, (derive or _reached)(self, kernel))
-        return found
+        return self if kernel.is_pointwise else self._derived(kernel, derive or _reached)
 
     def reached_level(self, kernel: Kernel, keys: Tensor) -> VoxelGrid:
         """The level of the sites ``keys`` that a kernel reaches; it is not kept with this grid."""
@@ -225,11 +219,7 @@ class VoxelGrid(Geometry):
 
     def generated(self, kernel: Kernel) -> VoxelGrid:
         """Finer sites that a transposed convolution of this grid reaches."""
-        found = self.level(kernel, down=False)
-        if found is None:
-            with outside_inference_mode():
-                found = self.keep_level(kernel, _generated_sites(self, kernel), down=False)
-        return found
+        return self._derived(kernel, _generated_sites, down=False)
 
     def _check_new_map(self, out: VoxelGrid, kernel: Kernel, anywhere: bool = False) -> None:
         super()._check_new_map(out, kernel)
@@ -286,10 +276,7 @@ def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
     stride = (x // a, y // b, z // c)
     if (stride[0] * a, stride[1] * b, stride[2] * c) != grid.tensor_stride:
-        raise ValueError(
-            f"a transposed convolution of stride {kernel.stride} needs a tensor stride divisible "
-            f"by it, got {grid.tensor_stride}"
-        )
+        raise ValueError(f"tensor stride {grid.tensor_stride} is not divisible by {kernel.stride}")
     coords = _around(grid, kernel, 1, stride)
     shape = None if grid.spatial_shape is None else kernel.shape_before(grid.spatial_shape)
     keys = _sites_of(grid, coords, torch.tensor(stride, device=grid.device), shape)

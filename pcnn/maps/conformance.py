@@ -27,8 +27,6 @@ KERNELS = (
 )
 #: Largest coordinate that keys hold with a neighbour on either side.
 LIMIT = min(DEFAULT_FORMAT.half) - 2
-#: Faults that a refusal spells out; the others are counted.
-NAMED = 2
 
 
 class Nonconforming(RuntimeError):
@@ -51,9 +49,8 @@ def run_checks(subject: str, checks: Iterable[tuple[object, Callable[[], bool | 
             faults.append(
                 ": ".join([str(name), type(error).__name__, *str(error).splitlines()[:1]])
             )
-    told = [*faults[:NAMED], f"and {len(faults) - NAMED} more"][: len(faults)]
     if faults:
-        text = "; ".join(told)
+        text = "; ".join(faults[:2])
         raise Nonconforming(f"{subject} fails {len(faults)} of {number} checks: {text}")
     if not served:
         raise Nonconforming(f"{subject} refuses all of {number} checks")

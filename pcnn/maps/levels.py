@@ -81,7 +81,8 @@ def extent_of(
     Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
     """
     extent = _empty_extent(keys.device) if extent is None else extent
-    given: dict[str, Any] = {"keys": keys, "extent": extent, "count": count, "n": keys.shape[0]}
+    given: dict[str, Any] = {"cells": None, "keys": keys, "extent": extent, "count": count}
+    given["n"] = keys.shape[0]
     module = cuda.module("levels.cu", keys.device)
     module.launch("extent_of_keys", _walking(keys.shape[0]), **given, fields=key_format.fields)
     return extent

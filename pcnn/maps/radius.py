@@ -132,7 +132,7 @@ class RadiusSearch:
         if not all(size % 2 for size in kernel.size):
             raise ValueError(
                 f"native points serve odd kernel sizes, and even ones with stride = size and no "
-                f"padding; got {kernel}. Use such a kernel, sites=cell_origin, or voxels"
+                f"padding, got {kernel}; or take sites=cell_origin"
             )
         if any(map(operator.lt, target.tensor_stride, source.tensor_stride)):
             self._check_covers(source, kernel)
@@ -156,8 +156,7 @@ class RadiusSearch:
             raise ValueError(
                 f"a kernel of size {kernel.size} over cells of {source.voxel_size} m reaches "
                 f"{reach} m, and finer points may lie {needed} from the nearest coarse one: some "
-                "would have no neighbour. Use a larger kernel or volume, or go back over the map "
-                "that made the coarse points (ConvTranspose3d)"
+                "would have no neighbour; use a larger kernel, or ConvTranspose3d"
             )
 
     def reach(self, source: PointSet, kernel: Kernel) -> Reach:
@@ -204,7 +203,7 @@ def _cell_field(source: PointSet, target: PointSet, kernel: Kernel) -> Field:
         raise ValueError(
             f"at sites=cell_origin a kernel of stride {kernel.stride} leads from tensor stride "
             f"{source.tensor_stride} to {expected}, not to {target.tensor_stride}; use "
-            "ConvTranspose3d for finer cells"
+            "ConvTranspose3d"
         )
     sizes = zip(source.voxel_size, kernel.stride, target.voxel_size, strict=True)
     if not all(math.isclose(edge * step, other) for edge, step, other in sizes):

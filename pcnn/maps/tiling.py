@@ -193,16 +193,11 @@ class CellParents:
 def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
     """``[N_in]`` int64 output row of every input."""
     if not kernel.is_disjoint:
-        raise ValueError(
-            f"only a kernel that tiles space has a parent for every point, got size {kernel.size}, "
-            f"stride {kernel.stride}, dilation {kernel.dilation}, padding {kernel.padding}; search "
-            "the neighbours by radius"
-        )
+        raise ValueError(f"a kernel that tiles space has a parent for every point, not {kernel}")
     above = source.rows_above(target)
     steps = zip(source.tensor_stride, kernel.stride, strict=True)
     if above is None or target.tensor_stride != tuple(t * s for t, s in steps):
         raise ValueError(
-            "the output points were not made from the input points by the kernel's stride, so "
-            "their cells need not fit; give source.strided(kernel), or a level further up"
+            "the output points were not made from the input points by the kernel's stride"
         )
     return above
