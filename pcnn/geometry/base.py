@@ -179,7 +179,7 @@ class Geometry:
         if inverses is None:
             raise ValueError(
                 f"this {type(self).__name__} of tensor stride {self.tensor_stride} has no inverse "
-                "that leads back to points; go back to the finest level first"
+                "that leads back to points: it was not made from points by the floor of their cells"
             )
         rows, *coarser = inverses
         for above in coarser:

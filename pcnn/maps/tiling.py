@@ -193,7 +193,7 @@ class CellParents:
 def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
     """``[N_in]`` int64 output row of every input."""
     if not kernel.is_disjoint:
-        raise ValueError(f"a kernel that tiles space has a parent for every point, not {kernel}")
+        raise ValueError(f"only a kernel that tiles space has a parent for every point: {kernel}")
     above = source.rows_above(target)
     steps = zip(source.tensor_stride, kernel.stride, strict=True)
     if above is None or target.tensor_stride != tuple(t * s for t, s in steps):
