@@ -65,23 +65,6 @@ def test_a_batch_is_split_and_collated() -> None:
             pcnn.SparseTensor.collate(wrong)
 
 
-def test_casts_keep_the_geometry() -> None:
-    x = tensor()
-    for cast, dtype in (
-        (x.half(), torch.float16),
-        (x.float(), torch.float32),
-        (x.to(torch.bfloat16), torch.bfloat16),
-        (x.to("cpu", torch.float16), torch.float16),
-        (x.to("cpu"), torch.float64),
-        (x.detach(), torch.float64),
-    ):
-        assert cast.dtype == dtype
-        assert cast.geometry is x.geometry
-    moved = x.to("meta", torch.float32, non_blocking=True)
-    assert (moved.device.type, moved.dtype) == ("meta", torch.float32)
-    assert moved.geometry.keys.device.type == "meta"
-
-
 @pytest.mark.parametrize("act", [operator.add, operator.sub, operator.mul, operator.truediv])
 def test_arithmetic_is_that_of_the_features(act: Callable[[Any, Any], Any]) -> None:
     x, rows = tensor(), tensor().geometry.rows
@@ -101,16 +84,6 @@ def test_arithmetic_is_that_of_the_features(act: Callable[[Any, Any], Any]) -> N
     with torch.no_grad():
         joined = pcnn.nn.cat(x, x)
         assert torch.equal(act(joined, joined).features, act(joined.features, joined.features))
-
-
-def test_it_compiles_in_one_graph() -> None:
-    def act(x: pcnn.SparseTensor) -> Tensor:
-        y = 2 * x - x / (x.replace(x.features[:, :1]) + x)
-        return y.features * len(y)
-
-    compiled = torch.compile(act, backend="eager", fullgraph=True)
-    for n in (40, 30):
-        assert torch.equal(compiled(tensor(n=n)), act(tensor(n=n)))
 
 
 # --- dense volumes, against a loop over sites --------------------------------------------------

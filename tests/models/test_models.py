@@ -29,7 +29,6 @@ from pcnn.models import (
     sparse_resnet_for,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
-from pcnn.nn.features import JoinedTensor
 from tests.clouds import surface, surface_grid
 from tests.nn.fusing import shaken
 
@@ -165,16 +164,6 @@ def test_classifiers_give_one_row_a_cloud(make: Make, n: int) -> None:
     assert y.isfinite().all()
 
 
-@classifiers
-def test_an_empty_cloud_of_a_batch_leaves_the_others_alone(make: Make) -> None:
-    model = make(out_channels=3).eval()
-    clouds = [on(surface_grid(n, seed=n)) for n in (60, 0, 150)]
-    joined = model(pcnn.SparseTensor.collate(clouds))
-    torch.testing.assert_close(joined[1], model.head.bias)
-    for cloud in (0, 2):
-        torch.testing.assert_close(joined[cloud], model(clouds[cloud])[0], rtol=1e-4, atol=1e-5)
-
-
 def test_heads_stages_descriptors_and_injected_parts() -> None:
     made = sparse_resnet_for("classification", SparseResNet21(width=0.25), 11)
     assert isinstance(made, SparseResNetClassification)
@@ -218,18 +207,6 @@ def test_points_on_cells_give_what_voxels_give(name: str) -> None:
         torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ON_POINTS)
-def test_a_network_runs_on_scattered_points(name: str) -> None:
-    """Several points in a cell, and cells that are no cubes: no site is a voxel's."""
-    places = torch.rand(600, 4) * torch.tensor([12.0, 12.0, 4.0, 1.0])
-    batch = torch.arange(600) % 2
-    x = pcnn.native_points(places[:, :3], places, batch, (0.5, 0.5, 0.7))
-    assert not x.geometry.one_per_cell
-    out = rows(ON_POINTS[name](out_channels=5, engine="auto")(x))
-    assert out.isfinite().all()
-    assert out.shape == (2 if name == "resnet18" else 600, 5)
-
-
 @pytest.mark.parametrize("name", [*SEGMENTERS, "resnet18"])
 def test_inference_fuses_and_gives_the_same(name: str) -> None:
     model = shaken((SEGMENTERS | CLASSIFIERS)[name](out_channels=5).double())
@@ -245,22 +222,6 @@ def test_inference_fuses_and_gives_the_same(name: str) -> None:
     assert list(before) == list(model.state_dict())
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     torch.testing.assert_close(y, expected)
-
-
-@pytest.mark.parametrize("make", [MinkUNet42, ResUNetBN2C])
-def test_inference_copies_no_skips(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    joined: list[JoinedTensor] = []
-    start = JoinedTensor.__init__
-
-    def remembered(self: JoinedTensor, *args: Any) -> None:
-        start(self, *args)
-        joined.append(self)
-
-    monkeypatch.setattr(JoinedTensor, "__init__", remembered)
-    with torch.no_grad():
-        shaken(make(in_channels=4, width=0.125))(on(surface_grid(200)))
-    assert joined
-    assert all(x.is_apart for x in joined)
 
 
 @pytest.mark.parametrize("levels", [(0,), (1, 3), (0, 1, 2, 3, 4)])

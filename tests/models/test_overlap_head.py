@@ -107,19 +107,6 @@ def test_targets_equal_brute_force(geometry: str) -> None:
             assert torch.equal(found[b, : some.stop - some.start], right[some])
 
 
-def test_both_classes_weigh_the_same() -> None:
-    logits = torch.tensor([2.0, -1.0, 0.5, 3.0], dtype=torch.float64, requires_grad=True)
-    truth = torch.tensor([True, False, False, True])
-    counted = torch.tensor([True, True, True, False])
-    found = balanced_cross_entropy(logits, truth, counted)
-    wrong = (F.softplus(logits[1]) + F.softplus(logits[2])) / 2
-    torch.testing.assert_close(found, (F.softplus(-logits[0]) + wrong) / 2)
-    assert torch.autograd.gradcheck(lambda x: balanced_cross_entropy(x, truth, counted), logits)
-    nothing = balanced_cross_entropy(logits, truth, torch.zeros(4, dtype=torch.bool))
-    assert nothing.item() == 0
-    assert torch.autograd.grad(nothing, logits)[0].abs().sum() == 0
-
-
 def test_gradients() -> None:
     head = head_of().double()
     head.eval()  # no dropout
@@ -179,20 +166,14 @@ def test_a_network_without_a_head_is_what_it_was() -> None:
     torch.testing.assert_close(rows[:, -16:], features.features)
 
 
-def test_a_head_learns_where_clouds_overlap() -> None:
-    """Features that name the place: after some steps scores tell points in the overlap apart."""
-    batch = with_positives(views([3], points=600))
-    places = transform_points(batch.transforms[0], batch.source_places.double()).float()
-    code = torch.randn(3, 16, generator=torch.Generator().manual_seed(0)) * 3
-    sides = tuple(F.normalize(torch.sin(p @ code), dim=1) for p in (places, batch.target_places))
-    head = head_of(16, 16)
-    optimizer = torch.optim.Adam(head.parameters(), 1e-2)
-    loss = OverlapLoss(256, 256)
-    for _ in range(40):
-        optimizer.zero_grad()
-        found = loss(head, sides, sides, batch, 0.2)
-        found.loss.backward()
-        optimizer.step()
-    right, false, missed = found.counts[0, 0].tolist()
-    assert right / (right + false) > 0.85
-    assert right / (right + missed) > 0.85
+def test_both_classes_weigh_the_same() -> None:
+    logits = torch.tensor([2.0, -1.0, 0.5, 3.0], dtype=torch.float64, requires_grad=True)
+    truth = torch.tensor([True, False, False, True])
+    counted = torch.tensor([True, True, True, False])
+    found = balanced_cross_entropy(logits, truth, counted)
+    wrong = (F.softplus(logits[1]) + F.softplus(logits[2])) / 2
+    torch.testing.assert_close(found, (F.softplus(-logits[0]) + wrong) / 2)
+    assert torch.autograd.gradcheck(lambda x: balanced_cross_entropy(x, truth, counted), logits)
+    nothing = balanced_cross_entropy(logits, truth, torch.zeros(4, dtype=torch.bool))
+    assert nothing.item() == 0
+    assert torch.autograd.grad(nothing, logits)[0].abs().sum() == 0

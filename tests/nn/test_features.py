@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.geometry import VoxelGrid
 from pcnn.nn import Conv3d, FeatureWise, Sequential, add, cat, normalize
 from pcnn.nn.features import JoinedTensor
 from pcnn.rowwise import POINTWISE as POINTWISE_FUNCTIONS
@@ -83,20 +82,6 @@ def test_a_sequence_of_torch_trains_as_ours_does() -> None:
         torch.testing.assert_close(a.grad, b.grad)
     for a, b in zip(theirs.buffers(), own.buffers(), strict=True):
         torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 5])
-def test_a_norm_of_torch_knows_spare_rows_and_few(rows: int) -> None:
-    full = tensor(rows)
-    spare, grid = rows > 1, full.geometry
-    if spare:
-        keys = torch.cat([grid.keys, torch.full((3,), grid.key_format.sentinel)])
-        count = torch.tensor([len(full)], dtype=torch.int32)
-        grid = VoxelGrid(keys, 1, grid.bound, count=count)
-    x = pcnn.SparseTensor(torch.cat([full.features, torch.full((3 * spare, 4), torch.inf)]), grid)
-    plain, wrapped = nn.BatchNorm1d(4), FeatureWise(nn.BatchNorm1d(4))
-    assert torch.equal(plain(x).features, wrapped(x).features)
-    assert torch.equal(plain.running_var, wrapped.module.running_var)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("n", [0, 1, 9])

@@ -55,23 +55,6 @@ def test_a_block_against_float64(channels: int, joined: bool, dtype: torch.dtype
     assert error <= 1.2 * relative_rms(plain, expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS.keys())
-def test_networks_are_fused_and_wait_for_nothing(
-    make: Callable[..., nn.Module], dtype: torch.dtype
-) -> None:
-    model, grid = shaken(make()).cuda(), surface_grid(3000, batch_size=2).to("cuda")
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, device="cuda"), grid)
-    with torch.autocast("cuda", dtype=torch.float16, enabled=dtype == torch.float16):
-        expected = rows(model(x)).detach()
-        with torch.no_grad():
-            model(x)  # folds the norms, compiles the kernels
-            with nothing_waits():
-                y = rows(model(x))
-    assert y.dtype == expected.dtype
-    assert relative_rms(y, expected) < (1e-4 if dtype == torch.float32 else 2e-2)
-
-
 def step(model: nn.Module, x: pcnn.SparseTensor) -> dict[str, torch.Tensor]:
     """Output, gradients and buffers of a training step."""
     y = rows(model.train()(x))
@@ -130,17 +113,3 @@ def test_a_layer_is_few_launches(trains: bool) -> None:
         names = [name for name in names if "elementwise" not in name]
     # product, statistics and norm; sums and gradient of the norm; gradients of the product
     assert len(names) <= (4 + 3 + 3 if trains else 1), names
-
-
-def test_half_precision_models_and_moves_between_devices() -> None:
-    block = shaken(ConvNorm(Conv3d(16, 16, 3, bias=False), nn.BatchNorm1d(16))).cuda()
-    grid = surface_grid(2000).to("cuda")
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 16, device="cuda"), grid)
-    with torch.no_grad():
-        full = block(x).features
-        half = copy.deepcopy(block).half()(x.replace(x.features.half())).features
-        host = block.cpu()(x.to("cpu")).features
-        back = block.cuda()(x).features
-    assert relative_rms(half, full) < 4 * RELATIVE_RMS[torch.float16]
-    assert relative_rms(host.cuda(), full) < RELATIVE_RMS[torch.float32]
-    assert torch.equal(back, full)

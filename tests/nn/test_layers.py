@@ -179,36 +179,11 @@ def test_sites_that_are_reached_lie_in_the_volume_and_in_a_plan() -> None:
     assert len(SparseConv3d(2, 1, 3)(none)) == 0
 
 
-def test_transposed_is_the_adjoint_on_the_earlier_map() -> None:
-    x = voxels(300, 3)
-    x = x.replace(x.features.double())
-    down, up = Conv3d(3, 5, 3, 2, bias=False).double(), ConvTranspose3d(5, 3, 3, 2, bias=False)
-    up.weight.data = down.weight.data.transpose(1, 2).contiguous()
-    y = down(x)
-    g = torch.randn_like(y.features)
-    back = up(y.replace(g), x)
-    assert back.geometry is x.geometry
-    assert len(x.geometry.maps_to(y.geometry)) == 1  # the earlier map, read backwards
-    inner = float((y.features * g).detach().sum())
-    assert float((back.features * x.features).detach().sum()) == pytest.approx(inner, rel=1e-12)
-
-
 @pytest.mark.parametrize("groups", [1, 2])
 def test_pointwise_layers_are_linear(groups: int) -> None:
     x, layer = voxels(50, 4), Conv3d(4, 6, 1, groups=groups)
     copy = grid_of_cells(x.coords[:, 1:].long(), x.coords[:, 0].long(), 2)
     torch.testing.assert_close(layer(x).features, layer(x, copy).features)
-
-
-def test_a_layer_says_what_it_is_and_is_drawn_as_torchs() -> None:
-    text = repr(Conv3d(4, 8, (1, 3, 3), 2, groups=2))
-    assert "4, 8, kernel_size=(1, 3, 3), stride=(2, 2, 2)" in text
-    assert "engine=auto" in text
-    torch_layer, layer = nn.Conv3d(8, 16, 3, groups=2), Conv3d(8, 16, 3, groups=2)
-    for own, theirs in zip(layer.parameters(), torch_layer.parameters(), strict=True):
-        assert float(own.detach().abs().max() / theirs.detach().abs().max()) == pytest.approx(
-            1, 0.2
-        )
 
 
 def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,18 +231,6 @@ def test_windows_longer_than_their_stride_leave_no_voxel_out() -> None:
         assert len(kernel_map.in_index.unique()) == grid.rows, (size, stride)
 
 
-def test_layers_of_odd_windows_reach_every_voxel_both_ways() -> None:
-    x = voxels(200)
-    down, up = Conv3d(1, 1, 3, 3, bias=False), ConvTranspose3d(1, 1, 3, 3, bias=False)
-    torch.nn.init.ones_(down.weight)
-    torch.nn.init.ones_(up.weight)
-    low = down(x)
-    torch.testing.assert_close(low.features.sum(), x.features.sum())
-    _, row = windows(x.geometry.coords, torch.tensor([3, 3, 3]))
-    torch.testing.assert_close(up(low, x).features, low.features[row])
-    assert up(low).geometry.rows == 27 * low.geometry.rows  # generative: whole cells
-
-
 def test_a_kernel_of_native_points_moves_with_its_padding() -> None:
     points, search = scan(90), RadiusSearch()
     for kernel, moved in (
@@ -291,33 +254,3 @@ def test_global_pooling_per_cloud_and_zeros_for_an_empty_one() -> None:
         torch.testing.assert_close(mean[b], rows.mean(0))
     assert not most[[1, 3]].any()
     assert not mean[[1, 3]].any()
-
-
-class UpAndDown(nn.Module):
-    """Down by both kinds of layers, and up on the map of the way down."""
-
-    def __init__(self, engine: str) -> None:
-        super().__init__()
-        self.stem, self.down = Conv3d(1, 4, 3, engine=engine), Conv3d(4, 5, 2, 2, engine=engine)
-        self.pool = MaxPool3d(2, engine=engine)
-        self.up = ConvTranspose3d(5, 2, 2, 2, engine=engine)
-
-    def forward(self, x: pcnn.SparseTensor) -> Tensor:
-        stem = self.stem(x)
-        down = self.down(stem)
-        return self.up(down, stem).features.sum() + self.pool(down).features.sum()
-
-
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_what_inference_mode_keeps_serves_training(engine: str) -> None:
-    network, x = UpAndDown(engine), voxels(200)
-    with torch.inference_mode():
-        evaluated = network(x)
-    trained = network(x)
-    trained.backward()
-    torch.testing.assert_close(trained, evaluated)
-    features = x.features.clone().requires_grad_()  # second derivatives too
-    value = network(x.replace(features)).square()
-    (slope,) = torch.autograd.grad(value, features, create_graph=True)
-    slope.square().sum().backward()
-    assert features.grad.isfinite().all()

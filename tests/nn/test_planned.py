@@ -35,10 +35,3 @@ def test_a_network_inside_another_leaves_the_planning_to_it(
     with torch.no_grad():
         net(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
     assert calls == ["plan"]
-
-
-def test_planning_can_be_left_to_the_user() -> None:
-    net, grid = MinkUNet42(width=0.125), surface_grid(50)
-    net.plans_input = False
-    net(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
-    assert net._planner is None

@@ -14,7 +14,6 @@ from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
-    MaxPool3d,
     PlannedModule,
     add,
     align,
@@ -56,34 +55,6 @@ def test_sites_of_the_mask_stay_in_order(n: int, share: float) -> None:
     y.geometry.validate()  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="no inverse that leads back to points"):
         y.at_points()
-
-
-def test_layers_behind_see_the_sites_that_stay() -> None:
-    y = prune(x := tensor(), mask_of(x))
-    same, down, up = Conv3d(3, 4, 3), Conv3d(4, 5, 3, 2), ConvTranspose3d(5, 2, 2, 2)
-
-    def run(z: pcnn.SparseTensor) -> Tensor:
-        fine = same.double()(z)
-        return up.double()(MaxPool3d(3, 1)(down.double()(fine)), out=fine.geometry).features
-
-    out, expected = run(y), run(made_by_hand(y))
-    torch.testing.assert_close(out, expected)
-    grads = [torch.autograd.grad(o.square().sum(), same.weight)[0] for o in (out, expected)]
-    torch.testing.assert_close(*grads)
-
-
-def test_a_coarse_level_that_is_pruned_leads_back_to_the_finer_one() -> None:
-    x = tensor()
-    down, up = Conv3d(3, 4, 2, 2).double(), ConvTranspose3d(4, 2, 2, 2, bias=False).double()
-    coarse = down(x)
-    mask = mask_of(coarse)
-    few = prune(coarse, mask)
-    assert few.tensor_stride == (2, 2, 2)
-    # a site without features adds nothing: zeros in its place give the same
-    zeroed = coarse * mask[:, None]
-    fine, wanted = (up(y, out=x.geometry) for y in (few, zeroed))
-    torch.testing.assert_close(fine.features, wanted.features)
-    assert cat(x, fine).channels == 5
 
 
 def test_native_points() -> None:
@@ -166,15 +137,6 @@ def test_a_union_is_the_sum_of_a_loop(sizes: tuple[int, ...], stride: int) -> No
     found.geometry.validate()  # type: ignore[attr-defined]
     assert found.tensor_stride == (stride,) * 3
     assert Conv3d(3, 4, 3).double()(found).features.shape == (len(wanted), 4)
-
-
-def test_tensors_on_the_union_meet_in_layers_of_one_geometry() -> None:
-    x, y = tensor(40, 0), tensor(30, 1)
-    first, second = align(x, y)
-    assert first.geometry is second.geometry
-    assert torch.equal((first + second).features, union(x, y).features)
-    assert torch.equal(pcnn.lookup(first, x.coords[:, 1:], x.coords[:, 0])[0], x.features)
-    assert torch.count_nonzero(first.features.any(1)) == len(x)
 
 
 def test_a_grid_that_holds_all_sites_is_the_union() -> None:

@@ -1,8 +1,6 @@
 import gc
 import itertools
 import weakref
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
@@ -85,24 +83,6 @@ def test_compute_dtype_rounds_operands_and_leaves_gradients_in_their_own(
     assert relative_rms(out, exact) < RELATIVE_RMS[dtype]
 
 
-def test_nothing_is_built_in_backward(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel_map = make(Kernel.of(3, 2), False)
-    x, weight = inputs(kernel_map, 1)
-    out = convolution(x, weight, kernel_map, DATAFLOWS[-1])
-    monkeypatch.setattr(KernelMap, "layout", lambda self, name: pytest.fail("built a layout"))
-    out.sum().backward()
-
-
-def test_without_gradients_no_transposed_layout_is_built() -> None:
-    kernel_map = make(Kernel.of(3, 2), False)
-    x, weight = inputs(kernel_map, 1)
-    with torch.no_grad():
-        free = convolution(x, weight, kernel_map, DATAFLOWS[-1])
-    assert not any(flipped for _, flipped in kernel_map.edges.layouts)
-    tracked = convolution(x, weight, kernel_map, DATAFLOWS[-1])
-    assert torch.equal(free, tracked)
-
-
 def test_a_step_leaves_no_garbage() -> None:
     kernel_map = make(Kernel.of(3), False)
     alive = weakref.ref(kernel_map)
@@ -122,45 +102,6 @@ def test_a_symmetric_map_is_read_from_one_side_only() -> None:
         x, weight = inputs(kernel_map, 1)
         convolution(x, weight, kernel_map, Blocked()).sum().backward()
         assert {flipped for _, flipped in kernel_map.edges.layouts} == {False}
-
-
-@dataclass(frozen=True)
-class Unfused(Blocked):
-    """A dataflow that takes neither a skip connection nor an epilogue."""
-
-    name: str = "unfused"
-    fuses: bool = False
-
-    def forward(self, *args: Any) -> torch.Tensor:
-        assert args[-1].epilogue is args[-1].skip is None
-        return super().forward(*args)
-
-
-@pytest.mark.parametrize(
-    ("transposed", "dtype", "c_skip"),
-    [(False, torch.float64, 3), (True, torch.float16, 0), (True, torch.bfloat16, 3)],
-)
-def test_what_follows_a_product_is_the_same_fused_or_not(
-    transposed: bool, dtype: torch.dtype, c_skip: int
-) -> None:
-    kernel_map = make(Kernel.of(3), transposed, n=200)
-    x = torch.randn(kernel_map.n_in, 4, dtype=dtype)
-    skip = torch.randn(kernel_map.n_in, c_skip, dtype=dtype) if c_skip else None
-    weight = torch.randn(27, 4 + c_skip, 6, dtype=dtype)
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    residual = torch.randn(kernel_map.n_out, 6, dtype=dtype)
-    epilogue = Epilogue(torch.randn(6, dtype=wide), torch.randn(6, dtype=wide), residual, True)
-    outs = [
-        convolution(x, weight, kernel_map, flow, skip=skip, epilogue=epilogue)
-        for flow in (Blocked(), Unfused())
-    ]
-    assert outs[0].dtype == outs[1].dtype == dtype
-    assert torch.equal(*outs)
-    # rounded once, so closer than the separate operations are
-    joined = x if skip is None else torch.cat([x, skip], 1)
-    product = convolution(joined.double(), weight.double(), kernel_map, Reference())
-    exact = Epilogue(epilogue.scale, epilogue.shift, residual, True).apply(product)
-    assert relative_rms(outs[0], exact) < RELATIVE_RMS[dtype]
 
 
 @pytest.mark.parametrize("which", ["x", "weight", "skip", "shift"])

@@ -73,16 +73,6 @@ def test_auto_chooses_by_device_and_map(deterministic: bool) -> None:
     assert own.choose(several, cuda) == Reference()
 
 
-def test_engines_made_of_device_kernels_refuse_a_cpu() -> None:
-    cpu = torch.device("cpu")
-    for name, engine in ENGINES.items():
-        if name in ("torchsparse", "minuet", "spira"):
-            with pytest.raises(ValueError, match=r"device is cpu; there serve auto, reference"):
-                check_served(engine, cpu)
-        else:
-            check_served(engine, cpu)
-
-
 #: Other values of the settings of papers, where one more than the usual one will not do.
 OTHER_VALUES = {
     "epsilon": 0.5,

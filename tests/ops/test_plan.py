@@ -51,29 +51,6 @@ def test_a_plan_builds_all_that_the_model_asks_for(
     assert cached(grid) == (levels, maps)
 
 
-def test_a_users_model_needs_no_preparation() -> None:
-    class Mine(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Linear(3, 8)
-            self.norm = nn.BatchNorm1d(8)
-            self.down = pcnn.nn.Conv3d(8, 8, 3, 2, engine="reference")
-            self.up = pcnn.nn.ConvTranspose3d(8, 4, 3, 2)
-
-        def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-            x = x.replace(self.norm(self.embed(x.features)))
-            return self.up(self.down(x))
-
-    model = Mine()
-    model.norm.eval()
-    planner = pcnn.Planner(model)
-    assert (planner.engine.name, model.training, model.norm.training) == ("reference", True, False)
-    assert int(model.norm.num_batches_tracked) == 0
-    for n in (0, 1, 200):
-        # a coarser level and the generated one above it
-        assert cached(planner(surface_grid(n))) == (3, 2)
-
-
 @dataclass(frozen=True)
 class Stub:
     """A dataflow that reads what it is told to, and computes nothing."""
@@ -192,19 +169,6 @@ def test_a_plan_waits_for_levels_and_once_for_the_triplets_of_all_maps(
     features = torch.randn(grid.rows, 4)
     wanted = plain(pcnn.SparseTensor(features, grid_of_cells(cells[:, 1:], cells[:, 0])))
     torch.testing.assert_close(net(pcnn.SparseTensor(features, grid)).features, wanted.features)
-
-
-def test_a_table_that_is_read_stays(emulated: None) -> None:
-    planner = pcnn.Planner(UpAndDown(Windowed()), layouts=("table", "steps"))
-    maps = planner(surface_grid(300), backward=False).cached_maps()
-    assert all(built.has("table") for built in maps)
-
-
-def test_layers_of_one_network_may_have_different_dataflows(emulated: None) -> None:
-    net = UpAndDown(Windowed(), LISTED, TILED)
-    found = laid_out(pcnn.Planner(net)(surface_grid(300), backward=False))
-    assert found[True] == {("table", False), ("pairs", False), ("counts", False)}
-    assert not {("pairs", False), ("pairs", True)} & found[False]
 
 
 def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:

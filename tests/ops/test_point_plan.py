@@ -2,7 +2,6 @@
 
 import gc
 import pickle
-import weakref
 from dataclasses import replace
 
 import pytest
@@ -113,15 +112,6 @@ def _kept(method, name: str):
     return checked
 
 
-def test_a_network_plans_its_points_by_itself(where: str) -> None:
-    net = Net().double()
-    points = scan(80)
-    net(features(points))
-    assert net.planner.is_planned(points, backward=True)
-    assert sum(len(own.cached_maps()) for own in geometries(points)) == 4
-    assert pcnn.plan(net, points) is points
-
-
 @pytest.mark.usefixtures("emulated")
 def test_the_host_waits_for_levels_and_for_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(ROWS)
@@ -191,36 +181,6 @@ def test_no_transpose_of_what_reads_the_input_alone(on_points: bool) -> None:
     torch.testing.assert_close((grad * step).sum(), moved - still)  # linear: no limit needed
 
 
-def test_points_planned_in_inference_mode_serve_training(where: str) -> None:
-    net = Net(ROWS).double()
-    points = scan(80)
-    with torch.inference_mode():
-        net.planner(points, True)
-    assert len(gradients(net, features(points))) > 10
-
-
-def test_engines_of_one_geometry_refuse_the_other() -> None:
-    points, voxels = scan(70), surface_grid(50)
-    for name, geometry, refused in (
-        ("pointcnnpp", voxels, "voxels"),
-        ("brute_force", points, "native points"),
-    ):
-        x = pcnn.SparseTensor(torch.randn(geometry.rows, 3), geometry)
-        with pytest.raises(ValueError, match=f"{name!r} does not serve {refused}"):
-            Net(resolve(name))(x)
-
-
-def test_a_plan_for_inference_is_completed_for_training() -> None:
-    net, points = Net(ROWS), scan(70)
-    net.planner(points, backward=False)
-    assert not net.planner.is_planned(points, backward=True)
-    maps = points.cached_maps()
-    net.planner(points, backward=True)
-    assert net.planner.is_planned(points, backward=True)
-    assert all(one is other for one, other in zip(points.cached_maps(), maps, strict=True))
-    net(pcnn.SparseTensor(torch.randn(points.rows, 3), points)).features.sum().backward()
-
-
 def test_planners_without_their_model() -> None:
     net = Net()
     points = scan(60)
@@ -234,20 +194,6 @@ def test_planners_without_their_model() -> None:
     gc.collect()
     with pytest.raises(RuntimeError, match="has outlived its model"):
         planner(points)
-
-
-@pytest.mark.usefixtures("emulated")
-def test_a_planned_batch_is_freed_with_its_points() -> None:
-    net = Net(ROWS)
-    points = scan(80)
-    net.planner(points, True)
-    alive = [weakref.ref(own) for own in geometries(points)]
-    gc.disable()
-    try:
-        del points
-        assert not any(reference() for reference in alive)
-    finally:
-        gc.enable()
 
 
 def test_maps_too_large_for_steps_are_planned_without_them(

@@ -11,7 +11,6 @@ from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.tiling import CellParents
 from tests.maps.native_points import coarser, scan, single
-from tests.steps import gathered
 from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -46,18 +45,6 @@ def test_levels_and_maps_are_those_of_the_cpu(sites: str) -> None:
                 assert torch.equal(got.cpu(), expected)
 
 
-@pytest.mark.parametrize("kernel", [Kernel.of(3), Kernel.of(5), Kernel.of(3, 2)], ids=str)
-def test_tiles_of_both_sides_are_those_of_the_cpu(kernel: Kernel) -> None:
-    here = scan(20_000)
-    there = here.to(DEVICE)
-    own, other = here.strided(kernel), there.strided(kernel)
-    wanted = RadiusSearch().build(here, own, kernel)
-    for _ in range(3):
-        built = RadiusSearch().build(there, other, kernel)
-        for view, expected in ((built, wanted), (built.transpose(), wanted.transpose())):
-            assert torch.equal(gathered(view), gathered(expected))
-
-
 @pytest.mark.parametrize("engine", ["auto", "pointcnnpp"])
 @pytest.mark.parametrize("several", [True, False])
 def test_nothing_waits_after_the_plan(engine: str, several: bool) -> None:
@@ -78,17 +65,6 @@ def test_nothing_waits_after_the_plan(engine: str, several: bool) -> None:
     planned = net.planner(fresh(points), True)
     with nothing_waits():
         step(planned)
-
-
-def test_a_network_on_points_gives_what_the_cpu_gives() -> None:
-    points = scan(3000)
-    net = pcnn.models.ResNet18(4, 5).eval()
-    x = torch.randn(points.rows, 4)
-    with torch.no_grad():
-        expected = net(pcnn.SparseTensor(x, points))
-        net = net.to(DEVICE)
-        found = net(pcnn.SparseTensor(x.to(DEVICE), points.to(DEVICE)))
-    torch.testing.assert_close(found.cpu(), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_layouts_take_little_besides_themselves() -> None:

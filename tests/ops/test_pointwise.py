@@ -66,20 +66,6 @@ def test_a_gradient_over_many_rows_loses_none(own: torch.dtype) -> None:
 
 
 @devices
-def test_backward_inside_autocast_rounds_no_sum(device: str) -> None:
-    x, weight = torch.randn(300, 12, device=device), torch.randn(12, 20, device=device)
-    grads = []
-    for inside in (False, True):
-        own = weight.clone().requires_grad_()
-        with torch.autocast(device, BRAIN):
-            out = pointwise(x, own, BRAIN)
-        with torch.autocast(device, BRAIN, enabled=inside):
-            out.backward(torch.ones_like(out))
-        grads.append(own.grad)
-    assert torch.equal(*grads)
-
-
-@devices
 def test_a_layer_keeps_gradients_beyond_float16(device: str) -> None:
     grid = surface_grid(400).to(device)
     layer = Conv3d(8, 8, 1, bias=False).to(device)

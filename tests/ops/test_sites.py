@@ -3,7 +3,6 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
-from pcnn.models import MinkUNet42
 from pcnn.ops import sites as module
 from pcnn.ops.sites import output_sites
 from tests.clouds import surface_grid
@@ -49,15 +48,6 @@ def test_points_fall_into_the_voxels_that_torch_finds(n: int, clouds: int | None
     assert torch.equal(made.keys, wanted.keys)
     assert torch.equal(made.inverse, wanted.inverse)
     assert (made.batch_size, made.bound) == (wanted.batch_size, wanted.bound)
-
-
-def test_a_network_is_planned_while_its_points_are_quantised() -> None:
-    net = MinkUNet42(width=0.125).eval()
-    points, features = torch.randn(300, 3), torch.randn(300, 4)
-    with torch.no_grad():
-        x = pcnn.voxelize(points, features, voxel_size=0.2, planner=net.planner)
-        assert net.planner.is_planned(x.geometry, backward=False)
-        net(x)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
-"""Points to voxels: every reduction, with and without gradients, by torch and by kernels."""
+"""Points and cells to tensors: every reduction, with and without gradients, by all kernels."""
 
 import pytest
 import torch
 from torch import Tensor
 
 import pcnn
+from pcnn.geometry import Kernel
+from pcnn.nn import Conv3d, ConvTranspose3d
 from pcnn.ops import reduce_points
+from pcnn.ops.prefetch import tensors_of
+from tests.clouds import batched, cloud, surface_grid
 
 SIZE = (0.5, 1.0, 0.7)
 
@@ -69,3 +73,76 @@ def test_features_that_need_no_gradient_take_the_same_sums(channels: int) -> Non
         followed = reduce_points(features.clone().requires_grad_(), grid, reduce)
         assert torch.equal(plain, followed.detach())
         assert plain.shape == (grid.rows, channels)
+
+
+def cells_of(n: int, stride: tuple[int, int, int]) -> Tensor:
+    """``[n, 4]`` cells around zero in no order, some of them twice; cloud 1 of 3 is empty."""
+    generator = torch.Generator().manual_seed(n)
+    cells = torch.randint(-4, 4, (n, 3), generator=generator) * torch.tensor(stride)
+    return torch.cat([torch.randint(0, 2, (n, 1), generator=generator) * 2, cells], dim=1)
+
+
+@pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (4, 2, 1)])
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_cells_of_a_stride(n: int, stride: tuple[int, int, int]) -> None:
+    cells = cells_of(n, stride)
+    features = torch.randn(n, 2, dtype=torch.float64)
+    x = pcnn.from_coordinates(cells, features, reduce="sum", tensor_stride=stride, batch_size=3)
+    x.geometry.validate()  # type: ignore[attr-defined]
+    assert (x.tensor_stride, x.batch_size) == (stride, 3)
+    expected: dict[tuple[int, ...], Tensor] = {}
+    for cell, row in zip(map(tuple, cells.tolist()), features, strict=True):
+        expected[cell] = expected.get(cell, torch.zeros(2)) + row
+    assert [tuple(row) for row in x.coords.tolist()] == sorted(expected)
+    for coords, row in zip(map(tuple, x.coords.tolist()), x.features, strict=True):
+        torch.testing.assert_close(row, expected[coords])
+    again = pcnn.from_coordinates(x.coords, x.features, tensor_stride=stride, batch_size=3)
+    assert torch.equal(again.features, x.features)
+    assert torch.equal(again.geometry.keys, x.geometry.keys)
+
+
+def test_layers_continue_from_a_given_level() -> None:
+    grid = surface_grid(80, batch_size=2)
+    down, net, up = Conv3d(2, 3, 2, 2), Conv3d(3, 3, 3, 2), ConvTranspose3d(3, 1, 3, 2)
+    x = down(pcnn.SparseTensor(torch.randn(grid.rows, 2), grid))
+    given = pcnn.from_coordinates(x.coords, x.features, tensor_stride=2)
+    pcnn.plan(net, given.geometry)
+    y, expected = net(given), net(x)
+    assert torch.equal(y.coords, expected.coords)
+    assert y.tensor_stride == (4, 4, 4)
+    torch.testing.assert_close(y.features, expected.features)
+    torch.testing.assert_close(up(y, given.geometry).features, up(expected, x.geometry).features)
+    # the cells that were given stand in the place of points
+    assert torch.equal(y.at_points(), y.features[y.geometry.point_rows()])
+
+
+def test_features_follow_their_points_and_gradients_come_back() -> None:
+    points, batch = batched(200)
+    features = torch.randn(200, 4, requires_grad=True)
+    x = pcnn.native_points(points, features, batch, 0.5)
+    assert isinstance(x.geometry, pcnn.PointSet)
+    assert torch.equal(x.at_points(), features)
+    assert x.channels == 4
+    x.features.pow(2).sum().backward()
+    assert torch.equal(features.grad, 2 * features.detach())
+
+
+def test_thinned_points_stand_for_their_neighbours() -> None:
+    points = torch.tensor([[0.1, 0.1, 0.1], [0.5, 0.5, 0.5], [0.9, 0.9, 0.9], [1.5, 0.5, 0.5]])
+    x = pcnn.native_points(points, points, None, 3.0, thin=1.0)
+    assert x.features.tolist() == [[0.5, 0.5, 0.5], [1.5, 0.5, 0.5]]
+    assert x.at_points().tolist() == [[0.5] * 3] * 3 + [[1.5, 0.5, 0.5]]
+
+
+def test_a_tensor_on_points_moves_whole() -> None:
+    x = pcnn.native_points(cloud(20), torch.zeros(20, 2), voxel_size=0.5)
+    assert x.to("cpu").geometry is x.geometry
+    moved = x.geometry.to("meta")
+    assert isinstance(moved, pcnn.PointSet)
+    assert {t.device.type for t in (moved.points, moved.origins, moved.corners)} == {"meta"}
+    assert x.replace(torch.ones(20, 5)).channels == 5
+    level = x.geometry.strided(Kernel.of(2, 2))
+    listed = {tensor.data_ptr() for tensor in tensors_of(x)}
+    for geometry in (x.geometry, level):
+        parts = (geometry.points, geometry.origins, geometry.keys, geometry.inverse)
+        assert listed.issuperset(part.data_ptr() for part in parts)
