@@ -16,9 +16,8 @@ from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.errors import FileError
 from pcnn.geometry import Geometry, Neighbourhood, PointSet, quantize
-from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner
-from pcnn.ops.voxelize import reduce_points, voxelize
+from pcnn.ops.voxelize import native_points, reduce_points, voxelize
 from pcnn.ranges import Factor, Length
 from pcnn.tensor import SparseTensor
 

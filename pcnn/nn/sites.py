@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import torch
 from torch import Tensor
 
@@ -93,10 +91,5 @@ def union(*tensors: SparseTensor) -> SparseTensor:
     channels = {tensor.channels for tensor in tensors}
     if len(channels) > 1:
         raise ValueError(f"the tensors of a sum need the same channels, got {sorted(channels)}")
-    grids = [require_voxels(tensor.geometry, "union") for tensor in tensors]
-    sites, rows = union_of(grids)
-    dtype = reduce(torch.promote_types, [tensor.features.dtype for tensor in tensors])
-    total = tensors[0].features.new_zeros(sites.rows, *channels, dtype=dtype)
-    for tensor, own in zip(tensors, rows, strict=True):
-        total = total.index_add_(0, own, tensor.features.to(dtype))
-    return SparseTensor(total, sites)
+    total, *others = align(*tensors)
+    return sum(others, start=total)

@@ -3,10 +3,9 @@
 from pcnn.ops.convolution import convolution
 from pcnn.ops.devoxelize import devoxelize, lookup
 from pcnn.ops.engine import ENGINES, Engine, resolve
-from pcnn.ops.native_points import native_points
 from pcnn.ops.plan import Planner, plan
 from pcnn.ops.reduce import reduce_max, reduce_mean, reduce_sum
-from pcnn.ops.voxelize import from_coordinates, reduce_points, voxelize
+from pcnn.ops.voxelize import from_coordinates, native_points, reduce_points, voxelize
 
 __all__ = [
     "ENGINES",

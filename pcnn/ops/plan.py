@@ -73,7 +73,7 @@ class Planner:
         """The plan for a kind of native points, ``None`` for voxels; traced when it is missing."""
         model = self._model()
         # a model that lies elsewhere or has other engines is traced again
-        if model is not None and self._traced != (self._place(model), self._engines()):
+        if model is not None and self._traced != (self._place(model).type, self._engines()):
             self._trace(model)
         if kind not in self._plans:
             if kind is None:
@@ -106,20 +106,18 @@ class Planner:
     def device(self) -> torch.device:
         """Where the model lies."""
         model = self._model()
-        parameter = None if model is None else next(model.parameters(), None)
-        return torch.device("cpu") if parameter is None else parameter.device
+        return torch.device("cpu") if model is None else self._place(model)
 
-    def _place(self, model: nn.Module) -> str:
-        """Type of the device where a model lies."""
+    def _place(self, model: nn.Module) -> torch.device:
         # a layer's own dictionary: a walk over the model takes as long as several launches
         own = (w for layer in self._layers for w in layer._parameters.values() if w is not None)
         parameter = next(own, None)
         if parameter is None:
             parameter = next(model.parameters(), None)
-        return "cpu" if parameter is None else parameter.device.type
+        return torch.device("cpu") if parameter is None else parameter.device
 
     def _trace(self, model: nn.Module) -> None:
-        self._traced = self._place(model), self._engines()
+        self._traced = self._place(model).type, self._engines()
         #: by the kind of native points, ``None`` for voxels
         self._plans: dict[PointKind | None, NetworkPlan] = {}
         if all(engine.serves_geometry("voxel") for engine in self._engines()):

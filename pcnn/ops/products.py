@@ -89,22 +89,13 @@ def rounded_to(weight: Tensor, dtype: torch.dtype) -> Tensor:
 
 def gradients(
     products: Products,
-    operands: tuple[Tensor, Tensor],
-    rounded: Tensor | None,
-    grad: Tensor,
-    needs: tuple[bool, ...],
-    transposed: bool = False,
+    operands: tuple[Tensor, Tensor],  # x and the weight, as they were given
+    rounded: Tensor | None,  # the weight in the compute dtype, where x needs a gradient
+    grad: Tensor,  # [N_out, C_out]
+    needs: tuple[bool, ...],  # of the two
+    transposed: bool = False,  # whether weights were read transposed
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of ``x`` and ``weight``, differentiable where gradients are enabled.
-
-    Args:
-        products: that were computed.
-        operands: ``x`` and the weight, as they were given.
-        rounded: the weight in the compute dtype; ``None`` where no gradient of ``x`` is asked for.
-        grad: ``[N_out, C_out]``, gradient of the output.
-        needs: which of the two are asked for.
-        transposed: whether weights were read transposed.
-    """
+    """Gradients of ``x`` and ``weight``, differentiable where gradients are enabled."""
     (x, weight), graded = operands, torch.is_grad_enabled()
     grad_x = grad_weight = None
     if needs[0]:
