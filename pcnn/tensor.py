@@ -336,8 +336,8 @@ def check_same_sites(*tensors: SparseTensor) -> None:
         if tensor.geometry is not tensors[0].geometry:
             raise ValueError(
                 f"tensor {position} lives on another geometry than tensor 0 ({tensor.geometry.rows}"
-                f" and {tensors[0].geometry.rows} sites): pcnn.nn.union adds over the sites of "
-                "all, pcnn.nn.align fills in zeros, out=other.geometry tells a layer its sites"
+                f" and {tensors[0].geometry.rows} sites): pcnn.from_coordinates adds over the "
+                "sites of all, out=other.geometry tells a layer its sites"
             )
 
 

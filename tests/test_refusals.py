@@ -41,11 +41,9 @@ from pcnn.nn import (
     GlobalAvgPool,
     MaxPool3d,
     SparseConv3d,
-    align,
     cat,
     normalize,
     prune,
-    union,
 )
 from pcnn.ops import (
     Engine,
@@ -260,12 +258,7 @@ NN: list[Row] = [
         for mask in (torch.ones(3).bool(), torch.ones(5), torch.ones(5, 1).bool())
     ),
     (lambda: prune(points(), [True]), T, r"mask must be a torch.Tensor"),  # type: ignore[arg-type]
-    (lambda: align(), V, "at least one"),
     (lambda: cat(), V, "at least one"),
-    (lambda: union(sites(), sites(stride=2)), V, "tensor_stride"),
-    (lambda: union((x := sites()).replace(x.features[:, :1]), x), V, r"channels, got \[1, 2\]"),
-    (lambda: union(sites(), sites(clouds=2)), V, "batch_size"),
-    (lambda: union(x := points(), x), T, "union takes sites"),
     (lambda: checkpoint_activations(MinkUNet42(4, 3, 0.125), [-1]), V, "count from 0"),
     (lambda: checkpoint_activations(nn.Linear(2, 2), [0]), V, "Linear has no residual blocks"),
 ]

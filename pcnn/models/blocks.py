@@ -168,31 +168,25 @@ def checkpoint_activations(net: nn.Module, levels: Collection[int]) -> int:
     if levels and not blocks:
         raise ValueError(f"activation_checkpointing: {type(net).__name__} has no residual blocks")
     for block in blocks:
-        block.__dict__["forward"] = Recomputed(block, frozenset(levels))
+        block.__dict__["forward"] = partial(_recomputed, block, frozenset(levels))
     return len(blocks)
 
 
-class Recomputed:
+def _recomputed(block: ResidualBlock, levels: frozenset[int], x: SparseTensor) -> SparseTensor:
     """The forward of a block, which is computed again in backward at some levels."""
-
-    def __init__(self, block: ResidualBlock, levels: frozenset[int]) -> None:
-        self.block, self.levels = block, levels
-
-    def __call__(self, x: SparseTensor) -> SparseTensor:
-        """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
-        block = self.block
-        trains = block.training and torch.is_grad_enabled()
-        if not trains or max(x.tensor_stride).bit_length() - 1 not in self.levels:
-            return type(block).forward(block, x)
-        out: SparseTensor = checkpoint(
-            type(block).forward,
-            block,
-            x,
-            use_reentrant=False,
-            preserve_rng_state=False,  # blocks draw no random numbers
-            context_fn=lambda: (nullcontext(), unmoved_statistics(block)),
-        )
-        return out
+    forward = type(block).forward
+    trains = block.training and torch.is_grad_enabled()
+    if not trains or max(x.tensor_stride).bit_length() - 1 not in levels:
+        return forward(block, x)
+    out: SparseTensor = checkpoint(
+        forward,
+        block,
+        x,
+        use_reentrant=False,
+        preserve_rng_state=False,  # blocks draw no random numbers
+        context_fn=lambda: (nullcontext(), unmoved_statistics(block)),
+    )
+    return out
 
 
 @contextmanager

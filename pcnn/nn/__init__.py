@@ -2,7 +2,7 @@
 
 from pcnn.nn.containers import FeatureWise, Sequential
 from pcnn.nn.conv import Conv3d, ConvTranspose3d, SparseConv3d
-from pcnn.nn.features import add, cat, normalize
+from pcnn.nn.features import add, cat, normalize, prune
 from pcnn.nn.planned import PlannedModule
 from pcnn.nn.pooling import (
     AvgPool3d,
@@ -10,7 +10,6 @@ from pcnn.nn.pooling import (
     GlobalMaxPool,
     MaxPool3d,
 )
-from pcnn.nn.sites import align, prune, union
 
 __all__ = [
     "AvgPool3d",
@@ -24,9 +23,7 @@ __all__ = [
     "Sequential",
     "SparseConv3d",
     "add",
-    "align",
     "cat",
     "normalize",
     "prune",
-    "union",
 ]

@@ -25,7 +25,7 @@ from pcnn.ops.engine_settings import (
     PointCnnppSettings,
     SpiraSettings,
     TorchSparseSettings,
-    with_settings,
+    setting_names,
 )
 
 #: Kinds of geometries, as configurations name them.
@@ -87,7 +87,12 @@ class Engine:
         """
         if not values:
             return self
-        settings = with_settings(self.name, self.settings, values)
+        known = setting_names(self.settings)
+        unknown = ", ".join(name for name in values if name not in known)
+        if self.settings is None or unknown:
+            there = f"it has {', '.join(known) or 'none'}"
+            raise ValueError(f"engine {self.name!r} has no setting {unknown}; {there}")
+        settings = replace(self.settings, **values)
         builder, dataflow = settings.builder, settings.dataflow
         return replace(self, builder=builder, dataflow=dataflow, settings=settings)
 

@@ -251,18 +251,6 @@ def setting_names(settings: EngineSettings | None) -> tuple[str, ...]:
     return () if settings is None else tuple(field.name for field in fields(settings))
 
 
-def with_settings(
-    engine: str, settings: EngineSettings | None, values: dict[str, Any]
-) -> EngineSettings:
-    """Settings with other values."""
-    known = setting_names(settings)
-    unknown = [name for name in values if name not in known]
-    if settings is None or unknown:
-        there = f"it has {', '.join(known)}" if known else "it has none"
-        raise ValueError(f"engine {engine!r} has no setting {', '.join(unknown)}; {there}")
-    return replace(settings, **values)
-
-
 def _rows(threshold: int | None) -> float:
     return math.inf if threshold is None else threshold
 

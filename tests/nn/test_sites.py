@@ -1,4 +1,4 @@
-"""Tensors on other sites: those that a mask keeps, or that several tensors have."""
+"""Tensors on the sites that a mask keeps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
     PlannedModule,
-    add,
-    align,
-    cat,
     prune,
-    union,
 )
 from tests.clouds import surface_grid
 
@@ -122,52 +118,16 @@ def test_spare_rows_never_stay() -> None:
     assert y.geometry.count is None
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("sizes", [(0, 0), (0, 40), (1, 1), (60, 30, 50)])
-def test_a_union_is_the_sum_of_a_loop(sizes: tuple[int, ...], stride: int) -> None:
-    tensors = [tensor(n, seed, stride) for seed, n in enumerate(sizes)]
-    wanted: dict[tuple[int, ...], Tensor] = {}
-    for part in tensors:
-        for site, value in zip(map(tuple, part.coords.tolist()), part.features, strict=True):
-            wanted[site] = wanted.get(site, torch.zeros(3).double()) + value
-    found = union(*tensors)
-    assert [tuple(site) for site in found.coords.tolist()] == sorted(wanted)
-    for site, value in zip(found.coords.tolist(), found.features, strict=True):
-        assert torch.equal(value, wanted[tuple(site)])
-    found.geometry.validate()  # type: ignore[attr-defined]
-    assert found.tensor_stride == (stride,) * 3
-    assert Conv3d(3, 4, 3).double()(found).features.shape == (len(wanted), 4)
-
-
-def test_a_grid_that_holds_all_sites_is_the_union() -> None:
-    x = tensor(40, 0)
-    part = VoxelGrid(x.geometry.keys[::3], 3, 100)
-    few = pcnn.SparseTensor(x.features[::3].float(), part)
-    found = union(few, x)
-    assert found.geometry is x.geometry
-    assert found.dtype == torch.float64
-    assert align(few, x)[1] is x
-    assert torch.equal(union(x, x).features, add(x, x).features)
-    assert union(x).geometry is x.geometry
-
-
-def test_gradients_flow_through_masks_and_unions_twice() -> None:
-    x, y = tensor(20, 0), tensor(12, 1)
+def test_gradients_flow_through_masks_twice() -> None:
+    x = tensor(20)
     mask, conv = mask_of(x), Conv3d(3, 2, 3).double()
-    leaves = x.features.clone().requires_grad_(), y.features.clone().requires_grad_()
+    leaf = x.features.clone().requires_grad_()
 
-    def pruned(own: Tensor, _: Tensor) -> Tensor:
+    def pruned(own: Tensor) -> Tensor:
         return conv(prune(x.replace(own), mask)).features.square()
 
-    def summed(first: Tensor, second: Tensor) -> Tensor:
-        return union(x.replace(first), y.replace(second), x.replace(first)).features
-
-    def joined(first: Tensor, second: Tensor) -> Tensor:
-        return cat(*align(x.replace(first), y.replace(second))).features
-
-    for act in (pruned, summed, joined):
-        assert gradcheck(act, leaves)
-        assert gradgradcheck(act, leaves)
-    pruned(*leaves).sum().backward()
-    assert leaves[0].grad is not None
-    assert torch.equal((leaves[0].grad != 0).all(1), mask)
+    assert gradcheck(pruned, leaf)
+    assert gradgradcheck(pruned, leaf)
+    pruned(leaf).sum().backward()
+    assert leaf.grad is not None
+    assert torch.equal((leaf.grad != 0).all(1), mask)

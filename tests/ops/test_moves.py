@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +16,6 @@ import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.models.spvcnn import LevelLink
-from pcnn.nn import union
 from pcnn.ops import devoxelize, reduce_points
 from tests.clouds import batched, cloud
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -238,25 +236,17 @@ def test_cells_that_no_key_holds_and_clouds_that_are_not_there_have_no_site() ->
     assert found.isnan().all()
 
 
-def united(x: Tensor, scene: Scene) -> Tensor:
-    other = quantize(scene.points, scene.batch, voxel_size=SIZE, batch_size=3)
-    other = other.strided(Kernel.of(2, 2))
-    ones = torch.ones_like(other.keys)[:, None] * x[:1]
-    return union(pcnn.SparseTensor(x, scene.grid), pcnn.SparseTensor(ones, other)).features
-
-
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", [*MOVES, "union"])
+@pytest.mark.parametrize("name", MOVES)
 def test_a_device_gives_the_values_of_the_host(name: str) -> None:
-    move, source, _ = MOVES.get(name, (united, "grid", None))
-    waits, found, values = name == "union", [], None
+    (move, source, _), found, values = MOVES[name], [], None
     for device in ("cpu", "cuda"):
         scene = Scene.of(3000, 2, device)
         rows = {"grid": scene.grid.rows, "fine": scene.fine.rows, "points": 3000}[source]
         values = torch.randn(rows, 4).double() if values is None else values
         x = values.to(device).requires_grad_()
         move(x, scene)  # what is kept with levels is made
-        with nullcontext() if waits else nothing_waits(device):
+        with nothing_waits(device):
             out = move(x, scene)
             (grad,) = torch.autograd.grad(out.square().sum(), x)
         found.append((out.detach().cpu(), grad.cpu()))
