@@ -17,7 +17,7 @@ from pcnn.dataflows import Dataflow
 from pcnn.dataflows.gather_scatter import ADAPTIVE, MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Grouping, Sorted
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.engine_settings import SpiraSettings
@@ -84,7 +84,7 @@ def layers_of_papers(device: torch.device) -> list[Entry]:
     sparse, minuet = HashTable(), DoubleTraversed()
     found: list[tuple[str, str, MapBuilder, Dataflow]] = [
         ("torchsparse++", "output-stationary", sparse, OutputStationary()),
-        ("torchsparse++", "weight-stationary", sparse, WeightStationary(half=False)),
+        ("torchsparse++", "weight-stationary", sparse, WHOLE),
         ("torchsparse", "gather-scatter", sparse, TORCHSPARSE),
         ("minuet", "gather-scatter", minuet, MINUET),
         ("spira", "output-stationary", ZDelta(), OutputStationary()),

@@ -10,7 +10,7 @@ from pcnn.dataflows import (
 )
 from pcnn.dataflows.gather_scatter import TORCHSPARSE
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
+from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import (
     BruteForce,
@@ -37,15 +37,15 @@ DATAFLOWS: list[Dataflow] = [
     Reference(),
     Blocked(),
     TORCHSPARSE,
-    WeightStationary(),
+    WEIGHT_STATIONARY,
     Hybrid(2),
     Triplets(),
     OutputStationary(),
 ]
 #: Those that serve maps whose slots hold several inputs.
 SEVERAL_PER_SLOT: list[Dataflow] = [
-    *(flow for flow in DATAFLOWS if not isinstance(flow, Hybrid)),
-    WeightStationary(half=False),
+    *(flow for flow in DATAFLOWS if flow != Hybrid(2)),
+    WHOLE,
     Triplets("i"),
     Triplets("j"),
 ]
@@ -53,16 +53,16 @@ SEVERAL_PER_SLOT: list[Dataflow] = [
 CUDA_DATAFLOWS: list[Dataflow] = [
     OutputStationary(),
     OutputStationary(sections=True),
-    WeightStationary(),
-    WeightStationary(half=False),
+    WEIGHT_STATIONARY,
+    WHOLE,
     Hybrid(2),
     TORCHSPARSE,
     Triplets(),
 ]
 #: Those that serve maps whose slots hold several inputs.
 CUDA_SEVERAL_PER_SLOT: list[Dataflow] = [
-    WeightStationary(),
-    WeightStationary(half=False),
+    WEIGHT_STATIONARY,
+    WHOLE,
     TORCHSPARSE,
     Triplets("k"),
     Triplets("i", 64, 16, 64),

@@ -16,7 +16,7 @@ import pcnn
 from pcnn.dataflows import Reference
 from pcnn.dataflows.gather_scatter import GatherScatter
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY
 from pcnn.geometry import (
     Kernel,
     KernelMap,
@@ -221,7 +221,7 @@ OPS: list[Row] = [
     (lambda: resolve("warp"), V, "there are auto, reference"),
     *(
         (lambda engine=engine: resolve(engine, deterministic=True), V, "adds by atomics")
-        for engine in ("spira", "pointcnnpp", Engine("own", BruteForce(), WeightStationary()))
+        for engine in ("spira", "pointcnnpp", Engine("own", BruteForce(), WEIGHT_STATIONARY))
     ),
     *(
         (lambda given=given: ENGINES["auto"].for_layer(blocks=given), V, word)

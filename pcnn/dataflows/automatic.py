@@ -7,14 +7,13 @@ import torch
 from pcnn.dataflows.base import Dataflow
 from pcnn.dataflows.blocked import Blocked
 from pcnn.dataflows.gemm import OutputStationary
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.geometry import KernelMap
 from pcnn.geometry.steps import MOST_TRIPLETS, TABLE_BUDGET_BYTES
 
 # made once: compiled code may name them, but not make them
 _BLOCKED = Blocked()
 _STEPS, _SECTIONS = OutputStationary(), OutputStationary(sections=True)
-_WHOLE = WeightStationary(half=False)
 
 
 def usual_dataflow(kernel_map: KernelMap, device: torch.device, reproducible: bool) -> Dataflow:
@@ -29,14 +28,14 @@ def usual_dataflow(kernel_map: KernelMap, device: torch.device, reproducible: bo
         return _STEPS
     if all(kernel_map.edges.one_per_slot):
         return _SECTIONS
-    return _WHOLE if is_huge(kernel_map) else _STEPS
+    return WHOLE if is_huge(kernel_map) else _STEPS
 
 
 def usual_dataflows(device: torch.device, reproducible: bool) -> tuple[Dataflow, ...]:
     """All that `usual_dataflow` may return on a device; that of voxels comes first."""
     if device.type != "cuda":
         return (_BLOCKED,)
-    return (_STEPS,) if reproducible else (_SECTIONS, _STEPS, _WHOLE)
+    return (_STEPS,) if reproducible else (_SECTIONS, _STEPS, WHOLE)
 
 
 def is_huge(kernel_map: KernelMap) -> bool:

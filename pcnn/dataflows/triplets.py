@@ -35,7 +35,7 @@ class Triplets:
     Any kernel map is served, also one whose slots hold several inputs, and nothing is stored
     besides the result. A program multiplies vectors by one block of the weights without tensor
     cores; the block, the row of features and the sum stay in registers until k, j or i changes.
-    This is the paper as it is printed; `WeightStationary` is what its idea has become.
+    This is the paper as it is printed; `Hybrid` at threshold 0 is what its idea has become.
 
     Sums are float32, added by atomics in an order that differs from run to run. Kernels serve
     float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums are plain torch.
@@ -75,8 +75,6 @@ class Triplets:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        if spec.skip is not None or spec.epilogue is not None:
-            raise ValueError("triplets fuses neither a skip connection nor an epilogue")
         if kernels_serve(x, spec.compute_dtype):
             return self.by_kernels(x, w, layouts, n_out, spec)
         return Reference().forward(x, w, self._pairs(layouts, w.shape[0]), n_out, spec)
@@ -85,12 +83,9 @@ class Triplets:
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
-        from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.triplets import mvmr
 
-        compute_type(spec.compute_dtype, self.name)
-        sums = mvmr(x, w, self._order(layouts), self.sort, n_out, spec, self._blocks)
-        return sums.to(spec.out_dtype)
+        return mvmr(x, w, *self._order(layouts), n_out, spec, self._blocks).to(spec.out_dtype)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
@@ -103,22 +98,19 @@ class Triplets:
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
         """`weight_grad` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
-        from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.triplets import vvor
 
-        compute_type(spec.compute_dtype, self.name)
         volume = layouts[-1].shape[0]
-        sums = vvor(x, g, self._order(layouts), self.sort, volume, spec, self._blocks)
-        return sums.to(spec.out_dtype)
+        return vvor(x, g, *self._order(layouts), volume, spec, self._blocks).to(spec.out_dtype)
 
     @property
     def _blocks(self) -> tuple[int, int, int]:
         return self.length, self.block_in, self.block_out
 
-    def _order(self, layouts: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """The two listed numbers of every triplet, and the runs of the third."""
+    def _order(self, layouts: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Sort]:
+        """The two listed numbers of every triplet and the runs of the third, and which it is."""
         first, second, runs = layouts[:3]
-        return first, second, layouts[3] if self.sort == "k" else runs
+        return (first, second, layouts[3] if self.sort == "k" else runs), self.sort
 
     def _pairs(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, ...]:
         """The layout ``pairs``: triplets by slot."""

@@ -14,7 +14,7 @@ from pcnn.dataflows.gemm import OuterProducts
 from pcnn.dataflows.torch_sums import TorchSums, finish, kernels_serve
 from pcnn.geometry.layouts import USUAL
 from pcnn.kernels.conv_spec import ConvSpec
-from pcnn.kernels.product_tiles import ChunkTiles, ProductShape, RowTiles
+from pcnn.kernels.product_tiles import ProductShape
 
 
 class Parts(NamedTuple):
@@ -30,27 +30,67 @@ class Parts(NamedTuple):
     dense: Tensor | None = None  # [D] int32, the dense slots
 
 
-class ByPairs(OuterProducts):
-    """Both dataflows below: sums over `Parts`."""
+@dataclass(frozen=True)
+class Hybrid(OuterProducts):
+    """Slots of small L1 norm output-stationary, the others weight-stationary.
 
-    tiles: ChunkTiles | None
-    dense_tiles: RowTiles | None
+    The offsets of a kernel are filled the less often the farther they reach. Near slots are worth a
+    place in every row's table, and their sums are written once, without atomics; far ones are
+    listed as pairs, and added to float32 sums before that. Of a submanifold map half of the far
+    slots' pairs are read. Beyond the largest norm every slot is dense, and the result is written
+    directly.
+
+    At threshold 0 all slots are weight-stationary: programs keep to one slot's weight and multiply
+    chunks of its pairs. Every pair is multiplied and nothing else is: no row is padded, which
+    serves kernels of many sparse slots and maps whose slots hold several inputs. The price is one
+    float32 atomic addition per pair and output channel. It is the fetch-on-demand dataflow of
+    TorchSparse++, the weight-stationary one of Spira, and what the code of PointCNN++ runs.
+
+    Sums are float32, added in an order that differs from run to run: two runs do not give identical
+    bits. Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same
+    sums are plain torch.
+    """
+
+    threshold: int | None = None  # Spira's t: slots of a smaller L1 norm are dense
+    half: bool = True  # at threshold 0: read one half of the pairs of a submanifold map
+    fuses: bool = True
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and self.threshold < 0:
+            raise ValueError(f"threshold must be at least 0, got {self.threshold}")
 
     @property
     def name(self) -> str:
-        """See `Dataflow.name`."""
-        raise NotImplementedError
+        """``hybrid_<threshold>``, ``hybrid_usual``, or ``weight_stationary`` at threshold 0."""
+        whole = "_whole" * (not self.half)
+        return (f"hybrid_{self._setting}" if self.threshold != 0 else "weight_stationary") + whole
 
-    def parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
-        """The parts of a map of so many slots."""
-        raise NotImplementedError
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        if self.threshold == 0:
+            return ("half_pairs",) if self.half else ("pairs", "counts")
+        return (f"hybrid:{self._setting}",)
+
+    @property
+    def _setting(self) -> str:
+        return USUAL if self.threshold is None else str(self.threshold)
+
+    def _parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
+        if self.threshold == 0:
+            in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
+            both = counts.shape[0] < volume
+            return Parts(in_index, out_index, counts, None, both, both and volume % 2 == 1)
+        table, dense, in_index, out_index, counts, sparse = layouts
+        both = dense.shape[0] + sparse.shape[0] < volume  # half of the sparse slots is listed
+        return Parts(in_index, out_index, counts, sparse, both, False, table, dense)
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         if kernels_serve(x, spec.compute_dtype):
             return self.by_kernels(x, w, layouts, n_out, spec)
-        part, plain = self.parts(layouts, w.shape[0]), TorchSums.of(x, w, n_out, spec)
+        part, plain = self._parts(layouts, w.shape[0]), TorchSums.of(x, w, n_out, spec)
         if part.table is not None and part.dense is not None:
             plain.add_table(part.table, part.dense)
         if part.central:
@@ -71,102 +111,20 @@ class ByPairs(OuterProducts):
         shape, x, w = ProductShape.of(w, spec), x.contiguous(), w.contiguous()
         if spec.skip is not None:
             spec = spec._replace(skip=spec.skip.contiguous())
-        part, sums = self.parts(layouts, shape.volume), None
+        part, sums = self._parts(layouts, shape.volume), None
         if part.counts.shape[0]:
             sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
             pairs = part.in_index, part.out_index, part.counts, part.sparse, part.both
-            add_pairs(sums, x, w, *pairs, shape, spec, self.tiles)
+            add_pairs(sums, x, w, *pairs, shape, spec)
             if part.table is None and not part.central:
                 return finish_by_kernel(sums, spec.out_dtype, spec.epilogue)
         # last, as it writes every row: what follows the sums then takes no pass of its own
         out = sums
         if out is None or spec.out_dtype != out.dtype:
             out = x.new_empty(n_out, shape.width, dtype=spec.out_dtype)
-        write_dense(out, x, w, part.table, part.dense, shape, spec, self.dense_tiles, sums)
+        write_dense(out, x, w, part.table, part.dense, shape, spec, far=sums)
         return out
 
 
-@dataclass(frozen=True)
-class WeightStationary(ByPairs):
-    """Programs keep to one slot's weight and multiply chunks of its pairs.
-
-    Every pair is multiplied and nothing else is: no row is padded, which serves kernels of many
-    sparse slots and maps whose slots hold several inputs. The price is one float32 atomic addition
-    per pair and output channel. It is the fetch-on-demand dataflow of TorchSparse++, the
-    weight-stationary one of Spira (section 5.4), and what the code of PointCNN++ runs.
-
-    Sums are float32, added in an order that differs from run to run: two runs do not give identical
-    bits. Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same
-    sums are plain torch.
-    """
-
-    half: bool = True  # read one half of the pairs of a submanifold map
-    tiles: ChunkTiles | None = None  # how the pairs are cut; None picks by shape (ChunkTiles.of)
-    dense_tiles: RowTiles | None = None  # the same of the central slot (RowTiles.of)
-    fuses: bool = True
-    deterministic: bool = False
-
-    @property
-    def name(self) -> str:
-        """``weight_stationary``, followed by settings that are not the usual ones."""
-        return _named("weight_stationary" + "_whole" * (not self.half), self)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return ("half_pairs",) if self.half else ("pairs", "counts")
-
-    def parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
-        in_index, out_index, counts = layouts[0], layouts[1], layouts[-1]
-        both = counts.shape[0] < volume
-        return Parts(in_index, out_index, counts, None, both, both and volume % 2 == 1)
-
-
-@dataclass(frozen=True)
-class Hybrid(ByPairs):
-    """Slots of small L1 norm output-stationary, the others weight-stationary.
-
-    The offsets of a kernel are filled the less often the farther they reach. Near slots are worth a
-    place in every row's table, and their sums are written once, without atomics; far ones are
-    listed as pairs, and added to float32 sums before that. Of a submanifold map half of the far
-    slots' pairs are read.
-
-    Where one of the two has no slot, only the other runs: at threshold 0 the `WeightStationary`
-    flow; beyond the largest norm every slot is dense, and the result is written directly. Otherwise
-    two runs do not give identical bits. Dtypes and devices are those of `WeightStationary`.
-    """
-
-    threshold: int | None = None  # Spira's t: slots of a smaller L1 norm are dense
-    tiles: ChunkTiles | None = None  # how the pairs are cut; None picks by shape (ChunkTiles.of)
-    dense_tiles: RowTiles | None = None  # the same of the dense slots (RowTiles.of)
-    fuses: bool = True
-    deterministic: bool = False
-
-    def __post_init__(self) -> None:
-        if self.threshold is not None and self.threshold < 0:
-            raise ValueError(f"threshold must be at least 0, got {self.threshold}")
-
-    @property
-    def name(self) -> str:
-        """``hybrid_<threshold>`` or ``hybrid_usual``, then settings that are not the usual ones."""
-        return _named(f"hybrid_{self._setting}", self)
-
-    @cached_property
-    def needs(self) -> tuple[str, ...]:
-        return ("half_pairs",) if self.threshold == 0 else (f"hybrid:{self._setting}",)
-
-    @property
-    def _setting(self) -> str:
-        return USUAL if self.threshold is None else str(self.threshold)
-
-    def parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
-        if self.threshold == 0:
-            return WeightStationary().parts(layouts, volume)
-        table, dense, in_index, out_index, counts, sparse = layouts
-        both = dense.shape[0] + sparse.shape[0] < volume  # half of the sparse slots is listed
-        return Parts(in_index, out_index, counts, sparse, both, False, table, dense)
-
-
-def _named(name: str, flow: WeightStationary | Hybrid) -> str:
-    tiles, dense = flow.tiles, flow.dense_tiles
-    own = "" if tiles is None else f"_{tiles.name}"
-    return name + own + ("" if dense is None else f"_dense_{dense.name}")
+#: All slots by pairs, those of submanifold maps by half of them; and by all of them.
+WEIGHT_STATIONARY, WHOLE = Hybrid(0), Hybrid(0, half=False)

@@ -5,8 +5,8 @@ Torch only, so that settings of dataflows are there without Triton.
 
 from __future__ import annotations
 
-import functools
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -113,97 +113,50 @@ class ProductShape:
         return min(columns, _power(self.outputs)), min(depth, _power(self.channels))
 
 
-@dataclass(frozen=True)
-class RowTiles:
-    """How an output-stationary product is cut."""
+class Tiles(NamedTuple):
+    """How a product is cut; sizes but the chunk are powers of two, from 16."""
 
-    rows: int  # output rows of a program; a power of two from 16
-    columns: int  # output channels of a program; a power of two from 16
-    depth: int  # contracted channels of a step; a power of two from 16
+    rows: int  # output rows of a program, or pairs that are multiplied at a time
+    columns: int  # output channels of a program
+    depth: int  # contracted channels of a step
     warps: int = 4  # of a program
     stages: int = 3  # of the pipeline that gathers ahead of the products
-
-    def __post_init__(self) -> None:
-        _check(self, self.rows, self.columns, self.depth)
-
-    @classmethod
-    def of(cls, shape: ProductShape, n_out: int, compute_dtype: torch.dtype) -> RowTiles:
-        """Tiles without measuring: wide ones where there are rows enough to fill a device."""
-        columns, depth = shape.block(compute_dtype)
-        if depth == 64 and shape.channels % 64 and shape.channels % 32 == 0:
-            depth = 32  # 96 channels are three whole steps of 32, or one and a half of 64
-        return _row_tiles(columns, depth, compute_dtype.itemsize, n_out < MANY_ROWS)
-
-    @property
-    def name(self) -> str:
-        """All sizes, as part of an identifier."""
-        return "x".join(map(str, astuple(self)))
+    chunk: int = 0  # pairs L of a program, all of one slot; a multiple of rows
 
 
-@dataclass(frozen=True)
-class ChunkTiles:
-    """How a weight-stationary product is cut."""
-
-    chunk: int  # pairs L of a program, all of one slot; a multiple of rows
-    rows: int  # pairs that are multiplied at a time; a power of two from 16
-    columns: int  # output channels of a program; a power of two from 16
-    depth: int  # contracted channels of a step; a power of two from 16
-    warps: int = 4  # of a program
-    stages: int = 3  # of the pipeline that gathers ahead of the products
-
-    def __post_init__(self) -> None:
-        _check(self, self.rows, self.columns, self.depth)
-        if self.chunk < 1 or self.chunk % self.rows:
-            raise ValueError(f"chunk must be a multiple of rows={self.rows}, got {self.chunk}")
-
-    @classmethod
-    def of(cls, shape: ProductShape, pairs: int, compute_dtype: torch.dtype) -> ChunkTiles:
-        """Tiles without measuring, by what bounds the product.
-
-        A gathered row is read once per column tile, so columns cover all outputs up to 128. A
-        slot's weight is read once per chunk: up to 64 channels it stays in place while a chunk of
-        four tiles passes; beyond, 128 rows share it. A thread holds at most 64 sums, and programs
-        stay under 128 registers, so that two of 8 warps or more of 4 share a multiprocessor. Few
-        pairs are cut finer, to fill the device.
-        """
-        columns, depth = shape.block(compute_dtype)
-        few = pairs < MANY_PAIRS or compute_dtype.itemsize == 4
-        return _chunk_tiles(columns, depth, few, shape.channels <= depth and not shape.second)
-
-    @property
-    def name(self) -> str:
-        """All sizes, as part of an identifier."""
-        return "x".join(map(str, astuple(self)))
-
-
-# a layer asks again in every call: what there is of each is made once
-@functools.cache
-def _row_tiles(columns: int, depth: int, itemsize: int, few: bool) -> RowTiles:
+def row_tiles(shape: ProductShape, n_out: int, compute_dtype: torch.dtype) -> Tiles:
+    """Tiles of an output-stationary product: wide ones where rows enough fill a device."""
+    columns, depth = shape.block(compute_dtype)
+    if depth == 64 and shape.channels % 64 and shape.channels % 32 == 0:
+        depth = 32  # 96 channels are three whole steps of 32, or one and a half of 64
     # steps of 32 channels leave 128 x 128 sums too little work between two gathers
     short = columns == 128 and depth < 64
-    rows = 64 if few or short or itemsize == 4 else 128
-    return RowTiles(rows, columns, depth, 8 if rows * columns >= 128 * 128 else 4)
+    rows = 64 if n_out < MANY_ROWS or short or compute_dtype.itemsize == 4 else 128
+    return Tiles(rows, columns, depth, 8 if rows * columns >= 128 * 128 else 4)
 
 
-@functools.cache
-def _chunk_tiles(columns: int, depth: int, few: bool, held: bool) -> ChunkTiles:
-    if few:
-        return ChunkTiles(64, 64, columns, depth, 8 if columns == 128 else 4)
-    if held and columns <= 64:
-        return ChunkTiles(256, 64, columns, depth, 4)
+def chunk_tiles(shape: ProductShape, pairs: int, compute_dtype: torch.dtype) -> Tiles:
+    """Tiles of a weight-stationary product, by what bounds it.
+
+    A gathered row is read once per column tile, so columns cover all outputs up to 128. A slot's
+    weight is read once per chunk: up to 64 channels it stays in place while a chunk of four tiles
+    passes; beyond, 128 rows share it. A thread holds at most 64 sums, and programs stay under 128
+    registers, so that two of 8 warps or more of 4 share a multiprocessor. Few pairs are cut finer,
+    to fill the device.
+    """
+    columns, depth = shape.block(compute_dtype)
+    if pairs < MANY_PAIRS or compute_dtype.itemsize == 4:
+        return Tiles(64, columns, depth, 8 if columns == 128 else 4, chunk=64)
+    if shape.channels <= depth and not shape.second and columns <= 64:
+        return Tiles(64, columns, depth, chunk=256)
     if columns < 128:
-        return ChunkTiles(128, 128, columns, depth, 8)
-    return ChunkTiles(128, 128, columns, 32, 8, 4)
+        return Tiles(128, columns, depth, 8, chunk=128)
+    return Tiles(128, columns, 32, 8, 4, chunk=128)
 
 
 def _power(channels: int) -> int:
     """Smallest power of two that holds so many channels, and that tensor cores take."""
     return max(16, power_of_two(channels))
-
-
-def _check(tiles: object, *sizes: int) -> None:
-    if any(size < 16 or size & (size - 1) for size in sizes):
-        raise ValueError(f"rows, columns and depth must be powers of two from 16, got {tiles}")
 
 
 def tiles_of(channels: int) -> tuple[int, ...]:

@@ -12,13 +12,15 @@ input rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
-from pcnn.kernels.gathered_product import COMPUTE, slot_weight, weight_tile
+from pcnn.kernels.gathered_product import compute_type, slot_weight, weight_tile
 from pcnn.kernels.product_tiles import ProductShape, power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -56,11 +58,7 @@ def run_of(  # type: ignore[no-untyped-def]  # the compiler reads annotations to
 
 @triton.jit  # type: ignore[untyped-decorator]
 def triplets_of(  # type: ignore[no-untyped-def]
-    runs_ptr,
-    runs,
-    SORT: tl.constexpr,
-    VOLUME: tl.constexpr,
-    POWER: tl.constexpr,
+    runs_ptr, runs, SORT: tl.constexpr, VOLUME: tl.constexpr, POWER: tl.constexpr
 ):
     """Number of triplets, int64: lists in memory of fixed size are longer."""
     if SORT == "k":
@@ -215,18 +213,8 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
     inner = i if OUTER else k
     row = row_part(x_ptr, j, group, channels, CHANNELS, GROUPS, COMPUTE)
     other = operand_of(
-        other_ptr,
-        inner,
-        start,
-        group,
-        columns,
-        OUTER,
-        CHANNELS,
-        OUTPUTS,
-        GROUPS,
-        TRANSPOSED,
-        BLOCK_IN,
-        COMPUTE,
+        *(other_ptr, inner, start, group, columns),
+        *(OUTER, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, BLOCK_IN, COMPUTE),
     )
     sums = product_of(row, other, OUTER)
     for step in range(1, (last - first).to(tl.int32)):
@@ -242,18 +230,8 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
         if next_inner != inner:
             inner = next_inner
             other = operand_of(
-                other_ptr,
-                inner,
-                start,
-                group,
-                columns,
-                OUTER,
-                CHANNELS,
-                OUTPUTS,
-                GROUPS,
-                TRANSPOSED,
-                BLOCK_IN,
-                COMPUTE,
+                *(other_ptr, inner, start, group, columns),
+                *(OUTER, CHANNELS, OUTPUTS, GROUPS, TRANSPOSED, BLOCK_IN, COMPUTE),
             )
         product = product_of(row, other, OUTER)
         if next_target != target:
@@ -265,18 +243,14 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
     tl.atomic_add(sums_ptr + target * size + places, sums, mask=shown, sem="relaxed")
 
 
-Order = tuple[Tensor, Tensor, Tensor]
-Blocks = tuple[int, int, int]  # triplets of a program, input and output channels of a block
-
-
 def mvmr(
     x: Tensor,  # [N_in, C_in]
     weight: Tensor,  # [K, C_in / groups, C_out]
-    order: Order,
+    order: Sequence[Tensor],  # the listed numbers of the triplets, and the runs of the third
     sort: str,
     n_out: int,
     spec: ConvSpec,
-    blocks: Blocks,
+    blocks: Sequence[int],  # triplets of a program, input and output channels of a block
 ) -> Tensor:
     """``out[i] = sum over all triplets (i, j, k) of x[j] @ W[k]``."""
     shape = ProductShape.of(weight, spec)
@@ -288,11 +262,11 @@ def mvmr(
 def vvor(
     x: Tensor,
     grad: Tensor,
-    order: Order,
+    order: Sequence[Tensor],
     sort: str,
     volume: int,
     spec: ConvSpec,
-    blocks: Blocks,
+    blocks: Sequence[int],
 ) -> Tensor:
     """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `mvmr`."""
     sizes = volume, x.shape[1] // spec.groups, grad.shape[1] // spec.groups
@@ -302,16 +276,17 @@ def vvor(
 
 def _launched(
     operands: tuple[Tensor, Tensor, Tensor],
-    order: Order,
+    order: Sequence[Tensor],
     sort: str,
     sizes: tuple[int, int, int],
     spec: ConvSpec,
-    blocks: Blocks,
+    blocks: Sequence[int],
     outer: bool,
 ) -> Tensor:
     """One program for every L triplets, block of the weights and group."""
     (x, other, sums), (volume, channels, outputs) = operands, sizes
     length, block_in, block_out = blocks
+    compute = compute_type(spec.compute_dtype, "a dataflow of triplets")
     tiles = -(-channels // block_in) * -(-outputs // block_out) * spec.groups
     _LAUNCH(
         (-(-order[0].shape[0] // length) * tiles, 1),
@@ -319,7 +294,7 @@ def _launched(
         (order[2].shape[0] - 1,),
         (
             *(outer, sort, volume, power_of_two(volume), channels, outputs, spec.groups),
-            *(spec.transposed, spec.mirrored, *blocks, COMPUTE[spec.compute_dtype]),
+            *(spec.transposed, spec.mirrored, *blocks, compute),
         ),
         WARPS,
     )

@@ -23,7 +23,7 @@ from pcnn.kernels.gathered_product import (
     slots_of,
     weight_tile,
 )
-from pcnn.kernels.product_tiles import ChunkTiles, ProductShape
+from pcnn.kernels.product_tiles import ProductShape, chunk_tiles
 from pcnn.kernels.triton_launch import TritonLauncher
 
 
@@ -142,21 +142,10 @@ def weight_stationary_kernel(  # type: ignore[no-untyped-def]  # the compiler re
         else:
             for source in tl.static_range(1 + (SECOND > 0)):
                 sums = gathered_product(
-                    sums,
-                    second_ptr if source else x_ptr,
-                    inputs,
-                    live,
-                    group,
-                    matrix_ptr + source * CHANNELS * OUTPUTS,
-                    columns,
-                    SECOND if source else CHANNELS,
-                    OUTPUTS,
-                    GROUPS,
-                    TRANSPOSED,
-                    DEPTH,
-                    COMPUTE,
-                    PRECISION,
-                    SIDE,  # 1 beside a second source
+                    *(sums, second_ptr if source else x_ptr, inputs, live, group),
+                    *(matrix_ptr + source * CHANNELS * OUTPUTS, columns),
+                    *(SECOND if source else CHANNELS, OUTPUTS, GROUPS, TRANSPOSED),
+                    *(DEPTH, COMPUTE, PRECISION, SIDE),  # SIDE is 1 beside a second source
                 )
         rows_ptr = sums_ptr + outputs * (GROUPS * OUTPUTS) + group * OUTPUTS
         add_sums(rows_ptr, live, sums, tile * COLUMNS, OUTPUTS, COLUMNS)
@@ -173,13 +162,12 @@ def add_pairs(
     both: bool,
     shape: ProductShape,
     spec: ConvSpec,
-    tiles: ChunkTiles | None = None,
 ) -> None:
     """Add ``x[j] @ W[k]`` to ``sums[i]`` over pairs listed by slot."""
     side, shape = shape.side_by_side, shape.packed()
     compute, precision = COMPUTE[spec.compute_dtype], precision_of(spec.compute_dtype)
     pairs = (1 + both) * in_index.shape[0]
-    tiles = tiles or ChunkTiles.of(shape, pairs, spec.compute_dtype)
+    tiles = chunk_tiles(shape, pairs, spec.compute_dtype)
     listed = counts.shape[0]
     chunks = most_chunks(in_index.shape[0], listed, tiles.chunk)
     programs = chunks * (1 + both) * shape.groups * -(-shape.outputs // tiles.columns)
@@ -188,22 +176,9 @@ def add_pairs(
         (x, spec.skip, weight, in_index, out_index, counts, slots, sums),
         (listed,),
         (
-            shape.volume,
-            slots_of(listed),
-            both,
-            shape.channels,
-            shape.second,
-            shape.outputs,
-            shape.groups,
-            side,
-            shape.transposed,
-            shape.mirrored,
-            tiles.chunk,
-            tiles.rows,
-            tiles.columns,
-            tiles.depth,
-            compute,
-            precision,
+            *(shape.volume, slots_of(listed), both, shape.channels, shape.second, shape.outputs),
+            *(shape.groups, side, shape.transposed, shape.mirrored),
+            *(tiles.chunk, tiles.rows, tiles.columns, tiles.depth, compute, precision),
         ),
         tiles.warps,
         tiles.stages,

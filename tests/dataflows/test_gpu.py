@@ -13,7 +13,7 @@ import torch
 from pcnn.dataflows import Blocked, Dataflow, Reference
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Sorted
-from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
+from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.kernels.conv_spec import tf32_products
 from pcnn.maps import SortedSearch
@@ -153,7 +153,7 @@ def half(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device="cuda").to(HALF)
 
 
-FLOWS = [TORCHSPARSE, *SETTINGS, WeightStationary(), WeightStationary(half=False)]
+FLOWS = [TORCHSPARSE, *SETTINGS, WEIGHT_STATIONARY, WHOLE]
 flows = pytest.mark.parametrize("dataflow", FLOWS, ids=lambda d: d.name)
 
 
@@ -239,7 +239,7 @@ def check_weight_grad(flow: Dataflow, built: KernelMap, x: torch.Tensor, y: torc
         assert relative_rms(found[slot], a.t() @ b) < SUMS_ON_TENSOR_CORES
 
 
-@pytest.mark.parametrize("flow", [TORCHSPARSE, MINUET, WeightStationary()], ids=lambda d: d.name)
+@pytest.mark.parametrize("flow", [TORCHSPARSE, MINUET, WEIGHT_STATIONARY], ids=lambda d: d.name)
 def test_weight_gradients_over_many_rows_lose_none(flow: Dataflow) -> None:
     rows = 32017
     every = torch.arange(rows, dtype=torch.int32, device="cuda")
@@ -253,7 +253,7 @@ def test_features_beyond_two_to_the_thirty_one() -> None:
     built = lists([0, 1000], last, last, rows)
     x, weight = half(1, 1).expand(rows, channels).contiguous().zero_(), half(1, channels, channels)
     x[-1000:] = half(1000, channels)
-    flow = WeightStationary(half=False)
+    flow = WHOLE
     out = flow.forward(x, weight, built.layouts(flow.needs), rows, spec_of(HALF))
     assert relative_rms(out[-1000:], x[-1000:].double() @ weight[0].double()) < 5e-4
     assert not out[:-1000].any()

@@ -11,7 +11,7 @@ import pcnn
 from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import Hybrid, WeightStationary
+from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, layouts
 from pcnn.kernels import pinned
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
@@ -194,8 +194,8 @@ def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     "dataflow",
     [
-        WeightStationary(),
-        WeightStationary(half=False),
+        WEIGHT_STATIONARY,
+        WHOLE,
         Hybrid(2),
         GatherScatter(),
         OutputStationary(),

@@ -12,7 +12,7 @@ import pcnn
 from pcnn.dataflows import Dataflow, automatic
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WeightStationary
+from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, steps
 from pcnn.kernels import pinned
 from pcnn.maps import neighbour_kernels
@@ -210,7 +210,7 @@ def test_maps_too_large_for_steps_are_planned_without_them(
     for one in huge:
         assert one.has("pairs")  # what their builder wrote
         assert not one.has("steps")
-        assert resolve("auto").choose(one, cuda).needs == WeightStationary(half=False).needs
+        assert resolve("auto").choose(one, cuda).needs == WHOLE.needs
         assert resolve("auto", True).choose(one, cuda).needs == OutputStationary().needs
     assert net.planner.is_planned(points, backward=True)
     with pytest.raises(ValueError, match="use the layout pairs"):  # of the layer itself

@@ -28,27 +28,24 @@ def write_ranges(counts_ptr, out_ptr, chunk, VOLUME: tl.constexpr, SLOTS: tl.con
     tl.store(out_ptr + 2 * slot + 1, last)
 
 
-CASES = {
-    "one slot": [5],
-    "three": [4, 1, 9],
-    "exact multiples": [8, 4, 12],
-    "empty slots": [0, 3, 0, 0, 7, 0],
-    "nothing": [0, 0, 0],
-    "27": [(7 * k) % 5 for k in range(27)],
-    "125": [(k * k) % 3 for k in range(125)],
-    "beyond int32": [3 << 40, 1, 2 << 40],
-}
+CASES = [
+    ([5], 1),
+    ([4, 1, 9], 4),
+    ([8, 4, 12], 4),
+    ([0, 3, 0, 0, 7, 0], 4),
+    ([0, 0, 0], 1),
+    ([(7 * k) % 5 for k in range(27)], 1),
+    ([(k * k) % 3 for k in range(125)], 4),
+    ([3 << 40, 1, 2 << 40], 1 << 41),
+]
 
 
-@pytest.mark.parametrize("counts", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("chunk", [1, 4, 1 << 41])
+@pytest.mark.parametrize(("counts", "chunk"), CASES)
 def test_chunks_cover_every_slot_in_order(counts: list[int], chunk: int) -> None:
     expected, start = [], 0
     ranges = []
     for slot, count in enumerate(counts):
         ranges.append(len(expected))
-        if count // chunk > 100:
-            pytest.skip("too many chunks to list")
         for first in range(start, start + count, chunk):
             expected.append((slot, first, min(first + chunk, start + count)))
         start += count
@@ -66,18 +63,4 @@ def test_chunks_cover_every_slot_in_order(counts: list[int], chunk: int) -> None
     assert out.tolist() == [
         [a, b] for a, b in zip(ranges, [*ranges[1:], len(expected)], strict=True)
     ]
-
-
-def test_most_chunks_is_never_short() -> None:
-    generator = torch.Generator().manual_seed(0)
-    for volume in (1, 2, 27):
-        for chunk in (1, 3, 16):
-            counts = torch.randint(0, 40, (50, volume), generator=generator)
-            for row in counts.tolist():
-                needed = sum(-(-count // chunk) for count in row)
-                assert needed <= most_chunks(sum(row), volume, chunk)
-
-
-def test_powers_of_two() -> None:
-    numbers = 1, 2, 3, 4, 27, 32, 33, 125, 1000
-    assert [power_of_two(n) for n in numbers] == [triton.next_power_of_2(n) for n in numbers]
+    assert power_of_two(len(counts)) == triton.next_power_of_2(len(counts))
