@@ -7,7 +7,7 @@ A program gathers the rows of one chunk of a slot's pairs and multiplies ``x^T [
 every pair and tile of the result, so a tile covers all of ``C_in x C_out`` where registers allow.
 Chunks store their sums, and a second kernel adds those of every slot in a fixed order and rounds
 once, so two runs give identical bits. The number of chunks follows from the device, not from T.
-Partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32. With `default_tiles`
+Partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32. With `tiles_of`
 these are about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32 copy of
 the result.
 """
@@ -15,7 +15,6 @@ the result.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -40,31 +39,15 @@ from pcnn.kernels.triton_launch import TritonLauncher, Variant
 BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class OuterProductTiles:
-    """How the work is cut."""
-
-    block_in: int  # input channels of a tile, a power of two from 16 up
-    block_out: int  # output channels of a tile, a power of two from 16 up
-    block_pairs: int  # pairs multiplied at once, a power of two from 16 up
-    chunk: int  # pairs of a program
-    num_warps: int  # warps of a program
-    num_stages: int  # depth of the software pipeline
+#: Depth of the software pipeline.
+STAGES = 5
 
 
-def default_tiles(
-    triplets: int,
-    c_in: int,
-    c_out: int,
-    groups: int = 1,
-    itemsize: int = 2,
-    multiprocessors: int = 132,
-) -> OuterProductTiles:
-    """A good cut without measuring.
+def tiles_of(c_in: int, c_out: int, itemsize: int) -> tuple[int, int, int, int]:
+    """Input and output channels of a tile, pairs multiplied at once, and warps of a program.
 
     Tiles cover ``C_in x C_out`` up to 128 x 256: that is as many float32 sums as 8 warps can hold,
-    and rows are read once for every tile. Programs are as many as run at once, so that the second
-    kernel has little to add, and a chunk is at least 4 steps long.
+    and rows are read once for every tile.
     """
     widest = 128 if itemsize == 2 else 64  # float32 operands take twice the shared memory
     block_in = min(widest, max(16, power_of_two(c_in)))
@@ -73,19 +56,11 @@ def default_tiles(
         block_out = 256
     sums = block_in * block_out
     num_warps = 1 if sums <= 256 else 2 if sums <= 1024 else 4 if sums <= 8192 else 8
-    block_pairs = 64 if itemsize == 2 else 32
-    tiles = groups * -(-c_in // block_in) * -(-c_out // block_out)
-    chunk = _chunk(triplets, _resident(multiprocessors, num_warps, tiles), block_pairs)
-    return OuterProductTiles(block_in, block_out, block_pairs, chunk, num_warps, 5)
+    return block_in, block_out, 64 if itemsize == 2 else 32, num_warps
 
 
-def _resident(multiprocessors: int, num_warps: int, tiles: int) -> int:
-    """Chunks whose programs run at once, with as many tiles each."""
-    return max(1, multiprocessors * 16 // num_warps // tiles)
-
-
-def _chunk(triplets: int, resident: int, block_pairs: int) -> int:
-    """Pairs of a chunk where so many share them."""
+def chunk_of(triplets: int, resident: int, block_pairs: int) -> int:
+    """Pairs of a chunk, at least 4 steps long, where so many run at once."""
     return max(4, -(-triplets // (resident * block_pairs))) * block_pairs
 
 
@@ -96,7 +71,6 @@ def outer_products(
     out_index: Tensor,  # [T] int32, output row of every pair
     counts: Tensor,  # [K] int64 on the same device, pairs of every slot
     spec: ConvSpec,
-    tiles: OuterProductTiles | None = None,
 ) -> Tensor:
     """``out[k] = sum over the pairs (i, j) of slot k of x[j]^T grad[i]``."""
     groups, compute_dtype = spec.groups, spec.compute_dtype
@@ -108,10 +82,8 @@ def outer_products(
         return torch.zeros(shape, dtype=spec.out_dtype, device=x.device)
     precision = precision_of(compute_dtype)
     sizes = x.shape[1], grad.shape[1], groups, volume
-    variant, programs, resident, block_pairs = _cut(
-        tiles, *sizes, compute_dtype, precision, x.device
-    )
-    chunk = _chunk(triplets, resident, block_pairs) if tiles is None else tiles.chunk
+    variant, programs, resident, block_pairs = _cut(*sizes, compute_dtype, precision, x.device)
+    chunk = chunk_of(triplets, resident, block_pairs)
     chunks = most_chunks(triplets, volume, chunk)
     partials = torch.empty((chunks, *shape[1:]), dtype=torch.float32, device=x.device)
     variant(
@@ -133,7 +105,6 @@ class _Cut(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _cut(
-    tiles: OuterProductTiles | None,
     channels_in: int,
     channels_out: int,
     groups: int,
@@ -147,18 +118,15 @@ def _cut(
     # narrow groups side by side fill a tile, of which the diagonal is kept
     side = side_by_side(groups, max(c_in, c_out))
     c_in, c_out, groups = side * c_in, side * c_out, groups // side
-    processors = multiprocessors_of(device)
-    if tiles is None:
-        tiles = default_tiles(0, c_in, c_out, groups, compute_dtype.itemsize, processors)
-    programs = groups * -(-c_in // tiles.block_in) * -(-c_out // tiles.block_out)
+    block_in, block_out, block_pairs, num_warps = tiles_of(c_in, c_out, compute_dtype.itemsize)
+    programs = groups * -(-c_in // block_in) * -(-c_out // block_out)
     constants = (
         *(slots_of(volume), c_in, c_out, groups, side),
-        *(tiles.block_in, tiles.block_out, tiles.block_pairs, tiles.num_stages),
+        *(block_in, block_out, block_pairs, STAGES),
         *(COMPUTE[compute_dtype], precision),
     )
-    variant = _LAUNCH.variant(constants, tiles.num_warps)
-    resident = _resident(processors, tiles.num_warps, programs)
-    return _Cut(variant, programs, resident, tiles.block_pairs)
+    resident = max(1, multiprocessors_of(device) * 16 // num_warps // programs)
+    return _Cut(_LAUNCH.variant(constants, num_warps), programs, resident, block_pairs)
 
 
 @functools.cache

@@ -172,15 +172,3 @@ def test_an_autocast_around_a_dataflow_changes_no_dtype(dataflow: Dataflow) -> N
             y.features.sum().backward()  # torch advises against it, and it works
         gradients.append(layer.weight.grad)
     assert relative_rms(*gradients) < RELATIVE_RMS[BRAIN]
-
-
-def test_the_maps_have_slots_with_several_inputs() -> None:
-    for symmetric in (False, True):
-        kernel_map = random_map(60, 60, 27, 600, symmetric)
-        kernel_map.validate()
-        slots = kernel_map.out_index * 27 + kernel_map.slot_index
-        assert slots.bincount().max() >= 4
-        with pytest.raises(ValueError, match="several inputs"):
-            kernel_map.layout("table")
-        edges = triplets_of(kernel_map)
-        assert (sorted((j, i, 26 - k) for i, j, k in edges) == sorted(edges)) == symmetric

@@ -1,11 +1,11 @@
 """What compiled Triton kernels are made of: wide accesses, Hopper's warpgroup products. No GPU."""
 
-import importlib
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,16 +20,13 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from benchmarks.layers import parts_of_call
-from pcnn.geometry import Kernel
 from pcnn.geometry.steps import TILE_ROWS
+from pcnn.kernels.dense_slots import dense_slots_kernel
 from pcnn.kernels.gather_gemm import gather_gemm
 from pcnn.kernels.gather_scatter import gather_kernel, scatter_kernel, slots_kernel
 from pcnn.kernels.gemm_blocks import default_blocks, parts_of
 from pcnn.kernels.product_tiles import WARPS, tile_shape
-from pcnn.nn import Conv3d
-from pcnn.ops.plan import Planner
-from pcnn.tensor import SparseTensor
-from tests.clouds import surface_grid
+from pcnn.kernels.weight_stationary import weight_stationary_kernel
 
 
 def compiled(kernel: Any, constants: dict[str, Any], types: dict[str, str], **options: int) -> Any:
@@ -133,44 +130,11 @@ def test_layers_from_64_channels_on_multiply_by_warpgroups(
     assert bool(WARP.search(text)) != by_warpgroups
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("channels", [64, 128])
-def test_the_variant_that_a_layer_launched_multiplies_by_warpgroups(
-    channels: int, tmp_path: Path
-) -> None:
-    if torch.cuda.get_device_capability() != (9, 0):
-        pytest.skip("warpgroup products are Hopper's")
-    from pcnn.kernels import gather_gemm as module
-
-    before = {id(one) for one in launched(module)}
-    layer = Conv3d(channels, channels, 3, bias=False).cuda().half()
-    grid = Planner(layer)(surface_grid(60_000).to("cuda"), backward=False)
-    assert grid.cached_map(grid, Kernel.of(3)) is not None
-    with torch.no_grad():
-        layer(SparseTensor(torch.randn(grid.rows, channels, device="cuda").half(), grid))
-    new = [one for one in launched(module) if id(one) not in before]
-    assert new
-    for one in new:
-        assert WARPGROUP.search(disassembled(one.asm["cubin"], tmp_path))
-
-
-def launched(module: Any) -> list[Any]:
-    """Compiled kernels that launches of the implicit GEMM have looked up so far."""
-    variants = module._LAUNCHER._variants.values()
-    return [compiled for variant in variants for compiled, *_ in variant._compiled.values()]
-
-
-@pytest.mark.parametrize(
-    ("part", "module", "names"),
-    [
-        ("gather", "gather_scatter", ["gather_kernel", "gather_slots_kernel"]),
-        ("scatter", "gather_scatter", ["scatter_kernel", "scatter_slots_kernel"]),
-        ("products", "gather_gemm", ["gather_gemm"]),
-        ("products", "weight_stationary", ["weight_stationary_kernel"]),
-        ("products", "dense_slots", ["dense_slots_kernel"]),
-    ],
-)
-def test_measurements_know_kernels_by_their_names(part: str, module: str, names: list[str]) -> None:
-    for name in names:
-        assert hasattr(importlib.import_module(f"pcnn.kernels.{module}"), name)
+def test_measurements_know_kernels_by_their_names() -> None:
+    kernels = gather_kernel, scatter_kernel, gather_gemm, weight_stationary_kernel
+    parts = "gather", "scatter", "products", "products"
+    for kernel, part in zip((*kernels, dense_slots_kernel), (*parts, "products"), strict=True):
+        assert parts_of_call([(kernel.__name__, 1000.0)])[part] == 1
+    for scatter, part in enumerate(("gather", "scatter")):
+        name = slots_kernel.repr(SimpleNamespace(constants={"SCATTER": bool(scatter)}))
         assert parts_of_call([(name, 1000.0)])[part] == 1

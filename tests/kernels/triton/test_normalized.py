@@ -160,20 +160,3 @@ def test_spare_rows_are_in_no_statistics(kind: str, nodes: list[object]) -> None
     for name, truth in step(exact, features.double(), counted).items():
         assert relative_rms(found[name], truth) < 20 * RELATIVE_RMS[torch.float32], name
     assert kind == "block" or not found["out"][-7:].any()  # a shortcut may add to them
-
-
-def test_statistics_are_folded_again_after_a_step(nodes: list[object]) -> None:
-    module, grid = LAYERS["3"]().to(DEVICE), surface_grid(60).to(DEVICE)
-    assert isinstance(module, ConvNorm)
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, device=DEVICE), grid)
-    with torch.no_grad():
-        module.norm.training = False  # unlike eval(), it forgets nothing
-        before = module(x).features
-        module.norm.training = True
-        module(x)
-        module.norm.training = False
-        after = module(x).features
-        module.eval()
-        assert torch.equal(after, module(x).features)
-    assert len(nodes) == 1
-    assert not torch.equal(before, after)

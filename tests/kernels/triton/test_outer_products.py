@@ -7,14 +7,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.kernels.outer_products import OuterProductTiles, default_tiles, outer_products
+from pcnn.kernels import outer_products as module
+from pcnn.kernels.outer_products import chunk_of, outer_products, tiles_of
 from tests.kernels.triton.rows import DEVICE
 from tests.specs import spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 HALF, SINGLE = torch.float16, torch.float32
-TILES = OuterProductTiles(16, 16, 16, 32, 4, 3)
-COUNTS = (40, 0, 1, 32, 75, 0)  # an empty slot, one pair, a whole chunk, several chunks
+COUNTS = (90, 0, 1, 64, 170, 0)  # an empty slot, one pair, a whole chunk, several chunks
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one step."""
+    monkeypatch.setattr(module, "chunk_of", lambda triplets, resident, block_pairs: block_pairs)
 
 
 def pairs(counts: Sequence[int], rows: int = 50) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,11 +43,9 @@ def exact(
     return products.new_zeros(len(counts), *products.shape[1:]).index_add_(0, slots, products)
 
 
-def run(
-    x: Tensor, grad: Tensor, lists: Sequence[Tensor], tiles: Any = TILES, **settings: Any
-) -> Tensor:
+def run(x: Tensor, grad: Tensor, lists: Sequence[Tensor], **settings: Any) -> Tensor:
     spec = spec_of(x.dtype, SINGLE)._replace(**settings)
-    return outer_products(x, grad, *lists, spec, tiles)
+    return outer_products(x, grad, *lists, spec)
 
 
 def random(c_in: int, c_out: int, dtype: torch.dtype = SINGLE) -> tuple[Tensor, Tensor]:
@@ -49,25 +53,25 @@ def random(c_in: int, c_out: int, dtype: torch.dtype = SINGLE) -> tuple[Tensor, 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "c_in", "c_out", "groups", "counts", "tiles"),
+    ("dtype", "c_in", "c_out", "groups", "counts"),
     [
-        (HALF, 20, 33, 1, COUNTS, TILES),
-        (SINGLE, 1, 3, 1, COUNTS, TILES),
-        (SINGLE, 40, 4, 2, COUNTS, TILES),
-        (SINGLE, 6, 36, 3, COUNTS, TILES),
-        (SINGLE, 3, 4, 1, (100, 0, 40), None),
-        (HALF, 24, 40, 1, (100, 0, 40), None),
-        (SINGLE, 3, 4, 1, (), None),
+        (HALF, 20, 33, 1, COUNTS),
+        (SINGLE, 1, 3, 1, COUNTS),
+        (SINGLE, 40, 4, 2, COUNTS),
+        (SINGLE, 6, 36, 3, COUNTS),
+        (SINGLE, 3, 4, 1, (100, 0, 40)),
+        (HALF, 24, 40, 1, (100, 0, 40)),
+        (SINGLE, 3, 4, 1, ()),
     ],
     ids=str,
 )
 def test_sums_equal_float64(
-    dtype: torch.dtype, c_in: int, c_out: int, groups: int, counts: tuple[int, ...], tiles: Any
+    dtype: torch.dtype, c_in: int, c_out: int, groups: int, counts: tuple[int, ...]
 ) -> None:
     (x, grad), lists = random(c_in, c_out, dtype), pairs(counts)
     expected = exact(x, grad, *lists, groups)
     for mirrored in (False, True):
-        out = run(x, grad, lists, tiles, groups=groups, mirrored=mirrored)
+        out = run(x, grad, lists, groups=groups, mirrored=mirrored)
         assert out.dtype == SINGLE
         assert out.shape == expected.shape == (len(counts), c_in // groups, c_out)
         wanted = expected.flip(0) if mirrored else expected
@@ -97,10 +101,10 @@ def test_operands_are_rounded_and_strides_obeyed() -> None:
 def test_partial_sums_of_the_default_cut_are_bounded() -> None:
     for c in (1, 16, 64, 256, 1024):
         for triplets, itemsize in ((1, 2), (1 << 18, 4), (1 << 31, 2)):
-            tiles = default_tiles(triplets, c, c, itemsize=itemsize)
-            assert tiles.chunk % tiles.block_pairs == 0
-            assert min(tiles.block_in, tiles.block_out) >= 16
-            full = triplets // tiles.chunk  # besides one a slot, which is as large as the result
+            block_in, block_out, block_pairs, warps = tiles_of(c, c, itemsize)
+            resident = max(1, 132 * 16 // warps // (-(-c // block_in) * -(-c // block_out)))
+            chunk = chunk_of(triplets, resident, block_pairs)
+            full = triplets // chunk  # besides one a slot, which is as large as the result
             assert 4 * full * c * c <= 70 << 20, (c, triplets)
 
 
