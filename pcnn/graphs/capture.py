@@ -45,8 +45,12 @@ class CudaGraphs:
             with capturing(self._first, self._pool, self.stream):
                 torch.zeros(1, device=self.stream.device)
         graph = torch.cuda.CUDAGraph()
-        with capturing(graph, self._pool, self.stream):
-            work()
+        try:
+            with capturing(graph, self._pool, self.stream):
+                work()
+        except Exception:  # a pool whose capture has failed takes no other
+            self._pool, self._first = torch.cuda.graph_pool_handle(), None
+            raise
         replay: Work = graph.replay
         return replay
 

@@ -61,12 +61,6 @@ class FixedInput:
         """The exact levels of an input."""
         return list(given.levels)
 
-    @property
-    def size(self) -> dict[str, Any]:
-        """Numbers of points and rows."""
-        rows, clouds = self.room.rows, self.tensor.geometry.batch_size
-        return {"points": rows[0], "clouds": clouds, "rows": rows}
-
     def check(self) -> None:
         """NoGraph where a layer has derived a layout: it would be that of one batch for ever."""
         for own in self._maps:

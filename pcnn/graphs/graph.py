@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from pcnn.geometry.checks import check_features, check_points, require_tensors, voxel_sizes
 from pcnn.graphs import INSIDE, NOTHING
 from pcnn.graphs.capture import Capture, NoGraph
+from pcnn.graphs.memory import Clouds, Tensors
 from pcnn.graphs.runner import Runner, Source
 from pcnn.graphs.sizes import Edges
-from pcnn.graphs.sources import Clouds, Tensors
 from pcnn.maps.voxel_points import REDUCTIONS
 from pcnn.ops.room_levels import WaitsForDevice
 from pcnn.tensor import SparseTensor, require_sparse
@@ -100,27 +100,6 @@ class GraphedNetwork:
                 return self._answer(inputs)
         finally:
             INSIDE.reset(token)
-
-    def warmup(self, *given: Any, sizes: Sequence[int] = ()) -> None:
-        """Capture the graphs of a cloud ahead of its first call, and those of other sizes.
-
-        Args:
-            given: a typical cloud, as in a call.
-            sizes: numbers of points to be ready for; the points are taken as often as needed.
-        """
-        self(*given)
-        points, features, *rest = given if sizes else (None, None)
-        for size in sizes:
-            rows = torch.arange(size, device=points.device) % len(points)
-            batch = [one[rows] for one in rest[:1] if one is not None]
-            self(points[rows], features[rows], *batch, *rest[1:])
-
-    @property
-    def buckets(self) -> list[dict[str, Any]]:
-        """Points, clouds, rows of every level and bytes of each size that was captured."""
-        places = self.runner.places.values()
-        found = ({**place.memory.size, "bytes": place.bytes} for place in places)
-        return sorted(found, key=lambda one: (one["points"], one["clouds"]))
 
     def _answer(self, inputs: Any) -> Any:
         runner, before = self.runner, self.runner.reason

@@ -18,11 +18,10 @@ from torch import nn
 from pcnn.graphs import NOTHING
 from pcnn.graphs.automatic import AFTER, MOST, AutocastOf, Graphs, Run
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
-from pcnn.graphs.memory import Memory
+from pcnn.graphs.memory import Memory, Tensors
 from pcnn.graphs.outputs import Copies, Form, Rebuilt, check_agreement, form_of, rows_of
 from pcnn.graphs.sizes import Edges, Unfit
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot, hooked
-from pcnn.graphs.sources import Tensors
 from pcnn.kernels.beside import own_stream
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
@@ -68,7 +67,7 @@ class Place:
         self.form: Form = []
         self.graphs: tuple[Work, Work] | None = None
         self.host: torch.Tensor | None = None  # page-locked, for the report
-        self.bytes = self.calls = 0
+        self.calls = 0
 
     def layers(self) -> None:
         """Run the network on the memory."""
@@ -177,7 +176,6 @@ class Runner(Graphs):
         if self._done is not None:
             self._done.synchronize()  # other streams may read what is given up below
         with torch.inference_mode(False), torch.no_grad():
-            before = self._reserved()
             planners = planner, self.planner
             own = x if self.dtype is None else x.replace(x.features.to(self.dtype))
             memory = self.source.memory(item, own, planners, old.memory if old else None)
@@ -188,7 +186,6 @@ class Runner(Graphs):
                 place.graphs = self._capture(memory.plan), self._capture(place.layers)
             except (RuntimeError, IndexError, ValueError) as error:
                 raise NoGraph(failure_of(error)) from error
-            place.bytes = self._reserved() - before
         wanted_sites = self._sites_of(x)
         place.form = form_of(place.output, memory.levels, wanted, wanted_sites)
         check_agreement(self._replayed(place, item), wanted)
@@ -228,10 +225,6 @@ class Runner(Graphs):
             if memory.report is not None and stream is not None:
                 report = memory.report
                 place.host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
-
-    def _reserved(self) -> int:
-        on_device = self._device.type == "cuda"
-        return torch.cuda.memory_reserved(self._device) if on_device else 0
 
     def _replayed(self, place: Place, given: Any) -> Any:
         """The output of an input that fits; else `Unfit`."""

@@ -37,8 +37,6 @@ Measured = TypeVar("Measured")
 SHORTEST, LONGEST = 2_000_000, 128_000_000
 #: Chances that a call gets behind the longest spin: the host may have been interrupted.
 CHANCES = 3
-#: Bytes written at least to empty a cache; a few times the L2 of an H100 or H200 (50 and 60 MB).
-FLUSH_BYTES = 256 << 20
 
 #: Categories of a trace: work of the device, and calls into CUDA.
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -71,15 +69,6 @@ class Repeats:
         return found
 
 
-def cache_flush(device: torch.device) -> Call:
-    """A call that empties the last-level cache of a device by writing a larger buffer."""
-    size = FLUSH_BYTES
-    if device.type == "cuda":
-        size = max(size, 4 * torch.cuda.get_device_properties(device).L2_cache_size)
-    buffer = torch.zeros(size // 4, dtype=torch.int32, device=device)
-    return lambda: buffer.add_(1)  # reads and writes, so that the lines are allocated either way
-
-
 def measure(
     call: Call,
     device: torch.device,
@@ -90,8 +79,8 @@ def measure(
 ) -> dict[str, float | int]:
     """Measure a call in every way that its device knows.
 
-    ``before`` is called before every call, outside the times: it prepares operands, or empties the
-    cache (`cache_flush`). ``traced`` counts launches and waits under the profiler.
+    ``before`` is called before every call, outside the times: it prepares operands. ``traced``
+    counts launches and waits under the profiler.
     """
     often, before = often or Repeats(), before or (lambda: None)
     wall = sorted(wall_times(call, device, often, before))

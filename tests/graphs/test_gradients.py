@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pcnn.graphs.gradients import ALIGNED, Gradients
+from pcnn.graphs.own_steps import ALIGNED, Gradients
 
 
 def parameters() -> list[nn.Parameter]:

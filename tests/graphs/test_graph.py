@@ -141,7 +141,7 @@ def test_what_is_not_captured_runs_eagerly_and_says_so(kind: str) -> None:
     with pytest.warns(UserWarning, match="runs without CUDA graphs"):
         found = run(*given(kind, points, features))
     assert run.reason is not None
-    assert not run.buckets
+    assert not run.runner.places
     assert torch.equal(found.features, wanted.features)
     assert torch.equal(found.at_points(), wanted.at_points())
 
@@ -154,7 +154,7 @@ def test_changed_weights_are_seen_at_once(dtype: torch.dtype | None) -> None:
     for _ in range(3):
         found = run(tensor("voxels", points, features))
         assert run.reason is None
-        assert len(run.buckets) == 1
+        assert len(run.runner.places) == 1
         with torch.inference_mode():
             same(found.features.float(), net(tensor("voxels", points, features)).features)
         with torch.no_grad():
@@ -185,7 +185,7 @@ def test_equal_to_eager(model: str, dtype: torch.dtype, kind: str) -> None:
     run = graphed(kind, network(model), dtype=dtype)
     for seed, n in enumerate(SIZES):
         check(run, kind, *places(n, seed))
-    assert run.buckets
+    assert run.runner.places
 
 
 @pytest.mark.gpu
@@ -196,7 +196,7 @@ def test_engines_of_papers_equal_eager_ones(model: str, engine: Engine, kind: st
     for seed, n in enumerate((20_000, 0, 1, 700, 23_000, 60_000, 20_500)):
         found = check(run, kind, *places(n, seed))
         assert all(torch.isfinite(one).all() for one in tensors(found))
-    assert run.buckets
+    assert run.runner.places
 
 
 @pytest.mark.gpu
@@ -223,31 +223,6 @@ def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: s
     assert sum(place.calls for place in net._graphs.places.values()) >= 2
     for output, before in kept:
         assert all(map(torch.equal, tensors(output), before))
-
-
-@pytest.mark.gpu
-def test_plain_calls_that_change_weights_or_mode_are_right() -> None:
-    net = network()
-    points, features = places(9_000)
-
-    def call() -> Any:
-        with torch.no_grad():
-            return net(tensor("voxels", points, features))
-
-    for change in range(3):
-        for _ in range(5):
-            found = call()
-        assert any(place.calls for place in net._graphs.places.values())
-        net.graphs = False
-        same(found, call())
-        net.graphs = True
-        if change == 1:
-            net.train()
-            net(tensor("voxels", points, features)).features.sum().backward()
-            net.eval()
-        with torch.no_grad():
-            for parameter in net.parameters():
-                parameter.mul_(1.1)
 
 
 @pytest.mark.gpu
@@ -285,7 +260,7 @@ def test_what_does_not_fit_gets_memory_that_holds_both(kind: str, engine: str) -
     check(run, kind, lattice, features)
     for points in (apart, lattice, apart, lattice):
         check(run, kind, points, features)
-    assert run.buckets
+    assert run.runner.places
 
 
 @pytest.mark.gpu
@@ -366,19 +341,7 @@ def test_memory_is_bounded_and_stays_flat(kind: str) -> None:
     assert held[1] <= 1.02 * held[0]
     if isinstance(run, GraphedNetwork):
         run(*given(kind, *places(3_000)))
-        assert len(run.buckets) == 2
-
-
-@pytest.mark.gpu
-def test_sizes_are_captured_ahead() -> None:
-    run = graphed("clouds", network())
-    points, features = places(12_000)
-    run.warmup(points, features, sizes=[6_000, 9_000])
-    before = [found["points"] for found in run.buckets]
-    assert before == sorted(Edges().above(n) for n in (6_000, 9_000, 12_000))
-    for n in (6_000, 9_000, 12_000):
-        check(run, "clouds", points[:n], features[:n])
-    assert [found["points"] for found in run.buckets] == before
+        assert len(run.runner.places) == 2
 
 
 @pytest.mark.multigpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -107,50 +108,49 @@ def test_twenty_steps_are_bitwise_those_of_the_eager_optimiser(
     assert graph.graph.replays == 18
 
 
+def elsewhere(training: Training, number: int) -> None:
+    training.memory = [torch.zeros_like(each) for each in training.memory]
+
+
+def states(training: Training, number: int) -> None:
+    training.optimizer.load_state_dict(copy.deepcopy(training.optimizer.state_dict()))
+
+
+def decay(training: Training, number: int) -> None:
+    training.optimizer.param_groups[1]["weight_decay"] = 0.1
+
+
+def missing(training: Training, number: int) -> None:
+    training.learns[0] = number > 4
+
+
 @pytest.mark.parametrize("kind", ["momentum", "adamw"])
-def test_what_a_graph_holds_may_change(device: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "when", "captures"),
+    [
+        (decay, (4,), [0, 1, 1, 1, 1, 2, 2, 2]),
+        (elsewhere, (4,), [0, 1, 1, 1, 1, 2, 2, 2]),
+        (states, (4,), [0, 1, 1, 1, 1, 2, 2, 2]),
+        (missing, (3, 4, 5), [0, 1, 1, 1, 2, 2, 3, 3]),
+        (elsewhere, range(8), [0] * 8),  # gradients that move at every step
+    ],
+)
+def test_what_a_graph_holds_may_change(
+    device: str, kind: str, change: Any, when: Sequence[int], captures: list[int]
+) -> None:
     plain, graph = (Training(KINDS[kind], device, each) for each in (False, True))
-    captures = []
-    for number in range(16):
-        for training in (plain, graph):
-            if number == 4:
-                training.optimizer.param_groups[1]["weight_decay"] = 0.1
-            if number == 8:  # gradients elsewhere
-                training.memory = [torch.zeros_like(each) for each in training.memory]
-            if number == 12:  # states elsewhere
-                training.optimizer.load_state_dict(copy.deepcopy(training.optimizer.state_dict()))
-            training.step(number)
-        captures.append(graph.captures)
-        assert_equal(plain, graph)
-    assert captures == [0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4]
-
-
-def test_gradients_that_move_every_step_are_never_captured(device: str) -> None:
-    plain, graph = (Training(KINDS["adamw"], device, each) for each in (False, True))
-    kept = []
-    for number in range(5):
+    found, kept = [], []
+    for number in range(8):
         for training in (plain, graph):
             kept.append(training.memory)
-            training.memory = [torch.zeros_like(each) for each in training.memory]
-            training.step(number)
-    assert not graph.captures
-    assert_equal(plain, graph)
-
-
-@pytest.mark.parametrize("kind", ["momentum", "adamw"])
-def test_a_parameter_without_gradient_is_left_as_it_is(device: str, kind: str) -> None:
-    plain, graph = (Training(KINDS[kind], device, each) for each in (False, True))
-    captures = []
-    for number in range(9):
-        for training in (plain, graph):
-            training.learns = [number not in (3, 4, 5), True, True, True]
+            if number in when:
+                change(training, number)
             before = training.parameters[0].detach().clone()
             training.step(number)
-            changed = not torch.equal(before, training.parameters[0])
-            assert changed == training.learns[0]
-        captures.append(graph.captures)
+            assert torch.equal(before, training.parameters[0]) != training.learns[0]
+        found.append(graph.captures)
         assert_equal(plain, graph)
-    assert captures == [0, 1, 1, 1, 2, 2, 2, 3, 3]
+    assert found == captures
 
 
 @pytest.mark.parametrize("kind", ["momentum", "adam", "adamw"])

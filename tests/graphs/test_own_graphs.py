@@ -131,7 +131,7 @@ def test_levels_and_maps_are_made_inside_a_graph(name: str) -> None:
         del found
     assert net.graphs_reason is None
     assert all(isinstance(place.memory, VoxelMemory) for place in places(net))
-    assert sorted(place.memory.size["points"] for place in places(net))[0] == 128
+    assert min(place.memory.room.points for place in places(net)) == 128
     assert sum(place.calls for place in places(net)) >= 3
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import pcnn
-from pcnn.graphs.automatic import AFTER, MOST
+from pcnn.graphs.automatic import AFTER
 from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.ops import resolve
@@ -220,23 +220,6 @@ def test_evaluation_between_steps_keeps_their_graphs() -> None:
             loss_of(net(batch(net, 1))).backward()
         same(*both)
     assert replays(both[0]) == 4
-
-
-def test_sizes_that_are_kept_are_few_and_memory_that_is_missing_is_told() -> None:
-    net, _ = twins(Small)
-    for size in range(100, 2600, 250):
-        for _ in range(AFTER):
-            loss_of(net(cloud(size, 1, 200)[0])).backward()
-    assert len(net._steps[0].places) == MOST
-
-    def capture(work: Any) -> Any:
-        raise torch.OutOfMemoryError
-
-    net.start_graphs(capture=capture, edges=EDGES)
-    for _ in range(AFTER + 1):
-        loss_of(net(cloud(200, 1)[0])).backward()
-    assert "memory" in net.graphs_reason
-    assert F.relu(next(net.parameters()).grad).sum() > 0
 
 
 @pytest.mark.gpu
