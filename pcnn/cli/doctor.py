@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import typer
 
 from pcnn.cores import available_cores
-from pcnn.files.user_cache import user_cache
+from pcnn.files.whole_file import user_cache
 from pcnn.kernels.compiler import driver_cuda, extra_for, kernel_cache, require
 from pcnn.messages import counted, install
 

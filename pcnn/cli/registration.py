@@ -74,7 +74,7 @@ def make_gt(options: MakeGtOptions) -> None:
     """
     from rich.progress import track
 
-    from pcnn.datasets.registration.make_gt import make_ground_truth
+    from pcnn.datasets.registration.gt_files import make_ground_truth
 
     with refusing():
         pairs = make_ground_truth(

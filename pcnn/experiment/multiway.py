@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 from torch import Tensor
 
-from pcnn.datasets.registration.make_gt import information_matrix
+from pcnn.datasets.registration.gt_files import information_matrix
 from pcnn.experiment.descriptors import chosen, descriptor_of, device_of
 from pcnn.experiment.register import reason_of, register_pair
 from pcnn.experiment.register_options import RegisterOptions

@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pcnn.cores import available_cores
-from pcnn.files.user_cache import locked, user_cache
-from pcnn.files.whole_file import whole_file
+from pcnn.files.whole_file import locked, user_cache, whole_file
 from pcnn.kernels.sources import FOLDER, locate, texts, variants_of
 from pcnn.messages import install
 

@@ -29,8 +29,7 @@ from pcnn.config.make import check
 from pcnn.console import Console, Progress
 from pcnn.cores import available_cores
 from pcnn.files.simulated import MARKER, read_marker, write_marker
-from pcnn.files.user_cache import locked
-from pcnn.files.whole_file import whole_file
+from pcnn.files.whole_file import locked, whole_file
 from pcnn.messages import counted
 
 Split = Literal["train", "val", "test"]

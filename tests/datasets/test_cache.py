@@ -84,13 +84,6 @@ def test_a_changed_source_or_a_corrupt_entry_rebuilds(
         assert build.built == built
 
 
-def test_every_parameter_makes_another_folder(tmp_path: Path):
-    recipes = [{"v": 0.1}, {"v": 0.2}, {"v": 0.1, "crop": None}, {"v": 0.1, "crop": 25.0}]
-    assert len({CloudCache(tmp_path, recipe).folder for recipe in recipes}) == 4
-    turned = {"b": 2, "a": 1}
-    assert CloudCache(tmp_path, {"a": 1, "b": 2}).folder == CloudCache(tmp_path, turned).folder
-
-
 @pytest.fixture
 def kitti(tmp_path: Path) -> Path:
     for sequence, scans in ((0, 3), (8, 2)):

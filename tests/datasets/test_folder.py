@@ -50,19 +50,6 @@ def found(
     return FolderClouds(FolderSplit(root, **shares), split, labels, reading)
 
 
-@pytest.mark.parametrize(("suffix", "ignored"), [("bin", -1), ("npy", IGNORE), ("ply", -1)])
-def test_three_formats_give_one_cloud(tmp_path: Path, suffix: str, ignored: int):
-    write(tmp_path / f"a.{suffix}", ignored=ignored)
-    data = clouds(tmp_path, read_classes({"names": list(CLASSES), "ignore": [ignored]}))
-    cloud = data.read(0)
-    assert (data.name(0), cloud.name) == ("a", "a")
-    np.testing.assert_allclose(cloud.points, scan(20)[:, :3], rtol=1e-6)
-    np.testing.assert_allclose(cloud.features, scan(20)[:, 3:], rtol=1e-6)
-    assert cloud.labels[:5].tolist() == [0, 1, 2, IGNORE, 0]
-    assert data.clouds.channels == ("intensity",)
-    assert data[0, 0].features.shape[1] == 4
-
-
 def names(root: Path, split: str, **options: object) -> list[str]:
     data = found(root, split, **options)
     return [data.name(i) for i in range(len(data))]
@@ -76,18 +63,6 @@ def test_folders_make_the_split(tmp_path: Path):
     assert names(tmp_path, "test") == ["val/c"]
     write(tmp_path / "test/d.bin")
     assert names(tmp_path, "test") == ["test/d"]
-
-
-def test_a_share_makes_the_split_otherwise(tmp_path: Path):
-    for i in range(20):
-        write(tmp_path / f"{i}.bin", n=4)
-    train, val = names(tmp_path, "train"), names(tmp_path, "val")
-    assert (len(train), len(val)) == (16, 4)
-    assert sorted(train + val) == sorted(str(i) for i in range(20))
-    assert names(tmp_path, "test") == val
-    assert set(val) < set(names(tmp_path, "val", val_fraction=0.5))
-    write(tmp_path / "new.bin", n=4)
-    assert len(set(val) - set(names(tmp_path, "val"))) <= 1
 
 
 SIZES = {
@@ -140,14 +115,6 @@ def test_labels_in_a_folder_of_their_own(tmp_path: Path, cloud: str, labels: str
     assert [data.name(i) for i in range(len(data))] == [cloud.rpartition(".")[0]]
     assert data.sources(0)[-1] == root / labels
     assert data.read(0).labels.tolist() == values.tolist()
-
-
-def test_clouds_without_labels_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    write(tmp_path / "a.bin")
-    scan(3).tofile(tmp_path / "b.bin")
-    np.save(tmp_path / "c.npy", scan(3))
-    assert names(tmp_path, "train", val_fraction=0.0) == ["a"]
-    assert "2 of 3 clouds have no labels and are left out: b, c" in caplog.messages[0]
 
 
 def test_labels_beside_win_over_the_property(tmp_path: Path):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import trimesh
 
 from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from pcnn.datasets.readers.columns import find_name, is_mixed, meant
@@ -356,11 +355,3 @@ def test_back_references_and_padding_of_pcd_files(tmp_path: Path) -> None:
     cloud = read_points(saved(tmp_path / "a.pcd", padded.encode() + table()[:3].tobytes()))
     np.testing.assert_array_equal(cloud.points, rotating()[:3, :3])
     assert cloud.features.shape == (3, 0)
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "binary"])
-def test_a_ply_file_of_another_program(tmp_path: Path, encoding: str) -> None:
-    points = np.random.default_rng(0).normal(size=(57, 3)).astype(np.float32)
-    mesh = trimesh.Trimesh(points, np.arange(57).reshape(19, 3), process=False)
-    path = saved(tmp_path / "a.ply", trimesh.exchange.ply.export_ply(mesh, encoding=encoding))
-    np.testing.assert_allclose(read_points(path).points, points, atol=1e-5)

@@ -79,13 +79,6 @@ def test_labels_of_the_files(tmp_path: Path):
     check_plain(contents(labels))  # a checkpoint can hold it
 
 
-def test_names_alone():
-    labels = read_classes({"names": ["a", "b"]})
-    assert labels.encode(np.array([0, 1, 255]), "x").tolist() == [0, 1, IGNORE]
-    assert labels.decode(np.array([1, IGNORE])).tolist() == [1, 255]
-    assert len(set(labels.colors)) == 2
-
-
 def test_negative_labels():
     labels = read_classes({"names": ["a", "b"], "map": {-5: "a", 3: "b"}, "ignore": -1})
     assert labels.encode(np.array([-5, 3, -1]), "x").tolist() == [0, 1, IGNORE]

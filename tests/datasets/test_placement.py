@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 from dataclasses import replace
-from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -66,13 +63,6 @@ def test_majority_against_counting():
         expected = max(sorted(set(votes)), key=votes.count) if votes else IGNORE
         assert int(found[row]) == expected
     assert majority(torch.tensor([254, 254, 0]), torch.zeros(3, dtype=torch.int64), 1).item() == 254
-
-
-@pytest.mark.parametrize(("dtype", "n"), [(torch.int32, 3), (torch.int64, 1 << 23)])
-def test_majority_leaves_the_rows_as_they_are(dtype: torch.dtype, n: int) -> None:
-    rows = torch.tensor([2, 0, 2], dtype=dtype)
-    assert majority(torch.tensor([1, 4, 1]), rows, n)[:3].tolist() == [4, IGNORE, 1]
-    assert rows.tolist() == [2, 0, 2]
 
 
 def test_a_reduced_cloud_has_one_point_in_every_cell():
@@ -142,52 +132,6 @@ def test_rows_follow_the_scans(placement: Placement):
         )
         assert torch.equal(both.labels[both.inverse[part]], one.labels[one.geometry.inverse])
         assert torch.equal(both.points[part], one.cloud.points)
-
-
-def test_full_scan_puts_values_back_into_the_order_of_the_file():
-    given = cloud(100)
-    near = crop(given, 10.0)
-    both = batch(cloud(5), near)
-    full = both.full_scan(1, torch.arange(both.n_points), fill=-7)
-    inside = given.points[:, :2].norm(dim=1) <= 10.0
-    assert 0 < near.n_points < 100 == len(full)
-    assert full[inside].tolist() == list(range(5, both.n_points))
-    assert set(full[~inside].tolist()) == {-7}
-
-
-def assert_same(one: CloudBatch, other: CloudBatch) -> None:
-    for name in ("labels", "points", "point_labels", "point_offsets", "point_index", "inverse"):
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
-    assert torch.equal(one.tensor.features, other.tensor.features)
-    assert torch.equal(one.tensor.geometry.keys, other.tensor.geometry.keys)
-    assert (one.names, one.paths) == (other.names, other.paths)
-    assert one.n_points_total == other.n_points_total
-
-
-def test_batches_travel():
-    both = joined()
-    # the pickler that carries batches from workers
-    buffer = io.BytesIO()
-    ForkingPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(both)
-    assert_same(pickle.loads(buffer.getvalue()), both)
-    meta = both.to("meta")
-    tensors = (meta.labels, meta.points, meta.point_labels, meta.point_index, meta.inverse)
-    assert {t.device.type for t in (*tensors, meta.tensor.features)} == {"meta"}
-    assert meta.names == both.names
-    double = both.to(dtype=torch.float64)
-    assert double.tensor.features.dtype == torch.float64
-    assert (double.points.dtype, double.labels.dtype) == (torch.float32, torch.int64)
-
-
-@pytest.mark.gpu
-def test_pinned_and_moved():
-    both = joined()
-    pinned = both.pin_memory()
-    assert pinned.tensor.features.is_pinned()
-    assert pinned.tensor.geometry.keys.is_pinned()
-    moved = pinned.to("cuda", non_blocking=True)
-    torch.cuda.synchronize()
-    assert_same(moved.to("cpu"), both)
 
 
 def test_what_does_not_serve_is_named_with_its_file():
@@ -290,15 +234,6 @@ def test_the_nearest_rows_to_a_point_stay_with_all_their_points(cell):
     assert rows == 40
     distance = (places - torch.tensor([0.0, 0.0, float(centre[2])])).norm(dim=1)
     assert distance[kept].max() <= distance[~kept].min() + 1e-12
-
-
-def test_a_cloud_with_fewer_cells_after_it_was_moved_keeps_all_points():
-    given = cloud(600)
-    rows = quantize(given.points, voxel_size=2.0, batch_size=1).rows
-    parts = [sphere_crop(given, generator(seed), rows - 1, 2.0) for seed in range(40)]
-    fewer = [p for p in parts if quantize(p.points, voxel_size=2.0, batch_size=1).rows < rows - 1]
-    assert fewer
-    assert all(torch.equal(part.point_index, given.point_index) for part in fewer)
 
 
 def test_crops_are_functions_of_their_generator():

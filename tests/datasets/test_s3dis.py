@@ -9,12 +9,10 @@ import pytest
 import torch
 
 from pcnn.datasets import OnPoints, OnVoxels, Placement, S3DISRooms, S3DISSets
-from pcnn.datasets.cloud import Cloud
-from pcnn.datasets.cloud_dataset import MIX3D, CloudDataset
-from pcnn.datasets.placement import VoxelSize
-from pcnn.datasets.s3dis.classes import CLASS_NAMES, ROOM_TYPES, room_type
-from pcnn.datasets.s3dis.files import Room, find_rooms, read_annotation
-from pcnn.datasets.transforms.augment import Augmentation, sample_generator
+from pcnn.datasets.cloud_dataset import CloudDataset
+from pcnn.datasets.s3dis.classes import CLASS_NAMES
+from pcnn.datasets.s3dis.rooms import Room, find_rooms, read_annotation
+from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import FileError
 from tests.datamodules.modules import room_types_module, s3dis_module
 from tests.datasets.s3dis_rooms import room_arrays, write_room, write_set
@@ -44,17 +42,6 @@ def annotation(tmp_path: Path, text: bytes) -> Path:
     path = tmp_path / "ceiling_1.txt"
     path.write_bytes(text)
     return path
-
-
-def test_classes_and_types_are_the_official_ones() -> None:
-    assert CLASS_NAMES == (
-        "ceiling", "floor", "wall", "beam", "column", "window", "door", "table", "chair", "sofa",
-        "bookcase", "board", "clutter",
-    )  # fmt: skip
-    assert [room_type(f"Area_1/{name}_11") for name in ROOM_TYPES] == list(range(11))
-    for name in ("stairs_1", "office", "Area_1/office1"):
-        with pytest.raises(ValueError, match=name):
-            room_type(name)
 
 
 REPAIRED = {
@@ -142,51 +129,6 @@ def test_a_room_is_read_with_its_origin_in_the_middle_of_the_floor(root: Path) -
     np.testing.assert_allclose(cloud.features.numpy(), arrays["color"] / 255, atol=1e-6)
     assert cloud.labels.tolist() == arrays["segment"].tolist()
     assert cloud.point_index.tolist() == list(range(300))
-
-
-@placements
-def test_training_samples_have_at_most_point_max_rows(root: Path, placement: Placement) -> None:
-    data = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)
-    assert rooms(root, geometry=placement)[0].geometry.rows > 60
-    crops = [data[epoch, 0] for epoch in range(3)]
-    assert [sample.geometry.rows for sample in crops] == [60] * 3
-    assert not torch.equal(crops[0].features, crops[1].features)
-    for sample in crops:
-        assert sample.cloud.points[:, :2].norm(dim=1).min() < 0.05  # the middle, up to the jitter
-        assert sample.features.shape[1] == 6
-    again = rooms(root, geometry=placement, point_max=60, augment=Augmentation(), seed=3)[2, 0]
-    assert torch.equal(crops[2].features, again.features)
-    with pytest.raises(ValueError, match="point_max"):
-        rooms(root, point_max=0)
-
-
-@placements
-def test_rooms_of_one_point_and_of_none(
-    tmp_path: Path, placement: Placement, caplog: pytest.LogCaptureFixture
-) -> None:
-    write_set(tmp_path, {"Area_1/pantry_1": 0, "Area_1/pantry_2": 1})
-    for point_max in (None, 5):
-        data = rooms(tmp_path, geometry=placement, point_max=point_max, augment=Augmentation())
-        assert [data[0].geometry.rows, data[1].geometry.rows] == [0, 1]
-        assert data[1].geometry.inverse.tolist() == [0]
-        assert len(data[1].cloud.labels) == 1
-    assert "pantry_1 holds no points" in caplog.text
-
-
-def test_crops_are_drawn_apart_from_changes_and_mixes(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[float] = []
-
-    def note(cloud: Cloud, generator: np.random.Generator, rows: int, cell: VoxelSize) -> Cloud:
-        drawn.append(generator.random())
-        return cloud
-
-    monkeypatch.setattr("pcnn.datasets.cloud_dataset.sphere_crop", note)
-    data, keys = rooms(root, point_max=60, seed=3), ((0, 1), (2, 0))
-    assert [data[key].geometry.rows > 0 for key in keys] == [True, True]
-    others = {sample_generator(3, *key, s).random() for key in keys for s in (None, MIX3D)}
-    assert len(others | set(drawn)) == 6
 
 
 @pytest.mark.data
@@ -280,12 +222,3 @@ def test_types_of_rooms(root: Path, placement: Placement) -> None:
         mixing = options(root, augment=Augmentation(**change))
         with pytest.raises(ValueError, match="has no type"):
             room_types_module(**mixing).build("train")
-
-
-def test_an_area_that_is_missing_is_an_error(root: Path) -> None:
-    data = s3dis_module(**options(root, train_areas=[1, 3]))
-    with pytest.raises(FileNotFoundError, match="Area_3"):
-        data.setup("fit")
-    data.setup("test")  # needs Area_5 alone
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        s3dis_module(**options(root / "nowhere")).prepare_data()

@@ -60,19 +60,6 @@ def test_scans_without_label_are_named_and_left_out(root: Path, caplog: pytest.L
     assert set(everything[0, 3].labels.tolist()) == {IGNORE}
 
 
-def test_missing_labels_and_sequences_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    write_scan(tmp_path, 0, 0, 1)
-    for frame in range(1, 31):
-        write_scan(tmp_path, 0, frame, 1, labelled=False)
-    scans(tmp_path)
-    assert caplog.messages[0].endswith("00/000020 and 10 more")
-    (tmp_path / "sequences/00/labels/000000.label").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no labelled scan \(velodyne/\*\.bin with labels"):
-        scans(tmp_path)
-    with pytest.raises(FileNotFoundError, match="lacks 04/velodyne"):
-        scans(tmp_path, [0, 4, 7])
-
-
 def test_a_simulated_root_may_hold_a_part_of_the_sequences(root: Path):
     sets = SemanticKITTISets(root=str(root), train_sequences=(0, 3, 4))
     with pytest.raises(FileNotFoundError, match="lacks 04/velodyne"):

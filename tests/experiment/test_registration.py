@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pcnn import console
-from pcnn.datasets.registration.make_gt import make_ground_truth
+from pcnn.datasets.registration.gt_files import make_ground_truth
 from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run_folder import PAIRS_SO_FAR
 from pcnn.registration import evaluation

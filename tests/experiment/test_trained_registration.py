@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pcnn.checkpoints.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
-from pcnn.datasets.registration.make_gt import make_ground_truth
+from pcnn.datasets.registration.gt_files import make_ground_truth
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all

@@ -22,11 +22,10 @@ from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
 from pcnn.datasets.readers.label_files import label_source, read_labels
-from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_gt_overlap
+from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_pose
 from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses, read_transform
-from pcnn.datasets.registration.make_gt import read_pose
-from pcnn.datasets.registration.pair_lists import read_indoor_list, read_kitti_list
-from pcnn.datasets.s3dis.files import read_annotation
+from pcnn.datasets.registration.pairs import read_indoor_list, read_kitti_list
+from pcnn.datasets.s3dis.rooms import read_annotation
 from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
@@ -173,7 +172,6 @@ def _registration() -> list[Subject]:
         Subject("calib.txt", (f"P0: {line}\nTr: {line}\n".encode(),), read_calibration),
         Subject("gt.log", (f"0\t1\t3\n{rows}0\t2\t3\n{rows}".encode(),), read_gt_log),
         Subject("gt.info", (info.encode(),), read_gt_info),
-        Subject("gt_overlap.log", (b"0,1,0.4210\n0,2,0.1\n",), read_gt_overlap),
         Subject(
             "c_0.info.txt",
             (f"scene 1 2\n{rows}".encode(),),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pcnn.datasets.placement import OnPoints, OnVoxels, Placement
 from pcnn.datasets.registration import RegistrationPair
-from pcnn.datasets.registration.make_gt import scene_pairs
+from pcnn.datasets.registration.gt_files import scene_pairs
 from pcnn.errors import FileError
 from pcnn.metrics.registration import protocol, summarize
 from pcnn.models import ResUNetBN2C

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.make_gt import information_matrix
+from pcnn.datasets.registration.gt_files import information_matrix
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.pose_graph import Edge, pose_graph
 from pcnn.registration.register import NoOverlapError

@@ -23,8 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.datasets.registration.pair_lists import read_kitti_list
-from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.datasets.registration.pairs import RegistrationPair, read_kitti_list
 from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.errors import FileError
 from pcnn.files.arrays import read_npy

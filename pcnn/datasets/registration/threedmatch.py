@@ -14,8 +14,7 @@ from torch import Tensor
 
 from pcnn.datasets.readers.fragments import find_fragment, read_fragment
 from pcnn.datasets.registration.gt_files import read_scene
-from pcnn.datasets.registration.pair_lists import read_indoor_list
-from pcnn.datasets.registration.pairs import RegistrationPair
+from pcnn.datasets.registration.pairs import RegistrationPair, read_indoor_list
 from pcnn.files.simulated import kind_of
 
 #: In evaluation order.

@@ -1,30 +1,167 @@
-"""The rooms of S3DIS as labelled, coloured clouds, and their splits."""
+"""S3DIS as published, `root/Area_k/TYPE_n/Annotations/CLASS_n.txt`, and its splits."""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import torch
 from annotated_types import Interval, MinLen
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split
 from pcnn.datasets.labels import IGNORE, LabelMap
-from pcnn.datasets.readers.columns import COLORS
+from pcnn.datasets.readers.columns import COLORS, rounded_points
 from pcnn.datasets.s3dis.classes import (
     AREAS,
     CLASS_COLORS,
     CLASS_NAMES,
+    CLUTTER,
     ROOM_TYPES,
     TEST_AREAS,
     TYPE_COLORS,
     room_type,
 )
-from pcnn.datasets.s3dis.files import DOWNLOAD, find_rooms
 from pcnn.datasets.transforms.crops import on_floor
+from pcnn.errors import FileError, MissingFileError
+from pcnn.files.bounded import named, read_whole
+
+log = logging.getLogger(__name__)
+
+DOWNLOAD = (
+    "Fill in the form at http://buildingparser.stanford.edu/dataset.html, download "
+    "Stanford3dDataset_v1.2 (or its aligned version), and give the folder that holds Area_1 to "
+    "Area_6 as dataset.root"
+)
+
+
+@dataclass(frozen=True)
+class Room:
+    name: str  # as in Area_1/office_3
+    folder: Path  # where its files lie
+
+    @property
+    def area(self) -> int:
+        return int(self.name.partition("/")[0].removeprefix("Area_"))
+
+    @property
+    def files(self) -> list[Path]:
+        """`Annotations/CLASS_n.txt`, sorted by name."""
+        files = (self.folder / "Annotations").glob("*.txt")
+        return sorted(path for path in files if not path.name.startswith("."))
+
+    def read(self) -> Cloud:
+        """Read all points in the building's frame [m], colours in 0..1, one of 13 classes."""
+        if not self.files:
+            raise MissingFileError(self.folder / "Annotations", "it holds no CLASS_n.txt")
+        parts, labels = [], []
+        for path in self.files:
+            parts.append(read_annotation(path))
+            name = path.stem.rpartition("_")[0] or path.stem
+            if name not in CLASS_NAMES:
+                tell(f"{path}: class {name!r} is none of the 13, read as clutter")
+            known = CLASS_NAMES.index(name) if name in CLASS_NAMES else CLUTTER
+            labels.append(torch.full((len(parts[-1]),), known))
+        values = np.concatenate(parts)
+        if not len(values):
+            tell(f"{self.folder}: the room {self.name} holds no points")
+        colors = np.rint(values[:, 3:]).astype(np.float32) / 255
+        return Cloud(
+            torch.from_numpy(rounded_points(values[:, :3], self.folder)),
+            torch.from_numpy(colors),
+            torch.cat(labels),
+            self.name,
+            str(self.folder),
+            torch.arange(len(values)),
+        )
+
+
+@lru_cache(maxsize=1 << 12)
+def tell(text: str) -> None:
+    """Say in the log what is odd about a file, once."""
+    log.warning("%s", text)
+
+
+_COLUMNS = 6
+_LONGEST = 256  # bytes of a line that is repaired
+# what the published files hold in places instead of a digit, a space or nothing
+_FOREIGN = re.compile(rb"[^\x09\x0a\x0d\x20-\x7e]")
+_FOREIGN_AND_SPACE = re.compile(rb"[^\x09\x0a\x0d\x20-\x7e]\s*")
+
+
+def read_annotation(path: Path) -> np.ndarray:
+    r"""Read the points of one object, x, y, z, r, g, b [P, 6].
+
+    Lines of the published set that hold a control character are repaired, and told: without it,
+    with a space in its place, or without it and the space after it, whichever first gives six
+    numbers (Area_5/hallway_6: `185\x10187` for `185 187`; Area_5/office_19: `103.0\x100000`).
+    """
+    with named(path, "annotation"):
+        text = read_whole(path)
+        if not text.strip():
+            tell(f"{path}: holds no points")
+            return np.empty((0, _COLUMNS))
+        try:
+            # latin-1 keeps every byte: foreign ones fail as numbers, not as characters
+            values = np.loadtxt(path, ndmin=2, comments=None, encoding="latin-1")
+            whole = values.shape[1] == _COLUMNS
+        except ValueError:
+            whole = False
+        if not whole:  # some line breaks the format: find it, which takes longer
+            lines = enumerate(text.split(b"\n"), 1)
+            values = np.array([_row(path, at, line) for at, line in lines if line.strip()])
+        colour = values[:, 3:]
+        if not (np.isfinite(values).all() and (colour >= 0).all() and (colour <= 255).all()):
+            raise FileError(path, "numbers must be finite, colours lie in 0..255")
+        return values
+
+
+def _row(path: Path, number: int, line: bytes) -> list[float]:
+    tries = [line]
+    if len(line) <= _LONGEST and _FOREIGN.search(line) is not None:
+        repairs = ((_FOREIGN, b""), (_FOREIGN, b" "), (_FOREIGN_AND_SPACE, b""))
+        tries += [pattern.sub(replacement, line).strip() for pattern, replacement in repairs]
+    for text in tries:
+        try:
+            row = [float(word) for word in text.split()]
+        except ValueError:
+            continue
+        if len(row) == _COLUMNS:
+            if text is not line:
+                tell(f"{path}, line {number}: {line!r} was read as {text!r}")
+            return row
+    raise FileError(path, f"line {number}: no six numbers in {line[:80]!r}")
+
+
+def find_rooms(root: str | Path, areas: Sequence[int]) -> list[Room]:
+    """Find the rooms of some areas, sorted by area, type and number."""
+    found: list[Room] = []
+    for area in areas:
+        folder = Path(root) / f"Area_{area}"
+        if not folder.is_dir():
+            lacks = f"{root} lacks Area_{area}"
+            raise FileNotFoundError(f"{lacks}. {DOWNLOAD}")
+        names = [p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        if not names:
+            raise FileNotFoundError(f"{folder} holds no rooms. {DOWNLOAD}")
+        for path in sorted(names, key=_by_number):
+            found.append(Room(f"{folder.name}/{path.name}", path))
+    broken = [str(room.folder) for room in found if not room.files]
+    if broken:
+        raise FileNotFoundError(f"no Annotations/*.txt in {', '.join(broken)}")
+    return found
+
+
+def _by_number(path: Path) -> tuple[str, int, str]:
+    stem, _, number = path.name.rpartition("_")
+    return stem, int(number) if number.isdecimal() else -1, path.name
+
 
 _PUBLISHED = Published("S3DIS", "s3dis", "pcnn.simulate.rooms.s3dis.S3DIS", DOWNLOAD)
 _Area = Annotated[int, Interval(ge=1, le=6)]
@@ -74,7 +211,7 @@ class S3DISSets(CloudSets):
 
     @property
     def label_map(self) -> LabelMap:
-        return _by_number(CLASS_NAMES, CLASS_COLORS)
+        return _numbered(CLASS_NAMES, CLASS_COLORS)
 
     @property
     def known_channels(self) -> Sequence[str]:
@@ -112,13 +249,13 @@ class S3DISTypeSets(S3DISSets):
 
     @property
     def label_map(self) -> LabelMap:
-        return _by_number(ROOM_TYPES, TYPE_COLORS)
+        return _numbered(ROOM_TYPES, TYPE_COLORS)
 
     def class_of(self, name: str) -> int:
         return room_type(name)
 
 
-def _by_number(names: Sequence[str], colors: Sequence[tuple[int, int, int]]) -> LabelMap:
+def _numbered(names: Sequence[str], colors: Sequence[tuple[int, int, int]]) -> LabelMap:
     """A map of labels that are the train ids themselves."""
     numbers = tuple(range(len(names)))
     own = {**{n: n for n in numbers}, IGNORE: IGNORE}

@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
-from pcnn.datasets.registration.gt_files import write_scene
-from pcnn.datasets.registration.make_gt import read_pose, scene_pairs
+from pcnn.datasets.registration.gt_files import read_pose, scene_pairs, write_scene
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Fragments, Natural, Seed

@@ -18,7 +18,7 @@ from pcnn.datasets.registration.kitti_pairs import (
     read_poses,
     refined,
 )
-from pcnn.datasets.registration.pair_lists import read_kitti_list
+from pcnn.datasets.registration.pairs import read_kitti_list
 from pcnn.errors import FileError
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.open3d_tools import icp

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,6 @@ from pcnn.datasets.registration import (
     PlacedPairs,
     RegistrationPair,
 )
-from pcnn.datasets.registration.augment import smallest
 from pcnn.geometry import PointSet, VoxelGrid
 from pcnn.models import ResUNetBN2C
 from pcnn.registration.positives import positive_pairs
@@ -123,14 +121,6 @@ def test_positives_are_the_same_points_after_augmentation(augmented: bool) -> No
     assert done.inputs[0] is batch.inputs[0]
 
 
-def test_the_input_is_jittered_in_training() -> None:
-    data = samples(OnVoxels(), Scene((2000,)), feature_noise=0.01)
-    noise = torch.cat([data[epoch, 0].source.features[:, 3] - 1 for epoch in range(40)])
-    assert float(noise.std()) == pytest.approx(0.01 * 0.95**0.5, rel=0.1)
-    still = sum(float((data[e, 0].source.features[:, 3] - 1).abs().max()) == 0 for e in range(200))
-    assert 1 <= still <= 25  # 5 of 100
-
-
 @pytest.mark.parametrize("geometry", PLACEMENTS[:2], ids=NAMES[:2])
 def test_rows_are_capped_by_a_random_subset(geometry: Placement) -> None:
     full = samples(geometry, Scene((900,)))[0]
@@ -178,29 +168,6 @@ def test_no_pairs_make_a_batch_of_none(geometry: Placement) -> None:
     assert (once.batch_size, len(once.inputs)) == (0, 1)
 
 
-def test_moving_a_batch_moves_everything() -> None:
-    batch = batch_of(samples(OnVoxels()))
-    full = batch.with_positives(torch.zeros(1, 2, dtype=torch.int64), torch.tensor([0, 1, 1, 1]))
-    moved = full.to("cpu", dtype=torch.float64)
-    assert moved.inputs[0].features.dtype == torch.float64
-    assert moved.source_places.dtype == torch.float32
-    assert (moved.names, moved.voxel_size) == (batch.names, VOXEL)
-    assert full.voxel_size == VOXEL
-    assert torch.equal(moved.positive_offsets, full.positive_offsets)  # type: ignore[arg-type]
-    assert len(full.tensors()) == 7
-    assert len(batch.tensors()) == 5
-
-
-def test_limits_spread_over_the_list_in_its_order() -> None:
-    data = samples(OnVoxels(), Scene((20,) * 10), limit=4)
-    scenes = [pair.scene for pair in data.chosen]
-    assert len(data) == 4
-    assert scenes == sorted(scenes)
-    assert int(scenes[-1][1:]) - int(scenes[0][1:]) >= 7
-    with pytest.raises(IndexError):
-        data[0, 4]
-
-
 def test_what_makes_no_sense_is_named() -> None:
     for options, words in (({"limit": 0}, "limit must be at least 1"),):
         with pytest.raises(ValueError, match=words):
@@ -229,21 +196,3 @@ def test_one_pass_describes_what_two_do(geometry: Placement) -> None:
         two, one = (task.sides(batch, task.described(batch.inputs)) for batch in batches)
     for sides in zip(two, one, strict=True):
         torch.testing.assert_close(*sides)
-
-
-def test_clouds_are_kept_while_there_is_room() -> None:
-    scene = Scene((50, 60, 70))
-    data = samples(OnVoxels(), scene, kept_bytes=12 * (50 + 50 + 60))
-    first = [data[0, i] for i in range(3)]
-    assert scene.read == 6
-    again = [data[0, i] for i in range(3)]
-    assert scene.read == 6 + 3  # one cloud of the second pair, both of the third
-    for one, other in zip(first, again, strict=True):
-        assert torch.equal(one.source.features, other.source.features)
-
-
-def test_the_smallest_values_are_those_of_a_stable_sort() -> None:
-    values = np.random.default_rng(0).integers(0, 9, 40)  # with ties
-    for number in (0, 1, 7, 40):
-        rows = np.sort(np.argsort(values, kind="stable")[:number])
-        assert np.array_equal(smallest(values, number), rows), number

@@ -8,16 +8,19 @@ import pytest
 import torch
 
 from pcnn.datasets.readers.fragments import read_fragment
-from pcnn.datasets.registration.gt_files import read_gt_overlap, read_scene, write_scene
-from pcnn.datasets.registration.make_gt import make_ground_truth, scene_pairs
-from pcnn.datasets.registration.pair_lists import read_indoor_list
+from pcnn.datasets.registration.gt_files import (
+    make_ground_truth,
+    read_scene,
+    scene_pairs,
+    write_scene,
+)
+from pcnn.datasets.registration.pairs import read_indoor_list
 from pcnn.datasets.registration.threedmatch import TEST_SCENES, ThreeDMatch
 from pcnn.errors import FileError
 from pcnn.metrics.registration import (
     PairResult,
     Summary,
     information_rmse,
-    match_distances,
     protocol,
     summarize,
 )
@@ -40,20 +43,10 @@ def test_make_gt_writes_what_the_data_set_reads(tmp_path: Path) -> None:
         torch.testing.assert_close(pair.transform, expected, atol=1e-6, rtol=0)
         assert pair.information is not None
         assert float(pair.information[0, 0]) > 100
-        assert pair.overlap is not None
         cloud = data.cloud(pair.scene, pair.source)
         torch.testing.assert_close(cloud, clouds[pair.source].float())
     assert data.notes() == ["1 scenes, 0 of the 8 of 3DMatch: scene"]
-    assert len(read_gt_overlap(tmp_path / "scene" / "gt_overlap.log")) == 6
-
-
-def test_information_gives_the_rmse_of_a_shift() -> None:
-    pairs, _ = scene_pairs(*fragments(2))
-    moved = pairs[0].transform.clone()
-    moved[:3, 3] += torch.tensor([0.1, 0.2, 0.2])
-    assert pairs[0].information is not None
-    rmse = information_rmse(moved, pairs[0].transform, pairs[0].information)
-    assert float(rmse) == pytest.approx(0.3)
+    assert len(np.loadtxt(tmp_path / "scene" / "gt_overlap.log", delimiter=",")) == 6
 
 
 def test_scene_files_round_trip_an_empty_matrix(tmp_path: Path) -> None:
@@ -86,22 +79,6 @@ def test_broken_ground_truth_is_named(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         with pytest.raises(ValueError, match=words):
             read_scene(tmp_path, "scene")
-
-
-def test_missing_files_say_what_belongs_where(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="indoor/test/SCENE"):
-        ThreeDMatch(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError, match="cloud_bin_N"):
-        ThreeDMatch(tmp_path)
-    write_fragments(tmp_path / "indoor" / "test" / "scene")
-    with pytest.raises(FileNotFoundError, match=r"gt\.log"):
-        ThreeDMatch(tmp_path)
-    with pytest.raises(FileNotFoundError, match="other"):
-        ThreeDMatch(tmp_path, scenes=["other"])
-    with pytest.raises(ValueError, match="3DMatch, 3DLoMatch"):
-        ThreeDMatch(tmp_path, "3dmatch")
-    with pytest.raises(ValueError, match="no pair of its 4 clouds"):
-        make_ground_truth(tmp_path / "indoor" / "test" / "scene", overlaps=(0.95, 1.0))
 
 
 def test_lists_of_both_publishers_say_the_same(tmp_path: Path) -> None:
@@ -233,16 +210,3 @@ def test_gt_log_maps_j_into_i_on_hotel3(data_root: Path) -> None:
         after.append(share_near(transform_points(pair.transform, source.double()), target))
     assert sum(before) / 54 == pytest.approx(0.193, abs=5e-3)
     assert sum(after) / 54 == pytest.approx(0.586, abs=5e-3)
-
-
-@pytest.mark.data
-def test_direction_of_the_demo_pair(data_root: Path) -> None:
-    folder = data_root / "threedmatch" / "demo_pair"
-    source, target = (read_fragment(folder / f"{name}.npy") for name in ("src", "ref"))
-    truth = torch.from_numpy(np.load(folder / "gt.npy")).double()
-    assert share_near(source, target) == pytest.approx(0.326, abs=2e-3)
-    right = share_near(transform_points(truth, source.double()), target)
-    assert right == pytest.approx(0.523, abs=2e-3)
-    wrong = share_near(transform_points(inverse(truth), source.double()), target)
-    assert wrong == pytest.approx(0.143, abs=2e-3)
-    assert match_distances(source[:1], target[:1], truth).shape == (1,)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.make_gt import scene_pairs
+from pcnn.datasets.registration.gt_files import scene_pairs
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import fragments, world, write_fragments
 from tests.registration.poses import shifted, turned
