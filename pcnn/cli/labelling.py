@@ -14,15 +14,15 @@ from rich.progress import Progress, SpinnerColumn
 
 from pcnn.cli.options import chosen_reading
 from pcnn.console import Console
+from pcnn.datasets.label_files import write_labelled
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.prediction_files import write_labelled
 from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
 from pcnn.datasets.readers.columns import PART
 from pcnn.errors import UserError
 from pcnn.experiment.classify import Classified, classify
 from pcnn.experiment.predict import Segmenters
 from pcnn.experiment.predictor import Predictor
-from pcnn.files.arrays import forget_pages
+from pcnn.files.bounded import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.messages import counted, visible
 from pcnn.metrics.table import iou_table

@@ -124,8 +124,8 @@ def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Pa
 
 def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[str]]:
     """Result of every cloud, without suffix, and what is missing among the paths."""
+    from pcnn.datasets.label_files import is_cloud_file, without_label_files
     from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
-    from pcnn.datasets.readers.label_files import is_cloud_file, without_label_files
 
     targets: dict[Path, Path] = {}
     missing: list[str] = []

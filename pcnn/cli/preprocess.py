@@ -65,7 +65,7 @@ def preprocess(options: PreprocessOptions) -> None:
 def pack(data: CloudDataModule, folder: Path, progress: bool) -> None:
     """Write the clouds of training and validation as shards."""
     from pcnn.console import Console, Progress
-    from pcnn.datasets.shards import write_shards
+    from pcnn.datasets.cache import write_shards
 
     console, facts = Console(), {"kind": data.source_kind, "classes": data.class_names}
     for split in ("train", "val"):

@@ -102,7 +102,7 @@ def usual(
     files: Sequence[Path], labels: Sequence[Path] | None, truth: Sequence[Path] | None
 ) -> str | None:
     """The classes that files of a kind usually mean: words are SemanticKITTI's."""
-    from pcnn.datasets.readers.label_files import label_files
+    from pcnn.datasets.label_files import label_files
 
     found = [*(labels or ()), *(truth or ()), *(one for path in files for one in label_files(path))]
     if found and all(path.suffix == ".label" for path in found):

@@ -10,12 +10,12 @@ from typing import Any, cast
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading, OnError
 from pcnn.datasets.batches import CollateClouds
+from pcnn.datasets.cache import ShardedClouds
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
 from pcnn.datasets.labels import Rgb, contents
 from pcnn.datasets.placement import Placement, VoxelSize
 from pcnn.datasets.readers.columns import colours_first
-from pcnn.datasets.shards import ShardedClouds
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import UserError
 from pcnn.ranges import Count, Length, Seed, Workers

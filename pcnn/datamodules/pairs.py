@@ -10,8 +10,7 @@ from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.cloud_sets import Split
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
-from pcnn.datasets.registration.pair_sets import PairSets
-from pcnn.datasets.registration.pairs import PairDataset
+from pcnn.datasets.registration.pairs import PairDataset, PairSets
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
 from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
 

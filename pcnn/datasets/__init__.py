@@ -2,9 +2,9 @@
 
 In the order in which a cloud meets them: `cloud_sets` finds a set, real or simulated
 (`semantic_kitti`, `s3dis`, `folder`; pairs in `registration`); `readers` read a file as a `cloud`
-with `labels`; `cloud_dataset` keeps it in a `cache`, or takes it from `shards`, and changes it by
+with `labels` (`label_files`); `cloud_dataset` keeps it in a `cache` and changes it by
 `transforms`; `placement` makes it a sample, in the order of `sampler`; `batches` join samples.
-`preparation` does the first half ahead of a training, `prediction_files` writes labels.
+`preparation` does the first half ahead of a training.
 """
 
 from typing import TYPE_CHECKING

@@ -1,22 +1,34 @@
-"""Training scans kept on disk as one point per voxel, so that an epoch need not read full scans."""
+"""Clouds that are kept: training scans as one point a voxel in a cache, prepared ones in shards.
+
+A folder of shards of a split holds ``0000.zip``, ``0001.zip``, ... with entries of the cache, not
+compressed, and ``index.json``, which says where each lies and how the clouds were made. It may lie
+on a mounted store: a cloud is one read of its own bytes. The order of the clouds is that of the
+index, so a sample stays a function of (seed, epoch, index).
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from pcnn.datasets.cloud import Cloud
-from pcnn.errors import FileError
-from pcnn.files.arrays import read_npz
-from pcnn.files.bounded import named
+from pcnn.errors import UNREADABLE, ConfigError, FileError
+from pcnn.files.bounded import named, read_npz
+from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
+
+if TYPE_CHECKING:
+    from pcnn.datasets.cloud_dataset import CloudDataset
 
 log = logging.getLogger(__name__)
 
@@ -97,3 +109,84 @@ def write_entry(file: IO[bytes], cloud: Cloud, stamp: np.ndarray) -> None:
         if values is not None:
             arrays[name] = values.numpy().astype(kind, copy=False)
     np.savez(file, **arrays)  # type: ignore[arg-type]  # by name
+
+
+INDEX = "index.json"
+#: Bytes after which a new file is begun.
+SIZE = 1 << 30
+#: Bytes in front of a member of a zip: its header, and its name.
+_HEADER = 30
+
+
+def write_shards(
+    dataset: CloudDataset, folder: Path, facts: Mapping[str, Any], told: Callable[[], object]
+) -> int:
+    """Write the stored clouds of a set; returns how many."""
+    entries: list[list[Any]] = []
+    number, written = -1, SIZE
+    with ExitStack() as stack:
+        for index in range(len(dataset)):
+            told()
+            try:
+                cloud, _ = dataset.keep(index)
+            except UNREADABLE as error:
+                log.warning("left out of the shards: %s", error)
+                continue
+            if written >= SIZE:
+                stack.close()
+                number, written = number + 1, 0
+                file = stack.enter_context(whole_file(folder / f"{number:04d}.zip"))
+                archive = stack.enter_context(zipfile.ZipFile(file, "w"))  # type: ignore[arg-type]
+            content = io.BytesIO()
+            write_entry(content, cloud, np.zeros(0, np.int64))
+            member = zipfile.ZipInfo(f"{len(entries)}.npz")
+            archive.writestr(member, content.getvalue())
+            written = file.tell()
+            start = member.header_offset + _HEADER + len(member.filename)
+            entries.append([cloud.name, number, start, content.tell()])
+    made = {**facts, "recipe": dataset.recipe, "channels": dataset.channels, "clouds": entries}
+    with whole_file(folder / INDEX) as listing:
+        listing.write(json.dumps(made).encode())
+    return len(entries)
+
+
+class ShardedClouds:
+    """The clouds of a folder of shards, as `pcnn.datasets.LabelledClouds`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        index = read_json(folder / INDEX)
+        with named(folder / INDEX, "index of shards"):
+            self.channels = tuple(map(str, index["channels"]))
+            self.facts: dict[str, Any] = {key: index[key] for key in ("kind", "recipe", "classes")}
+            self._clouds = [(str(n), int(s), int(a), int(b)) for n, s, a, b in index["clouds"]]
+
+    def __len__(self) -> int:
+        return len(self._clouds)
+
+    def name(self, index: int) -> str:
+        return self._clouds[index][0]
+
+    def sources(self, index: int) -> Sequence[Path]:
+        return [self.folder / f"{self._clouds[index][1]:04d}.zip"]
+
+    def recipe(self) -> Mapping[str, object]:
+        return {"set": "shards"}
+
+    def read(self, index: int) -> Cloud:
+        (path,) = self.sources(index)
+        _, _, start, size = self._clouds[index]
+        with named(path, "shard"), path.open("rb") as file:
+            file.seek(start)
+            content = file.read(size)
+        if len(content) < size:
+            raise FileError(path, f"cut off: {len(content)} of {size} bytes from {start} on")
+        return read_entry(io.BytesIO(content), path)[0]
+
+    def check(self, **asked: Any) -> None:
+        """Refuse shards that were made for another training."""
+        for key, value in json.loads(json.dumps(asked)).items():
+            if self.facts[key] != value:
+                raise ConfigError(
+                    "dataset.shards", f"{self.folder} has {key} {self.facts[key]}, not {value}"
+                )

@@ -19,7 +19,7 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.datasets.readers.columns import PART
 from pcnn.experiment.predictor import Predictor, Scored
-from pcnn.files.arrays import forget_pages
+from pcnn.files.bounded import forget_pages
 
 #: Confidence is kept as a byte: so much is 1.
 FULL = 255

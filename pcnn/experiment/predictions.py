@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from pcnn.datasets.readers.label_files import write_label_file
+from pcnn.datasets.label_files import write_label_file
 from pcnn.errors import ConfigError
 
 

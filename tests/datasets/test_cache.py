@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from pcnn.datasets import CloudDataset, OnPoints, OnVoxels, Placement
-from pcnn.datasets.cache import CloudCache
+from pcnn.datasets.cache import CloudCache, ShardedClouds, write_shards
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.semantic_kitti import SemanticKITTI
-from pcnn.datasets.shards import ShardedClouds, write_shards
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import ConfigError, FileError
 from tests.cli.invoking import invoke
@@ -139,7 +138,7 @@ def module(root: Path, **options: Any) -> Any:
 def test_samples_of_shards_are_those_of_the_cache(
     kitti: Path, tmp_path: Path, geometry: Placement, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("pcnn.datasets.shards.SIZE", 10_000)  # of some clouds each
+    monkeypatch.setattr("pcnn.datasets.cache.SIZE", 10_000)  # of some clouds each
     words = [f"dataset.root={kitti}", f"dataset.data_dir={tmp_path / 'data'}", "dataset.crop=15"]
     words += ["dataset.train_sequences=[0]", "dataset.voxel_size=2.0", f"geometry={geometry.name}"]
     words += ["geometry.thin=0.7"] if geometry.name == "point" else []

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pcnn.datasets.label_files import label_source
 from pcnn.datasets.readers.clouds import Reading, open_parts, read_points
 from pcnn.datasets.readers.columns import find_name, is_mixed, meant
-from pcnn.datasets.readers.label_files import label_source
 from pcnn.errors import FileError
 from tests.datasets.damaged_folder import DAMAGES, FORMATS, write_cloud
 from tests.datasets.las_files import CORNER, places, write_las

@@ -12,9 +12,8 @@ import open3d
 import pytest
 import trimesh
 
-from pcnn.datasets.prediction_files import write_labelled
+from pcnn.datasets.label_files import label_source, read_labels, write_labelled
 from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.label_files import label_source, read_labels
 from pcnn.errors import FileError
 from pcnn.files.ply import write_ply
 from pcnn.visualize.view.of_files import viewed_file
@@ -62,7 +61,7 @@ def test_other_readers_read_the_same_labels(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, (ending, readers) = tmp_path / file, READ_BACK[file]
-    monkeypatch.setattr("pcnn.datasets.prediction_files.PART", 50)
+    monkeypatch.setattr("pcnn.datasets.label_files.PART", 50)
     if source.suffix in (".las", ".laz"):
         write_las(source, N)
     else:
@@ -94,7 +93,7 @@ def test_other_readers_read_the_same_labels(
         np.testing.assert_array_equal(after.points, before.points)
         np.testing.assert_array_equal(after.features, before.features)
         # what breaks off leaves nothing
-        monkeypatch.setattr("pcnn.datasets.prediction_files.np.empty", lambda *_: 1 / 0)
+        monkeypatch.setattr("pcnn.datasets.label_files.np.empty", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             write_labelled(tmp_path / "none" / "a", source, LABELS)
         assert not list((tmp_path / "none").iterdir())

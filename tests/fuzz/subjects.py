@@ -18,10 +18,10 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import packed
 from pcnn.datasets.cache import CloudCache
 from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.label_files import label_source, read_labels
 from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.fragments import read_fragment, read_local
-from pcnn.datasets.readers.label_files import label_source, read_labels
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_pose
 from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses, read_transform
 from pcnn.datasets.registration.pairs import read_indoor_list, read_kitti_list

@@ -32,8 +32,7 @@ from pcnn.datasets.readers.columns import (
     ranges,
 )
 from pcnn.errors import FileError
-from pcnn.files.arrays import header_of, read_npy, read_npz
-from pcnn.files.bounded import check_size, read_whole
+from pcnn.files.bounded import check_size, header_of, read_npy, read_npz, read_whole
 
 _HEADER = 1 << 16  # bytes
 _AXES = {"x", "y", "z"}

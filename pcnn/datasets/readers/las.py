@@ -23,8 +23,7 @@ import numpy as np
 
 from pcnn.datasets.readers.columns import COLORS, PART, Columns, also_called
 from pcnn.errors import FileError, MissingPackageError
-from pcnn.files.arrays import forget_pages, stamp_of
-from pcnn.files.bounded import check_size
+from pcnn.files.bounded import check_size, forget_pages, stamp_of
 from pcnn.files.whole_file import whole_file
 from pcnn.messages import install
 

@@ -1,11 +1,10 @@
 """Data sets of registration: pairs of clouds with their true transforms."""
 
 from pcnn.datasets.registration.augment import PairAugmentation
-from pcnn.datasets.registration.kitti_pairs import KITTIOdometry
-from pcnn.datasets.registration.pair_sets import KITTISets, PairSets, ThreeDMatchSets
-from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair
+from pcnn.datasets.registration.kitti_pairs import KITTIOdometry, KITTISets
+from pcnn.datasets.registration.pairs import PairDataset, PairSets, RegistrationPair
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PairBatch, PlacedPairs
-from pcnn.datasets.registration.threedmatch import IndoorPairs, ThreeDMatch
+from pcnn.datasets.registration.threedmatch import IndoorPairs, ThreeDMatch, ThreeDMatchSets
 
 __all__ = [
     "CollatePairs",

@@ -13,27 +13,37 @@ poses are (simulated drives) and off by decimetres where they are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import torch
+from annotated_types import Len, MinLen
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pcnn.datasets.cloud_sets import DataSource, Published, Split
 from pcnn.datasets.registration.pairs import RegistrationPair, read_kitti_list
 from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.errors import FileError
-from pcnn.files.arrays import read_npy
-from pcnn.files.bounded import named
+from pcnn.files.bounded import named, read_npy
 from pcnn.files.simulated import kind_of
 from pcnn.files.text import finite_numbers, numbered_lines
 from pcnn.files.whole_file import whole_file
+from pcnn.ranges import Distance, Natural
 from pcnn.registration.cloud_measures import voxel_firsts
 from pcnn.registration.open3d_tools import icp
 from pcnn.registration.transforms import inverse, not_rigid, rigid, transform_points
+
+_DRIVES = Published(
+    "KITTI odometry",
+    "kitti",
+    "pcnn.simulate.streets.kitti.KITTI",
+    "KITTI odometry: https://www.cvlibs.net/datasets/kitti/eval_odometry.php",
+)
 
 GroundTruth = Literal["legacy", "fixed", "odometry"]
 GROUND_TRUTHS: tuple[str, ...] = get_args(GroundTruth)
@@ -273,3 +283,52 @@ def read_calibration(path: Path) -> Tensor:
     if found is None:
         raise FileError(path, "no line 'Tr:' with 12 numbers")
     return found
+
+
+@dataclass(frozen=True)
+class KITTISets:
+    """Pairs of KITTI odometry, or of simulated drives in its formats."""
+
+    root: str | None = None  # folder of the set
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.Published.found
+    data_dir: str = "data"  # folder for the default root and for simulated sets
+    split: Split = "test"  # whose pairs are tested: train, val or test
+    ground_truth: str = "legacy"  # legacy, fixed or odometry, of all splits
+    metadata: str | None = None  # GeoTransformer's pickle of the tested split
+    sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None  # of the tested split
+    train_sequences: Annotated[Sequence[Natural], MinLen(1)] | None = None  # of 0 to 5
+    val_sequences: Sequence[Natural] | None = None  # of 6 and 7; None takes both
+    distances: Annotated[Sequence[Distance], Len(2, 2)] | None = None
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
+    simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
+    benchmark = "kitti"
+
+    def find(self, split: Split) -> KITTIOdometry:
+        tested = split == "test"
+        chosen = self.sequences if tested else getattr(self, f"{split}_sequences")
+        # a file lists the tested split alone
+        listed = self.metadata is not None and (tested or Path(self.metadata).is_dir())
+        metadata = self.metadata if listed else None
+        found = self._tested if tested else self._trained
+        kind, ground_truth = self.split if tested else split, self.ground_truth
+        if found.kind == "simulated":
+            ground_truth, metadata = "odometry", None
+            if chosen is None and kind in SPLITS:
+                # a small set has no scans of some
+                chosen = [s for s in SPLITS[kind] if poses_file(found.root, s).is_file()] or None
+        distances = None if tested else self.distances
+        return KITTIOdometry(found.root, kind, ground_truth, metadata, chosen, distances=distances)
+
+    # each is found once: the log tells it once
+    @cached_property
+    def _tested(self) -> DataSource:
+        return self._source(self.simulate, self.metadata is None)
+
+    @cached_property
+    def _trained(self) -> DataSource:
+        listed = self.metadata is not None and Path(self.metadata).is_dir()
+        return self._source(self.simulate_train, not listed)
+
+    def _source(self, simulate: Mapping[str, Any] | None, with_poses: bool) -> DataSource:
+        required = ["poses"] if with_poses else []
+        return _DRIVES.found(self.root, self.source, self.data_dir, simulate, required)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from pcnn.files.bounded import named
 from pcnn.files.pickles import array_of, read_pickle
 from pcnn.metrics.registration.pair_results import PairId
 from pcnn.registration.transforms import assembled, rigid
+
+if TYPE_CHECKING:
+    from pcnn.datasets.cloud_sets import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,22 @@ class PairDataset(Protocol):
     def notes(self) -> list[str]:
         """Return remarks that belong beside the figures, a line each."""
         ...
+
+
+class PairSets(Protocol):
+    """Pairs by split. Making one reads nothing."""
+
+    @property
+    def benchmark(self) -> str:
+        """Whose thresholds apply, ``threedmatch`` or ``kitti``."""
+
+    def find(self, split: Split) -> PairDataset:
+        """Find the pairs of a split; simulates them where there is no folder.
+
+        Raises:
+            FileNotFoundError: files are missing.
+            ValueError: an unknown option, or data of the other kind.
+        """
 
 
 def read_indoor_list(path: Path) -> list[RegistrationPair]:

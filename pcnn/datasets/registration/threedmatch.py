@@ -6,16 +6,27 @@ lists of Predator and GeoTransformer (`IndoorPairs`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from pcnn.datasets.cloud_sets import DataSource, Published, Split
 from pcnn.datasets.readers.fragments import find_fragment, read_fragment
 from pcnn.datasets.registration.gt_files import read_scene
-from pcnn.datasets.registration.pairs import RegistrationPair, read_indoor_list
+from pcnn.datasets.registration.pairs import PairDataset, RegistrationPair, read_indoor_list
 from pcnn.files.simulated import kind_of
+from pcnn.ranges import PartialShare
+
+_FRAGMENTS = Published(
+    "3DMatch",
+    "threedmatch",
+    "pcnn.simulate.rooms.threedmatch.THREEDMATCH",
+    "Official fragments and lists: see docs/registration.md",
+)
 
 #: In evaluation order.
 TEST_SCENES = (
@@ -177,3 +188,34 @@ def _first(places: Iterable[Path], trains: bool = False) -> Path:
         f"3DMatch: none of {', '.join(map(str, tried))} is there. "
         f"{_TRAINING_STEPS if trains else _TEST_STEPS}"
     )
+
+
+@dataclass(frozen=True)
+class ThreeDMatchSets:
+    """Pairs of indoor fragments, or of simulated rooms in their formats."""
+
+    root: str | None = None  # folder of the set
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.Published.found
+    data_dir: str = "data"  # folder for the default root and for simulated sets
+    pair_list: str = "3DMatch"  # test pairs, 3DMatch or 3DLoMatch
+    scenes: Sequence[str] | None = None  # of the test pairs; None takes those that are there
+    benchmarks: str | None = None  # folder with LIST/SCENE/gt.log; None looks below the root
+    overlap: PartialShare = OVERLAP  # training pairs overlap by more
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
+    simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
+    benchmark = "threedmatch"
+
+    def find(self, split: Split) -> PairDataset:
+        if split == "test":
+            root = self._tested.root
+            return ThreeDMatch(root, self.pair_list, self.scenes, self.benchmarks)
+        return IndoorPairs(self._trained.root, split, self.overlap)
+
+    # each is found once: the log tells it once
+    @cached_property
+    def _tested(self) -> DataSource:
+        return _FRAGMENTS.found(self.root, self.source, self.data_dir, self.simulate)
+
+    @cached_property
+    def _trained(self) -> DataSource:
+        return _FRAGMENTS.found(self.root, self.source, self.data_dir, self.simulate_train)

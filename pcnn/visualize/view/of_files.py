@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pcnn.datasets.label_files import confidence_file, label_files, read_labels
 from pcnn.datasets.readers.clouds import Reading, read_columns
 from pcnn.datasets.readers.columns import COLORS, Columns, valid_returns
-from pcnn.datasets.readers.label_files import confidence_file, label_files, read_labels
 from pcnn.errors import FileError
-from pcnn.files.arrays import read_npy
-from pcnn.files.bounded import named
+from pcnn.files.bounded import named, read_npy
 from pcnn.files.simulated import is_simulated
 from pcnn.files.text import finite_numbers, numbered_lines, read_json
 from pcnn.messages import counted
