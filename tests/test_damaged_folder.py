@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
@@ -34,18 +33,6 @@ def test_predict(tmp_path: Path) -> None:
     assert "70 clouds labelled" in done.output
     written = [path.name for path in (tmp_path / "out").iterdir()]
     assert len([name for name in written if not name.endswith("_confidence.npy")]) == 70
-
-
-def test_preprocess(tmp_path: Path) -> None:
-    damaged = damaged_folder(tmp_path / "in", labels=True)
-    OmegaConf.save(OmegaConf.create({"c": CLASSES})["c"], tmp_path / "classes.yaml")
-    words = ["preprocess", "dataset=folder", f"dataset.root={tmp_path / 'in'}", "--workers", 0]
-    words += [f"dataset.classes={tmp_path / 'classes.yaml'}", "dataset.channels=[intensity]"]
-    words += [f"dataset.data_dir={tmp_path / 'data'}"]
-    done = CliRunner().invoke(app, [*map(str, words), "--no-progress"], env=WIDE)
-    assert named(done.output, tmp_path / "in", "not done: ") == [p.name for p in damaged]
-    assert done.exit_code == 1
-    assert "30 not done" in done.output
 
 
 def test_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

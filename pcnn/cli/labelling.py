@@ -116,13 +116,13 @@ class Labelling:
         if self._lost:
             self.console.say(
                 f"{self._lost:,} of {counted(self._rows, 'point')} are missing returns (NaN, or "
-                "zeros) and written as unlabelled; --strict refuses such clouds"
+                "zeros) and written as unlabelled"
             )
 
     def _reading(self, own: Reading) -> Reading:
         given = self.options
         numbers = given.intensity_max, given.scale
-        return chosen_reading(own, given.columns, given.fill, given.strict, *numbers)
+        return chosen_reading(own, given.columns, given.fill, *numbers)
 
     def _opened(self, path: Path) -> tuple[Predictor, PartedCloud]:
         """The network for a cloud, and the cloud as this network reads it."""

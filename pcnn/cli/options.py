@@ -62,7 +62,6 @@ def chosen_reading(
     reading: Reading,
     columns: str | None = None,
     fill: Sequence[str] | None = None,
-    strict: bool = False,
     intensity_max: float | None = None,
     scale: float | None = None,
 ) -> Reading:
@@ -76,7 +75,6 @@ def chosen_reading(
             reading,
             columns=reading.columns if columns is None else chosen_columns(columns),
             fill=reading.filled(filled(fill)),
-            strict=reading.strict or strict,
             intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
             scale=reading.scale if scale is None else scale,
         )

@@ -54,7 +54,6 @@ class PredictOptions:
     ] = None
     intensity_max: Annotated[Positive | None, "The number in the files that is intensity 1."] = None
     scale: Annotated[Length | None, "Metres in a unit of the files: 0.001 of millimetres."] = None
-    strict: Annotated[bool, "--strict", "Refuse clouds with missing returns (NaN, zeros)."] = False
     allow_targets: AllowTargets = None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from annotated_types import Interval, Len, MinLen
+from annotated_types import MinLen
 
 from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
@@ -29,15 +29,13 @@ from pcnn.datasets.label_files import (
     read_labels,
     without_label_files,
 )
-from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
+from pcnn.datasets.labels import LabelMap, read_classes
 from pcnn.datasets.readers.clouds import Reading, chosen_columns, read_columns, read_points
 from pcnn.errors import UNREADABLE, FileError, UserError
 from pcnn.files.simulated import kind_of
-from pcnn.ranges import Label, PartialShare, Positive
+from pcnn.ranges import PartialShare, Positive
 
 log = logging.getLogger(__name__)
-
-_Rgb = Annotated[Sequence[Annotated[int, Interval(ge=0, le=255)]], Len(3, 3)]
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,6 @@ class FolderClouds:
             "intensity_max": self.reading.intensity_max,
             "columns": None if columns is None else list(columns),
             "fill": dict(self.reading.fill),
-            "strict": self.reading.strict,
         }
 
     @cached_property
@@ -189,9 +186,7 @@ class FolderClouds:
         try:
             train = self.label_map.encode(labels.numpy(), str(source))
         except FileError as error:  # no damage, but classes that nobody named
-            raise UserError(
-                f"{error}\npossible: dataset.class_names, dataset.classes, dataset.ignore_label"
-            ) from error
+            raise UserError(f"{error}\npossible: dataset.class_names, dataset.classes") from error
         return replace(cloud, labels=torch.from_numpy(train))
 
 
@@ -202,13 +197,10 @@ class FolderSets(CloudSets):
     root: str  # the folder
     classes: str | Mapping[str, Any] | None = None  # a YAML file of classes, or what it holds
     class_names: Annotated[Sequence[str], MinLen(1)] | None = None  # instead: of labels 0..C-1
-    colors: Sequence[_Rgb] | None = None  # goes with class_names: RGB in 0..255 of the classes
-    ignore_label: Label | None = None
     channels: Sequence[str] | None = None  # properties besides x, y, z; None: what is there
     intensity_max: Positive | None = None  # the number in the files that becomes intensity 1
     columns: str | Sequence[str] | None = None  # of files of bare numbers, or a layout
     fill: Mapping[str, float] | None = None  # numbers for channels that a file lacks, by name
-    strict: bool = False  # refuse clouds with missing returns, in place of leaving these out
     val_fraction: PartialShare = 0.2
     test_fraction: PartialShare = 0.0  # share that tests; 0: the test reads what validates
     always_centred = True
@@ -221,15 +213,8 @@ class FolderSets(CloudSets):
         if (self.classes is None) == (self.class_names is None):
             raise ValueError("either classes, a YAML file, or class_names must be given")
         if self.classes is not None:
-            if self.colors is not None or self.ignore_label is not None:
-                raise ValueError("classes holds colors and ignore_label; give none beside it")
             return read_classes(self.classes)
-        names, ignore = list(self.class_names or ()), self.ignore_label
-        if ignore is not None and 0 <= ignore < len(names):
-            raise ValueError(f"ignore_label {ignore} is the label of the class {names[ignore]}")
-        colors = None if self.colors is None else [list(color) for color in self.colors]
-        ignored = IGNORE if ignore is None else ignore
-        return read_classes({"names": names, "colors": colors, "ignore": ignored})
+        return read_classes({"names": list(self.class_names or ())})
 
     @cached_property
     def reading(self) -> Reading:
@@ -238,7 +223,6 @@ class FolderSets(CloudSets):
             self.intensity_max,
             columns=chosen_columns(self.columns),
             fill=dict(self.fill or {}),
-            strict=self.strict,
         )
 
     @cached_property

@@ -207,7 +207,6 @@ def _reading(cfg: DictConfig) -> Reading:
         centred=True,
         columns=chosen_columns(cfg.dataset.get("columns")),
         fill=Reading(fill=forgotten).filled(own_fill),
-        strict=bool(cfg.dataset.get("strict")),
         at_sensor=not files.always_centred,
         on_floor=bool(files.get("on_floor")),
     )

@@ -16,7 +16,7 @@ from pcnn.config import refusal, stored
 from pcnn.config.values import selected
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment.catalogue import weights_file
-from pcnn.ranges import Channels, Label, Length, Positive, Seed
+from pcnn.ranges import Channels, Length, Positive, Seed
 
 if TYPE_CHECKING:
     import lightning as L
@@ -49,7 +49,6 @@ _TYPES: Mapping[str, Any] = {
     "data.domain": dict[str, Any],
     "dataset.voxel_size": Length | Annotated[list[Length], Len(3, 3)],
     "dataset.crop": Length,
-    "dataset.ignore_label": Label,
     "dataset.intensity_max": Positive,
     "dataset.fill": dict[str, float],
 }

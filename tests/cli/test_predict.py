@@ -68,7 +68,7 @@ def saved(
         sets: CloudSets = SemanticKITTISets(labels=more.get("labels", "official"))
     else:
         names = cfg["data"]["class_names"] if more.get("classes") is None else None
-        own = {key: more[key] for key in ("ignore_label", "intensity_max") if key in more}
+        own = {key: more[key] for key in ("intensity_max",) if key in more}
         sets = FolderSets("x", classes=more.get("classes"), class_names=names, **own)
     cfg["data"]["files"] = CloudDataModule(sets, voxel_size=0.5).files
     state = random_weights(3 + further, len(cfg["data"]["class_names"]))

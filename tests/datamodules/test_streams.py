@@ -140,11 +140,9 @@ def test_what_a_module_of_clouds_says(tmp_path: Path) -> None:
     assert data.dataset("test") is data.dataset("val")
     path = data.sets.prediction_path("08/000123")
     assert path == Path("sequences/08/predictions/000123.label")
-    own = folder(tmp_path, colors=[[1, 2, 3], [4, 5, 6]])
-    assert (own.num_classes, own.in_channels, own.colors[1]) == (2, 6, (4, 5, 6))
+    own = folder(tmp_path)
+    assert (own.num_classes, own.in_channels, len(own.colors)) == (2, 6, 2)
     assert own.sets.prediction_path("a/b") == Path("a/b.label")
-    with pytest.raises(ValueError, match="colors"):
-        folder(tmp_path, colors=[[1, 2, 3]])
     (tmp_path / "folder" / "SIMULATED.json").write_text("{}")
     assert folder(tmp_path).source_kind == "simulated"
 

@@ -113,7 +113,7 @@ def test_ground_truth_aligns_fragment_j_with_i(fragments: Path) -> None:
     found, listed = [], []
     for name in ("3DMatch", "3DLoMatch"):
         benchmark = fragments / "metadata" / "benchmarks" / name / folder.name
-        rows = np.loadtxt(benchmark / "gt_overlap.log", delimiter=",").tolist()
+        rows = np.loadtxt(benchmark / "gt_overlap.log", delimiter=",", ndmin=2).tolist()
         overlaps = {(int(i), int(j)): share for i, j, share in rows}
         found += read_scene(benchmark, folder.name)
         assert bool(found) == ((overlaps[0, 1] > 0.3) or name == "3DLoMatch")

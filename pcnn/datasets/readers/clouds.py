@@ -51,7 +51,6 @@ class Reading:
     centred: bool = False  # move the origin of clouds of a map to their middle
     columns: tuple[str, ...] | None = None  # of files of bare numbers, or the name of a layout
     fill: Mapping[str, float] = field(default_factory=dict)
-    strict: bool = False  # refuse clouds with missing returns in place of leaving these out
     scale: float = 1.0  # metres in a unit of the files
     at_sensor: bool = False  # with centred: the origin is where a sensor seems to stand
     on_floor: bool = False  # the origin is the middle of the box, at the height of the floor
@@ -243,9 +242,6 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
     valid = valid_returns(places) & np.isfinite(channels).all(axis=1)
     rows = np.flatnonzero(valid)
     if len(rows) < len(valid):
-        if reading.strict:
-            lost = f"{len(valid) - len(rows)} of {len(valid)} points are {_MISSING}"
-            raise FileError(table.path, f"{lost}, the first is {first + int((~valid).argmax())}")
         places, channels = places[rows], channels[rows]
     if reading.scale != 1.0:
         places = places.astype(np.float64) * reading.scale
