@@ -1,9 +1,8 @@
 """Networks and training steps as CUDA graphs.
 
-Memory of a size (`sizes`) takes one input after another (`fixed_input`, `memory`).
-`automatic` says when a size is captured and what happens where it fails; `runner` does it for
-inference, on which `graph` stands, and `own_steps` for steps of a training, whose
-updates are those of `optimizer_graph`.
+Memory of a size (`sizes`) takes one input after another (`fixed_input`, `memory`). `automatic`
+says when a size is captured and what happens where it fails. `runner` does it for inference, on
+which `graph` stands, `own_steps` for steps of a training, and `optimizer_graph` for their updates.
 """
 
 from contextvars import ContextVar

@@ -143,7 +143,8 @@ def graph(
 
     Returns:
         A runner for calls with ``(points, features)``, or with a `SparseTensor`. Where the network
-        cannot be captured, it warns once, keeps the `reason`, and runs eagerly.
+        cannot be captured, it warns once, keeps the `reason`, and runs eagerly until it tries
+        again.
 
     Raises:
         ValueError: a network in training mode, an unknown reduction, or a voxel size that is not
