@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import pcnn
-from pcnn.geometry import Kernel, grid_of_cells
+from pcnn.geometry import grid_of_cells
 from pcnn.maps import SortedSearch
-from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import (
     AvgPool3d,
     Conv3d,
@@ -229,19 +228,6 @@ def test_windows_longer_than_their_stride_leave_no_voxel_out() -> None:
         kernel = MaxPool3d(size, stride).kernel
         kernel_map = SortedSearch().build(grid, grid.strided(kernel), kernel)
         assert len(kernel_map.in_index.unique()) == grid.rows, (size, stride)
-
-
-def test_a_kernel_of_native_points_moves_with_its_padding() -> None:
-    points, search = scan(90), RadiusSearch()
-    for kernel, moved in (
-        (Kernel.of(5, 4), 0),
-        (Kernel.of(3, 2), 0),
-        (Kernel.of(3, 3, padding=1), -1),
-        (Kernel.of(5, 4, padding=0), 1),
-    ):
-        target = points.strided(kernel)
-        field = search._field(points, target, kernel)
-        assert torch.equal(field.centres, target.points + moved * points.voxel_size[0])
 
 
 def test_global_pooling_per_cloud_and_zeros_for_an_empty_one() -> None:

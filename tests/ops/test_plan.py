@@ -1,6 +1,6 @@
 import copy
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
-from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells, layouts
+from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
 from pcnn.kernels import pinned
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
@@ -169,26 +169,6 @@ def test_a_plan_waits_for_levels_and_once_for_the_triplets_of_all_maps(
     features = torch.randn(grid.rows, 4)
     wanted = plain(pcnn.SparseTensor(features, grid_of_cells(cells[:, 1:], cells[:, 0])))
     torch.testing.assert_close(net(pcnn.SparseTensor(features, grid)).features, wanted.features)
-
-
-def test_a_device_plan_knows_the_counts(emulated: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    planner = pcnn.Planner(UpAndDown(Windowed()))
-    kind = layouts.LAYOUTS["counts"]
-
-    def counts(kernel_map: KernelMap) -> layouts.Layout:
-        assert kernel_map.transpose().has("counts"), "counted again"
-        return kind.derive(kernel_map)
-
-    counted = replace(kind, derive=counts)
-    monkeypatch.setitem(layouts.LAYOUTS, "counts", counted)  # type: ignore[arg-type]
-    cells = surface_grid(300).coords
-    for grid in (planner(surface_grid(300), True), planner.voxelize(cells, backward=True)):
-        for built in grid.cached_maps():
-            (counts,) = built.edges.layouts["counts", False]
-            filled = (built.layout("table")[0] >= 0).sum(0)
-            assert counts.dtype == torch.int64
-            assert torch.equal(counts, filled)
-            assert torch.equal(counts.cumsum(0), built.offsets[1:])
 
 
 @pytest.mark.parametrize(

@@ -147,21 +147,6 @@ def test_empty_clouds_and_single_sites_have_a_room() -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-def test_rooms_of_more_rows_than_cells_have_a_row_for_every_cell() -> None:
-    planner = Planner(MODELS["sparse_resnet21"](), ("steps",))
-    cells = cells_on(torch.device("cpu")).unique(dim=0)
-    exact = planner.on_voxels.room_of(planner.voxelize(cells, 3))
-    rows = tuple(len(cells) + 128 * number for number in range(1, 6))
-    room = replace(exact, points=len(cells), rows=rows)
-    told: list[int] = []
-    grid, report = planner.on_voxels.in_room(
-        *padded(cells, room), 3, "floor", room, lambda order, inverse, rows: told.append(rows)
-    )
-    assert told == [grid.rows] == [len(cells)]
-    assert planner.on_voxels.seen(read_report(report), 3, "floor").rows == exact.rows
-
-
-@pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
     planner = Planner(MODELS["minkunet42"](), ("steps",))
     room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
