@@ -34,12 +34,7 @@ from pcnn.tensor import SparseTensor
 
 @dataclass(frozen=True, eq=False)
 class LevelLink:
-    """Which coarse site lies above every fine one, and moves of features along it.
-
-    A coarse voxel stands at the lowest corner of its cell, as the fine ones do at theirs: so
-    SPVNAS has it. Sites are found by their keys, so nothing waits for the device, whatever made
-    the levels.
-    """
+    """Moves between levels; a coarse voxel stands at the lowest corner of its cell (SPVNAS)."""
 
     fine: VoxelGrid
     coarse: VoxelGrid  # of the same clouds

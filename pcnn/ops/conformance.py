@@ -173,10 +173,7 @@ class Example:
 
 @contextmanager
 def no_waits(case: Case, may_wait: bool = False) -> Iterator[None]:
-    """Products in full precision; torch refuses to wait for the device unless it may.
-
-    Float64 may be plain torch, which waits.
-    """
+    """Full precision; torch refuses to wait for the device, except in float64 (plain torch)."""
     guarded = torch.device(case.device).type == "cuda" and case.dtype != DOUBLE and not may_wait
     if guarded:
         torch.cuda.synchronize()

@@ -70,10 +70,7 @@ def products_of(
     groups: int,
     dtype: torch.dtype,
 ) -> MapProducts:
-    """The products of a convolution and its gradients; arguments as of `convolution`.
-
-    The layouts that backward reads are built here, for what requires gradients now.
-    """
+    """The products of a convolution and its gradients, with the layouts that backward reads."""
     edges, graded = kernel_map.edges, torch.is_grad_enabled()
     given = x, weight.shape, kernel_map, engine, groups
     side, flow, layouts, mirrored = _read(*given, None, graded)
@@ -95,10 +92,7 @@ def _read(
     skip: Tensor | None = None,
     graded: bool = False,
 ) -> tuple[KernelMap, Dataflow, list[Tensor], bool]:
-    """The side of a map that is read, by which dataflow, its layouts, and whether mirrored.
-
-    Features and weights that do not fit the map, or each other, are refused.
-    """
+    """The side of a map that is read, by which dataflow, its layouts, and whether mirrored."""
     # shapes and rows are read once: this runs in every layer
     shape, n_in = x.shape, kernel_map.edges.rows[kernel_map.flipped]
     if len(shape) != 2 or shape[0] != n_in:

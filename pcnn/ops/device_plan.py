@@ -99,10 +99,7 @@ def searched_maps(
 
 
 class DevicePlan:
-    """A recipe on sites of one spacing: all that does not depend on the batch.
-
-    Levels that are not made by floor alone, and maps from or to them, are left to the caller.
-    """
+    """A recipe on sites of one spacing: levels made by floor alone, and maps between them."""
 
     def __init__(
         self,
@@ -221,11 +218,7 @@ class DevicePlan:
         beside: Beside,
         meanwhile: Meanwhile | None = None,
     ) -> tuple[list[VoxelGrid | None], Maps, Tensor]:
-        """As `on_cells`, without a look at the counts: every tensor is as long as the room says.
-
-        Nothing waits, so a CUDA graph can hold it. Geometries have a `count`. A cloud that does not
-        fit the room has no sites at all here, and its report says so (`seen`).
-        """
+        """As `on_cells` without a look at the counts; a cloud that does not fit has no sites."""
         key_format = self.key_format
         given = cells, count, batch_size, self.wanted, key_format, room, self.words
         made = levels_in_room(*given, beside, meanwhile)
@@ -249,10 +242,7 @@ class DevicePlan:
         return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
-        """The room that a cloud takes, from the report of `in_room` on the host.
-
-        Numbers behind the first that does not fit are those of a cut cloud, or 0.
-        """
+        """The room that a cloud takes, from its report; 0 behind the first that does not fit."""
         self._check_extent(numbers, batch_size)
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
         passes = numbers[ROOT_PASSES], numbers[LEVEL_PASSES]

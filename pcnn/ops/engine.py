@@ -28,9 +28,6 @@ from pcnn.ops.engine_settings import (
     setting_names,
 )
 
-#: Kinds of geometries, as configurations name them.
-GEOMETRIES = ("voxel", "point")
-
 _TILING = CellParents()
 
 
@@ -80,11 +77,7 @@ class Engine:
         return cls(name, settings.builder, settings.dataflow, points, settings=settings)
 
     def having(self, **values: Any) -> Engine:
-        """The same engine with other settings of its paper, by their names in ``settings``.
-
-        Raises:
-            ValueError: no such setting, or a value that it does not take.
-        """
+        """The same engine with other settings of its paper, by their names in ``settings``."""
         if not values:
             return self
         known = setting_names(self.settings)
@@ -97,18 +90,12 @@ class Engine:
         return replace(self, builder=builder, dataflow=dataflow, settings=settings)
 
     def for_layer(self, **values: Any) -> Engine:
-        """This engine for one layer of a network, with other settings of its dataflow.
-
-        The builder stays: a network has one, as its layers share their maps.
-        """
+        """With other settings of its dataflow; layers of a network share its builder and maps."""
         other = self.having(**values)
         return replace(self, dataflow=other.dataflow, settings=other.settings)
 
     def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
-        """The builder that finds triplets; ``None`` where it does not serve the geometry.
-
-        On native points a kernel that tiles space needs no search, so every engine serves it.
-        """
+        """What finds triplets, if anything does; kernels that tile native points need no search."""
         if geometry == "voxel":
             return self.on_voxels
         return _TILING if kernel.is_disjoint else self.on_points
@@ -182,8 +169,6 @@ def check_served(engine: Engine, device: torch.device, geometry: str | None = No
 
 def check_geometry(engine: Engine, geometry: str) -> None:
     """Refuse an engine for a geometry that it does not serve."""
-    if geometry not in GEOMETRIES:
-        raise ValueError(f"no geometry named {geometry!r}; there are {', '.join(GEOMETRIES)}")
     if not engine.serves_geometry(geometry):
         raise engine.unserved(geometry)
 

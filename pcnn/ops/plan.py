@@ -58,11 +58,7 @@ class Planner:
 
     @property
     def recipe(self) -> Recipe:
-        """Levels and maps that the model asks for on voxels.
-
-        Raises:
-            ValueError: an engine of its layers does not serve voxels.
-        """
+        """Levels and maps that the model asks for on voxels; errors as of a call."""
         return self._plan(None).recipe
 
     def recipe_on(self, geometry: Geometry) -> Recipe:
@@ -174,11 +170,7 @@ class Planner:
 
     @property
     def on_voxels(self) -> VoxelPlan:
-        """The plan for voxels.
-
-        Raises:
-            ValueError: an engine of the model's layers does not serve them.
-        """
+        """The plan for voxels; errors as of a call."""
         plan = self._plan(None)
         assert isinstance(plan, VoxelPlan)
         return plan

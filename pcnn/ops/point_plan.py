@@ -22,12 +22,7 @@ View = tuple[KernelMap, str]
 
 
 class PointPlan(NetworkPlan):
-    """A recipe on native points of one kind.
-
-    On a device the cells of all levels come out of one sort; then every map is searched and
-    counted, the host waits once for all counts, every map is filled, and its layouts are made of
-    what is there. Elsewhere one level and one map follows the other.
-    """
+    """A recipe on native points of one kind; without device kernels map after map."""
 
     def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
         super().__init__(recipe, layouts)

@@ -78,10 +78,7 @@ def _by_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
 
 
 def pool_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
-    """Maximum, sum or mean of the inputs of every output ``[N_out, C]``; 0 where it has none.
-
-    Computed in float32; nothing waits. Without gradients.
-    """
+    """The same by the table, in float32 and without gradients; nothing waits."""
     (table,), values = kernel_map.layout("table"), x.to(torch.float32).contiguous()
     (rows, volume), channels, device = table.shape, values.shape[1], x.device
     out = torch.empty(rows, channels, dtype=torch.float32, device=device)

@@ -314,10 +314,7 @@ def check_cells(cells: Tensor) -> None:
 
 
 def grid_of_device_cells(cells: Tensor, batch_size: int | None, downsampling: str) -> VoxelGrid:
-    """Geometry of integer cells on a device with kernels, without levels or maps.
-
-    Args and errors as in `Planner.voxelize`.
-    """
+    """As `Planner.voxelize`, without levels or maps."""
     from pcnn.ops.device_plan import DevicePlan
 
     check_cells(cells)
@@ -328,11 +325,7 @@ def grid_of_device_cells(cells: Tensor, batch_size: int | None, downsampling: st
 
 
 def read_offsets(maps: Iterable[KernelMap]) -> None:
-    """Give maps the layout ``offsets``, where a builder has counted the triplets of every slot.
-
-    Layouts that list triplets are then made without a wait. Maps that the host knows already, and
-    those without counts, stay as they are.
-    """
+    """Give maps whose triplets are counted the layout ``offsets``: one wait for all of them."""
     unknown = {
         id(one.edges): one.edges
         for one in maps
