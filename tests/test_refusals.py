@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -162,7 +163,7 @@ MAPS: list[Row] = [
     (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),
     *(
         (lambda given=given: Neighbourhood(**given), V, next(iter(given)))
-        for given in ({"outside": "keep"}, {"metric": "cube"}, {"volume": 0.0}, {"cell": -1.0})
+        for given in ({"outside": "keep"}, {"metric": "cube"}, {"volume": math.inf}, {"cell": -1.0})
     ),
     (
         lambda: scan(60, downsampling="cell_origin").map_to(

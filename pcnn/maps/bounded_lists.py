@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.base import holding_sites
 from pcnn.geometry.kernel_map import EdgeSet, outside_inference_mode
 from pcnn.geometry.layouts import Layout
 from pcnn.maps.base import MapBuilder
@@ -61,7 +62,8 @@ class BoundedLists:
         own = [least if k == central else min(least, most) for k, most in enumerate(bounds)]
         room = self._room(tuple(own), source.device)
         (table,) = builder.build(source, target, kernel).layout("table")
-        table.masked_fill_(~_counted(target)[:, None], -1)
+        assert target.count is not None
+        table.masked_fill_(~holding_sites(target.rows, target.count)[:, None], -1)
         found = (table >= 0).sum(0)
         table.masked_fill_(~(found <= room.most).all(), -1)
         total = int(room.offsets[-1])
@@ -95,16 +97,11 @@ def serves(kernel: Kernel) -> bool:
 def with_own_keys(grid: VoxelGrid) -> VoxelGrid:
     """A grid of a room for a search that knows no counts: its spare rows have keys of their own."""
     own = grid.key_format
+    assert grid.count is not None
     spare = (own.max_batch << own.batch_shift) + (1 << (own.batch_shift - 1))
     rows = torch.arange(grid.rows, device=grid.device)
-    keys = torch.where(_counted(grid), grid.keys, rows + spare)
+    keys = torch.where(rows < grid.count, grid.keys, rows + spare)
     return replace(grid, keys=keys, check=False)
-
-
-def _counted(grid: VoxelGrid) -> Tensor:
-    """``[N]`` bool, rows that are sites."""
-    assert grid.count is not None
-    return torch.arange(grid.rows, device=grid.device) < grid.count
 
 
 def _by_row(

@@ -13,7 +13,7 @@ from pcnn.geometry import KeyFormat
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import cuda
-from pcnn.maps.radix_sort import MAX_PASSES, TILE, RadixSort, passes_of, state_words
+from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_PASSES, TILE, RadixSort, passes_of, state_words
 
 MAX_LEVELS = 12
 
@@ -22,10 +22,6 @@ EXTENT_WORDS = 9
 _FIELD_NAMES = ("the batch index", "x", "y", "z")
 _THREADS = 256
 _TOO_WIDE = 256
-
-#: Blocks of kernels that walk over their input: enough to fill any device, few enough that adding
-#: their histograms together costs nothing.
-_BLOCKS = 264
 
 
 @dataclass(frozen=True)
@@ -207,4 +203,4 @@ def _empty_extent(device: torch.device) -> Tensor:
 
 def _walking(rows: int) -> int:
     """Blocks of a kernel that walks over so many rows."""
-    return min(_BLOCKS, -(-rows // _THREADS))
+    return min(KEY_BLOCKS, -(-rows // _THREADS))

@@ -13,7 +13,7 @@ from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda
 from pcnn.maps.pairs import empty_pairs, scan_counts
 from pcnn.maps.point_cells import BOX_MARGIN, CELL_MARGIN, Edges, Reach
-from pcnn.maps.radix_sort import RadixSort, passes_of
+from pcnn.maps.radix_sort import KEY_BLOCKS, RadixSort, passes_of
 
 SOURCE = "radius_search.cu"
 
@@ -22,9 +22,6 @@ KEY_BITS = 32
 
 #: Output rows of a block, as in ``csrc/radius_search.cu``, and threads of its other kernels.
 ROWS, THREADS = 32, 256
-
-# as in csrc/levels.cu: blocks of a kernel that adds its histogram to the others'
-_KEY_BLOCKS = 264
 
 #: ``in_index [T]``, ``slot [T]`` int32 by output row, then slot, then input row; ``row_offsets
 #: [N_out + 1]`` int64.
@@ -59,7 +56,7 @@ class SortedPoints:
         kernels, cells = cuda.module(SOURCE, device), _cells(reach, batch_size)
         sort, passes = RadixSort.of(n, device), passes_of(KEY_BITS)
         given: Fields = {"points": points, "batch": batch, "sort": sort.buffers, "n": n}
-        blocks = max(1, min(_KEY_BLOCKS, -(-n // THREADS)))
+        blocks = max(1, min(KEY_BLOCKS, -(-n // THREADS)))
         kernels.launch("cell_keys", blocks, **given, cells=cells, passes=passes)
         sort.run(passes)
         places = torch.empty(n, 4, dtype=torch.int32, device=device)
@@ -69,8 +66,7 @@ class SortedPoints:
         return cls(places, sort.keys, cells, crowd)
 
 
-@dataclass(frozen=True)
-class Neighbours:
+class Neighbours(NamedTuple):
     """Triplets of a kernel over native points, in two orders."""
 
     in_index: Tensor  # [T] int32 input rows, by slot, then output row, then input row

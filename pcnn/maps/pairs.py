@@ -20,7 +20,7 @@ from pcnn.geometry.layouts import (
 )
 from pcnn.kernels import pinned
 from pcnn.kernels.cuda import module
-from pcnn.maps.radix_sort import MAX_ITEMS, RadixSort, passes_of
+from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_ITEMS, RadixSort, passes_of
 
 Fields = dict[str, Any]
 
@@ -32,9 +32,6 @@ MOST_SLOTS = 128
 
 #: Rows of a chunk with counts of its own, and chunks that one pass scans quickly.
 FEWEST_ROWS, MOST_ROWS, MANY_CHUNKS = 32, 1024, 1024
-
-# as in csrc/levels.cu: blocks of a kernel that adds its histogram to the others'
-_KEY_BLOCKS = 264
 
 #: Room for all triplets that there are.
 UNBOUNDED = (1 << 63) - 1
@@ -222,7 +219,7 @@ def _sorted_positions(kernel_map: KernelMap) -> Layout:
     kernels, blocks = module("rows.cu", device), -(-n // PAIR_THREADS)
     sort, passes = RadixSort.of(n, device), passes_of(max(1, (n_out - 1).bit_length()))
     fields: Fields = {"out_index": out_index, "sort": sort.buffers, "n": n, "passes": passes}
-    kernels.launch("row_keys", min(_KEY_BLOCKS, blocks), **fields)
+    kernels.launch("row_keys", min(KEY_BLOCKS, blocks), **fields)
     sort.run(passes)
     position = torch.empty(n, dtype=torch.int32, device=device)
     slot = torch.empty(n, dtype=torch.int16, device=device)

@@ -15,6 +15,10 @@ RADIX = 256
 MAX_PASSES = 8
 STATE_WORDS = 16 + MAX_PASSES * RADIX
 
+#: Blocks of kernels that walk over their input: enough to fill any device, few enough that adding
+#: their histograms together costs nothing.
+KEY_BLOCKS = 264
+
 #: Items one sort takes: look-back words hold 30 bits.
 MAX_ITEMS = (1 << 30) - 1
 

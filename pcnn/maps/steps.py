@@ -98,28 +98,19 @@ class Source(NamedTuple):
     steps: int  # that there is room for
 
     @classmethod
-    def of_table(
-        cls, table: Tensor, masks: Tensor, sections: int = 1, sites: Tensor | None = None
-    ) -> Source:
-        """A map with one input a slot, by its table and the masks of its rows."""
-        rows, volume = table.shape
-        tiles, width = sections * -(-rows // TILE_ROWS), -(-volume // sections)
-        sizes = tiles, width, tiles * width
-        return cls(table, masks, None, rows, volume, sections, sites, *sizes)
-
-    @classmethod
     def of(cls, view: KernelMap, sections: int) -> Source:
         """Any map."""
         if view.one_per_slot:
             (table,), (masks,) = view.layout("table"), view.layout("masks")
-            return cls.of_table(table, masks, sections, view.out_count)
-        rows_csr, rows, volume = view.layout("rows_csr"), view.n_out, view.volume
-        tiles, triplets = -(-rows // TILE_ROWS), rows_csr[0].shape[0]
+            (rows, volume), width = table.shape, -(-view.volume // sections)
+            tiles = sections * -(-rows // TILE_ROWS)
+            sizes = rows, volume, sections, view.out_count, tiles, width, tiles * width
+            return cls(table, masks, None, *sizes)
+        (in_index, slots, row_offsets), rows = view.layout("rows_csr"), view.n_out
+        tiles, triplets, volume = -(-rows // TILE_ROWS), in_index.shape[0], view.volume
         check_ranges(rows, volume, triplets)
-        steps = stored_steps(triplets, tiles, volume)
-        in_index, slots, row_offsets = rows_csr
-        sizes = tiles, volume, steps
-        return cls(in_index, slots, row_offsets, rows, volume, 1, None, *sizes)
+        sizes = rows, volume, 1, None, tiles, volume, stored_steps(triplets, tiles, volume)
+        return cls(in_index, slots, row_offsets, *sizes)
 
     @property
     def sizes(self) -> tuple[int, ...]:

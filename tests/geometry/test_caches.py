@@ -13,7 +13,6 @@ import torch
 
 import pcnn
 from pcnn.geometry import Geometry, Kernel, KernelMap
-from pcnn.maps import SortedSearch
 from pcnn.nn import Conv3d
 from tests.clouds import surface_grid
 from tests.maps.native_points import scan
@@ -48,18 +47,6 @@ def test_no_copy_takes_the_caches_along(kind: str, make: Copy) -> None:
     assert torch.equal(net(features(other)).features, wanted)
     # nor does a copy of a tensor
     assert not copy.deepcopy(features(geometry)).geometry.cached_maps()
-
-
-def test_an_edge_set_keeps_its_layouts_to_itself() -> None:
-    grid = surface_grid(100)
-    built = SortedSearch().build(grid, grid, Kernel.of(3))
-    built.read(("pairs",), ())
-    other = replace(built.edges, symmetric=False)
-    assert other.layouts == built.edges.layouts
-    assert not other.lists
-    assert not other.uses
-    other.layouts["table", False] = (torch.zeros(1),)
-    assert not built.has("table")
 
 
 @dataclass(frozen=True)

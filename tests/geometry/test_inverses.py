@@ -5,12 +5,9 @@ import pickle
 
 import pytest
 import torch
-from torch import nn
 
 import pcnn
 from pcnn.geometry import Geometry, Kernel, PointSet, VoxelGrid, point_set_of, quantize
-from pcnn.nn import AvgPool3d, Conv3d
-from pcnn.ops import Planner
 from pcnn.ops.sites import output_sites
 from tests.clouds import batched, surface_grid
 
@@ -64,16 +61,6 @@ def test_every_level_gives_every_point_the_row_of_its_cell(kind: str, where: str
 
 
 @pytest.mark.parametrize("kind", ["voxels", "points"])
-def test_planned_levels_do_so_too(kind: str, where: str) -> None:
-    root, cells = made(kind)
-    net = nn.Sequential(Conv3d(4, 4, 2, 2), AvgPool3d(3), Conv3d(4, 4, 3, 2))
-    Planner(net)(root, backward=False)
-    y = net(pcnn.SparseTensor(torch.randn(root.rows, 4), root))
-    assert y.geometry.tensor_stride == (12, 12, 12)
-    check(y.geometry, cells)
-
-
-@pytest.mark.parametrize("kind", ["voxels", "points"])
 def test_batches_of_levels_do_so_too(kind: str) -> None:
     single = [made(kind, n, 1) for n in (90, 1, 40)]
     for depth in range(len(STEPS) + 1):
@@ -104,15 +91,3 @@ def test_levels_without_a_way_back_are_refused() -> None:
         x = pcnn.SparseTensor(torch.zeros(geometry.rows, 2), geometry)
         with pytest.raises(ValueError, match="no inverse that leads back to points"):
             x.at_points()
-
-
-def test_a_mixed_batch_of_levels_knows_the_rows_above_but_no_points() -> None:
-    first, second = surface_grid(50), surface_grid(60)
-    bare = VoxelGrid(second.keys, 1, second.bound)
-    parts = [grid.strided(STEPS[0]) for grid in (first, bare)]
-    joined = VoxelGrid.collate(parts)
-    fine = VoxelGrid.collate([first, bare])
-    assert joined.inverse is not None
-    above = joined.coords[joined.inverse][:, 1:]
-    assert torch.equal(above, fine.coords[:, 1:].div(2, rounding_mode="floor") * 2)
-    assert joined.finer is None

@@ -71,10 +71,6 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: Kernel.of(3, 0), "stride"),
     (lambda: Kernel.of(3, 1, 0), "dilation"),
     (lambda: Kernel.of((3, 3)), "three"),
-    (lambda: Neighbourhood("keep"), "outside"),
-    (lambda: Neighbourhood(metric="cube"), "metric"),
-    *((partial(Neighbourhood, volume=size), "volume") for size in (0.0, INF)),
-    *((partial(Neighbourhood, cell=size), "cell") for size in (-1.0, NAN)),
     (lambda: VoxelGrid.collate([GRID]), "single clouds"),
     (lambda: VoxelGrid.collate([]), "at least one"),
     (

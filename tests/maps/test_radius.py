@@ -115,10 +115,8 @@ def ties(some: Callable[..., tuple[Tensor, Tensor]], radius: float) -> tuple[obj
 
 PAIRS: dict[str, Callable[..., tuple[object, ...]]] = {
     "ball": lambda some: (*some(700, 0), *some(500, 5), 0.093),
-    "one cloud": lambda some: (*some(700, 0, 1), *some(500, 5, 1), 0.093),
-    "cube": lambda some: (*some(700, 0), *some(500, 5), (0.075, 0.075, 0.075)),
     "box": lambda some: (*some(700, 0), *some(500, 5), (0.03, 0.2, 0.08)),
-    **{f"{n} {m}": partial(small, n=n, m=m) for n in (0, 1, 33) for m in (0, 1, 33)},
+    **{f"{n} {m}": partial(small, n=n, m=m) for n in (0, 33) for m in (0, 33)},
     "hostile": hostile,
     "wide": wide,
     **{f"ties {radius:.3f}": partial(ties, radius=radius) for radius in (2.0, 5.0, 3.0**0.5)},

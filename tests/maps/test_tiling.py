@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, point_set_of, quantize
+from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, point_set_of
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import SortedSearch
 from pcnn.maps.base import Sites
@@ -74,24 +74,6 @@ def test_triplets_equal_brute_force(
         assert built.one_per_slot_transposed
         assert (built.n_in, built.n_out) == (wanted.n_in, wanted.n_out)
         alike(built, wanted, "pairs", "counts", "rows_csr", *["table"] * built.one_per_slot)
-
-
-@of_kernels
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-def test_the_map_is_that_of_voxels_at_integer_coordinates(kernel: Kernel, sites: str) -> None:
-    cells = torch.unique(surface(800), dim=0).double()
-    batch = torch.arange(len(cells)) % 2
-    source = point_set_of(cells, batch, 2, downsampling=sites)
-    grid = quantize(cells, batch, voxel_size=1)
-    assert torch.equal(source.cells, grid.coords)
-    for _ in range(2):
-        target, coarse = source.strided(kernel), grid.strided(kernel)
-        alike(
-            CellParents().build(source, target, kernel),
-            SortedSearch().build(grid, coarse, kernel),
-            *("pairs", "table"),
-        )
-        source, grid = target, coarse
 
 
 def test_levels_between_are_passed_over() -> None:
