@@ -4,7 +4,7 @@
 //
 // Sectors of 32 B that a row reads for K = 27: 11 of a scan at 5 cm, 4 dense indoors, 15 of noise.
 
-#include "common.cuh"
+#include "key_fields.cuh"
 
 // variants: STORE=0 | STORE=1
 // variants: KX=0 KY=0 KZ=0 | KX=3 KY=3 KZ=3 WARPS=3 | KX=3 KY=3 KZ=3 SYMMETRIC=1 WARPS=5 | SYMMETRIC=1
@@ -35,24 +35,6 @@
 
 #define EMPTY (~0ull)  // neither an entry (rows stay below 2^31) nor a key
 #define GROUP (1u << GROUP_BITS)
-
-// How a key splits into cells: coordinate fields divided by the tensor stride, biased so that
-// every cell is exact and not negative.
-struct Cells {
-    int shift[3];
-    int bits[3];
-    int spacing[3];
-    int bias[3];
-    int batch_shift;
-};
-
-__device__ __forceinline__ u32 field_of(const Cells& cells, i64 key, int axis) {
-    return (u32)(key >> cells.shift[axis]) & ((1u << cells.bits[axis]) - 1u);
-}
-
-__device__ __forceinline__ int cell_of(const Cells& cells, i64 key, int axis) {
-    return (int)((field_of(cells, key, axis) + cells.bias[axis]) / (u32)cells.spacing[axis]);
-}
 
 // Lowest cell and number of cells of every axis.
 struct Box {

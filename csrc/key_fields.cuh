@@ -31,3 +31,21 @@ __device__ __forceinline__ u32 field_of(const KeyFields& fields, i64 key, int f)
 struct Stride {
     int axis[3];
 };
+
+// How a key splits into cells: coordinate fields divided by the tensor stride, biased so that
+// every cell is exact and not negative.
+struct Cells {
+    int shift[3];
+    int bits[3];
+    int spacing[3];
+    int bias[3];
+    int batch_shift;
+};
+
+__device__ __forceinline__ u32 field_of(const Cells& cells, i64 key, int axis) {
+    return (u32)(key >> cells.shift[axis]) & ((1u << cells.bits[axis]) - 1u);
+}
+
+__device__ __forceinline__ int cell_of(const Cells& cells, i64 key, int axis) {
+    return (int)((field_of(cells, key, axis) + cells.bias[axis]) / (u32)cells.spacing[axis]);
+}

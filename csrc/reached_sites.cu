@@ -1,6 +1,7 @@
 // Output sites of a strided or dilating convolution: every site that some (input, slot) reaches
 // (TorchSparse, Algorithm 3), as candidates that are then sorted and made unique elsewhere.
 
+#include "key_fields.cuh"
 #include "look_back.cuh"
 
 // variants: KX=0 KY=0 KZ=0 | KX=3 KY=3 KZ=3
@@ -35,13 +36,7 @@ struct Arguments {
     i64* candidates;   // [capacity], the first `count` are written, in any order
     u32* count;        // number of candidates that are kept, zero before
     i64 n;
-    // Coordinate fields are biased so that (field + bias) / spacing is an exact cell, and so that
-    // the cells divisible by the stride are those of the output.
-    int shift[3];
-    int bits[3];
-    int spacing[3];
-    int bias[3];
-    int batch_shift;
+    Cells cells;       // biased so that those divisible by the stride are cells of the output
     int size[3];
     int stride[3];
     int dilation[3];
@@ -53,14 +48,9 @@ struct Arguments {
     u32 span[3];
 };
 
-__device__ __forceinline__ int cell_of(const Arguments& a, i64 key, int axis) {
-    const u32 field = (u32)(key >> a.shift[axis]) & ((1u << a.bits[axis]) - 1u);
-    return (int)((field + a.bias[axis]) / (u32)a.spacing[axis]);
-}
-
 // Coordinate field of a cell; of one below the layout it is larger than any field in it.
 __device__ __forceinline__ u32 field_of(const Arguments& a, int cell, int axis) {
-    return (u32)(cell * a.spacing[axis] - a.bias[axis]);
+    return (u32)(cell * a.cells.spacing[axis] - a.cells.bias[axis]);
 }
 
 __device__ __forceinline__ bool inside(const Arguments& a, int cell, int axis) {
@@ -91,8 +81,8 @@ struct Axis {
         dilation = KX ? d : a.dilation[axis];
         period = KX ? p : a.period[axis];
         count = (size + period - 1) / period;
-        reach = cell_of(a, key, axis) + a.padding[axis];
-        previous = cell_of(a, before, axis) + a.padding[axis];
+        reach = cell_of(a.cells, key, axis) + a.padding[axis];
+        previous = cell_of(a.cells, before, axis) + a.padding[axis];
         first = size;
 #pragma unroll
         for (int q = (period < size ? period : size) - 1; q >= 0; --q)
@@ -113,25 +103,25 @@ __device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visi
     const i64 key = a.keys[i], before = i ? a.keys[i - 1] : -1;
     // Inputs next to each other in the sorted list reach many sites in common. The second one
     // leaves those out: arithmetic here is cheaper than a longer list to sort.
-    const bool neighbours = i && key >> a.batch_shift == before >> a.batch_shift;
+    const bool neighbours = i && key >> a.cells.batch_shift == before >> a.cells.batch_shift;
     const Axis x(a, 0, KX, SX, DX, PX, key, before);
     const Axis y(a, 1, KY, SY, DY, PY, key, before);
     const Axis z(a, 2, KZ, SZ, DZ, PZ, key, before);
-    const i64 batch = key >> a.batch_shift << a.batch_shift;
+    const i64 batch = key >> a.cells.batch_shift << a.cells.batch_shift;
 #pragma unroll
     for (int p = 0; p < x.count; ++p) {
         const bool x_valid = x.valid(p) && inside(a, x.cell(p), 0);
         const bool x_repeated = neighbours && x.repeated(p);
-        const i64 plane = batch | (i64)field_of(a, x.cell(p), 0) << a.shift[0];
+        const i64 plane = batch | (i64)field_of(a, x.cell(p), 0) << a.cells.shift[0];
 #pragma unroll
         for (int q = 0; q < y.count; ++q) {
             const bool y_valid = x_valid && y.valid(q) && inside(a, y.cell(q), 1);
             const bool y_repeated = x_repeated && y.repeated(q);
-            const i64 line = plane | (i64)field_of(a, y.cell(q), 1) << a.shift[1];
+            const i64 line = plane | (i64)field_of(a, y.cell(q), 1) << a.cells.shift[1];
 #pragma unroll
             for (int r = 0; r < z.count; ++r)
                 if (y_valid && z.valid(r) && inside(a, z.cell(r), 2) && !(y_repeated && z.repeated(r)))
-                    visit(line | (i64)field_of(a, z.cell(r), 2) << a.shift[2]);
+                    visit(line | (i64)field_of(a, z.cell(r), 2) << a.cells.shift[2]);
         }
     }
 }

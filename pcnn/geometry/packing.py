@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,6 +44,13 @@ class KeyFormat:
     def fields(self) -> tuple[Triple, int]:
         """Widths of the fields, as the struct ``KeyFields`` of device kernels holds them."""
         return self.axis_bits, self.batch_bits
+
+    def cells(self, spacing: Triple, step: Sequence[int]) -> tuple[Any, ...]:
+        """The same as the struct ``Cells``: multiples of a step stay multiples once biased."""
+        if max(self.axis_bits) > 30:
+            raise ValueError(f"cells of keys have at most 30 bits an axis, got {self}")
+        bias = [-half % one for half, one in zip(self.half, step, strict=True)]
+        return self.shifts, self.axis_bits, spacing, bias, self.batch_shift
 
     @property
     def sentinel(self) -> int:

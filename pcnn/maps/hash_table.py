@@ -188,13 +188,8 @@ def _box_cells(source: VoxelGrid) -> Triple:
 def _cells(source: VoxelGrid) -> dict[str, Any]:
     """How a key splits into cells of the sites, and the box of them, as `Store` holds both."""
     key_format, stride = source.key_format, source.tensor_stride
-    if max(key_format.axis_bits) > 30:
-        raise ValueError(
-            f"hash_table serves key formats of at most 30 bits an axis, got {key_format}"
-        )
-    # a multiple of the stride, once biased by half the range, is a multiple again
-    bias = [-half % step for half, step in zip(key_format.half, stride, strict=True)]
-    fields = key_format.shifts, key_format.axis_bits, stride, bias, key_format.batch_shift
+    fields = key_format.cells(stride, stride)
+    bias = fields[3]
     axes = zip(source.extent[0], key_format.half, bias, stride, strict=True)
     low = [first // step + (half + own) // step for first, half, own, step in axes]
     return {"cells": fields, "box": (low, _box_cells(source))}

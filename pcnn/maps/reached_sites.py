@@ -75,8 +75,6 @@ def _reach(
 ) -> None:
     """Write the candidates of all inputs to ``found``, and their number to ``count``."""
     key_format = grid.key_format
-    if max(key_format.axis_bits) > 30:
-        raise ValueError(f"reached sites: key formats of at most 30 bits an axis, got {key_format}")
     steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
     low, span = [0] * 3, [(1 << bits) - 1 for bits in key_format.axis_bits]
     if grid.spatial_shape is not None:
@@ -95,11 +93,7 @@ def _reach(
         candidates=found,
         count=count,
         n=grid.rows,
-        shift=key_format.shifts,
-        bits=key_format.axis_bits,
-        spacing=grid.tensor_stride,
-        bias=[-half % step for half, step in zip(key_format.half, steps, strict=True)],
-        batch_shift=key_format.batch_shift,
+        cells=key_format.cells(grid.tensor_stride, steps),
         size=kernel.size,
         stride=kernel.stride,
         dilation=kernel.dilation,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, PointSet, point_set_of, quantize
-from tests.clouds import batched
+from tests.clouds import batched, surface
 
 STRIDES = [2, 3, (1, 1, 2), (2, 1, 3)]
 
@@ -107,3 +107,25 @@ def test_thinned_cell_origins_are_one_in_every_voxel() -> None:
     # the point that stands for a cell is chosen before it moves to the corner
     where_they_were = point_set_of(points, batch, 3, 0.7, thin=0.7)
     assert torch.equal(made.chosen, where_they_were.chosen)
+
+
+@pytest.mark.parametrize("stride", STRIDES, ids=str)
+@pytest.mark.parametrize("size", [1.0, 0.05])
+def test_cell_origins_are_the_voxels_of_the_grid(stride: int, size: float) -> None:
+    points = surface(600).double() * size + size / 4
+    batch = torch.arange(len(points)) % 2
+    fine = point_set_of(points, batch, 2, size, downsampling="cell_origin")
+    grid = quantize(points, batch, voxel_size=size)
+    # each point of the finest level moves to its cell's corner
+    corners = torch.floor(points / size)[fine.chosen] * size
+    assert (fine.positions - corners).abs().max() <= 1e-6 * float(points.abs().max())
+    kernel = Kernel.of(2, stride)
+    for _ in range(2):
+        fine, grid = fine.strided(kernel), grid.strided(kernel)
+        assert fine.rows == grid.rows
+        assert torch.equal(fine.cells[:, 0], grid.coords[:, 0])
+        expected = grid.coords[:, 1:].double() * size
+        assert (fine.positions - expected).abs().max() <= 1e-6 * float(expected.abs().max())
+        assert fine.tensor_stride == grid.tensor_stride
+        assert fine.chosen is None
+    assert torch.equal(fine.inverse, grid.inverse)

@@ -153,6 +153,13 @@ def test_halves_round_away_from_zero_and_large_quotients_stay_exact() -> None:
             assert slot.tolist() == [cell + abs(cell)]
 
 
+def test_reaches() -> None:
+    assert official_radius(1.0, 3) == pytest.approx(1.8611, abs=1e-4)
+    assert official_radius(0.05, 3, volume=8.0) == pytest.approx(2 * official_radius(0.05, 3))
+    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5)) == pytest.approx((0.05, 0.3, 1.0))
+    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5), volume=8.0) == pytest.approx((0.1, 0.6, 2.0))
+
+
 # ---- maps
 
 
