@@ -7,8 +7,8 @@ from torch import Tensor
 
 from pcnn.maps.point_cells import Block, PointCells, blocks
 
-#: Entries of a block of distances between descriptors.
-BLOCK = 1 << 24
+#: Entries of a block of distances between descriptors: on a GPU, and in a CPU's cache.
+BLOCK, CACHED = 1 << 24, 1 << 19
 
 
 class SortedCells(PointCells):
@@ -94,9 +94,13 @@ def _least_products(query: Tensor, others: Tensor) -> Tensor:
     # centred: a common offset costs digits
     middle = others.mean(0)
     centred = others - middle
-    square = centred.square().sum(1)  # [N]
-    parts = [
-        (square - 2 * (block - middle) @ centred.T).argmin(1)
-        for block in query.split(max(BLOCK // len(others), 1))
-    ]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64, device=query.device)
+    square, twice = centred.square().sum(1), (-2 * centred).T
+    rows = max((BLOCK if query.is_cuda else CACHED) // len(others), 1)
+    found = [query.new_zeros(0, dtype=torch.int64)]
+    for part in query.split(rows) if len(query) else ():
+        products = ((part - middle) @ twice).add_(square)
+        if products.is_cuda:
+            found.append(products.argmin(1))
+        else:  # numpy looks at several at once, torch at one
+            found.append(torch.from_numpy(products.numpy().argmin(1)))
+    return torch.cat(found)
