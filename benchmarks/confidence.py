@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from benchmarks.fit_verifier import confidence_error
 from benchmarks.rows import machine
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.predictor import Predictor
-from pcnn.metrics.calibration import calibration_error, fitted_temperature
 
 KEPT = 20_000
 
@@ -44,6 +46,16 @@ def scores(predictor: Predictor, root: Path, sequence: str, scan: int) -> Place:
 
 def joined(places: list[Place]) -> Place:
     return torch.cat([logits for logits, _ in places]), torch.cat([labels for _, labels in places])
+
+
+def fitted_temperature(logits: Tensor, labels: Tensor) -> float:
+    """The number to divide logits by at which labels are most likely (Guo et al. 2017, 4.2)."""
+    wide = logits.double()
+
+    def loss(log: float) -> float:  # convex in 1 / T, so it has one minimum in log T
+        return float(torch.nn.functional.cross_entropy(wide * math.exp(-log), labels))
+
+    return math.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x)
 
 
 def main() -> None:
@@ -74,7 +86,8 @@ def main() -> None:
         row = {"sequence": sequence, **shares[sequence], "temperature_of_others": others}
         for name, temperature in at.items():
             sure = (logits / temperature).softmax(1)
-            row[f"error_{name}"] = calibration_error(sure, labels)
+            confidence, classes = sure.double().max(1)
+            row[f"error_{name}"] = confidence_error(confidence, classes == labels, 15)
             row[f"confidence_{name}"] = sure.amax(1).mean().item()
         rows.append(row)
     found = {

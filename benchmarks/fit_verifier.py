@@ -26,7 +26,6 @@ from pcnn.datasets.registration.threedmatch import IndoorPairs
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.files.whole_file import whole_file
-from pcnn.metrics.calibration import confidence_error
 from pcnn.metrics.registration.errors import point_rmse
 from pcnn.registration.cell_size import IN_CELLS, Rescaled, cell_of_width
 from pcnn.registration.descriptor import Described, Descriptor, TurnedAtRandom
@@ -151,6 +150,14 @@ class Calibration:
     confidence: Tensor  # [P] of every pair in the pose that is taken
     right: Tensor  # [P] whether that pose is right
     overlaps: Tensor  # [P] false of pairs of different places
+
+
+def confidence_error(confidence: Tensor, right: Tensor, bins: int = 10) -> float:
+    """Expected calibration error of confidences [P] (Guo et al. 2017, eq. 3)."""
+    place = (confidence * bins).long().clamp(0, bins - 1)
+    gaps = confidence.double() - right.double()
+    sums = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, gaps)
+    return float(sums.abs().sum()) / max(len(gaps), 1)
 
 
 def calibrated(pairs: Sequence[JudgedPair], made: str, threshold: float) -> Calibration:

@@ -22,7 +22,7 @@ from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.descriptors import described, trained_descriptor
 from pcnn.experiment.registration_options import RegistrationOptions
-from pcnn.experiment.report import CURVES, PAIRS
+from pcnn.experiment.report import PAIRS
 from pcnn.experiment.run_config import (
     allowed,
     checked,
@@ -37,23 +37,21 @@ from pcnn.messages import counted
 from pcnn.metrics.registration import (
     PairResult,
     Summary,
-    recall_curves,
     registration_table,
     scene_table,
     summarize,
 )
-from pcnn.metrics.registration.summary import ERRORS
 from pcnn.metrics.registration.table import shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import Evaluation, evaluate_pairs
 from pcnn.registration.settings import EstimateSettings
 from pcnn.visualize.pair import DrawnMatches, ShownPair
-from pcnn.visualize.registration import overlay_picture, recall_picture
+from pcnn.visualize.registration import overlay_picture
 
 
 def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
-    """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv, curves and pictures."""
+    """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv and pictures."""
     if OmegaConf.is_missing(cfg, "ckpt_path"):
         cfg = OmegaConf.merge(cfg, {"ckpt_path": None})  # type: ignore[assignment]
     cfg = checked(cfg)
@@ -121,7 +119,7 @@ def report_pairs(
     weights: str,
     loggers: Sequence[Logger] = (),
 ) -> PairReport:
-    """Register all pairs, print the tables, write pairs.csv, curves and pictures."""
+    """Register all pairs, print the tables, write pairs.csv and pictures."""
     options: RegistrationOptions = evaluation_options(cfg)
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
@@ -170,12 +168,7 @@ def report_pairs(
     figures = flat(summaries, "test")
     report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done.results, rules)
-    lines = {shown(number): results for number, results in done.results.items()}
     path.unlink()
-    curves = recall_curves(lines, rules)
-    if curves:
-        limits = {ERRORS[error][0]: limit for error, limit in rules.success.thresholds.items()}
-        recall_picture(curves, limits, folder / CURVES, title)
     judged = done.results[samples[0]]
 
     def pair_of(place: int) -> ShownPair:

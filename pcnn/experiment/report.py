@@ -24,12 +24,11 @@ from pcnn.messages import program
 from pcnn.metrics import accuracy, class_accuracy, iou_table, mean_class_accuracy
 
 PACKAGES = ("torch", "lightning", "torchmetrics", "hydra-core", "numpy")
-PAIRS, CURVES = "pairs.csv", "recall.png"  # of registration
+PAIRS = "pairs.csv"  # of registration
 #: Files of results, and what they are.
 FILES = {
     "predictions.png": "picture",
     PAIRS: "pairs",
-    CURVES: "curves",
     run_folder.METRICS: "metrics",
 }
 

@@ -1,4 +1,4 @@
-"""Pictures of registration: two clouds before and after, and recall against thresholds."""
+"""Pictures of registration: clouds before and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.metrics.registration import Curves
 from pcnn.visualize.page import FAINT, INK, new_page, saved
 from pcnn.visualize.pair import ShownPair, draw_matches
 from pcnn.visualize.palette import distinct_colours
@@ -96,29 +95,4 @@ def merged_picture(
             at = 0.02 + 0.98 * (number % 4) / 4, 0.1 - 0.028 * (number // 4)
             figure.text(*at, f"\u25a0 {name}", fontsize=9, color=tuple(shade / 255))
     figure.subplots_adjust(left=0.06, right=0.98, top=0.84, bottom=0.16, wspace=0.14)
-    return saved(figure, path)
-
-
-def recall_picture(
-    curves: Curves, limits: Mapping[str, float], path: str | Path, title: str
-) -> Path:
-    """Draw recall against the threshold of every error, one line a number of samples."""
-    figure = new_page(5.0 * len(curves), 4.6)
-    for column, (label, (thresholds, lines)) in enumerate(curves.items()):
-        place = figure.add_subplot(1, len(curves), column + 1)
-        shades = np.linspace(0.15, 0.8, max(len(lines), 1))
-        for shade, (name, recall) in zip(shades, lines.items(), strict=True):
-            colour = (0.12 + 0.6 * shade, 0.34 + 0.4 * shade, 0.7)
-            place.plot(thresholds, 100 * np.asarray(recall), label=name, color=colour)
-        limit = limits.get(label)
-        if limit is not None:
-            place.axvline(limit, color=FAINT, linestyle="--", linewidth=1, label="protocol")
-        place.set_xlabel(label, color=INK)
-        place.set_ylim(0, 101)
-        place.grid(alpha=0.3)
-        if column == 0:
-            place.set_ylabel("registration recall %", color=INK)
-            place.legend(fontsize=9, frameon=False)
-    figure.suptitle(title, x=0.02, ha="left", fontsize=12, color=INK, weight="bold")
-    figure.tight_layout()
     return saved(figure, path)

@@ -60,7 +60,7 @@ def test_fpfh_from_the_command_line(root: Path, tmp_path: Path) -> None:
     share = sum(row["success"] == "1" for row in good) / len(good)
     assert share == pytest.approx(written["metrics"]["test/rr@500"])
     names = {path.name for path in out.rglob("*.png")}
-    assert names == {"recall.png", "best_1.png", "worst_1.png"}
+    assert names == {"best_1.png", "worst_1.png"}
 
 
 @pytest.mark.parametrize("again", ["one", "two"])

@@ -71,7 +71,7 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     assert content["sampling"] == "scores"
     assert (content["protocol"], content["pairs"]) == ("predator, changed", 3)
     names = {path.relative_to(folder / "one").as_posix() for path in (folder / "one").rglob("*")}
-    assert {BEST[4:], "predictions.png", "pairs.csv", "recall.png", "pictures/best_1.png"} <= names
+    assert {BEST[4:], "predictions.png", "pairs.csv", "pictures/best_1.png"} <= names
     assert "pictures/worst_1.png" in names
     media = [name for name in names if "/media/" in name]
     for part in ("val/pair_0/before", "val/pairs", "test/best_1"):

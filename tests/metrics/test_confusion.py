@@ -40,12 +40,6 @@ def test_counts_beyond_float32_stay_exact():
     assert metric.compute().tolist() == [[2**24, 2**24 + 1, 2**24], [2**24] * 3]
 
 
-def test_negative_ignore_index():
-    metric = ConfusionMatrix(2, ignore_index=-1)
-    metric.update(torch.tensor([0, -1, 1]), torch.tensor([0, 1, -1]))
-    assert metric.compute().tolist() == [[1, 0, 0], [0, 0, 1]]
-
-
 @pytest.mark.parametrize(
     ("pred", "target"), [([5], [0]), ([0], [5]), ([-1], [0]), ([0], [-1])], ids=str
 )

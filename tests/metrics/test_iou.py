@@ -17,7 +17,6 @@ from pcnn.metrics import (
     mean_class_accuracy,
     miou_official,
     miou_present,
-    summary,
 )
 from pcnn.metrics.confusion import ConfusionMatrix
 
@@ -90,22 +89,9 @@ def test_best_constant_is_the_best_of_all_constants(case):
     assert float(best_constant(metric.compute())) == pytest.approx(max(scores), abs=1e-12)
 
 
-def test_square_and_extended_counts_agree():
-    square = torch.tensor([[3, 1], [2, 4]])
-    extended = torch.cat((square, torch.zeros(2, 1, dtype=torch.int64)), 1)
-    assert torch.equal(iou(square), iou(extended))
-    assert iou(square).tolist() == pytest.approx([3 / 6, 4 / 7])
-
-
 def test_wrong_shape_raises():
     with pytest.raises(ValueError, match=r"\[C, C \+ 1\]"):
         iou(torch.zeros(3, 5))
-
-
-def test_summary_names():
-    figures = summary(torch.tensor([[3, 1], [2, 4]]), "val/")
-    assert set(figures) == {"val/miou", "val/miou_present", "val/accuracy", "val/best_constant"}
-    assert figures["val/accuracy"].item() == pytest.approx(0.7)
 
 
 def test_table_shows_every_class_and_marks_absent_ones():

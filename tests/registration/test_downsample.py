@@ -20,11 +20,6 @@ def test_voxels_are_those_of_brute_force() -> None:
     assert voxel_firsts(points, 0.2).tolist() == firsts
 
 
-def test_no_points_fill_no_voxels() -> None:
-    assert voxel_means(torch.zeros(0, 3), 0.1).shape == (0, 3)
-    assert voxel_firsts(torch.zeros(0, 3), 0.1).shape == (0,)
-
-
 @pytest.mark.parametrize("size", [0.0, -1.0, math.nan, math.inf])
 def test_a_size_must_be_positive(size: float) -> None:
     with pytest.raises(ValueError, match="must be positive"):

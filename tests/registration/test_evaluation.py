@@ -17,7 +17,7 @@ from pcnn.registration.descriptor import Described, TurnedAtRandom, described_al
 from pcnn.registration.evaluation import FIGURES, Evaluation, evaluate_pairs
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.settings import EstimateSettings, RansacSettings
-from pcnn.registration.transforms import inverse, transform_points
+from pcnn.registration.transforms import transform_points
 from tests.datasets.registration.scenes import fragments
 from tests.registration.clouds import place
 
@@ -158,16 +158,6 @@ def test_without_gt_info_rmse_is_that_of_shared_points() -> None:
     plain = protocol("fcgf", "kitti")
     unjudged = evaluate_pairs(scenes, Places(scenes), plain, settings, [200])
     assert all(torch.tensor(result.rmse).isnan() for result in unjudged.results[200])
-
-
-def test_the_inverse_truth_registers_nothing() -> None:
-    scenes = Scenes("kitti")
-    scenes.pairs = [
-        RegistrationPair(p.scene, p.target, p.source, inverse(p.transform)) for p in scenes.pairs
-    ]
-    rules = protocol("geotransformer", "kitti")
-    done = evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [300])
-    assert summarize(done.results[300], rules).ir < 0.1
 
 
 def test_clouds_that_cannot_be_described_are_named() -> None:

@@ -9,7 +9,6 @@ from omegaconf import OmegaConf
 import pcnn
 from pcnn.experiment import descriptors, networks, register
 from pcnn.experiment.descriptors import after, chosen, of_checkpoint
-from pcnn.experiment.register import points_of
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described
@@ -69,19 +68,6 @@ def test_clouds_of_a_map_get_a_transform_of_the_map(
     found = pcnn.register(source, target.numpy())
     assert found.transform.dtype == torch.float64
     torch.testing.assert_close(transform_points(found.transform, source), target, atol=1e-4, rtol=0)
-
-
-def test_rows_without_a_return_are_left_out(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    points = np.random.default_rng(0).random((50, 3)) + 1
-    points[3], points[7] = np.nan, 0
-    torch.save(points, tmp_path / "a.pth")
-    for cloud in (points, tmp_path / "a.pth"):
-        caplog.clear()
-        read = points_of(cloud, "source")
-        assert (len(read.points), read.missing, read.moved) == (48, 2, False)
-        assert "2 rows without a return (NaN or zeros) left out" in caplog.text
 
 
 def test_doubtful_units_are_told_and_small_objects_registered(
@@ -177,14 +163,6 @@ def test_without_open3d_and_by_name_the_network_alone_is_asked(
         monkeypatch.setattr("pcnn.registration.fpfh.open3d", missing)
 
 
-def test_clouds_of_nothing_in_common_name_both_descriptors() -> None:
-    pytest.importorskip("open3d")
-    generator = torch.Generator().manual_seed(0)
-    clouds = [torch.rand(4000, 3, generator=generator) * 2 for _ in range(2)]
-    with pytest.raises(NoOverlapError, match=r"(?s)reg_rooms: .* FPFH: "):
-        pcnn.register(*clouds)
-
-
 def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
     _, target, _ = two_views()
     found = pcnn.register(target, target)
@@ -238,20 +216,6 @@ def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") 
     state = {f"net.{name}": value for name, value in net.state_dict().items()}
     torch.save({"state_dict": state, "pcnn_config": cfg}, path)
     return path
-
-
-@pytest.mark.parametrize("geometry", ["voxel", "point"])
-def test_a_checkpoint_describes(geometry: str, tmp_path: Path) -> None:
-    descriptor = of_checkpoint(checkpoint(tmp_path / "a.ckpt", geometry=geometry))
-    points = torch.rand(300, 3)
-    described = descriptor(points)
-    assert described.features.shape == (len(described.points), 16)
-    torch.testing.assert_close(described.features.norm(dim=1), torch.ones(len(described.points)))
-    assert len(described.points) == (300 if geometry == "point" else len(described.points))
-    assert "resunet" in descriptor.name
-    # moved by whole voxels, a place is described as before
-    again = descriptor(points + 3.2)
-    torch.testing.assert_close(again.features, described.features, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])

@@ -244,21 +244,6 @@ def test_a_batch_gives_what_each_gives_alone() -> None:
             assert torch.equal(alone.inliers, solution.inliers)
 
 
-def test_rows_to_spare_change_nothing() -> None:
-    made = [matches(seed, number, 0.2) for seed, number in enumerate((400, 90, 1200))]
-    sides = torch.full((2, 3, 1500, 3), 7.0)
-    for place, (source, target, _) in enumerate(made):
-        sides[0, place, : len(source)], sides[1, place, : len(source)] = source, target
-    counts = [len(source) for source, _, _ in made]
-    found = poses(*sides, torch.tensor(counts), DISTANCE).on_host(counts)
-    for (source, target, _), solution in zip(made, found, strict=True):
-        alone = cliques(source, target, DISTANCE)
-        assert alone.transform is not None
-        assert solution.transform is not None
-        torch.testing.assert_close(alone.transform, solution.transform, atol=1e-6, rtol=0)
-        assert torch.equal(alone.inliers, solution.inliers)
-
-
 def test_two_poses_with_support_are_both_found() -> None:
     (source, target, truth), (more, there, other) = matches(0, 200, 0.4), matches(1, 200, 0.25)
     found = cliques(torch.cat([source, more]), torch.cat([target, there]), DISTANCE).candidates

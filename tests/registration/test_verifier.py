@@ -1,17 +1,14 @@
 """Evidence of right and wrong poses, the model that weighs it, and how far it is from the truth."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
-from benchmarks.fit_verifier import calibrated, fitted_logistic, judged_pairs, threshold_of
-from pcnn.datasets.registration.pairs import RegistrationPair
+from benchmarks.fit_verifier import confidence_error, fitted_logistic, threshold_of
 from pcnn.errors import FileError
-from pcnn.metrics.calibration import confidence_error
 from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import NAMES, SIGNS, VERSION, PairEvidence
@@ -162,54 +159,3 @@ def test_a_verifier_is_read(tmp_path: Path) -> None:
         path.write_text(other)
         with pytest.raises(FileError, match=r"a\.json"):
             read_verifier(path)
-
-
-@dataclass
-class Places:
-    """Four places, each seen twice; descriptors are coordinates in the place, of two in three."""
-
-    name, benchmark, ground_truth, source_kind = "places", "threedmatch", "known", "simulated"
-    voxel_size, root = 0.05, Path()
-    pairs: list[RegistrationPair] = field(default_factory=list)
-    held: dict[tuple[str, int], Tensor] = field(default_factory=dict)
-    features: dict[int, Tensor] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for number in range(4):
-            world, truth = voxel_means(place(number), 0.05)[::9], random_pose(number)
-            moved = transform_points(inverse(truth), world.double()).float()
-            self.pairs.append(RegistrationPair(str(number), 0, 1, truth))
-            self.held |= {(str(number), 0): world, (str(number), 1): moved}
-            mixed = world.clone()
-            mixed[::3] = mixed[::3].roll(5, 0)
-            self.features |= {len(self.features): world, len(self.features) + 1: mixed}
-
-    def cloud(self, scene: str, index: int) -> Tensor:
-        return self.held[scene, index]
-
-    def notes(self) -> list[str]:
-        return []
-
-    def __call__(self, points: Tensor) -> Described:
-        (row,) = [row for row, own in enumerate(self.held.values()) if own is points]
-        return Described(points, self.features[row])
-
-
-def test_pairs_of_one_place_and_of_two_are_told_apart() -> None:
-    data = Places()
-    settings = default_settings(0.05)
-    judged = judged_pairs(data, data, settings, 2000, 5)
-    assert [pair.overlaps for pair in judged].count(True) == 4
-    assert 2 <= len(judged) - 4 <= 3  # the first place has none before it
-    assert all(bool(pair.right[0]) == pair.overlaps for pair in judged)
-    found = calibrated(judged, "four places", 0.5)
-    assert (found.verifier.made, found.verifier.threshold) == ("four places", 0.5)
-    sure = [found.verifier.confidence(pair.evidence[0]) for pair in judged]
-    least = min(c for c, pair in zip(sure, judged, strict=True) if pair.overlaps)
-    assert least > max(c for c, pair in zip(sure, judged, strict=True) if not pair.overlaps)
-    with pytest.raises(ValueError, match="solver=cliques"):
-        judged_pairs(data, data, default_settings(0.05, solver="ransac"), 2000, 5)
-    data.pairs = data.pairs[:2]  # of one fold: a model would be judged on nothing else
-    with pytest.raises(ValueError, match="2 scenes; three or more"):
-        judged_pairs(data, data, settings, 2000, 5)
-    assert torch.isfinite(found.confidence).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pcnn.visualize.pair import DrawnMatches, ShownPair
-from pcnn.visualize.registration import overlay_picture, recall_picture
+from pcnn.visualize.registration import overlay_picture
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -40,15 +40,6 @@ def test_overlay_shows_both_clouds_before_and_after(tmp_path: Path) -> None:
     alone = ShownPair("y", target, target, None, simulated=True)
     narrow = pixels(overlay_picture(alone, tmp_path / "c.png"))
     assert narrow.shape[1] < image.shape[1]
-
-
-def test_recall_curves(tmp_path: Path) -> None:
-    curves = {
-        "RMSE m": ([0.0, 0.1, 0.2], {"5000": [0.0, 0.5, 0.9], "250": [0.0, 0.2, 0.4]}),
-        "RRE deg": ([0.0, 5.0, 9.0], {"5000": [0.0, 0.5, 0.9], "250": [0.0, 0.2, 0.4]}),
-    }
-    path = recall_picture(curves, {"RMSE m": 0.2}, tmp_path / "r.png", "t")
-    assert pixels(path).shape[1] == 1000
 
 
 def test_matches_are_lines_right_ones_green(tmp_path: Path) -> None:

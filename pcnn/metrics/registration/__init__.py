@@ -17,20 +17,12 @@ from pcnn.metrics.registration.protocols import (
     protocol,
     validation_protocol,
 )
-from pcnn.metrics.registration.summary import (
-    Curves,
-    Summary,
-    mean_of,
-    recall_curve,
-    recall_curves,
-    summarize,
-)
+from pcnn.metrics.registration.summary import Summary, summarize
 from pcnn.metrics.registration.table import registration_table, scene_table
 
 __all__ = [
     "NAMES",
     "SAMPLES",
-    "Curves",
     "JudgedPairs",
     "PairId",
     "PairResult",
@@ -41,11 +33,8 @@ __all__ = [
     "inlier_ratio",
     "judged",
     "match_distances",
-    "mean_of",
     "point_rmse",
     "protocol",
-    "recall_curve",
-    "recall_curves",
     "registration_table",
     "rotation_error",
     "scene_table",

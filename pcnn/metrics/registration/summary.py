@@ -1,8 +1,8 @@
-"""RR, FMR, IR, RRE and RTE of a set of pairs under a protocol, and recall over its thresholds."""
+"""RR, FMR, IR, RRE and RTE of a set of pairs under a protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -10,14 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult, below
+from pcnn.metrics.registration.pair_results import JudgedPairs, PairResult
 from pcnn.metrics.registration.protocols import Protocol
-
-#: Errors over whose threshold recall is drawn: label of the axis, and its end.
-ERRORS = {"rre": ("RRE deg", 15.0), "rte": ("RTE m", 1.0), "rmse": ("RMSE m", 0.5)}
-
-#: By label of an axis: thresholds, and recall (0..1) at each by name of the line.
-Curves = dict[str, tuple[list[float], dict[str, list[float]]]]
 
 
 @dataclass(frozen=True)
@@ -108,34 +102,3 @@ def _scene(pairs: JudgedPairs, place: int) -> tuple[str, int, float, float, floa
         )
     )
     return pairs.scene_names[place], int((pairs.counted & here).sum()), rr, fmr, ir
-
-
-def recall_curve(
-    results: Sequence[PairResult], protocol: Protocol, error: str, limits: NDArray[np.floating]
-) -> NDArray[np.float64]:
-    """Share of the counted pairs below each limit of one error, averaged as the protocol does."""
-    if error not in ERRORS:
-        raise ValueError(f"a recall curve is over rre, rte or rmse, got {error!r}")
-    pairs = JudgedPairs(results, protocol)
-    passed = [below(getattr(pairs, error), float(limit), True) for limit in limits]
-    return np.array(
-        [
-            mean_of(one.astype(float), pairs.counted, pairs.scenes, protocol.average)
-            for one in passed
-        ]
-    )
-
-
-def recall_curves(results: Mapping[str, Sequence[PairResult]], protocol: Protocol) -> Curves:
-    """Recall against the threshold of every error that the pairs have."""
-    curves: Curves = {}
-    first = next(iter(results.values()))
-    for error, (label, end) in ERRORS.items():
-        if not np.isnan([getattr(one, error) for one in first]).all():
-            limits = np.linspace(0, end, 61)
-            lines = {
-                name: recall_curve(pairs, protocol, error, limits).tolist()
-                for name, pairs in results.items()
-            }
-            curves[label] = (limits.tolist(), lines)
-    return curves

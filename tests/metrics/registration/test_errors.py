@@ -21,14 +21,6 @@ def test_errors_of_a_known_deviation() -> None:
     assert float(translation_error(estimate, truth)) == pytest.approx(0.5)
 
 
-def test_a_perfect_estimate_has_no_error() -> None:
-    truth = random_pose(1)
-    information = 5000 * torch.eye(6, dtype=torch.float64)
-    assert float(rotation_error(truth, truth)) < 1e-7
-    assert float(translation_error(truth, truth)) == 0
-    assert float(information_rmse(truth, truth, information)) < 1e-12
-
-
 def test_rmse_of_hand_made_information() -> None:
     # 100 correspondences; a shift of (1, 2, 2) dm costs its length, a quarter turn about z costs
     # sin(45 deg)^2 of entry (5, 5); off-diagonal entries couple the two

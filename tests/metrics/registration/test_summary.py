@@ -8,9 +8,7 @@ from rich.console import Console
 from pcnn.metrics.registration import (
     NAMES,
     PairResult,
-    mean_of,
     protocol,
-    recall_curve,
     registration_table,
     scene_table,
     summarize,
@@ -131,20 +129,6 @@ def test_medians_and_deviations_are_reported_beside_means() -> None:
     assert np.isnan([none.rre_median, none.rre_std]).all()
 
 
-@pytest.mark.parametrize("over", ["scenes", "pairs"])
-def test_median_agrees_with_numpy(over: str) -> None:
-    generator = np.random.default_rng(1)
-    values, scenes = generator.random(31), generator.integers(0, 4, 31)
-    counted = generator.random(31) < 0.6
-    parts = [values[counted & (scenes == scene)] for scene in range(4)]
-    expected = np.mean([np.median(p) for p in parts]) if over == "scenes" else None
-    expected = np.median(values[counted]) if expected is None else expected
-    assert mean_of(values, counted, scenes, over, np.median) == pytest.approx(expected)
-    assert np.isnan(mean_of(values, counted & ~counted, scenes, over))
-    with pytest.raises(ValueError, match="scenes or pairs"):
-        mean_of(values, counted, scenes, "all")
-
-
 def test_pairs_without_correspondences_fail_and_are_told() -> None:
     results = [pair(source=2), pair(source=3, rmse=nan)]
     summary = summarize(results, protocol("predator", "threedmatch"))
@@ -163,15 +147,6 @@ def test_what_would_be_wrong_is_refused() -> None:
         summarize([pair(rmse=nan)], rules)
     with pytest.raises(ValueError, match="fcgf, predator"):
         protocol("pred", "threedmatch")
-
-
-def test_recall_curve_rises_to_the_recall() -> None:
-    results = [pair(source=s, rmse=0.1 * s) for s in (2, 3, 4)]
-    rules = protocol("geotransformer", "threedmatch")
-    curve = recall_curve(results, rules, "rmse", np.array([0.0, 0.25, 0.35, 1.0]))
-    assert curve.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
-    with pytest.raises(ValueError, match="rre, rte or rmse"):
-        recall_curve(results, rules, "ir", np.array([0.0]))
 
 
 def test_tables_say_what_the_figures_rest_on() -> None:
