@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pcnn.registration.compatibility import SLACK, hypotheses, most_compatible
 from pcnn.registration.rigid_fit import turned_onto
-from pcnn.registration.solution import Found, Solution, check_finite, checked_shapes
+from pcnn.registration.solution import Found, Solution
 from pcnn.registration.transforms import transform_points
 
 ENTRIES = 1 << 24  # edges of graphs at once on a GPU
@@ -32,11 +32,6 @@ APART = 4.0  # distances: root mean square motion of the matches between two pos
 FAR = 1e15  # [m], where partners of matches that do not exist lie: nothing agrees with them
 
 
-def cliques(source: Tensor, target: Tensor, distance: float, refine: bool = True) -> Solution:
-    """Estimate the transform of one pair; see `cliques_batch`."""
-    return cliques_batch([source], [target], distance, refine)[0]
-
-
 def cliques_batch(
     sources: Sequence[Tensor],  # [M_b, 3] points of the matches in every source [m], on one device
     targets: Sequence[Tensor],  # [M_b, 3] their partners
@@ -44,11 +39,7 @@ def cliques_batch(
     refine: bool = True,
 ) -> list[Solution]:
     """Estimate the transforms of several pairs; each comes out as it would alone."""
-    if len(sources) != len(targets):
-        raise ValueError(f"{len(sources)} sources for {len(targets)} targets")
     pairs = list(zip(sources, targets, strict=True))
-    for pair in pairs:
-        checked_shapes(*pair)
     solutions: list[Solution] = []
     size = max(ENTRIES // MOST**2, 1) if pairs and sources[0].is_cuda else 1
     for at in range(0, len(pairs), size):
@@ -75,16 +66,13 @@ def _solved(
 
 def poses(
     source: Tensor,  # [B, M, 3] points of the matches, M >= 3
-    target: Tensor,  # [B, M, 3] their partners, finite on a CPU
+    target: Tensor,  # [B, M, 3] their partners
     counts: Tensor | None,  # [B] int64, how many rows of every pair are matches; None: all
     distance: float,  # largest residual of a match that agrees [m]
     refine: bool = True,
 ) -> Found:
     """Poses of pairs; on a GPU the host waits for nothing."""
     about, middles = _about_mean(torch.stack([source, target]), counts)
-    finite = middles.isfinite().all(2).all(0)
-    if not finite.is_cuda:
-        check_finite(finite)  # LAPACK refuses what is not
     one, other = about
     graphs = []
     for place, pair in enumerate(zip(one, other, strict=True)):
@@ -105,7 +93,7 @@ def poses(
     score = torch.where(agree.sum(2) >= 3, score, -1.0)
     turned = (found[..., :3] @ middles[0][:, None, :, None]).squeeze(-1)
     found[..., 3] += middles[1][:, None] - turned
-    return Found(found, score, agree, large.sum(1), finite)
+    return Found(found, score, agree, large.sum(1))
 
 
 class Agreement:

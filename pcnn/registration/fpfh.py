@@ -29,19 +29,10 @@ class FPFH:
     Source: Rusu, Blodow, Beetz 2009; radii as in Open3D's tutorial of global registration.
     """
 
-    def __init__(
-        self,
-        voxel_size: Length = 0.05,  # [m]
-        normal_radius: Length | None = None,
-        feature_radius: Length | None = None,
-        sensor_at_origin: bool = False,
-    ) -> None:
+    def __init__(self, voxel_size: Length = 0.05, sensor_at_origin: bool = False) -> None:
+        if not 0 < voxel_size < math.inf:
+            raise ValueError(f"voxel_size must be positive [m], got {voxel_size}")
         self.voxel_size = voxel_size
-        self.normal_radius = 2 * voxel_size if normal_radius is None else normal_radius
-        self.feature_radius = 5 * voxel_size if feature_radius is None else feature_radius
-        for what, value in vars(self).items():
-            if not 0 < value < math.inf:
-                raise ValueError(f"{what} must be positive [m], got {value}")
         self.sensor_at_origin = sensor_at_origin
         self.name = f"fpfh {voxel_size:g} m" + ", normals to the origin" * sensor_at_origin
 
@@ -56,11 +47,11 @@ class FPFH:
             )
         cloud = cloud_of(thin)
         search = o3d.geometry.KDTreeSearchParamHybrid
-        cloud.estimate_normals(search(self.normal_radius, _NORMAL_NEIGHBOURS))
+        cloud.estimate_normals(search(2 * self.voxel_size, _NORMAL_NEIGHBOURS))
         if self.sensor_at_origin:
             cloud.orient_normals_towards_camera_location(np.zeros(3))
         found = o3d.pipelines.registration.compute_fpfh_feature(
-            cloud, search(self.feature_radius, _FEATURE_NEIGHBOURS)
+            cloud, search(5 * self.voxel_size, _FEATURE_NEIGHBOURS)
         )
         features = torch.from_numpy(np.array(found.data).T.copy()).float()
         return Described(thin.float(), features)

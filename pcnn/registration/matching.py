@@ -33,6 +33,8 @@ class Matches:
 
 def match(source: Tensor, target: Tensor, matching: Matching = "one_way") -> Matches:
     """Match every source descriptor with its nearest target descriptor."""
+    if not bool(torch.isfinite(source).all() & torch.isfinite(target).all()):
+        raise ValueError("descriptors hold NaN or infinite numbers: nothing is nearest to them")
     distance, index = nearest_descriptors(source, target)
     rows = torch.arange(len(source), device=source.device)
     matches = Matches(rows, index, distance)

@@ -74,17 +74,8 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
 
 
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest descriptor of every query, in Euclidean distance."""
-    if query.ndim != 2 or descriptors.ndim != 2 or query.shape[1] != descriptors.shape[1]:
-        raise ValueError(
-            "descriptors must be [Q, C] and [N, C] of the same length C, got "
-            f"{list(query.shape)} and {list(descriptors.shape)}"
-        )
-    if len(descriptors) == 0:
-        raise ValueError("no descriptors to search among")
+    """The nearest of finite descriptors [N, C] of every query [Q, C], in Euclidean distance."""
     query, descriptors = query.float(), descriptors.float()
-    if not bool(torch.isfinite(query).all() & torch.isfinite(descriptors).all()):
-        raise ValueError("descriptors hold NaN or infinite numbers: nothing is nearest to them")
     index = _least_products(query, descriptors)
     return (query - descriptors[index]).norm(dim=1), index
 

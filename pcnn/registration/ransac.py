@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pcnn.registration.rigid_fit import fitted, weighted_svd
 from pcnn.registration.settings import RansacSettings
-from pcnn.registration.solution import Solution, check_finite, checked_shapes
+from pcnn.registration.solution import Solution
 from pcnn.registration.transforms import transform_points
 
 ROUND = 5_000  # hypotheses between two looks at whether to stop
@@ -31,8 +31,6 @@ def ransac(
     refine: bool = True,  # fit the best hypothesis again to its inliers
 ) -> Solution:
     """Estimate the transform of a pair; the same seed gives the same result on one device."""
-    checked_shapes(source, target)
-    check_finite(torch.isfinite(source) & torch.isfinite(target))
     middles = source.double().mean(0), target.double().mean(0)
     one, other = (
         (side.double() - middle).float()

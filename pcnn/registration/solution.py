@@ -31,15 +31,6 @@ class Solution:
     candidates: Candidates | None = None  # of a solver that finds several poses
 
 
-def checked_shapes(source: Tensor, target: Tensor) -> None:
-    """Refuse points of matches that are not [M, 3] on both sides."""
-    if source.ndim != 2 or source.shape[1] != 3 or source.shape != target.shape:
-        raise ValueError(
-            "matched points must be [M, 3] on both sides, got "
-            f"{list(source.shape)} and {list(target.shape)}"
-        )
-
-
 class Found(NamedTuple):
     """Poses of pairs on the device of the matches, as the first three rows of their transforms."""
 
@@ -47,12 +38,10 @@ class Found(NamedTuple):
     support: Tensor  # [B, K] float64, negative: no pose
     agree: Tensor  # [B, K, M] bool
     tried: Tensor  # [B] int64, hypotheses
-    finite: Tensor  # [B] bool, whether all coordinates are
 
     def on_host(self, counts: Sequence[int]) -> list[Solution]:
         """Wait for the poses, and make a solution of those of every pair with so many matches."""
-        rows, support, agree, tried, finite = (one.cpu() for one in self)
-        check_finite(finite)
+        rows, support, agree, tried = (one.cpu() for one in self)
         pairs = zip(rows, support, agree, tried.tolist(), counts, strict=True)
         return [_solution(*pair) for pair in pairs]
 
@@ -64,9 +53,3 @@ def _solution(rows: Tensor, support: Tensor, agree: Tensor, tried: int, count: i
     transforms, inliers = whole(rows[kept]), agree[kept, :count]
     candidates = Candidates(transforms, inliers, support[kept])
     return Solution(transforms[0], inliers[0], tried, candidates)
-
-
-def check_finite(finite: Tensor) -> None:
-    """Refuse pairs whose coordinates are not all finite."""
-    if not bool(finite.all()):
-        raise ValueError("matched points hold NaN or infinite coordinates")

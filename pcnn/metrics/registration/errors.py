@@ -55,7 +55,7 @@ def point_rmse(estimate: Tensor, truth: Tensor, points: Tensor) -> Tensor:
 
 def match_distances(source: Tensor, target: Tensor, truth: Tensor) -> Tensor:
     """Distance of every match's two points under the true transform, in metres."""
-    moved = transform_points(truth.double(), source.double())
+    moved = transform_points(truth.to(source.device).double(), source.double())
     return (moved - target.double()).norm(dim=-1)
 
 
