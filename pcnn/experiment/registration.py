@@ -134,7 +134,6 @@ def report_pairs(
     for note in data.notes():
         console.say(note)
     report.say_simulated(console, cfg)
-
     done = Evaluation(data.pairs, samples)
     key = key_of(cfg, title, data, weights)
     path, written = folder / run_folder.PAIRS_SO_FAR, time.monotonic()
@@ -157,7 +156,7 @@ def report_pairs(
             done.write(path, key)
             written = time.monotonic()
 
-    with Progress(console, "registering", len(data.pairs), so_far) as bar:
+    with Progress(console, "registering", int((~done.done).sum()), so_far) as bar:
         try:
             evaluate_pairs(data, descriptor, rules, settings, samples, device, done, measured)
         finally:

@@ -105,7 +105,6 @@ def evaluate_pairs(
     if not pairs:
         raise ValueError(f"{data.name}: no pairs to evaluate")
     evaluation = evaluation or Evaluation(pairs, samples)
-    progress(int(evaluation.done.sum()))
     # scene by scene, so that few clouds are held; stable: in the order of the set in each
     scenes = list(dict.fromkeys(pair.scene for pair in pairs))
     order = sorted(range(len(pairs)), key=lambda at: scenes.index(pairs[at].scene))

@@ -80,6 +80,7 @@ def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Ten
     return (query - descriptors[index]).norm(dim=1), index
 
 
+@torch.no_grad()
 def _least_products(query: Tensor, others: Tensor) -> Tensor:
     """Rows [Q] of the others [N, C] with the least ``|d|² - 2 q·d``, in the dtype of both."""
     # centred: a common offset costs digits

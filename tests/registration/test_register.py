@@ -104,16 +104,15 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
     [
         *(("min_inliers", 0), ("min_confidence", torch.nan), ("min_overlap", torch.nan)),
         *(("min_overlap", 1.5), ("min_overlap", -0.1)),
-        *(("solver", "magic"), ("sampling", "best"), ("seed", -1), ("cell", "any")),
+        *(("solver", "magic"), ("seed", -1), ("cell", "any")),
     ],
 )
 def test_options_out_of_range_are_refused(options: str, bad: Any) -> None:
     source, target, _, _ = known()
     with pytest.raises(ValueError, match=options):
         pcnn.register(source, target, **{options: bad})
-    if options in ("solver", "sampling"):
-        with pytest.raises(ValueError, match=options):
-            EstimateSettings(RansacSettings(0.1), **{options: bad})
+    with pytest.raises(ValueError, match="sampling"):
+        EstimateSettings(RansacSettings(0.1), sampling="best")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
