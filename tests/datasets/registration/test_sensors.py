@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -75,18 +74,6 @@ def test_patterns_keep_measured_points_in_their_order(sensor: Sensor) -> None:
     assert places == sorted(places)
 
 
-def test_densities_and_ranges() -> None:
-    points = shell()
-    thinned = ranges(changed(RangeThinning((2.0, 2.0), (2.0, 2.0)), points))
-    given = ranges(points)
-    for low, high in ((1.0, 2.0), (4.0, 5.0), (8.0, 9.0)):
-        before = int(((given >= low) & (given < high)).sum())
-        share = int(((thinned >= low) & (thinned < high)).sum()) / before
-        middle = (low + high) / 2
-        assert share == pytest.approx(min(1.0, (2.0 / middle) ** 2), abs=0.05)
-    assert len(changed(Sparser((700, 700)), points)) == pytest.approx(700, rel=0.15)
-
-
 def test_beams_have_their_number() -> None:
     points = shell(60000)
     for number in (16, 32):
@@ -96,21 +83,6 @@ def test_beams_have_their_number() -> None:
         begins = int((lit[1:] & ~lit[:-1]).sum())
         assert number - 1 <= begins <= number + 2
     assert changed(Beams((128, 128), thickness=2.0), points) is points  # finer than the cloud
-
-
-def test_noise_grows_with_the_distance_and_depth_comes_in_steps() -> None:
-    points = shell()
-    given = ranges(points)
-    # base and growth are uniform up to the given ones: their shares of them are drawn first
-    error = (ranges(changed(RangeNoise(0.0, 0.01), points)) - given).abs()
-    near, far = error[given < 3].mean(), error[given > 10].mean()
-    assert 2.5 < float(far / near) < 12.0
-    camera = DepthCamera((6.0, 6.0), noise=0.0, quantum=0.02)
-    found = ranges(changed(camera, points, 3))
-    assert float(found.max()) < 6.6
-    steps = np.unique((1.0 / found.double()).round(decimals=4))
-    apart = np.diff(steps)
-    assert np.allclose(apart, apart.min(), atol=3e-4)
 
 
 def test_pairs_take_sensors_before_all_else_and_each_cloud_by_itself() -> None:
