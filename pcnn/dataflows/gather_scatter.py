@@ -52,7 +52,6 @@ class GatherScatter:
 
     grouping: Grouping = ADAPTIVE  # which slots are multiplied together
     locality: bool = True  # rows move in their own order; otherwise in the slots', with atomics
-    identity: bool = True  # multiply the centre of a submanifold convolution without gathering it
     gather_tile: int | None = None  # channels a program gathers
     scatter_tile: int | None = None  # the same of the scatter
     streams: int = 1  # streams the products of groups are spread over
@@ -67,7 +66,6 @@ class GatherScatter:
         """Identifier, unique per setting."""
         words = ["gather_scatter", self.grouping.name]
         words += [] if self.locality else ["slot_order"]
-        words += [] if self.identity else ["all_gathered"]
         words += [] if self.gather_tile is None else [f"gather{self.gather_tile}"]
         words += [] if self.scatter_tile is None else [f"scatter{self.scatter_tile}"]
         words += [] if self.streams == 1 else [f"{self.streams}streams"]
@@ -152,8 +150,7 @@ class GatherScatter:
     def _placement(
         self, layouts: Sequence[Tensor], spec: ConvSpec, device: torch.device
     ) -> Placement:
-        slot = int(layouts[3]) if self.identity else -1
-        return placement(layouts[2], self.grouping, slot, spec.mirrored, device)
+        return placement(layouts[2], self.grouping, int(layouts[3]), spec.mirrored, device)
 
     def _gather(
         self,

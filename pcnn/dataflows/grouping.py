@@ -3,7 +3,8 @@
 The rows gathered for slot k are a matrix of ``sizes[k]`` rows. Slots of one group are padded to the
 longest of them and multiplied by one ``bmm``; a group of one slot is a plain ``mm`` and has no
 padding. Sizes are integers on the host (`KernelMap.offsets`); everything here is a pure function of
-them.
+them. The groups of a strategy hold every slot with triplets once, but for ``skip``, which is
+multiplied without gathering (the centre of a submanifold convolution; -1 for none).
 
 Sources: TorchSparse (MLSys 2022) section 4.2 and Appendix B for `Fixed` and `Adaptive`; Minuet
 (EuroSys 2024) section 5.2.2 for `Sorted`.
@@ -14,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -28,24 +28,6 @@ class Group:
 #: Tolerances and ``mm`` thresholds that are searched for a layer (Algorithm 5).
 EPSILONS = tuple(step / 20 for step in range(21))
 THRESHOLDS = (0, *(1 << power for power in range(10, 21)), math.inf)
-
-
-class Grouping(Protocol):
-    """A strategy: sizes of the slots to groups. Implementations are frozen dataclasses."""
-
-    def __hash__(self) -> int:
-        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
-
-    @property
-    def name(self) -> str:
-        """Identifier, unique per setting."""
-
-    def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
-        """Groups that hold every slot with triplets once, other slots not at all.
-
-        ``sizes`` are the triplets of every slot. ``skip`` belongs to no group: it is multiplied
-        without gathering (the centre of a submanifold convolution); -1 for none.
-        """
 
 
 @dataclass(frozen=True)
@@ -141,6 +123,10 @@ class Sorted:
         slots = [k for k in range(len(sizes)) if sizes[k] and k != skip]
         ordered = sorted(slots, key=lambda k: sizes[k])
         return _grown([[k] for k in ordered], sizes, fits, self.threshold)
+
+
+#: Strategies of the papers.
+Grouping = Adaptive | Fixed | Sorted
 
 
 def _group(slots: Sequence[int], sizes: Sequence[int]) -> Group:

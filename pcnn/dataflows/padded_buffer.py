@@ -58,21 +58,13 @@ class PaddedBuffer:
     @property
     def rows(self) -> int:
         """Rows of all products, those of the identity included."""
-        return self.gathered + (self.size(self.identity) if self.identity >= 0 else 0)
-
-    def size(self, slot: int) -> int:
-        """Triplets of a slot."""
-        return self.offsets[slot + 1] - self.offsets[slot]
-
-    def first(self, slot: int) -> int:
-        """Buffer row of the first triplet of a slot."""
-        return self.offsets[slot] + self.shifts[slot]
+        return self.gathered + sum(block.rows for block in self.identity_blocks())
 
     def identity_blocks(self) -> tuple[Block, ...]:
         """The identity as a block of its own, whose rows are those of the features; or nothing."""
         if self.identity < 0:
             return ()
-        size = self.size(self.identity)
+        size = self.offsets[self.identity + 1] - self.offsets[self.identity]
         return (Block((self.identity,), (self.identity_weight,), 0, size),)
 
     def padding(self) -> list[tuple[int, int]]:
@@ -80,7 +72,7 @@ class PaddedBuffer:
         ranges = []
         for block in self.blocks:
             for number, slot in enumerate(block.slots):
-                first = self.first(slot) + self.size(slot)
+                first = self.offsets[slot + 1] + self.shifts[slot]
                 last = block.start + (number + 1) * block.rows
                 if first < last:
                     ranges.append((first, last))

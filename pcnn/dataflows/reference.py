@@ -46,7 +46,7 @@ class Reference:
         in_index, out_index, offsets = layouts
         rows, matrices = rows_of(x, spec), matrices_of(w, spec)
         sums = rows.new_zeros(n_out, spec.groups * matrices.shape[3])
-        for k, (start, end) in enumerate(slot_ranges(offsets)):
+        for k, (start, end) in enumerate(pairwise(offsets.tolist())):
             matrix = matrices[-1 - k if spec.mirrored else k]
             product = multiply(rows.index_select(0, in_index[start:end]), matrix)
             add_rows(sums, out_index[start:end], product)
@@ -59,7 +59,7 @@ class Reference:
         left, right, groups = rounded(x, spec), rounded(g, spec), spec.groups
         c_in, c_out = x.shape[1] // groups, g.shape[1] // groups
         out = left.new_zeros(offsets.shape[0] - 1, groups, c_in, c_out)
-        for k, (start, end) in enumerate(slot_ranges(offsets)):
+        for k, (start, end) in enumerate(pairwise(offsets.tolist())):
             a = left.index_select(0, in_index[start:end])
             b = right.index_select(0, out_index[start:end])
             slot = out[-1 - k if spec.mirrored else k]
@@ -68,9 +68,3 @@ class Reference:
             else:
                 slot.copy_(outer(a.view(-1, groups, c_in), b.view(-1, groups, c_out)))
         return joined_groups(out, spec)
-
-
-def slot_ranges(offsets: Tensor) -> list[tuple[int, int]]:
-    """First and one-past-last triplet of every slot; ``offsets`` lives on the host."""
-    bounds: list[int] = offsets.tolist()
-    return list(pairwise(bounds))

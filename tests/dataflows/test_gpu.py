@@ -34,7 +34,7 @@ SETTINGS = [
     MINUET,
     GatherScatter(SYMMETRIC, locality=False),
     GatherScatter(Fixed(), locality=False),
-    GatherScatter(SEPARATE, identity=False, gather_tile=8, scatter_tile=16, streams=3),
+    GatherScatter(SEPARATE, gather_tile=8, scatter_tile=16, streams=3),
     GatherScatter(Adaptive(1)),
     GatherScatter(Sorted(0.3, 3000)),
     *(Hybrid(threshold) for threshold in (1, 3, 99, None)),

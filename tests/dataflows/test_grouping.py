@@ -61,7 +61,7 @@ def test_slots_lie_where_the_shifts_say_and_the_identity_behind_them() -> None:
     place = padded_buffer(OFFSETS, Sorted(0.5), -1, False)
     blocks = [(block.slots, block.start, block.end) for block in place.blocks]
     assert blocks == [((0, 3, 4), 0, 9), ((2,), 9, 14)]
-    assert [place.first(k) for k in (0, 3, 4, 2)] == [0, 3, 6, 9]
+    assert [OFFSETS[k] + place.shifts[k] for k in (0, 3, 4, 2)] == [0, 3, 6, 9]
     placed = placement(torch.tensor(OFFSETS), Sorted(0.5), -1, False, torch.device("cpu"))
     assert placed.padding.tolist() == [2, 8]
     assert [own.shape[0] for own in placed.matrices(torch.ones(5, 2, 3))] == [3, 1]
@@ -70,7 +70,7 @@ def test_slots_lie_where_the_shifts_say_and_the_identity_behind_them() -> None:
     (block,), (identity,) = place.blocks, place.identity_blocks()
     assert (block.slots, block.weights) == ((4, 3, 0), (0, 1, 4))
     assert (identity.slots, identity.weights, identity.rows) == ((2,), (2,), 5)
-    assert (place.gathered, place.first(2), place.rows) == (9, 9, 14)
+    assert (place.gathered, OFFSETS[2] + place.shifts[2], place.rows) == (9, 9, 14)
 
 
 def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:

@@ -20,15 +20,14 @@ def switches_as_before() -> Iterator[None]:
     MATMUL.allow_tf32 = False
 
 
-OLDER = [
+SWITCHES = [
     *((lambda on=on: setattr(MATMUL, "allow_tf32", on), on) for on in (True, False)),
     (lambda: torch.set_float32_matmul_precision("high"), True),
-    (lambda: torch.set_float32_matmul_precision("highest"), False),
+    *((lambda to=to: setattr(MATMUL, "fp32_precision", to), to == "tf32") for to in WORDS),
 ]
-NEWER = [(lambda to=to: setattr(MATMUL, "fp32_precision", to), to == "tf32") for to in WORDS]
 
 
-@pytest.mark.parametrize(("switch", "allowed"), [*OLDER, *NEWER])
+@pytest.mark.parametrize(("switch", "allowed"), SWITCHES)
 def test_every_switch_is_followed(switch: Callable[[], None], allowed: bool) -> None:
     switch()
     assert tf32_allowed() is allowed

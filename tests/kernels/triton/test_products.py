@@ -48,7 +48,7 @@ GATHERING = [
     TORCHSPARSE,
     MINUET,
     replace(TORCHSPARSE, locality=False),
-    GatherScatter(Fixed(), identity=False, gather_tile=8, scatter_tile=4),
+    GatherScatter(Fixed(), gather_tile=8, scatter_tile=4),
 ]
 FLOWS = [*FUSING, WHOLE, *BY_TRIPLETS, *GATHERING]
 
