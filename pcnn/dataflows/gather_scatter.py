@@ -108,7 +108,7 @@ class GatherScatter:
             partial(multiply_slots, gathered, block.start, own, products, block.start, block.rows)
             for block, own in zip(place.blocks, placed.matrices(matrices), strict=True)
         ]
-        for block in place.identity_blocks():
+        for block in place.identity_blocks:
             same, own = rows.to(dtype), block.take(matrices)
             jobs.append(partial(multiply_slots, same, 0, own, products, place.gathered, block.rows))
         self._gather(rows, layouts, placed, 0, gathered)
@@ -143,7 +143,7 @@ class GatherScatter:
         for block in place.blocks:
             pair = [buffer[block.start : block.end] for buffer in buffers]
             reduce_block(pair, block, groups, parts)
-        for block in place.identity_blocks():
+        for block in place.identity_blocks:
             reduce_block([rows.to(operands) for rows in sides], block, groups, parts)
         return joined_groups(torch.stack(parts), spec)
 

@@ -53,19 +53,13 @@ class PaddedBuffer:
     blocks: tuple[Block, ...]  # what is gathered and multiplied
     gathered: int  # rows of all blocks
     identity: int  # the slot that is multiplied without gathering, -1 if there is none
-    identity_weight: int  # the matrix that it multiplies
+    #: the identity as a block of its own, whose rows are those of the features; or nothing
+    identity_blocks: tuple[Block, ...]
 
     @property
     def rows(self) -> int:
         """Rows of all products, those of the identity included."""
-        return self.gathered + sum(block.rows for block in self.identity_blocks())
-
-    def identity_blocks(self) -> tuple[Block, ...]:
-        """The identity as a block of its own, whose rows are those of the features; or nothing."""
-        if self.identity < 0:
-            return ()
-        size = self.offsets[self.identity + 1] - self.offsets[self.identity]
-        return (Block((self.identity,), (self.identity_weight,), 0, size),)
+        return self.gathered + sum(block.rows for block in self.identity_blocks)
 
     def padding(self) -> list[tuple[int, int]]:
         """First and one-past-last row of every range that belongs to no triplet."""
@@ -93,10 +87,12 @@ def padded_buffer(
         for number, slot in enumerate(slots):
             shifts[slot] = start + number * group.rows - offsets[slot]
         start = blocks[-1].end
+    apart: tuple[Block, ...] = ()
     if identity >= 0:
         shifts[identity] = start - offsets[identity]
-    weight = volume - 1 - identity if mirrored else identity
-    return PaddedBuffer(offsets, tuple(shifts), tuple(blocks), start, identity, weight)
+        weight = volume - 1 - identity if mirrored else identity
+        apart = (Block((identity,), (weight,), 0, sizes[identity]),)
+    return PaddedBuffer(offsets, tuple(shifts), tuple(blocks), start, identity, apart)
 
 
 @dataclass(frozen=True)

@@ -75,14 +75,8 @@ class Triplets:
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        if kernels_serve(x, spec.compute_dtype):
-            return self.by_kernels(x, w, layouts, n_out, spec)
-        return Reference().forward(x, w, self._pairs(layouts, w.shape[0]), n_out, spec)
-
-    def by_kernels(
-        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
-    ) -> Tensor:
-        """`forward` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
+        if not kernels_serve(x, spec.compute_dtype):
+            return Reference().forward(x, w, self._pairs(layouts, w.shape[0]), n_out, spec)
         from pcnn.kernels.triplets import mvmr
 
         return mvmr(x, w, *self._order(layouts), n_out, spec, self._blocks).to(spec.out_dtype)
@@ -90,17 +84,11 @@ class Triplets:
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        if kernels_serve(x, spec.compute_dtype):
-            return self.weight_grad_by_kernels(x, g, layouts, spec)
-        return Reference().weight_grad(x, g, self._pairs(layouts, layouts[-1].shape[0]), spec)
-
-    def weight_grad_by_kernels(
-        self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
-    ) -> Tensor:
-        """`weight_grad` by the Triton kernel: CUDA tensors, or any in Triton's interpreter."""
+        volume = layouts[-1].shape[0]
+        if not kernels_serve(x, spec.compute_dtype):
+            return Reference().weight_grad(x, g, self._pairs(layouts, volume), spec)
         from pcnn.kernels.triplets import vvor
 
-        volume = layouts[-1].shape[0]
         return vvor(x, g, *self._order(layouts), volume, spec, self._blocks).to(spec.out_dtype)
 
     @property

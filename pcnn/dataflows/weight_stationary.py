@@ -89,7 +89,7 @@ class Hybrid(OuterProducts):
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         if kernels_serve(x, spec.compute_dtype):
-            return self.by_kernels(x, w, layouts, n_out, spec)
+            return self._by_kernels(x, w, layouts, n_out, spec)
         part, plain = self._parts(layouts, w.shape[0]), TorchSums.of(x, w, n_out, spec)
         if part.table is not None and part.dense is not None:
             plain.add_table(part.table, part.dense)
@@ -98,16 +98,13 @@ class Hybrid(OuterProducts):
         plain.add_pairs(part.in_index, part.out_index, part.counts, part.sparse, part.both)
         return finish(plain.sums, spec)
 
-    def by_kernels(
+    def _by_kernels(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
-        """`forward` by the Triton kernels: CUDA tensors, or any in Triton's interpreter."""
         from pcnn.kernels.dense_slots import write_dense
         from pcnn.kernels.epilogue import finish as finish_by_kernel
-        from pcnn.kernels.gathered_product import compute_type
         from pcnn.kernels.weight_stationary import add_pairs
 
-        compute_type(spec.compute_dtype, self.name)
         shape, x, w = ProductShape.of(w, spec), x.contiguous(), w.contiguous()
         if spec.skip is not None:
             spec = spec._replace(skip=spec.skip.contiguous())

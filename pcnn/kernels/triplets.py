@@ -20,7 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
-from pcnn.kernels.gathered_product import compute_type, slot_weight, weight_tile
+from pcnn.kernels.gathered_product import COMPUTE, slot_weight, weight_tile
 from pcnn.kernels.product_tiles import ProductShape, power_of_two
 from pcnn.kernels.triton_launch import TritonLauncher
 
@@ -286,7 +286,6 @@ def _launched(
     """One program for every L triplets, block of the weights and group."""
     (x, other, sums), (volume, channels, outputs) = operands, sizes
     length, block_in, block_out = blocks
-    compute = compute_type(spec.compute_dtype, "a dataflow of triplets")
     tiles = -(-channels // block_in) * -(-outputs // block_out) * spec.groups
     _LAUNCH(
         (-(-order[0].shape[0] // length) * tiles, 1),
@@ -294,7 +293,7 @@ def _launched(
         (order[2].shape[0] - 1,),
         (
             *(outer, sort, volume, power_of_two(volume), channels, outputs, spec.groups),
-            *(spec.transposed, spec.mirrored, *blocks, compute),
+            *(spec.transposed, spec.mirrored, *blocks, COMPUTE[spec.compute_dtype]),
         ),
         WARPS,
     )

@@ -67,7 +67,7 @@ def test_slots_lie_where_the_shifts_say_and_the_identity_behind_them() -> None:
     assert [own.shape[0] for own in placed.matrices(torch.ones(5, 2, 3))] == [3, 1]
     assert place.rows == place.gathered == 14
     place = padded_buffer(OFFSETS, Fixed(), 2, True)  # of a mirrored map matrices ascend
-    (block,), (identity,) = place.blocks, place.identity_blocks()
+    (block,), (identity,) = place.blocks, place.identity_blocks
     assert (block.slots, block.weights) == ((4, 3, 0), (0, 1, 4))
     assert (identity.slots, identity.weights, identity.rows) == ((2,), (2,), 5)
     assert (place.gathered, OFFSETS[2] + place.shifts[2], place.rows) == (9, 9, 14)
@@ -86,3 +86,5 @@ def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:
         ((1024, None, 2), (2, 512, 2)),
     ):
         assert tile_shape(*asked) == shape, asked
+    with pytest.raises(ValueError, match="24"):
+        tile_shape(64, 24, 2)

@@ -5,7 +5,6 @@ import os
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -231,13 +230,9 @@ def use(log: Path) -> None:
     assert cached(KEY, slow) == b"code"
 
 
-@pytest.mark.parametrize("kind", ["processes", "threads"])
-def test_those_that_start_together_build_once(kind: str, tmp_path: Path) -> None:
-    make: Callable[..., threading.Thread | multiprocessing.Process] = threading.Thread
-    if kind == "processes":
-        require_fork()
-        make = multiprocessing.get_context("fork").Process  # type: ignore[assignment]
-    log = tmp_path / "log"
+def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
+    require_fork()
+    make, log = multiprocessing.get_context("fork").Process, tmp_path / "log"
     running = [make(target=use, args=(log,)) for _ in range(4)]
     for one in running:
         one.start()

@@ -45,18 +45,14 @@ def module(tmp_path: Path) -> emulator.EmulatedModule:
     return emulator.emulated_module(str(tmp_path / "numbers.cu"))
 
 
-def launch(
-    module: emulator.EmulatedModule, kernel: str, values: torch.Tensor, grid: int
-) -> list[int]:
+def launch(module, kernel: str, values: torch.Tensor, grid: int) -> list[int]:
     sums = torch.zeros(grid, dtype=torch.int64)
     module.launch(kernel, grid, values=values, sums=sums)
     return [int(value) for value in sums]
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_threads_meet(
-    module: emulator.EmulatedModule, monkeypatch: pytest.MonkeyPatch, descending: bool
-) -> None:
+def test_threads_meet(module, monkeypatch: pytest.MonkeyPatch, descending: bool) -> None:
     monkeypatch.setattr(emulator.EmulatedModule, "descending", descending)
     values = torch.randint(-1000, 1000, (5 * 64,))
     assert launch(module, "sums", values, 5) == values.view(5, 64).sum(1).tolist()
@@ -71,9 +67,7 @@ def test_threads_meet(
         ("apart", "deadlock in block 0"),
     ],
 )
-def test_threads_that_go_apart_are_found(
-    module: emulator.EmulatedModule, kernel: str, says: str
-) -> None:
+def test_threads_that_go_apart_are_found(module, kernel: str, says: str) -> None:
     values = torch.ones(64, dtype=torch.int64)
     with pytest.raises(RuntimeError, match=says):
         launch(module, kernel, values, 2)

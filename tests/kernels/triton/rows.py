@@ -66,25 +66,6 @@ def given(built: KernelMap, c_in: int, c_out: int, *more: Any, **settings: Any) 
 
 
 @dataclass(frozen=True)
-class ByKernels:
-    """A dataflow that does not fall back on torch, neither on a CPU nor in float64."""
-
-    flow: Any
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.flow, name)
-
-    def forward(self, *args: Any) -> Tensor:
-        out: Tensor = self.flow.by_kernels(*args)
-        return out
-
-    def weight_grad(self, *args: Any) -> Tensor:
-        by_kernels = getattr(self.flow, "weight_grad_by_kernels", self.flow.weight_grad)
-        out: Tensor = by_kernels(*args)
-        return out
-
-
-@dataclass(frozen=True)
 class ImplicitGemm:
     """The kernel behind `OutputStationary`, with blocks for small clouds."""
 

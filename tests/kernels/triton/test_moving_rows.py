@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry import KernelMap
 from pcnn.kernels.gather_scatter import gather, move_slots, scatter
 from tests.kernels.triton.rows import DEVICE, MAPS, buffer_row, make, placed
 
@@ -56,11 +56,3 @@ def test_a_map_without_triplets() -> None:
     assert out.isnan().all()
     scatter(x[:0], none.layout("by_out"), shifts, out)
     assert (out == 0).all()
-
-
-def test_a_tile_that_cannot_be_is_refused() -> None:
-    kernel_map = make(Kernel.of(2, 2))
-    x = torch.randn(kernel_map.n_in, 8, device=DEVICE)
-    shifts = torch.zeros(8, dtype=torch.int64, device=DEVICE)
-    with pytest.raises(ValueError, match="power of two up to 512, got 24"):
-        gather(x, kernel_map.layout("by_in"), shifts, x, tile=24)

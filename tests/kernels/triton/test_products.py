@@ -9,7 +9,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pcnn.dataflows import ConvSpec, Dataflow, Reference, gather_scatter
+from pcnn.dataflows import (
+    ConvSpec,
+    Dataflow,
+    Reference,
+    gather_scatter,
+    triplets,
+    weight_stationary,
+)
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE, GatherScatter
 from pcnn.dataflows.grouping import Fixed
 from pcnn.dataflows.triplets import Triplets
@@ -27,7 +34,7 @@ from pcnn.maps import steps as device_steps
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case, FanIn, moved, random_map
 from tests.clouds import surface_grid
-from tests.kernels.triton.rows import DEVICE, ByKernels, ImplicitGemm, given, product
+from tests.kernels.triton.rows import DEVICE, ImplicitGemm, given, product
 from tests.specs import EXACT, spec_of
 from tests.steps import leave_room
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -39,11 +46,11 @@ WIDE = ImplicitGemm(GemmBlocks(128, 32, 32, 1, 4, 3))
 FUSING = [
     ImplicitGemm(GEMM),
     ImplicitGemm(replace(GEMM, split=3), ("fitting_steps",)),
-    *(ByKernels(Hybrid(threshold)) for threshold in (0, 2, 9)),
+    *(Hybrid(threshold) for threshold in (0, 2, 9)),
     WIDE,
 ]
-WHOLE = ByKernels(Hybrid(0, half=False))
-BY_TRIPLETS = [ByKernels(Triplets(sort, 24, 8, 16)) for sort in ("k", "i", "j")]
+WHOLE = Hybrid(0, half=False)
+BY_TRIPLETS = [Triplets(sort, 24, 8, 16) for sort in ("k", "i", "j")]
 GATHERING = [
     TORCHSPARSE,
     MINUET,
@@ -76,7 +83,8 @@ FAN_IN = [
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather_scatter, "kernels_serve", lambda x, dtype: dtype != torch.float64)
+    for module in (gather_scatter, triplets, weight_stationary):
+        monkeypatch.setattr(module, "kernels_serve", lambda x, dtype: True)
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name[:40])
@@ -125,8 +133,8 @@ CUTS = [
     ImplicitGemm(GemmBlocks(64, 48, 64, 3, 4, 4)),
     ImplicitGemm(GemmBlocks(16, 16, 32, 1, 4, 3)),
     ImplicitGemm(),
-    ByKernels(Triplets("k", 1, 8, 16)),
-    ByKernels(Triplets("i", 500, 8, 16)),
+    Triplets("k", 1, 8, 16),
+    Triplets("i", 500, 8, 16),
 ]
 
 
@@ -243,19 +251,6 @@ def test_rows_and_pairs_behind_those_that_count(flow: Dataflow, kernel: Kernel) 
     count = torch.tensor([0, n_out], dtype=torch.int32, device=DEVICE)[1:]
     out = flow.forward(x, weight, layouts, n_out + 60, spec_of(SINGLE, rows=count))
     assert relative_rms(out[:n_out], wanted) < RELATIVE_RMS[SINGLE]
-
-
-def test_what_cannot_be_served_is_refused() -> None:
-    grid = surface_grid(4).to(DEVICE)
-    kernel_map = grid.map_to(grid, K3, SortedSearch())
-    x = torch.randn(kernel_map.n_in, 4, device=DEVICE).double()
-    weight = torch.randn(27, 4, 4, device=DEVICE).double()
-    for flow in (*FUSING[2:5], WHOLE, *BY_TRIPLETS):
-        with pytest.raises(ValueError, match="use the dataflow 'reference'"):
-            product(flow, kernel_map, x, weight, EXACT)
-    for flow in BY_TRIPLETS:
-        with pytest.raises(ValueError, match="use the dataflow 'reference'"):
-            flow.weight_grad(x, x, kernel_map.layouts(flow.needs_weight_grad), EXACT)
 
 
 def test_names_tell_settings_apart() -> None:
