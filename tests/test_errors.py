@@ -14,11 +14,8 @@ from pcnn.programs.command_line import short_errors
 CASES = {
     "model=minkunett": "minkunet",
     "engine=pointcnnpp": "engine",
-    "geometry=point engine=spira": "engine",
     "engine=spira trainer=cpu": "engine",
-    "model=resnet18": "dataset",
     "model=fpfh dataset=threedmatch": "model",
-    "dataset=folder": "dataset.root",
     "dataset=folder dataset.root=.": "class_names",
     "dataset=folder dataset.root=. dataset.classes=no.yaml": "no.yaml",
     "experiment=nonsense": "semantic_kitti_minkunet",
@@ -27,13 +24,10 @@ CASES = {
     "dataset.simulate.scans=1": "scans",
     "trainer.max_steps==3": "trainer.max_steps==3",
     "nonsense": "nonsense",
-    "train=false": "train",
     "ckpt_path=nowhere.ckpt": "ckpt_path",
     "resume=nowhere": "nowhere",
-    "dataset.root=nowhere": "nowhere",
     "dataset.root=kitti dataset.train_sequences=[0]": "kitti/sequences",
     "logger=null": "group",
-    "trainer.strategy=text": "trainer.strategy",
     "trainer.max_time=text": "trainer",
 }
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import pcnn
 from pcnn.cli.commands import app
 from pcnn.console import Console, Progress, plain
-from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry import KernelMap
 from pcnn.messages import escaped_output, say, visible
 from pcnn.nn.features import JoinedTensor
 
@@ -37,13 +37,6 @@ def test_tensors_geometries_and_maps_are_one_line_and_nothing_is_read() -> None:
     joined = JoinedTensor(x.features, x.features[:, :2], x.geometry)
     assert repr(joined) == f"JoinedTensor(features=[7, 7] float32, geometry={VOXELS})"
     assert joined.is_apart
-    coarse = x.geometry.strided(Kernel.of((2, 2, 1), (2, 2, 1)))
-    assert "tensor_stride=(2, 2, 1)" in repr(coarse)
-    points = pcnn.native_points(torch.rand(100, 3), torch.rand(100, 2).half(), voxel_size=0.05)
-    assert repr(points) == (
-        "SparseTensor(features=[100, 2] float16, geometry=PointSet(rows=100, batch_size=1, "
-        "voxel_size=0.05, tensor_stride=1, downsampling=nearest, device=cpu))"
-    )
     table = torch.tensor([[0, -1, 1], [1, 0, -1]], dtype=torch.int32)
     found = KernelMap.from_table(table, n_in=3)
     assert repr(found) == "KernelMap(n_in=3, n_out=2, volume=3, layouts=[table])"

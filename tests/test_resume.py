@@ -122,12 +122,6 @@ def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: P
     assert len(list(folder.glob("early/checkpoints/*"))) == 2
 
 
-def test_finished_run_says_so(folder: Path) -> None:
-    before = (folder / "straight" / "metrics.json").read_bytes()
-    assert "is finished" in run("train.py", "resume=straight", cwd=folder).stdout
-    assert (folder / "straight" / "metrics.json").read_bytes() == before
-
-
 def test_a_run_ends_with_its_workers_when_nobody_reads_its_output(folder: Path) -> None:
     options = (*OPTIONS, "dataset.num_workers=2", "trainer.max_steps=200", "logger=wandb")
     options = (*options, "callbacks.progress.every_n_steps=1", "hydra.run.dir=unread")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from lightning.pytorch.loggers import Logger
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from pcnn.config import make, named_after
+from pcnn.datasets.label_files import write_label_file
 from pcnn.errors import ConfigError
 from pcnn.experiment.networks import network
 from pcnn.experiment.run_config import (
@@ -23,8 +27,15 @@ from pcnn.experiment.run_config import (
     views,
     without,
 )
+from pcnn.losses import inverse_log_frequency
 from pcnn.nn import PlannedModule
 
+log = logging.getLogger(__name__)
+
+#: Value of `task.loss.weight` in place of numbers.
+COUNTED = "counted"
+#: Clouds that are read at most; frequencies need no more.
+MAX_CLOUDS = 500
 # arguments of callbacks and loggers that are paths in the run folder
 PATHS = ("folder", "path", "save_dir")
 
@@ -124,3 +135,82 @@ def trainer(
     if not isinstance(made, L.Trainer):
         raise ConfigError("trainer._target_", "a Trainer of Lightning's is needed")
     return made
+
+
+def with_counted_weights(cfg: DictConfig, datamodule: Any) -> DictConfig:
+    """The configuration with numbers in the place of every ``weight: counted`` of the loss."""
+    loss = OmegaConf.to_container(cfg.task.loss) if cfg.task.get("loss") is not None else None
+    if filled_in(loss, []) == loss:
+        return cfg
+    counts = class_counts(datamodule.dataset("train"), len(cfg.data.class_names))
+    absent = [name for name, n in zip(cfg.data.class_names, counts, strict=True) if int(n) == 0]
+    if absent:
+        log.warning(
+            "no training cloud has a point of %s: the loss gives it the largest weight",
+            ", ".join(absent),
+        )
+    weights = [round(weight, 4) for weight in inverse_log_frequency(counts).tolist()]
+    cfg = cfg.copy()
+    cfg.task.loss = filled_in(OmegaConf.to_container(cfg.task.loss, resolve=True), weights)
+    return cfg
+
+
+def filled_in(node: Any, weights: list[float]) -> Any:
+    """The node with the weights where they are asked for."""
+    if isinstance(node, list):
+        return [filled_in(one, weights) for one in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: weights if key == "weight" and value == COUNTED else filled_in(value, weights)
+        for key, value in node.items()
+    }
+
+
+def class_counts(dataset: Any, classes: int) -> Tensor:
+    """Labelled points of every class [C], or clouds where these have one label each."""
+    if getattr(dataset, "classes", None) is not None:
+        return torch.bincount(torch.as_tensor(dataset.classes), minlength=classes)
+    chosen = np.unique(np.linspace(0, len(dataset) - 1, min(len(dataset), MAX_CLOUDS)).round())
+    counts = torch.zeros(classes, dtype=torch.int64)
+    for index in chosen.astype(int).tolist():
+        labels = dataset.read(index).labels
+        if labels is not None:
+            counts += torch.bincount(labels[labels < classes], minlength=classes)
+    return counts
+
+
+class LabelWriter(Callback):
+    """While testing, write a label file for every scan: one raw id a point, in the file's order."""
+
+    def __init__(self, folder: str | Path, ignore_index: int = 255) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self.ignore_index = ignore_index
+
+    def on_test_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Write the files of one batch; every rank writes its own scans."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        for scan, name in enumerate(batch.names if outputs is not None else ()):
+            classes = batch.full_scan(scan, outputs["predictions"], self.ignore_index)
+            path = self.folder / data.sets.prediction_path(name)
+            write_label_file(path, data.sets.label_map.decode(classes.cpu().numpy()))
+
+
+def check_apart(folder: Path, datamodule: Any) -> None:
+    """Refuse a folder in which label files would lie among the data's own files."""
+    dataset = datamodule.dataset("test")
+    rows = range(0 if dataset is None else len(dataset))
+    wanted = {(folder / datamodule.sets.prediction_path(dataset.name(row))).parent for row in rows}
+    own = {path.parent.resolve() for row in rows for path in dataset.sources(row)}
+    for place in sorted(wanted):
+        if place.resolve() in own:
+            raise ConfigError("predictions", f"label files in {place} would lie among the data")

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pcnn.config import check_allowed
 from pcnn.experiment import run_folder
 from pcnn.experiment.catalogue import weights_file
-from pcnn.experiment.job import nothing_written, started
+from pcnn.experiment.process import nothing_written, started
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_config import ABOUT, allowed, checked, is_network
 from pcnn.experiment.run_folder import nearby

@@ -21,9 +21,8 @@ from pcnn.config import check_allowed
 from pcnn.console import Console
 from pcnn.errors import ConfigError
 from pcnn.experiment import build, fine_tuning, networks, report, run_folder
-from pcnn.experiment.class_weights import with_counted_weights
 from pcnn.experiment.devices import on_this_machine
-from pcnn.experiment.job import (
+from pcnn.experiment.process import (
     check_one_folder,
     how_to_go_on,
     nothing_written,
@@ -135,7 +134,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     cfg, device, said = on_this_machine(run.cfg, run.folder, run.samples)
     networks.check_engine(cfg, device)
     datamodule = build.data(cfg)
-    cfg = with_counted_weights(describe_data(cfg, datamodule), datamodule)
+    cfg = build.with_counted_weights(describe_data(cfg, datamodule), datamodule)
     task = build.task(cfg)
     if cfg.ckpt_path is not None:
         check_fit(cfg)
@@ -152,10 +151,8 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     }
     callbacks = build.callbacks(cfg, run.folder, given)
     if cfg.get("predictions"):
-        from pcnn.experiment.predictions import LabelWriter, check_apart
-
-        check_apart(Path(cfg.predictions), datamodule)
-        callbacks.append(LabelWriter(cfg.predictions))
+        build.check_apart(Path(cfg.predictions), datamodule)
+        callbacks.append(build.LabelWriter(cfg.predictions))
     callbacks.append(StopOnSignal(stop))
     loggers = build.loggers(cfg, run.folder, given)
     trainer = build.trainer(cfg, run.folder, callbacks, loggers)

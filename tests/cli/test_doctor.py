@@ -67,20 +67,6 @@ def test_a_kernel_of_the_package_is_compiled() -> None:
     assert report["kernel cache"].text.startswith(str(kernel_cache()))
 
 
-def test_a_compiler_that_is_missing_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuda.bindings import nvrtc
-
-    def missing() -> None:
-        raise RuntimeError('Failure finding "libnvrtc.so.13"')
-
-    monkeypatch.setattr(nvrtc, "nvrtcVersion", missing)
-    report = found()
-    assert report["cuda bindings"].state == "broken"
-    assert "libnvrtc.so.13" in report["cuda bindings"].text
-    assert "pip install 'pcnn3d[cu" in report["cuda bindings"].text
-    assert "cuda kernels" not in report
-
-
 @pytest.mark.gpu
 def test_a_gpu_is_described() -> None:
     assert driver_cuda() is not None

@@ -29,11 +29,8 @@ def of(name: str, /, **arguments: Any) -> dict[str, Any]:
 CASES: Mapping[str, tuple[str, Any]] = {
     # what runs, in the place of a plain argument of the network
     "nested": ("model.width", FIRE),
-    "nested_shell": ("model.width", SHELL),
-    "nested_partial": ("model.width", {**FIRE, "_partial_": True}),
     "nested_eval": ("model.width", {"_target_": "builtins.eval", "_args_": ["open('M', 'w')"]}),
     "nested_dictionary": ("model.width", {"a": {"b": [{"c": FIRE}]}}),
-    "nested_not_recursive": ("model.width", {**FIRE, "_recursive_": False}),
     "nested_twice": ("model.width", {"_target_": "functools.partial", "_args_": [FIRE]}),
     "nested_import": ("model.width", {"_target_": "evil_on_import.anything"}),
     # the network itself
@@ -41,14 +38,12 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "network_import": ("model._target_", "evil_on_import.anything"),
     "network_relative": ("model._target_", "pcnn.models...evil_on_import.anything"),
     "network_through_a_module": ("model._target_", "pcnn.models.minkunet.nn.Module"),
-    "network_no_name": ("model._target_", ["os.system"]),
     "network_partial": ("model._partial_", FIRE),
     "backbone": ("model.backbone", FIRE),
     # the other places, by classes of the right base in the wrong package
     "task": ("task._target_", f"{HERE}.Task"),
     "loss": ("task.loss", of("Loss")),
     "optimizer": ("task.optimizer", of("Optimizer", _partial_=True, lr=0.1)),
-    "optimizer_of_another_kind": ("task.optimizer._target_", "torch.optim.lr_scheduler.LambdaLR"),
     "scheduler": ("task.scheduler", {**FIRE, "_partial_": True}),
     "scheduler_unlisted": ("task.scheduler._target_", "pcnn.tasks.schedules.math.log"),
     "data_module": ("dataset", of("DataModule", name="kitti", task="segmentation")),
@@ -73,7 +68,6 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "environment_in_a_text": ("tags", ["a", "b${oc.env:SECRET}c"]),
     "decoded": ("seed", "${oc.decode:${oc.env:SECRET}}"),
     "resolver": ("model.width", "${fire:1}"),
-    "resolver_of_hydra": ("optimized_metric", "${hydra:runtime.cwd}"),
     "node": ("model.width", "${seed}"),
     "missing": ("model.width", "???"),
     # keys that are not a file's
@@ -87,7 +81,6 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "endless": ("model.width", LOOP),
     "bomb": ("model.width", BOMB),
     "deep": ("model.width", DEEP),
-    "key_that_is_no_name": ("model.width", {(1, 2): 2}),
     "value_that_is_no_plain_one": ("model.width", {1, 2}),
 }
 

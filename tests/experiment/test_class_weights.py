@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.experiment.class_weights import MAX_CLOUDS, class_counts, with_counted_weights
+from pcnn.experiment.build import MAX_CLOUDS, class_counts, with_counted_weights
 from pcnn.losses import CrossEntropy, inverse_log_frequency
 
 

@@ -34,7 +34,7 @@ READ = ("model", "geometry", "engine", "task", "dataset", "augment", "tta", "see
 #: Keys of these groups whose places are this machine's to say.
 NOT_READ = ("dataset.data_dir",)
 #: Values that no file may hold, wherever they stand.
-NOWHERE = ("environment_in_a_text", "resolver_of_hydra")
+NOWHERE = ("environment_in_a_text",)
 
 
 @pytest.fixture(autouse=True)

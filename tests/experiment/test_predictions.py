@@ -13,7 +13,7 @@ import torch
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.errors import ConfigError
-from pcnn.experiment.predictions import LabelWriter, check_apart
+from pcnn.experiment.build import LabelWriter, check_apart
 from pcnn.losses import CrossEntropy
 from pcnn.models import MinkUNet42
 from pcnn.tasks import EvaluationViews, SegmentationTask

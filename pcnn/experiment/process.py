@@ -1,4 +1,4 @@
-"""Surroundings of a run: its folder's lock, its ranks, signals that stop it, full disks."""
+"""The process of a run: its folder's lock, its ranks, signals that stop it, full disks."""
 
 from __future__ import annotations
 

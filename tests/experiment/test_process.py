@@ -14,8 +14,8 @@ from hydra.types import RunMode
 
 from pcnn.callbacks import Stopped
 from pcnn.errors import ConfigError
-from pcnn.experiment import job
-from pcnn.experiment.job import LOCK, locked
+from pcnn.experiment import process
+from pcnn.experiment.process import LOCK, locked
 from tests.forking import require_fork
 
 
@@ -70,7 +70,7 @@ def test_slurm_is_asked_where_there_is_no_launcher(
     if array:
         monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "16")
         monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
-    job.submit_again(signal.SIGUSR1)
+    process.submit_again(signal.SIGUSR1)
     name = "16_3" if array else "17"
     assert (tmp_path / "asked").read_text() == f"requeue {name}\n"
     assert f"SLURM job {name}: submitted again" in capsys.readouterr().err
@@ -80,17 +80,17 @@ def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.Mon
     given: list[str] = []
     found = SimpleNamespace(mode=RunMode.RUN, overrides=SimpleNamespace(hydra=given))
     monkeypatch.setattr(HydraConfig, "get", lambda: found)
-    job.check_one_folder()
+    process.check_one_folder()
     for name, value in {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"hydra\.run\.dir"):
-        job.check_one_folder()
+        process.check_one_folder()
     given.append("hydra.run.dir=logs/here")
-    job.check_one_folder()
+    process.check_one_folder()
 
 
 def preempted(seen: list[int]) -> None:
-    with job.stoppable("{} came".format) as stop:
+    with process.stoppable("{} came".format) as stop:
         stop.deferring = True
         for _ in range(2):  # a second one ends nothing at once
             os.kill(os.getpid(), signal.SIGUSR2)
