@@ -39,11 +39,7 @@ Rooms = Annotated[int, Interval(ge=1, le=1000)]
 Fragments = Annotated[int, Interval(ge=2, le=10**4)]
 Spacing = Annotated[float, Interval(ge=0.002, le=0.5)]
 Processes = Annotated[int, Interval(ge=1, le=1024)]
-Sequence = Annotated[int, Interval(ge=0, le=999)]
 Matches = Annotated[int, Interval(ge=3, le=MOST)]
-Steps = Annotated[int, Interval(ge=2, le=10**6)]
-Calls = Annotated[int, Interval(ge=3, le=10**6)]
-Sample = Annotated[int, Interval(ge=100, le=MOST)]
 
 
 def rising(name: str, pair: Iterable[float]) -> tuple[float, float]:

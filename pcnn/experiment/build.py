@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.config import make, named_after
-from pcnn.datasets.label_files import write_label_file
 from pcnn.errors import ConfigError
 from pcnn.experiment.networks import network
 from pcnn.experiment.run_config import (
@@ -198,6 +197,8 @@ class LabelWriter(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Write the files of one batch; every rank writes its own scans."""
+        from pcnn.datasets.label_files import write_label_file
+
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         for scan, name in enumerate(batch.names if outputs is not None else ()):
             classes = batch.full_scan(scan, outputs["predictions"], self.ignore_index)

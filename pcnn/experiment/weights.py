@@ -46,7 +46,6 @@ _TYPES: Mapping[str, Any] = {
     "data.colors": Annotated[list[tuple[_Byte, _Byte, _Byte]], MinLen(1)],
     "data.temperature": Positive,
     "data.files": dict[str, Any],
-    "data.domain": dict[str, Any],
     "dataset.voxel_size": Length | Annotated[list[Length], Len(3, 3)],
     "dataset.crop": Length,
     "dataset.intensity_max": Positive,
