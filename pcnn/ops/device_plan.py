@@ -169,14 +169,14 @@ class DevicePlan:
             needed=needed,
         )
         root = finest.keys[0]
-        levels = self._levels(Sites(root, n, count), report, more)
+        levels = self._levels(Sites(root, n, count), report, more, passes[1])
         tables = None
         if listed:
             sites = self._sites(Sites(root, n, count), levels, None)
             tables = self._tables(sites, levels, report, True)
         numbers = read_report(report)
         box = self._check_extent(numbers, batch_size)
-        if self._took_more(numbers):
+        if self._took_more(numbers, passes):
             return self.on_cells(cells, batch_size, listed)
         grid = VoxelGrid(
             root[: numbers[FINEST]],
@@ -195,16 +195,16 @@ class DevicePlan:
         parts = [self.words, scratch_words(max(1, len(self.wanted)), grid.rows)]
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device)
         report, scratch = zeros.split_with_sizes(parts)
-        root = Sites(grid.keys, grid.rows)
+        root, passes = Sites(grid.keys, grid.rows), self.passes
         if self.wanted:
             extent_of(grid.keys, self.key_format, report[:EXTENT_WORDS])
-        levels = self._levels(root, report, scratch)
+        levels = self._levels(root, report, scratch, passes[1])
         tables = None
         if listed:
             tables = self._tables(self._sites(root, levels, None), levels, report, True)
         numbers = read_report(report) if self.wanted or listed else [0] * self.words
         check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
-        if self._took_more(numbers):
+        if self._took_more(numbers, passes):
             return self.on_grid(grid, listed)
         self.key_format.check_bound(grid.bound, self.margin, "plan")
         return self._cut(grid, levels, tables, report, numbers)
@@ -262,13 +262,16 @@ class DevicePlan:
         self.key_format.check_bound(bound_of(box), self.margin, "plan")
         return box
 
-    def _took_more(self, numbers: list[int]) -> bool:
-        """True if a sort was cut short; remembers the passes that the sorts take."""
-        launched, took = self.passes, numbers[ROOT_PASSES:WORDS]
+    def _took_more(self, numbers: list[int], launched: list[int]) -> bool:
+        """True if a sort was cut short; remembers the passes that the sorts take.
+
+        Passes are those that the call launched: another thread may have changed the plan's since.
+        """
+        took = numbers[ROOT_PASSES:WORDS]
         self.passes = [new or old for new, old in zip(took, launched, strict=True)]
         return any(new > old for new, old in zip(took, launched, strict=True))
 
-    def _levels(self, root: Sites, report: Tensor, scratch: Tensor) -> Levels | None:
+    def _levels(self, root: Sites, report: Tensor, scratch: Tensor, passes: int) -> Levels | None:
         """Launch what makes the sites of all levels."""
         if not self.wanted:
             return None
@@ -280,7 +283,7 @@ class DevicePlan:
             root.count,
             report[HEAD : HEAD + len(self.wanted)],
             scratch,
-            self.passes[1],
+            passes,
             report[LEVEL_PASSES:WORDS],
         )
 

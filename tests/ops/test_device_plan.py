@@ -137,13 +137,26 @@ def same_cells(grid: VoxelGrid, cells: Tensor, clouds: int) -> None:
 
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("backward", [False, True])
-def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(backward: bool) -> None:
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "beside another thread"])
+def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(
+    backward: bool, others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planner = Planner(MODELS["minkunet42"](), ("table", "steps"))
     small = torch.cat([torch.zeros(50, 1), surface(50)], 1).int()
     wide = small.clone()
     wide[0, 1:] = torch.tensor([-90000, 100000, 70000])
+
+    def read(report: Tensor) -> list[int]:
+        if others:  # a larger cloud was planned there while this one was sorted
+            for plan in planner.on_voxels._device_plans.values():
+                plan.passes = [device_plan.MAX_PASSES] * 2
+        return report.tolist()
+
+    monkeypatch.setattr(device_plan, "read_report", read)
     for cells in (small, wide, small):
         # with backward, maps are searched before the host knows that the sort was cut short
+        for plan in planner.on_voxels._device_plans.values():
+            plan.passes = [1, 1]
         grid = planner.voxelize(cells, backward=backward)
         same_cells(grid, cells, 1)
         check(planner, grid, backward)
