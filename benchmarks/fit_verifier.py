@@ -27,12 +27,10 @@ from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.files.whole_file import whole_file
 from pcnn.metrics.registration.errors import point_rmse
-from pcnn.registration.cell_size import IN_CELLS, Rescaled, cell_of_width
 from pcnn.registration.descriptor import Described, Descriptor, TurnedAtRandom
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import MEET, NAMES, SIGNS, VERSION
 from pcnn.registration.nearest import nearest_within
-from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import SAMPLES, default_settings
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.surface_fit import fit_surfaces
@@ -50,13 +48,6 @@ _COLUMNS = [NAMES.index(name) for name in WEIGHED]
 DECAY = 3e-3  # of squared coefficients, against chance in some hundred pairs
 FALSE = 0.01  # share of pairs of different places that may get an answer
 APART = (5.0, 25.0)  # metres between the scans of a drive
-
-
-def in_rooms(descriptor: NetworkDescriptor) -> Descriptor:
-    """A network without a cell of its own gets that of rooms."""
-    if descriptor.benchmark != IN_CELLS:
-        return descriptor
-    return Rescaled(descriptor, cell_of_width(0.0) / descriptor.voxel_size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +245,7 @@ def main() -> None:
     if drives:
         data: PairDataset = KITTIOdometry(given.root, "train", "odometry", distances=APART)
     else:
-        data, descriptor = IndoorPairs(given.root, "val"), in_rooms(network)
+        data, descriptor = IndoorPairs(given.root, "val"), network
     if given.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, given.turn_clouds)
     settings = default_settings(descriptor.voxel_size, given.seed, "cliques")

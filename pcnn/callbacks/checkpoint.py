@@ -195,8 +195,7 @@ class Checkpoint(LightningCheckpoint):
     ) -> None:
         """Go on at the same sample where the number of devices has changed."""
         sampler = getattr(getattr(trainer, "datamodule", None), "train_sampler", None)
-        overfits = getattr(trainer, "overfit_batches", 0)  # other epochs than the sampler's
-        if trainer.state.fn != "fit" or sampler is None or overfits:
+        if trainer.state.fn != "fit" or sampler is None:
             return
         said = continue_with(checkpoint, sampler().fingerprint())
         if said is not None:

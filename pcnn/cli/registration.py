@@ -13,7 +13,6 @@ from pcnn.cli.app import ARGUMENT, App, refusing
 from pcnn.cli.options import Columns, chosen_reading
 from pcnn.experiment.register_options import DescriptorOptions
 from pcnn.messages import counted, say
-from pcnn.ranges import Length, Share
 
 app = App(help="Descriptors of a cloud, and ground truth for sets of your own.")
 
@@ -58,37 +57,6 @@ def describe(options: DescribeOptions) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeGtOptions:
-    folder: Annotated[Path, ARGUMENT, "Numbered clouds, NAME.pose.txt beside each."]
-    out: Annotated[Path | None, "Folder to write to; that of the clouds unless given."] = None
-    voxel_size: Annotated[Length, "Voxel size that clouds are thinned to, in metres."] = 0.025
-    min_overlap: Annotated[Share, "Least overlap of a pair."] = 0.3
-    max_overlap: Annotated[Share, "Largest overlap of a pair."] = 1.0
-    replace: Annotated[bool, "--replace", "Replace existing ground truth."] = False
-
-
-def make_gt(options: MakeGtOptions) -> None:
-    """Write gt.log, gt.info and gt_overlap.log for a scene of your own.
-
-    A pose is a 4 x 4 matrix, the cloud's frame to the scene's, in NAME.pose.txt or NAME.info.txt.
-    """
-    from rich.progress import track
-
-    from pcnn.datasets.registration.gt_files import make_ground_truth
-
-    with refusing():
-        pairs = make_ground_truth(
-            options.folder,
-            options.out,
-            options.voxel_size,
-            (options.min_overlap, options.max_overlap),
-            partial(track, description="overlaps", transient=True),
-            options.replace,
-        )
-    say(f"{counted(pairs, 'pair')} in {(options.out or options.folder) / 'gt.log'}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class KittiGtOptions:
     root: Annotated[Path, ARGUMENT, "KITTI odometry: sequences/ and poses/."]
     split: Annotated[str, "train, val or test."] = "test"
@@ -116,5 +84,4 @@ def kitti_gt(options: KittiGtOptions) -> None:
 
 
 app.add(describe, "pcnn registration describe scan.ply --model fpfh --out scan.npz")
-app.add(make_gt, "pcnn registration make-gt FOLDER/SCENE --min-overlap 0.3")
 app.add(kitti_gt, "pcnn registration kitti-gt data/kitti --split test")

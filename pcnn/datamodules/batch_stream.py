@@ -9,7 +9,6 @@ were consumed since the start of training, and continues from there. Neither cla
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
 import mmap
 import os
@@ -72,16 +71,11 @@ class BatchStream:
         collate: Collate,
         num_workers: int = 0,
         pin_memory: bool = False,
-        first: int | float | None = None,  # batches, or share, of every epoch that is repeated
     ) -> None:
         self._sampler = sampler
         self._position = position
         self._dataset, self._collate = dataset, collate
         self._processes = num_workers, pin_memory
-        batches = sampler.batches_per_epoch
-        if isinstance(first, float):
-            first = int(first * batches)
-        self._first = batches if first is None else min(batches, max(1, first))
         self._next = 0
         self.seconds_waited = 0.0
         # this name is where Lightning's teardown looks for worker processes to stop
@@ -98,20 +92,12 @@ class BatchStream:
             began = time.perf_counter()
             if self._iterator is None:
                 given = self._dataset, self._collate, *self._processes
-                self._iterator = iter(_loader(self._keys(self._next), *given))
+                self._iterator = iter(_loader(self._sampler.batches(self._next), *given))
             with plain_errors():
                 batch = unpacked(next(self._iterator))
             self._next += 1
             self.seconds_waited += time.perf_counter() - began
             yield batch
-
-    def _keys(self, position: int) -> Iterator[list[Key]]:
-        """Batches of keys from a position on; with `first` batches, epoch e has e * first, ..."""
-        epoch, offset = divmod(position, self._first)
-        for number in itertools.count(epoch):
-            start = number * len(self) + offset
-            yield from itertools.islice(self._sampler.batches(start), self._first - offset)
-            offset = 0
 
     def state_dict(self) -> dict[str, int]:
         """Return what fixes the sequence of batches; the position is the trainer's to keep."""

@@ -123,11 +123,12 @@ class ExactLoading(pl.LightningDataModule, ABC):
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""
         sampler, trainer = self.train_sampler(), self.trainer
+        if getattr(trainer, "overfit_batches", 0):
+            raise UserError("trainer.overfit_batches: dataset.limit_train=N repeats N samples")
         return BatchStream(
             SkipBroken(self.dataset("train"), self.on_error, self.advice),
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
-            first=self._overfit() or None,
             collate=self.collate_training(),
             **self._loading(sampler.n),
         )
@@ -147,16 +148,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
                 size,
                 self.batch_size,
             )
-        return EpochSampler(
-            n,
-            size,
-            seed=self.seed,
-            shuffle=not self._overfit(),
-            **rank,
-        )
-
-    def _overfit(self) -> int | float:
-        return getattr(self.trainer, "overfit_batches", 0)
+        return EpochSampler(n, size, seed=self.seed, **rank)
 
     def val_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
         """Return one exact pass over the validation set; an empty list where there is none."""

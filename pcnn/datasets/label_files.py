@@ -122,34 +122,37 @@ def write_labelled(
 ) -> dict[str, Path]:
     """Write the labels of a cloud of any size, and their confidence, whole or not at all.
 
-    * ``.las``, ``.laz``: the whole cloud with other ``classification``, and ``confidence``.
+    * ``.las``, ``.laz``: the whole cloud with other ``classification``.
     * ``.ply``: the vertices with all their properties, ``label`` and ``confidence``.
     * ``.bin``: labels alone, a word each: ``NAME.label``; those that are negative as others'.
     * others: labels alone, beside the target's stem: ``NAME_label.npy``, or ``NAME.label``.
 
-    Beside labels alone the confidence is ``NAME_confidence.npy``, float32.
+    Beside all but PLY the confidence is ``NAME_confidence.npy``, float32.
     """
     suffix = source.suffix.lower()
     if suffix in las.SUFFIXES:
         path = target.with_name(f"{target.name}{suffix}")
-        las.write_las_labels(path, source, labels, confidence)
+        las.write_las_labels(path, source, labels)
     elif suffix == ".ply":
         path = target.with_name(f"{target.name}{suffix}")
         dtype, parts = _completed(source, labels, confidence)
         write_ply(path, parts, dtype)
+        return {"labels": path}
+    elif as_words or (suffix == ".bin" and _fit_words(labels)):
+        path = target.with_name(f"{target.name}.label")
+        write_label_file(path, labels)
     else:
-        words = not labels.size or bool(0 <= labels.min() <= labels.max() <= 0xFFFF)
-        if as_words or (suffix == ".bin" and words):
-            path = target.with_name(f"{target.name}.label")
-            write_label_file(path, labels)
-        else:
-            path = target.with_name(f"{target.name}_label.npy")
-            _write_npy(path, labels, "<i8")
-        if confidence is not None:
-            beside = confidence_file(path)
-            _write_npy(beside, confidence, "<f4")
-            return {"labels": path, "confidence": beside}
-    return {"labels": path}
+        path = target.with_name(f"{target.name}_label.npy")
+        _write_npy(path, labels, "<i8")
+    if confidence is None:
+        return {"labels": path}
+    beside = confidence_file(path)
+    _write_npy(beside, confidence, "<f4")
+    return {"labels": path, "confidence": beside}
+
+
+def _fit_words(labels: np.ndarray) -> bool:
+    return not labels.size or bool(0 <= labels.min() <= labels.max() <= 0xFFFF)
 
 
 def _write_npy(path: Path, values: np.ndarray, kind: str) -> None:

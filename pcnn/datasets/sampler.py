@@ -32,7 +32,6 @@ class EpochSampler:
     seed: int = 0  # at least 0; selects all orders
     rank: int = 0  # this process, in [0, world)
     world: int = 1  # number of processes
-    shuffle: bool = True  # False visits 0, 1, 2, ... in every epoch
 
     def __post_init__(self) -> None:
         check_split(self.batch_size, self.rank, self.world)
@@ -47,8 +46,6 @@ class EpochSampler:
         return self.n // (self.batch_size * self.world)
 
     def order(self, epoch: int) -> np.ndarray:
-        if not self.shuffle:
-            return np.arange(self.n, dtype=np.int64)
         # the spawn key keeps this stream apart from the samples' own [seed, epoch, index]; sorting
         # raw 64-bit words instead of Generator.permutation, whose stream numpy may change
         words = np.random.PCG64(np.random.SeedSequence([self.seed, epoch], spawn_key=(0,)))
@@ -73,7 +70,6 @@ class EpochSampler:
             "batch_size": self.batch_size,
             "seed": self.seed,
             "world": self.world,
-            "shuffle": int(self.shuffle),
         }
 
 

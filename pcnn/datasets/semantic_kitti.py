@@ -14,8 +14,7 @@ from annotated_types import MinLen
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split, warn_left_out
-from pcnn.datasets.labels import LabelMap
-from pcnn.datasets.semantic_kitti_labels import label_map
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.errors import FileError
 from pcnn.files.bounded import named
 from pcnn.ranges import Natural
@@ -48,17 +47,15 @@ class _Scan:
 
 class SemanticKITTI:
     channels = ("intensity",)  # what other formats call the remission
+    label_map = SEMANTIC_KITTI
 
     def __init__(
         self,
         root: str | Path,
         sequences: Sequence[int],
-        labels: str = "official",
         labelled_only: bool = True,
     ) -> None:
         self.root = Path(root)
-        self.label_map = label_map(labels)
-        self._labels = labels
         self._scans = _find(self.root, sequences, labelled_only)
 
     def __len__(self) -> int:
@@ -72,7 +69,7 @@ class SemanticKITTI:
         return [scan.points] if scan.labels is None else [scan.points, scan.labels]
 
     def recipe(self) -> Mapping[str, object]:
-        return {"set": "semantic_kitti", "root": str(self.root.resolve()), "labels": self._labels}
+        return {"set": "semantic_kitti", "root": str(self.root.resolve())}
 
     def read(self, index: int) -> Cloud:
         """Return the points of a scan: x, y, z [m], remission, train ids; no missing returns."""
@@ -133,18 +130,11 @@ class SemanticKITTISets(CloudSets):
     train_sequences: Annotated[Sequence[Natural], MinLen(1)] = TRAIN_SEQUENCES
     val_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to validate on; may be empty
     test_sequences: Sequence[Natural] = VAL_SEQUENCES  # sequences to test on: labelled ones
-    labels: str = "official"  # official or spvnas_compat
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator
     unit = "scan"
+    label_map = SEMANTIC_KITTI
     word_labels = True
     unit_intensity = True
-
-    def __post_init__(self) -> None:
-        _ = self.label_map  # refuses what does not exist
-
-    @property
-    def label_map(self) -> LabelMap:
-        return label_map(self.labels)
 
     @property
     def known_channels(self) -> Sequence[str]:
@@ -170,7 +160,7 @@ class SemanticKITTISets(CloudSets):
             return None
         # there is no truth to wait for where it is not public: predictions are all that is made
         hidden = split == "test" and set(sequences) <= set(TEST_SEQUENCES)
-        return SemanticKITTI(self.found.root, sequences, self.labels, not hidden)
+        return SemanticKITTI(self.found.root, sequences, not hidden)
 
     def prediction_path(self, name: str) -> Path:
         sequence, scan = name.split("/")

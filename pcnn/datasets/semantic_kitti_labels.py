@@ -30,14 +30,12 @@ _CLASSES: tuple[tuple[str, int, tuple[int, ...], Rgb], ...] = (
 )
 # unlabeled, outlier, other-structure, other-object
 _IGNORED_IDS = (0, 1, 52, 99)
-# bus, on-rails, lane-marking, moving-on-rails, moving-bus: merged officially, ignored by spvnas
-_SPVNAS_IGNORED_IDS = (13, 16, 60, 256, 257)
 
 
-def _semantic_kitti(ignored: tuple[int, ...]) -> LabelMap:
-    to_train = dict.fromkeys((*_IGNORED_IDS, *ignored), IGNORE)
+def _semantic_kitti() -> LabelMap:
+    to_train = dict.fromkeys(_IGNORED_IDS, IGNORE)
     for train, (_, raw, merged, _) in enumerate(_CLASSES):
-        to_train.update({i: train for i in (raw, *merged) if i not in ignored})
+        to_train.update(dict.fromkeys((raw, *merged), train))
     return LabelMap(
         tuple(name for name, *_ in _CLASSES),
         tuple(color for *_, color in _CLASSES),
@@ -46,13 +44,4 @@ def _semantic_kitti(ignored: tuple[int, ...]) -> LabelMap:
     )
 
 
-SEMANTIC_KITTI = _semantic_kitti(())
-SPVNAS_COMPAT = _semantic_kitti(_SPVNAS_IGNORED_IDS)
-LABEL_MAPS = {"official": SEMANTIC_KITTI, "spvnas_compat": SPVNAS_COMPAT}
-
-
-def label_map(name: str) -> LabelMap:
-    """Return a SemanticKITTI label map by name."""
-    if name not in LABEL_MAPS:
-        raise ValueError(f"labels must be one of {', '.join(LABEL_MAPS)}, got {name!r}")
-    return LABEL_MAPS[name]
+SEMANTIC_KITTI = _semantic_kitti()

@@ -16,14 +16,7 @@ from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, scene_of, weights_fi
 from pcnn.experiment.register_options import CellRule, DescriptorOptions
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
-from pcnn.registration.cell_size import (
-    IN_CELLS,
-    KNOWN,
-    CellSize,
-    Rescaled,
-    cell_of_width,
-    fitting_cell,
-)
+from pcnn.registration.cell_size import KNOWN, Rescaled, fitting_cell
 from pcnn.registration.cloud_measures import CloudMeasures
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
@@ -116,22 +109,16 @@ def fitted(
 ) -> tuple[Descriptor, Choice]:
     """A descriptor in the cell that `fitting_cell` finds, and the choice with the reason for it."""
     benchmark = descriptor.benchmark if isinstance(descriptor, NetworkDescriptor) else choice.like
-    if benchmark not in KNOWN or (rule == "trained" and benchmark != IN_CELLS):
+    if benchmark not in KNOWN or rule == "trained":
         return descriptor, choice
-    own = descriptor.voxel_size
-    trained = cell_of_width(clouds.width) if benchmark == IN_CELLS else own
-    known = KNOWN[benchmark]
+    own, known = descriptor.voxel_size, KNOWN[benchmark]
     if isinstance(descriptor, FPFH):
         known = replace(known, spacing=FPFH_SPACING)
-    found = CellSize(trained)
-    if rule != "trained":
-        found = fitting_cell(clouds, trained, known, always=rule == "clouds")
+    found = fitting_cell(clouds, own, known, always=rule == "clouds")
     cell = found.cell
     if cell == own:
         return descriptor, choice
-    reason = f"{choice.reason}; cells of {cell:.2g} m"
-    if cell != trained:
-        reason = f"{reason} in place of {trained:.2g} m: {found.reason}"
+    reason = f"{choice.reason}; cells of {cell:.2g} m in place of {own:.2g} m: {found.reason}"
     if isinstance(descriptor, FPFH):
         made = FPFH(cell, sensor_at_origin=descriptor.sensor_at_origin)
         return made, replace(choice, voxel_size=cell, reason=reason)
@@ -172,8 +159,7 @@ def _of_file(
 
 def described(cfg: DictConfig, path: str | Path, source: str) -> str:
     """Name of a descriptor: what it is, at which cell, on which geometry, and its training data."""
-    unit = "cells" if cfg.data.get("benchmark") == IN_CELLS else "m"
-    where = f"{cfg.model.name} {cfg.data.voxel_size:g} {unit}, {cfg.geometry.name}"
+    where = f"{cfg.model.name} {cfg.data.voxel_size:g} m, {cfg.geometry.name}"
     data = "" if source == "real" else ", trained on SIMULATED data"
     file = Path(path)
     # shipped weights are known by their name, wherever the package lies

@@ -110,11 +110,9 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     if cfg.train and checkpoint:
         packages = ",".join(allowed(cfg))
         own = f" allow_targets=[{packages}]" if packages else ""
-        # pairs of several sets have no protocol of their own
-        tested = " dataset=threedmatch" if cfg.data.get("benchmark") == "cells" else ""
         console.say("next:")
         evaluates = run_folder.argument("ckpt_path", checkpoint)
-        console.say(f"  {program('eval')} {evaluates}{tested}{own}")
+        console.say(f"  {program('eval')} {evaluates}{own}")
         console.say(f"  {resume_command(folder)} trainer.max_steps=MORE")
     say_simulated(console, cfg)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,15 +21,11 @@ class KnownClouds:
     spacing: float  # largest spacing of clouds that fill their surfaces as those of the training do
 
 
-#: Benchmark of networks that were trained on lengths in cells, and have no cell of their own.
-IN_CELLS = "cells"
-
 #: By the benchmark that a network was trained for, measured on simulated training clouds: widths of
 #: 42 to 55 cells in rooms, 120 to 139 on drives; spacings of 0.6 to 0.7, and 1.0 to 1.6.
 KNOWN = {
     "threedmatch": KnownClouds(20.0, 50.0, 1000.0, 1.25),
     "kitti": KnownClouds(20.0, 130.0, 1000.0, 2.5),
-    IN_CELLS: KnownClouds(20.0, 80.0, 1000.0, 2.5),
 }
 
 
@@ -63,12 +58,6 @@ def fitting_cell(
         sparse = f"points are {spacing:.2g} m apart"
         reason = f"{reason} and {sparse}" if reason else sparse
     return CellSize(min(cell, width / known.least), reason)
-
-
-def cell_of_width(width: float) -> float:
-    """Cell [m] by the width of clouds [m]: 0.05 up to 4, 0.3 from 40 on, a power in between."""
-    share = (math.log(max(width, 1e-9)) - math.log(4.0)) / math.log(10.0)
-    return float(0.05 * 6.0 ** min(max(share, 0.0), 1.0))
 
 
 @dataclass(frozen=True)

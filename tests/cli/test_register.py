@@ -19,13 +19,11 @@ from pcnn.registration.verifier import SHIPPED
 from pcnn.visualize import registration as pictures
 from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
-from tests.datasets.registration.scenes import write_fragments
 from tests.registration.clouds import place, two_views
 from tests.registration.poses import random_pose
 from tests.visualize.view.test_page import held
 
 describe = partial(invoke, "registration", "describe")
-make_gt = partial(invoke, "registration", "make-gt")
 kitti_gt = partial(invoke, "registration", "kitti-gt")
 
 
@@ -105,21 +103,6 @@ def test_points_of_a_described_map_are_those_of_its_file(
         assert held["points"].dtype == np.float64
         gaps = np.linalg.norm(held["points"][:, None] - np.delete(points, 5, 0)[None], axis=2)
         assert gaps.min(axis=1).max() < 1e-4
-
-
-def test_make_gt(tmp_path: Path) -> None:
-    write_fragments(tmp_path / "scene")
-    said = make_gt(tmp_path / "scene", "--min-overlap", "0.2", code=0)
-    assert "3 pairs" in said
-    assert (tmp_path / "scene" / "gt.info").is_file()
-    assert "no cloud" in make_gt(tmp_path, code=2)
-    # published ground truth cannot be made again
-    (tmp_path / "scene" / "gt.log").write_text("published")
-    assert "is there already" in make_gt(tmp_path / "scene", code=2)
-    assert (tmp_path / "scene" / "gt.log").read_text() == "published"
-    make_gt(tmp_path / "scene", "--min-overlap", "0.2", "--replace", code=0)
-    make_gt(tmp_path / "scene", "--out", tmp_path / "own", "--min-overlap", "0.2", code=0)
-    assert (tmp_path / "own" / "gt.log").is_file()
 
 
 def test_kitti_gt(tmp_path: Path) -> None:

@@ -78,13 +78,8 @@ def pcd_bytes(kind: str, rows: np.ndarray, head: str = "") -> bytes:
     )
     if kind == "ascii":
         body = "\n".join(" ".join(map(repr, row)) for row in rows.tolist()).encode()
-    elif kind == "binary":
+    else:
         body = rows.tobytes()
-    else:  # LZF without any compression: runs of at most 32 bytes as they are
-        planes = b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in names)
-        runs = [planes[at : at + 32] for at in range(0, len(planes), 32)]
-        packed = b"".join(bytes([len(run) - 1]) + run for run in runs)
-        body = struct.pack("<II", len(packed), len(planes)) + packed
     return head.encode() + body
 
 

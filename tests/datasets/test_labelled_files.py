@@ -38,7 +38,7 @@ def with_open3d(path: Path) -> Labelled:
 
 def with_laspy(path: Path) -> Labelled:
     found = laspy.read(path)
-    return found.classification, found.confidence
+    return found.classification, np.load(path.with_name("a_confidence.npy"))
 
 
 def with_numpy(path: Path) -> Labelled:

@@ -7,7 +7,7 @@ import pytest
 
 from pcnn.callbacks.checkpoint import check_plain
 from pcnn.datasets.labels import IGNORE, contents, read_classes
-from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI, SPVNAS_COMPAT, label_map
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 
 
 def test_official_map():
@@ -20,9 +20,6 @@ def test_official_map():
     assert train.tolist() == expected
     assert train.dtype == np.int64
     assert len(SEMANTIC_KITTI.raw_to_train) == 34
-    other = SPVNAS_COMPAT.raw_to_train  # ignores what the official one merges
-    differing = {id_ for id_, train in SEMANTIC_KITTI.raw_to_train.items() if other[id_] != train}
-    assert {id_: other[id_] for id_ in differing} == dict.fromkeys((13, 16, 60, 256, 257), IGNORE)
 
 
 def test_decode_inverts_encode():
@@ -40,8 +37,6 @@ def test_unknown_ids_are_named():
     for train in (-1, 19, 256):
         with pytest.raises(ValueError, match=str(train)):
             SEMANTIC_KITTI.decode(np.array([0, train]))
-    with pytest.raises(ValueError, match="official, spvnas_compat"):
-        label_map("spvnas")
 
 
 # -- class files

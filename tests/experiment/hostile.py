@@ -74,7 +74,6 @@ CASES: Mapping[str, tuple[str, Any]] = {
     "defaults": ("defaults", ["/evil", {"override /model": "evil"}]),
     "unknown_key": ("predictions", "M"),
     # places that are not a file's
-    "classes_of_a_server": ("dataset.labels", "http://192.0.2.1/classes"),
     "sets_of_another_package": ("dataset.sets", "os.system"),
     "sets_that_run": ("dataset.sets", FIRE),
     # shapes

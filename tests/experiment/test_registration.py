@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from pcnn import console
-from pcnn.datasets.registration.gt_files import make_ground_truth
 from pcnn.experiment.registration import evaluate_untrained
 from pcnn.experiment.run_folder import PAIRS_SO_FAR
 from pcnn.registration import evaluation
-from tests.datasets.registration.scenes import write_fragments
+from tests.datasets.registration.scenes import write_benchmark
 from tests.experiment.command import run
 from tests.experiment.sweep import composed
 
@@ -24,8 +23,7 @@ from tests.experiment.sweep import composed
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "set" / "scene"
-    write_fragments(folder)
-    make_ground_truth(folder, overlaps=(0.2, 1.0))
+    write_benchmark(folder)
     return folder.parent
 
 

@@ -12,12 +12,11 @@ from typer.testing import CliRunner
 
 from pcnn.checkpoints.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
-from pcnn.datasets.registration.gt_files import make_ground_truth
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.settings import EstimateSettings, RansacSettings
-from tests.datasets.registration.scenes import fragments, write_fragments
+from tests.datasets.registration.scenes import fragments, write_benchmark
 from tests.datasets.registration.training_sets import write_predator
 from tests.experiment.command import run
 
@@ -47,8 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("registration")
     write_predator(root / "set")
     scene = root / "set" / "indoor" / "test" / "scene"
-    write_fragments(scene)
-    make_ground_truth(scene, overlaps=(0.2, 1.0))
+    write_benchmark(scene)
     head = "model.overlap_head=true", "task.sampling=scores"
     options = ("model=resunet", "dataset=threedmatch", *TINY, *head, "test=true")
     options = (*options, "hydra.run.dir=one")

@@ -66,7 +66,7 @@ def _clouds(folder: Path) -> list[Subject]:
     points = _points()
     rows = table(rows=points)
     plys = ("ascii", "binary_little_endian", "binary_big_endian")
-    pcds = ("ascii", "binary", "binary_compressed")
+    pcds = ("ascii", "binary")
     found = [
         Subject("a.bin", (points.tobytes(),), read_points),
         Subject("000000.bin", (points.tobytes(),), read_scan),

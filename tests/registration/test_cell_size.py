@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.experiment.descriptors import Choice, chosen, fitted, made
+from pcnn.experiment.descriptors import chosen, fitted, made
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.metrics.registration import rotation_error
 from pcnn.models.overlap_head import OverlapHead
 from pcnn.registration.cell_size import (
     KNOWN,
     Rescaled,
-    cell_of_width,
     fitting_cell,
 )
 from pcnn.registration.cloud_measures import extent, measured, spacing
@@ -47,9 +46,6 @@ def test_usual_rooms_and_streets_keep_the_trained_cell() -> None:
     assert fitting_cell(measured([room(0.2, 60.0)]), 0.3, KNOWN["kitti"]).cell == 0.3
     for places in (5, 0):
         assert fitting_cell(measured([torch.zeros(places, 3)]), 0.05, ROOMS).cell == 0.05
-    for size, cell in ((1.0, 0.05), (4.0, 0.05), (40.0, 0.3), (500.0, 0.3)):
-        assert cell_of_width(size) == pytest.approx(cell)
-    assert 0.05 < cell_of_width(12.0) < 0.3
 
 
 def test_thinner_clouds_take_larger_cells_up_to_a_part_of_their_width() -> None:
@@ -116,7 +112,7 @@ def test_descriptors_are_the_same_objects_on_usual_clouds_and_told_on_others() -
         pcnn.register(*clouds, cell="any")
 
 
-def test_fpfh_and_networks_of_cells() -> None:
+def test_fpfh_in_other_cells() -> None:
     small = [room() / 10]
     choice = chosen("fpfh", measured(small), None)
     found, told = fitted(FPFH(0.05), choice, measured(small))
@@ -124,11 +120,6 @@ def test_fpfh_and_networks_of_cells() -> None:
     given = chosen("fpfh", measured(small), 0.02)
     coarse = FPFH(0.02)
     assert fitted(coarse, given, measured(small)) == (coarse, given)
-    net = NetworkDescriptor(torch.nn.Identity(), 1.0, "net", None, benchmark="cells")  # type: ignore[arg-type]
-    for rule in ("auto", "trained"):
-        other, told = fitted(net, Choice(None, None, "why"), measured([room()]), rule)
-        assert other.voxel_size == pytest.approx(0.05)
-        assert told.reason == "why; cells of 0.05 m"
 
 
 @pytest.mark.parametrize("factor", [0.3, 3.0])

@@ -3,8 +3,7 @@
 Whatever is raised while a file is read becomes one `FileError` that names it
 (`pcnn.files.bounded.named`); what is checked here are claims that would take memory or time.
 
-Sources: the PLY description of Greg Turk (1994); the PCD format 0.7 of the Point Cloud Library, and
-Marc Lehmann's LZF for its compressed form.
+Sources: the PLY description of Greg Turk (1994); the PCD format 0.7 of the Point Cloud Library.
 """
 
 from __future__ import annotations
@@ -301,57 +300,11 @@ def _pcd(path: Path, layout: Layout | None) -> Columns:
         raise FileError(path, "POINTS is not WIDTH x HEIGHT")
     if words["DATA"] == ["binary"]:
         return _fields(path, _records(path, start, dtype, count))
+    if words["DATA"] != ["ascii"]:
+        found = words["DATA"][0][:40]
+        raise FileError(path, f"DATA {found!r}; read are ascii and binary")
     check_size(path, count * dtype.itemsize, what="POINTS")
-    body = read_whole(path)[start:]
-    if words["DATA"] == ["ascii"]:
-        return _fields(path, _text_rows(path, body, dtype, count))
-    if words["DATA"] != ["binary_compressed"]:
-        raise FileError(path, f"DATA {words['DATA'][0][:40]!r}")
-    return _fields(path, _unpacked(path, body, dtype, count))
-
-
-_LZF_RATIO = 88  # LZF unpacks 3 bytes to 264 at most
-
-
-def _unpacked(path: Path, body: bytes, dtype: np.dtype, count: int) -> np.ndarray:
-    """Rows of points, of fields one after the other that are compressed by LZF."""
-    packed, full = (int(size) for size in np.frombuffer(body[:8], "<u4", 2))
-    if full != count * dtype.itemsize or len(body) != 8 + packed or full > _LZF_RATIO * packed:
-        raise FileError(path, f"{packed} bytes for {full} are not those of {count} points")
-    planes = _lzf(body[8:], full)
-    points, at = np.zeros(count, dtype), 0
-    for name in dtype.names or ():
-        field = dtype[name]
-        number = count * field.itemsize // field.base.itemsize
-        points[name] = np.frombuffer(planes, field.base, number, at).reshape(count, *field.shape)
-        at += count * field.itemsize
-    return points
-
-
-def _lzf(packed: bytes, full: int) -> bytes:
-    out = bytearray()
-    at = 0
-    while at < len(packed):
-        control = packed[at]
-        at += 1
-        if control < 32:  # so many bytes as they are
-            out += packed[at : at + control + 1]
-            at += control + 1
-            continue
-        length = control >> 5
-        if length == 7:
-            length += packed[at]
-            at += 1
-        back = len(out) - ((control & 31) << 8) - packed[at] - 1
-        at += 1
-        # may run into what it writes itself: then it repeats
-        seen = out[back : back + length + 2]
-        if back < 0 or len(out) > full:
-            break
-        out += (seen * -(-(length + 2) // len(seen)))[: length + 2]
-    if len(out) != full:
-        raise ValueError(f"the compressed data holds {len(out)} bytes, not {full}")
-    return bytes(out)
+    return _fields(path, _text_rows(path, read_whole(path)[start:], dtype, count))
 
 
 TEXTS = (".txt", ".xyz", ".csv", ".asc")

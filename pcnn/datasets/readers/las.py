@@ -147,9 +147,7 @@ def _child(path: Path, **request: Any) -> Iterator[Callable[[int], bytes]]:
             process.kill()
 
 
-def write_las_labels(
-    path: Path, source: Path, labels: np.ndarray, confidence: np.ndarray | None = None
-) -> None:
+def write_las_labels(path: Path, source: Path, labels: np.ndarray) -> None:
     """Write a copy of a file of any size with other classes, whole or not at all."""
     points = len(open_las(source))
     if labels.shape != (points,):
@@ -159,18 +157,15 @@ def write_las_labels(
             f"{path}: classes of LAS files lie in 0..255, got {labels.min()}..{labels.max()}"
         )
     with whole_file(path) as file, tempfile.NamedTemporaryFile(dir=path.parent) as held:
-        for values in (labels, confidence):
-            for first in range(0, 0 if values is None else points, PART):
-                assert values is not None
-                held.write(values[first : first + PART].astype(np.uint8).tobytes())
-                forget_pages(values)
+        for first in range(0, points, PART):
+            held.write(labels[first : first + PART].astype(np.uint8).tobytes())
+            forget_pages(labels)
         held.flush()
         request = {
             "target": os.path.abspath(file.name),
             "packed": path.suffix.lower() == ".laz",
             "classes": os.path.abspath(held.name),
             "most": int(labels.max(initial=0)),
-            "confidence": confidence is not None,
         }
         with _child(source, **request) as read:
             read(-1)

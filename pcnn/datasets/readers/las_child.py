@@ -21,7 +21,6 @@ _MEMORY, _SECONDS = 3 << 30, 600
 #: Point formats 0-5 keep classes in 5 bits; what serves in their place, with 8 bits.
 _EXTENDED = {0: 6, 1: 6, 2: 7, 3: 7, 4: 9, 5: 10}
 _FIVE_BITS = 31
-_CONFIDENCE = "confidence"
 _COLORS = ("red", "green", "blue")
 #: Unit of scan angles in the formats with 8 bits [deg]; in the others it is one degree.
 _ANGLE = 0.006
@@ -119,43 +118,24 @@ def _classify(reader: Any, request: dict[str, Any], backend: Any) -> None:
         none = laspy.ScaleAwarePointRecord.zeros(0, header=header)
         empty = laspy.LasData(header, none)
         header = laspy.convert(empty, point_format_id=wider, file_version="1.4").header
-    if request["confidence"]:
-        if _CONFIDENCE in header.point_format.extra_dimension_names:
-            header.remove_extra_dims([_CONFIDENCE])
-        stored = np.zeros(1), np.ones(1) / 255.0  # offset and scale of a byte
-        about = _CONFIDENCE, "uint8", "probability of the class"
-        header.add_extra_dims([laspy.ExtraBytesParams(*about, *stored)])
     packed = request["packed"]
     with open(request["classes"], "rb") as classes, open(request["target"], "wb") as file:
         used = backend if packed else None
         writer = laspy.LasWriter(file, header, packed, laz_backend=used, closefd=False)
-        first = 0
         for points in reader.chunk_iterator(_PART // 4):
-            kept = points
-            if wider is not None or request["confidence"]:
-                kept = _copied(points, header, wider is not None)
-            classes.seek(first)
+            kept = points if wider is None else _widened(points, header)
             kept["classification"] = np.frombuffer(classes.read(len(points)), np.uint8)
-            if request["confidence"]:
-                classes.seek(reader.header.point_count + first)
-                kept.array[_CONFIDENCE] = np.frombuffer(classes.read(len(points)), np.uint8)
             writer.write_points(kept)
-            first += len(points)
         evlrs = [v for v in reader.evlrs or [] if v.user_id != "copc"]
         if header.version.minor >= 4 and evlrs:
             writer.write_evlrs(type(reader.evlrs)(evlrs))
         writer.close()
 
 
-def _copied(points: Any, header: Any, widened: bool) -> Any:
+def _widened(points: Any, header: Any) -> Any:
     """Points in the format of a header, as they are stored: no scale is taken off and put on."""
     found = laspy.ScaleAwarePointRecord.zeros(len(points), header=header)
-    if not widened:
-        for name in points.array.dtype.names:
-            if name != _CONFIDENCE:
-                found.array[name] = points.array[name]
-        return found
-    there = set(points.point_format.dimension_names) - {_CONFIDENCE}
+    there = set(points.point_format.dimension_names)
     for name in found.point_format.dimension_names:
         if name in there:
             found[name] = np.array(points[name])

@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pcnn.datasets.readers.fragments import numbered_fragments, read_fragment
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named
@@ -27,9 +26,6 @@ from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, rigid, transform_points
 
 Key = tuple[int, int]
-
-#: Files of `write_scene`.
-SCENE_FILES = ("gt.log", "gt.info", "gt_overlap.log")
 
 
 def read_gt_log(path: Path) -> dict[Key, Tensor]:
@@ -175,32 +171,6 @@ def _in_box(points: Tensor, other: Tensor, reach: float) -> Tensor:
     """Rows of the points that can have a point of the other cloud within reach."""
     low, high = other.amin(0) - reach, other.amax(0) + reach
     return ((points >= low) & (points <= high)).all(1).nonzero().squeeze(1)
-
-
-def make_ground_truth(
-    folder: Path,
-    out: Path | None = None,
-    voxel: float = VOXEL,  # [m]
-    overlaps: tuple[float, float] = (0.3, 1.0),
-    track: Callable[[Sequence[tuple[int, int]]], Iterable[tuple[int, int]]] = iter,
-    replace: bool = False,
-) -> int:
-    """Write gt.log, gt.info and gt_overlap.log for a folder of clouds with poses."""
-    target = out or folder
-    there = [name for name in SCENE_FILES if (target / name).exists()]
-    if there and not replace:
-        raise FileExistsError(f"{target / there[0]} is there already (--out, --replace)")
-    files = numbered_fragments(folder)
-    poses = {number: read_pose(path) for number, path in files.items()}
-    clouds = {number: read_fragment(path) for number, path in files.items()}
-    pairs, shares = scene_pairs(clouds, poses, folder.name, voxel, overlaps, track)
-    if not pairs:
-        most = max(shares.values(), default=0)
-        raise ValueError(
-            f"{folder}: no pair of its {len(files)} clouds overlaps enough: {most:.3f}"
-        )
-    write_scene(target, pairs, len(files), shares)
-    return len(pairs)
 
 
 def read_pose(cloud: Path) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pcnn.registration.settings import Matching, RansacSettings, Sampling
 
-Benchmark = Literal["threedmatch", "kitti", "cells"]
+Benchmark = Literal["threedmatch", "kitti"]
 
 #: Numbers of samples at which tables quote RR, FMR and IR.
 SAMPLES = (5000, 2500, 1000, 500, 250)
@@ -185,16 +185,15 @@ def validation_protocol(
 ) -> Protocol:
     """Cheap rules for every validation; arguments that are None are as below.
 
-    | | ``threedmatch`` | ``kitti`` | ``cells`` |
-    |---|---|---|---|
-    | a match is right within | 0.1 m | 0.3 m | 2 cells |
-    | success | 15 deg and 0.3 m (DGR) | 5 deg and 2 m (3DFeat-Net, FCGF) | 10 deg and 6 cells |
-    | RANSAC's distance | 0.05 m (Predator) | 0.3 m | 1 cell |
+    | | ``threedmatch`` | ``kitti`` |
+    |---|---|---|
+    | a match is right within | 0.1 m | 0.3 m |
+    | success | 15 deg and 0.3 m (DGR) | 5 deg and 2 m (3DFeat-Net, FCGF) |
+    | RANSAC's distance | 0.05 m (Predator) | 0.3 m |
     """
     usual: dict[Benchmark, tuple[float, float, float, float]] = {
         "threedmatch": (0.1, 15.0, 0.3, 0.05),
         "kitti": (0.3, 5.0, 2.0, 0.3),
-        "cells": (2.0, 10.0, 6.0, 1.0),
     }
     known = next((name for name in usual if name == benchmark), None)
     if known is None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.labels import LabelMap, read_classes
-from pcnn.datasets.semantic_kitti_labels import label_map
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.visualize.palette import UNLABELLED, distinct_colours
 from pcnn.visualize.view.cloud import ViewedCloud
 
@@ -80,7 +80,7 @@ def with_classes(
 
 def _label_map(wanted: str | Path) -> LabelMap:
     if str(wanted) == "kitti":
-        return label_map("official")
+        return SEMANTIC_KITTI
     if str(wanted) == "s3dis":
         from pcnn.datasets.s3dis.classes import CLASS_COLORS, CLASS_NAMES
 

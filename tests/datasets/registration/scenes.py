@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.datasets.registration.gt_files import scene_pairs, write_scene
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.poses import random_pose
 
@@ -53,4 +54,12 @@ def write_fragments(folder: Path, number: int = 4) -> tuple[dict[int, Tensor], d
         torch.save(cloud.numpy(), folder / f"cloud_bin_{place}.pth")
         rows = "\n".join("\t".join(f"{v:.8e}" for v in row) for row in poses[place].tolist())
         (folder / f"cloud_bin_{place}.info.txt").write_text(f"scene\tseq-01\t0\t49\n{rows}\n")
+    return clouds, poses
+
+
+def write_benchmark(folder: Path) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Write fragments with the ground truth of pairs that share a fifth; returns them too."""
+    clouds, poses = write_fragments(folder)
+    pairs, shares = scene_pairs(clouds, poses, folder.name, overlaps=(0.2, 1.0))
+    write_scene(folder, pairs, len(clouds), shares)
     return clouds, poses

@@ -9,7 +9,6 @@ import torch
 
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.gt_files import (
-    make_ground_truth,
     read_scene,
     scene_pairs,
     write_scene,
@@ -26,17 +25,16 @@ from pcnn.metrics.registration import (
 )
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points
-from tests.datasets.registration.scenes import fragments, write_fragments
+from tests.datasets.registration.scenes import fragments, write_benchmark
 from tests.registration.poses import random_pose
 
 HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
 
 
-def test_make_gt_writes_what_the_data_set_reads(tmp_path: Path) -> None:
-    clouds, poses = write_fragments(tmp_path / "scene")
-    number = make_ground_truth(tmp_path / "scene", overlaps=(0.2, 1.0))
+def test_the_data_set_reads_what_is_written(tmp_path: Path) -> None:
+    clouds, poses = write_benchmark(tmp_path / "scene")
     data = ThreeDMatch(tmp_path)
-    assert (data.source_kind, data.benchmark, len(data.pairs)) == ("real", "threedmatch", number)
+    assert (data.source_kind, data.benchmark, len(data.pairs)) == ("real", "threedmatch", 3)
     assert {(p.target, p.source) for p in data.pairs} == {(0, 1), (1, 2), (2, 3)}
     for pair in data.pairs:
         expected = inverse(poses[pair.target]) @ poses[pair.source]
