@@ -24,7 +24,9 @@ from pcnn.graphs.automatic import AFTER
 from pcnn.kernels.recorded import compile_all
 from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
-from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
+from pcnn.models import ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
+from pcnn.models.blocks import convolutions_of
+from pcnn.models.minkunet import MinkUNet, widths
 from pcnn.nn import Conv3d
 from pcnn.nn.planned import PlannedModule
 from pcnn.ops import voxelize
@@ -56,7 +58,8 @@ def minkunet(
             c_in, c_out, size if kernel == 3 else kernel, stride, bias=bias, engine=engine
         )
 
-    return MinkUNet42(CHANNELS, classes, width, engine, conv)
+    _, transposed = convolutions_of(engine)
+    return MinkUNet(CHANNELS, classes, *widths(width), conv, transposed, nn.BatchNorm1d)
 
 
 #: Networks by name: of an engine and a width, and ``minkunet`` of a kernel size.

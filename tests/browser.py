@@ -34,16 +34,15 @@ class Browser:
 
     Args:
         profile: an empty folder for what it writes.
-        flags: further options.
     """
 
-    def __init__(self, profile: Path, *flags: str) -> None:
+    def __init__(self, profile: Path) -> None:
         read, self._out = os.pipe()
         self._in, write = os.pipe()
         program = installed()
         assert program is not None
         # the protocol reads descriptor 3 and writes descriptor 4
-        words = [program, *FLAGS, *flags, f"--user-data-dir={profile}", "about:blank"]
+        words = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{read} 4>&{write}', "bash", *words],
             pass_fds=(read, write),
@@ -91,20 +90,15 @@ class Browser:
         message, _, self._rest = b"".join(parts).partition(b"\0")
         return json.loads(message)
 
-    def size(self, width: int, height: int, phone: bool = False, scale: float = 1.0) -> None:
+    def size(self, width: int, height: int) -> None:
         """The window, in pixels of the page."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
-            deviceScaleFactor=scale,
-            mobile=phone,
+            deviceScaleFactor=1.0,
+            mobile=False,
         )
-
-    def prefers(self, scheme: str) -> None:
-        """The wish of the user as the page sees it: dark or light."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.send("Emulation.setEmulatedMedia", features=features)
 
     def open(self, path: Path) -> None:
         """Load a file, and wait until it has run."""
@@ -141,26 +135,6 @@ class Browser:
     def click(self, x: float, y: float) -> None:
         for kind in ("Pressed", "Released"):
             self.mouse(kind, x, y, button="left", clickCount=1)
-
-    def tap(self, x: float, y: float) -> None:
-        """Touch a place with one finger."""
-        self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
-        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-
-    def pinch(self, x: float, y: float, start: float, end: float) -> None:
-        """Spread or close two fingers about a place, which are so far from it."""
-        for kind, far in (("Start", start), ("Move", (start + end) / 2), ("Move", end)):
-            points = [{"x": x - far, "y": y, "id": 0}, {"x": x + far, "y": y, "id": 1}]
-            self.send("Input.dispatchTouchEvent", type=f"touch{kind}", touchPoints=points)
-        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-
-    def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 4) -> None:
-        self.mouse("Pressed", *start, button="left", buttons=1, clickCount=1)
-        for step in range(1, steps + 1):
-            share = step / steps
-            place = [a + share * (b - a) for a, b in zip(start, end, strict=True)]
-            self.mouse("Moved", *place, button="left", buttons=1)
-        self.mouse("Released", *end, button="left", clickCount=1)
 
     def picture(self) -> bytes:
         """The window as a PNG."""

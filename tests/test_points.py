@@ -5,20 +5,18 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from pcnn.cli.commands import app
 from pcnn.experiment.stored_options import with_stored_options
 from pcnn.programs.command_line import short_errors
-from tests.experiment.command import QUICK, REPOSITORY, TINY, run
+from tests.experiment.command import QUICK, REPOSITORY, TINY
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 OPTIONS = (*TINY, "dataset.root=kitti")
@@ -96,44 +94,6 @@ def test_weights_serve_the_other_geometry(folder: Path, trained: str, other: str
     figures = content["metrics"]
     assert figures["test/miou_present"] > figures["test/best_constant"] + 0.1
     assert figures["test/loss"] != metrics(folder / trained)["val/loss"]
-
-
-def test_points_at_cell_corners_give_the_figures_of_voxels(folder: Path) -> None:
-    """Where a cell holds one point."""
-    scans, kept = (folder / name / "sequences" / "08" for name in ("kitti", "sparse"))
-    for name in ("velodyne", "labels"):
-        (kept / name).mkdir(parents=True, exist_ok=True)
-    cloud = np.fromfile(scans / "velodyne/000000.bin", "<f4").reshape(-1, 4)
-    cells = np.floor(cloud[:, :3].astype(np.float64) / 0.4)
-    rows = np.unique(cells, axis=0, return_index=True)[1]
-    cloud[rows].tofile(kept / "velodyne" / "000000.bin")
-    labels = np.fromfile(scans / "labels/000000.label", "<u4")
-    labels[rows].tofile(kept / "labels" / "000000.label")
-    own = [checkpoint("voxel"), "dataset.root=sparse", "logger=[]", *QUICK]
-    corners = ["geometry=point", "geometry.sites=cell_origin"]
-    expected, got, points = (
-        call(folder, "eval", *own, *more, f"hydra.run.dir=sparse_{number}")["metrics"]
-        for number, more in enumerate(([], corners, ["geometry=point"]))
-    )
-    for name, value in expected.items():
-        assert got[name] == pytest.approx(value, abs=1e-5, nan_ok=True), name
-    assert points["test/loss"] != expected["test/loss"]
-
-
-def test_a_resumed_run_ends_as_an_uninterrupted_one(folder: Path) -> None:
-    options = [*OPTIONS, *QUICK, "geometry=point", "geometry.volume=1.5", "trainer.max_steps=4"]
-    options += ["callbacks.checkpoint.checkpoint_every=2", "trainer.val_check_interval=4"]
-    call(folder, "train", *options, "hydra.run.dir=straight")
-    kill = "+callbacks.kill={_target_:tests.experiment.kill.KillOnce,step:3,marker:killed.x}"
-    allow = "allow_targets=[tests.experiment.kill]"
-    run("train.py", *options, kill, allow, "hydra.run.dir=cut", cwd=folder, expect=-signal.SIGKILL)
-    call(folder, "train", "resume=cut", allow)
-    one, other = (
-        torch.load(folder / name / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
-        for name in ("straight", "cut")
-    )
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 @pytest.mark.gpu

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
 import shlex
 import signal
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.experiment.command import QUICK, REPOSITORY, TINY, TWO_PROCESSES, VARIABLES, run
+from tests.experiment.command import QUICK, TINY, TWO_PROCESSES, run
 from tests.experiment.tiny_kitti import write_tiny_kitti
 
 # 5 scans, 12 steps: the kill falls into the second epoch, between the checkpoints at 4 and 8;
@@ -120,27 +116,3 @@ def test_killed_before_the_first_checkpoint_starts_again_in_its_folder(folder: P
     straight, resumed = state(folder / "straight"), state(folder / "early")
     assert all(torch.equal(straight[key], resumed[key]) for key in straight)
     assert len(list(folder.glob("early/checkpoints/*"))) == 2
-
-
-def test_a_run_ends_with_its_workers_when_nobody_reads_its_output(folder: Path) -> None:
-    options = (*OPTIONS, "dataset.num_workers=2", "trainer.max_steps=200", "logger=wandb")
-    options = (*options, "callbacks.progress.every_n_steps=1", "hydra.run.dir=unread")
-    running = subprocess.Popen(
-        [sys.executable, str(REPOSITORY / "train.py"), *options],
-        cwd=folder,
-        env={**os.environ, **VARIABLES},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert running.stdout is not None
-    assert running.stderr is not None
-    try:
-        while not running.stdout.readline().startswith(b"step 2"):
-            pass
-        running.stdout.close()
-        assert running.wait(60) == 141
-        assert b"Traceback" not in running.stderr.read()  # which workers hold open
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)

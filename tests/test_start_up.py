@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 from typer.main import get_command
 
 from pcnn.cli.commands import app
-from pcnn.cores import SPINS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -197,20 +195,3 @@ def test_every_room_is_reached_by_its_name_and_imported_when_it_is_asked_for() -
     assert done.returncode == 0, done.stderr
     wanted = {"datasets", "interop", "losses", "metrics", "nn", "ops", "registration", "runtime"}
     assert wanted <= set(done.stdout.split())
-
-
-@pytest.mark.parametrize("room", ["pcnn.programs.train", "pcnn.programs.eval", "pcnn.cli"])
-@pytest.mark.parametrize(
-    ("given", "spins"),
-    [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
-)
-def test_threads_that_wait_sleep_soon(room: str, given: dict[str, str], spins: str | None) -> None:
-    program = (
-        f"import os, sys; import {room}; assert 'torch' not in sys.modules;"
-        "print(os.environ.get('GOMP_SPINCOUNT'))"
-    )
-    others = {name: os.environ[name] for name in os.environ if not name.startswith(("OMP", "GOMP"))}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={**others, **given}, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == str(spins), done.stderr

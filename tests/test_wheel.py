@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -121,16 +120,6 @@ def test_distributions_hold_the_package_and_nothing_else(built: Path, wheel: Pat
         held = {m.name.partition("/")[2] for m in archive.getmembers() if not m.isdir()}
     others = {".gitignore", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
     assert held == package | others
-
-
-def test_a_second_build_has_the_same_bytes(built: Path, tmp_path: Path) -> None:
-    before = os.umask(0o077)
-    try:
-        again = distributions(tmp_path)
-    finally:
-        os.umask(before)
-    for path in built.iterdir():
-        assert path.read_bytes() == (again / path.name).read_bytes(), path.name
 
 
 def test_a_kernel_compiles_from_the_sources_in_the_wheel(

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import check, latency, layers, maps, networks, points, report, run, workloads
+from benchmarks import latency, layers, maps, networks, points, report, run
 from benchmarks.check import CheckFailed
 from benchmarks.rows import identity, merged, ratios, read, write
-from benchmarks.run import Case, Options, same
+from benchmarks.run import Case, same
 from pcnn.errors import FileError
 from pcnn.geometry import Kernel, KernelMap
-from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine import ENGINES, resolve
 from tests.benchmarks.small import SCENES, left_out, options
@@ -51,44 +48,12 @@ def test_what_passes_is_timed_and_what_fails_is_not(monkeypatch: pytest.MonkeyPa
         assert row == {**ROW, "result": {"left_out": f"{type(error).__name__}: {error}"}}
 
 
-def test_all_is_checked_and_references_are_given_back_before_anything_is_timed() -> None:
-    order: list[str] = []
-
-    class Reference:
-        def __del__(self) -> None:
-            order.append("given back")
-
-    def cases() -> Iterator[Case]:
-        reference = Reference()
-        for name in "ab":
-
-            def checked(name: str = name, reference: Any = reference) -> str:
-                order.append(f"check {name}")
-                return name
-
-            def measure(made: str, _: Options) -> Any:
-                order.append(f"time {made}")
-                yield {}, {"wall_ms": 1.0}
-
-            yield Case({**ROW, "engine": name}, checked, measure)
-
-    rows = list(run.run(cases(), options()))
-    assert [row["engine"] for row in rows] == ["a", "b"]
-    assert order == ["check a", "check b", "given back", "time a", "time b"]
-
-
 def test_an_error_at_the_full_size_or_the_end_of_time_leaves_the_other_rows() -> None:
     bad = passes(measure=raises(torch.OutOfMemoryError("none left")))
     first, second = run.run([bad, passes()], options())
     assert "none left" in left_out([first])[0]
     assert "wall_ms" in second["result"]
     assert left_out(list(run.run([passes()], options(limit=-1.0)))) == ["out of time"]
-
-
-def test_parts_are_rows_of_their_own() -> None:
-    measure = run.by_part(lambda _: {"gather": 1.23456, "rest": 0.5}, "part", ["gather"])
-    (row,) = run.run([passes(measure=measure)], options())
-    assert row == {**ROW, "part": "gather", "result": {"busy_ms": 1.2346}}
 
 
 @pytest.mark.parametrize(
@@ -190,15 +155,6 @@ def test_a_graph_that_answers_otherwise_gets_no_time(monkeypatch: pytest.MonkeyP
         gate.agreement(SimpleNamespace(results=lambda _: off))  # type: ignore[arg-type]
 
 
-def test_triplets_of_native_points_are_those_of_all_pairs() -> None:
-    sites = points.sites_of("native", workloads.room(0, 300, torch.device("cpu")))
-    built = sites.kernel_map(sites, Kernel.of(3), resolve("auto"))
-    check.check_triplets(built, check.triplets(sites, sites, Kernel.of(3)))
-    voxels = SCENES[0].grid
-    built = SortedSearch().build(voxels, voxels, Kernel.of(3))
-    check.check_triplets(built, check.triplets(voxels, voxels, Kernel.of(3)))
-
-
 def test_results_go_to_a_new_file_and_pages_are_filled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,30 +184,6 @@ def test_results_go_to_a_new_file_and_pages_are_filled(
     assert "**2.00**" in line
     page = (tmp_path / "docs" / "results" / "papers.md").read_text()
     assert "torchsparse / minuet: 1.50× by the wall | agrees" in page
-
-
-def test_scenes_of_tables_are_made_from_a_seed_or_a_scan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    random = np.random.default_rng(0)
-    scan = random.uniform(-20, 20, (500, 4)).astype(np.float32)
-    monkeypatch.setattr(workloads, "_simulated_scan", lambda seed: scan)
-    monkeypatch.setattr(workloads, "noise", lambda shape, n: random.integers(0, 9, (30, 3)))
-    small = workloads.room
-    monkeypatch.setattr(workloads, "room", lambda n, points, d: small(n, points // 500, d))
-    velodyne = tmp_path / "kitti" / "sequences" / "00" / "velodyne"
-    velodyne.mkdir(parents=True)
-    scan.tofile(velodyne / "000000.bin")
-    made = {path.stem for path in workloads.make(tmp_path / "out", tmp_path / "kitti")}
-    assert {"lidar0_005", "kitti0_010", "indoor_150k", "rand_2m", "clouds"} <= made
-    (scene,) = workloads.scenes([str(tmp_path / "out" / "kitti0_005.npz")])
-    assert (scene.name, scene.voxel_size) == ("kitti0_005", 0.05)
-    assert torch.equal(scene.cloud().points, torch.from_numpy(scan[:, :3]))
-    word = f"{tmp_path / 'out' / 'clouds.npz'}:lidar010"
-    (cloud,) = workloads.clouds([word], torch.device("cpu"))
-    assert (cloud.name, cloud.voxel_size) == ("lidar010", 0.1)
-    with pytest.raises(FileError):
-        workloads.scenes(["nowhere.npz"])
 
 
 def test_recorded_rows_of_other_packages_are_rows() -> None:

@@ -13,9 +13,9 @@ import lightning as L
 import pytest
 import torch
 
-from pcnn.callbacks import Checkpoint, RngState, StopOnSignal, Stopped, WeightAverage, stop_signals
+from pcnn.callbacks import Checkpoint, RngState, StopOnSignal, Stopped, stop_signals
 from pcnn.callbacks.stop import TWICE
-from pcnn.datamodules.batch_stream import batches_done, leave_stop_signals
+from pcnn.datamodules.batch_stream import batches_done
 from pcnn.errors import ConfigError
 from pcnn.lightning_internals import close_epoch
 from tests.callbacks.tiny import (
@@ -144,18 +144,6 @@ def test_a_run_stopped_behind_a_step(tmp_path: Path, name: str) -> None:
     same_end(broken, tmp_path / "straight", case)
 
 
-@pytest.mark.parametrize("average", [False, True])
-def test_a_run_stopped_at_or_in_a_validation(tmp_path: Path, average: bool) -> None:
-    """It goes on from the checkpoint before, as the validation belongs to the resumed run."""
-    case = {"val_check_interval": 6, **ACROSS}
-    for send in (Send(signal.SIGTERM, at_batch=5), Send(signal.SIGTERM, in_validation_at_step=12)):
-        also = (WeightAverage(0.5),) if average else ()
-        assert stopped(tmp_path / "broken", send, also, **case) == 143
-        assert held(tmp_path / "broken" / "last.ckpt")["global_step"] in (4, 8)
-    if not average:
-        same_end(tmp_path / "broken", tmp_path / "straight", case)
-
-
 @pytest.mark.parametrize(("first", "every"), [(3, 100), (8, 4), (9, 4), (12, 4)])
 def test_a_run_that_is_made_longer(tmp_path: Path, first: int, every: int) -> None:
     case = {"every": every, "val_check_interval": 5, **ACROSS}
@@ -274,22 +262,3 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGINT
-
-
-@pytest.mark.parametrize("own", [False, True], ids=["inherited", "of a loader"])
-def test_workers_outlive_what_a_terminal_sends_to_all(own: bool) -> None:
-    require_fork()
-    with stop_signals(speaks=False) as stop:
-        child = os.fork()
-        if child == 0:
-            if own:
-                leave_stop_signals(0)
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGTERM)
-            if stop.signum is not None:
-                os._exit(1)
-            os.kill(os.getpid(), signal.SIGTERM)
-            os._exit(2)
-        _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status)
-    assert os.WTERMSIG(status) == signal.SIGTERM

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import FiniteSteps
-from pcnn.errors import NotFiniteError, RunWarning
+from pcnn.errors import RunWarning
 from tests.callbacks.tiny import Task, trainer_for
 
 
@@ -82,15 +82,6 @@ def test_statistics_that_break_unnoticed_come_back_and_good_steps_keep_their_bit
     one, other = (fit(tmp_path, set(), guarded=guarded) for guarded in (True, False))
     for name, value in one.net.state_dict().items():
         assert torch.equal(value, other.net.state_dict()[name]), name
-
-
-@pytest.mark.parametrize(
-    ("broken", "patience", "said"),
-    [(set(range(2, 8)), 3, "of 4 steps in a row"), ({0, 2, 3, 5, 7}, 100, "5 of 8 steps")],
-)
-def test_patience_has_an_end(tmp_path: Path, broken: set[int], patience: int, said: str) -> None:
-    with pytest.warns(RunWarning), pytest.raises(NotFiniteError, match=said):
-        fit(tmp_path, broken, patience=patience)
 
 
 def test_counts_go_on_behind_a_resume(tmp_path: Path) -> None:

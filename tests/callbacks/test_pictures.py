@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-import numpy as np
 import pytest
 import torch
 import wandb
@@ -15,11 +14,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from pcnn.callbacks import Pictures
-from pcnn.callbacks.wandb_media import LIMIT, overlay
 from pcnn.loggers import RunWandbLogger
 from pcnn.metrics.registration import PairResult, validation_protocol
 from pcnn.visualize.pair import DrawnMatches, ShownPair
-from tests.callbacks.segmenting import Clouds, Segmenting
 from tests.callbacks.tiny import trainer_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,25 +28,6 @@ def _quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("WANDB_SILENT", "true")
     yield
     wandb.teardown()
-
-
-@pytest.mark.parametrize(
-    ("options", "silent"),
-    [
-        ({"limit_val_batches": 1, "check_val_every_n_epoch": 5}, False),  # a sanity check
-        ({"fast_dev_run": True}, False),
-        ({"val_check_interval": 1}, True),
-    ],
-)
-def test_nothing_is_drawn(tmp_path: Path, options: dict[str, Any], silent: bool) -> None:
-    class Task(Segmenting):
-        def validation_step(self, batch: Any, batch_idx: int) -> Any:
-            outputs = super().validation_step(batch, batch_idx)
-            return None if silent else outputs
-
-    given = {"max_steps": 2, "enable_checkpointing": False, **options}
-    trainer_for(tmp_path, [Pictures(tmp_path)], **given).fit(Task(), Clouds())
-    assert not (tmp_path / "predictions.png").exists()
 
 
 def pair_of(index: int) -> ShownPair:
@@ -95,17 +73,3 @@ def test_pairs_are_drawn_and_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     clouds = {"val/pair_0/before", "val/pair_0/after", "val/pair_1/before"}
     assert {key for key in sent if "/pair_" in key} == clouds  # nothing after where none was found
     assert len(sent["val/pairs"].data) == 3
-
-
-def test_overlays_stay_small_and_hold_both_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[np.ndarray] = []
-    monkeypatch.setattr(wandb, "Object3D", lambda rows, caption: kept.append(rows) or caption)
-    source, target = np.random.rand(90_000, 3), np.random.rand(60_000, 3)  # noqa: NPY002
-    pair = ShownPair("a pair", source, target, np.eye(4), simulated=True)
-    assert "SIMULATED" in str(overlay(pair, source + np.array([0, 0, 5.0]), "registered"))
-    (rows,) = kept
-    assert len(rows) <= LIMIT
-    orange = rows[:, 3] > 200
-    assert orange.sum() == pytest.approx(0.6 * len(rows), rel=0.01)
-    assert (rows[orange, 2] > 4.9).all()
-    assert (rows[~orange, 2] < 1.1).all()

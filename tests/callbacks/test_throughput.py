@@ -1,13 +1,8 @@
 import time
 
-import pytest
 import torch
 
 from pcnn.callbacks import Throughput
-from pcnn.callbacks.throughput import batch_size_of
-from pcnn.datasets.placement import OnPoints, OnVoxels
-from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPair, placed
-from pcnn.metrics.registration import PairId
 from tests.callbacks.tiny import Data, Task, trainer_for
 
 
@@ -34,12 +29,3 @@ def test_waiting_is_told_from_moving_and_from_validating(tmp_path):
     assert data > 0.03
     assert between - data > 0.06
     assert step < 0.7
-
-
-@pytest.mark.parametrize("one_pass", [False, True])
-@pytest.mark.parametrize("placement", [OnVoxels(), OnPoints()])
-def test_rows_of_pairs_are_counted(placement, one_pass):
-    sides = [placed(torch.arange(3.0 * n).reshape(n, 3), 0.1, placement, "a") for n in (5, 7)]
-    pair = PlacedPair(*sides, torch.eye(4), PairId("a", 0, 1))
-    batch = CollatePairs(placement, 0.1, one_pass)([pair])
-    assert batch_size_of(batch) == ((0, 12) if isinstance(placement, OnVoxels) else (12, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import runpy
 from itertools import pairwise
@@ -160,30 +159,8 @@ def test_links_lead_to_files_and_to_headings(page: str) -> None:
         assert not anchor or anchor in anchors(to.read_text()), f"{target}#{anchor}"
 
 
-def test_extras_exist() -> None:
-    text = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]
-    extras = set(re.findall(r"^(\w+) = \[", text.split("\n[")[0], re.MULTILINE))
-    rows = re.findall(r"^\| (`.*?) \|", TEXTS["docs/quick_start.md"].split("| extra |")[1], re.M)
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
-
-
-def test_every_room_stands_in_the_architecture() -> None:
-    rooms = {f"`pcnn/{path.parent.name}/`" for path in ROOT.glob("pcnn/*/__init__.py")}
-    assert {room for room in rooms if room not in TEXTS["docs/architecture.md"]} == set()
-
-
 def test_named_files_exist() -> None:
     named = re.compile(r"`((?:benchmarks|conf|csrc|docs|pcnn|tests)/[\w/.-]+)`")
     for page, text in TEXTS.items():
         for name in named.findall(FENCED.sub("", text)):
             assert "NAME" in name or (ROOT / name).exists(), f"{page}: {name}"
-
-
-def test_names_that_hide_behind_modules_stand_in_the_reference() -> None:
-    """Of a package the reference shows what ``__all__`` names, unless a module has that name."""
-    text = "".join((ROOT / page).read_text() for page in pages() if page.startswith("docs/api/"))
-    for package in re.findall(r"^::: (pcnn\.\w+)$", text, re.MULTILINE):
-        room = importlib.import_module(package)
-        for name in getattr(room, "__all__", ()) if hasattr(room, "__path__") else ():
-            if importlib.util.find_spec(f"{package}.{name}"):
-                assert f"::: {getattr(room, name).__module__}.{name}\n" in text, name

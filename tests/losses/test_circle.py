@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from pcnn.losses.circle import Circle, circle
-from pcnn.losses.descriptors import samples_of_pairs
 from tests.losses.pairs import pair_batch, unit_rows
 
 
@@ -72,23 +71,3 @@ def test_module_reads_places_of_the_whole_batch() -> None:
         ends[0].extend(of_ends(distance, near, far, 4.0))
         ends[1].extend(of_ends(distance.T, near.T, far.T, 4.0))
     torch.testing.assert_close(value, mean_of_both(*ends), rtol=1e-6, atol=1e-9)
-
-
-def test_samples_are_drawn_from_every_pair() -> None:
-    offsets = torch.tensor([0, 3, 3, 50, 57])
-    torch.manual_seed(0)
-    rows, there = samples_of_pairs(offsets, 57, 5)
-    assert there.sum(1).tolist() == [3, 0, 5, 5]
-    again, _ = samples_of_pairs(offsets, 57, 5)
-    for b in range(4):
-        drawn = rows[b][there[b]].tolist()
-        assert len(set(drawn)) == len(drawn)
-        assert set(drawn) <= set(range(int(offsets[b]), int(offsets[b + 1])))
-    assert rows[2].tolist() != again[2].tolist()
-    counts = torch.zeros(57)
-    for _ in range(300):
-        rows, there = samples_of_pairs(offsets, 57, 5)
-        counts.index_add_(0, rows[there], torch.ones(int(there.sum())))
-    assert (counts[:3] == 300).all()
-    assert float(counts[3:50].min()) > 10  # 300 * 5 / 47 = 32 on average
-    assert float(counts[50:].min()) > 150

@@ -14,13 +14,13 @@ def batch(rows=50, classes=6, dtype=torch.float64, ignored=0.3):
 
 
 @pytest.mark.parametrize("weight", [None, [0.5, 1, 2, 3, 0, 1]], ids=["plain", "weighted"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_equals_torch_where_torch_is_defined(weight, dtype):
-    logits, target = batch(dtype=dtype)
-    w = None if weight is None else torch.tensor(weight, dtype=dtype)
-    expected = F.cross_entropy(logits, target, w, ignore_index=255)
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_equals_torch_where_torch_is_defined(weight, smoothing):
+    logits, target = batch()
+    w = None if weight is None else torch.tensor(weight, dtype=logits.dtype)
+    expected = F.cross_entropy(logits, target, w, ignore_index=255, label_smoothing=smoothing)
     (expected_grad,) = torch.autograd.grad(expected, logits)
-    loss = CrossEntropy(weight)(logits, target)
+    loss = CrossEntropy(weight, label_smoothing=smoothing)(logits, target)
     (grad,) = torch.autograd.grad(loss, logits)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(grad, expected_grad)
@@ -45,10 +45,6 @@ def test_half_precision_is_summed_in_float32(dtype):
     torch.testing.assert_close(loss, F.cross_entropy(low.float(), target, ignore_index=255))
 
 
-def test_weights_are_no_part_of_a_checkpoint():
-    assert not CrossEntropy([1.0, 2.0]).state_dict()
-
-
 def test_inverse_log_frequency():
     weights = inverse_log_frequency([900, 100, 0])
     expected = 1 / torch.log(torch.tensor([1.92, 1.12, 1.02]))
@@ -58,20 +54,6 @@ def test_inverse_log_frequency():
             inverse_log_frequency(bad)
     with pytest.raises(ValueError, match="offset"):
         inverse_log_frequency([1], offset=1.0)
-
-
-@pytest.mark.parametrize("weight", [None, [1.0, 3.0, 0.5]])
-def test_label_smoothing_is_torchs(weight: list[float] | None) -> None:
-    logits, target = torch.randn(20, 3), torch.randint(0, 3, (20,))
-    target[::5] = 255
-    expected = torch.nn.functional.cross_entropy(
-        logits,
-        target,
-        weight=None if weight is None else torch.tensor(weight),
-        ignore_index=255,
-        label_smoothing=0.2,
-    )
-    torch.testing.assert_close(CrossEntropy(weight, label_smoothing=0.2)(logits, target), expected)
 
 
 @pytest.mark.parametrize("options", [{"weight": "counted"}, {"label_smoothing": 1.5}])

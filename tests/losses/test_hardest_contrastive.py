@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pcnn.losses.descriptors import drawn
 from pcnn.losses.hardest_contrastive import HardestContrastive, hardest_contrastive
 from tests.losses.pairs import DEGENERATE, pair_batch, unit_rows
 
@@ -69,6 +70,22 @@ def test_listed_matches_are_masked_and_only_those() -> None:
     both = torch.tensor([[0, 0], [0, 1]])
     _, negative = hardest_contrastive(f, g, both, anchors, *only)
     assert negative == 0
+
+
+def test_equals_the_loops_with_gradients_of_the_same_draws() -> None:
+    batch, cpu = batch_of_two(1), torch.device("cpu")
+    f, g = unit_rows(46, 4, 1), unit_rows(38, 4, 2)
+    module = HardestContrastive(positives=10, candidates=12)
+    torch.manual_seed(0)
+    value = module(f, g, batch)
+    torch.manual_seed(0)
+    assert len(batch.positives) > 20
+    anchors = batch.positives[drawn(len(batch.positives), 20, cpu)]
+    pools = drawn(46, 24, cpu), drawn(38, 24, cpu)
+    wanted = torch.stack(by_loops(f, g, batch.positives, anchors, pools)).sum()
+    torch.testing.assert_close(value, wanted, rtol=1e-12, atol=0)
+    for one, other in zip(*(torch.autograd.grad(x, (f, g)) for x in (value, wanted)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-14)
 
 
 @pytest.mark.parametrize("radius", [2.0, 9.0], ids=["some", "everything"])

@@ -65,12 +65,6 @@ def test_figures_count_clouds_over_batches_of_any_size(tmp_path: Any) -> None:
     assert again["val/accuracy"] == pytest.approx(2 / 3)  # a second pass starts from zero
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_test_without_labels_logs_nothing(tmp_path: Any) -> None:
-    (figures,) = trainer_for(tmp_path).test(task(), loader([batch_of([0], [255])]), verbose=False)
-    assert figures == {}
-
-
 class Clouds(Dataset[int]):
     """Seven clouds."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,6 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -21,7 +19,6 @@ from pcnn.callbacks import Checkpoint, FiniteSteps, RngState, WeightAverage
 from pcnn.datamodules.batch_stream import BatchStream, batches_done
 from pcnn.datasets.sampler import EpochSampler
 from pcnn.geometry import grid_of_cells
-from pcnn.graphs.own_steps import OwnSteps
 from pcnn.graphs.sizes import Edges
 from pcnn.losses import CrossEntropy, HardestContrastive, LovaszSoftmax, WeightedSum
 from pcnn.models import ResNet18, ResUNetBN2C
@@ -243,56 +240,6 @@ def test_a_resumed_training_goes_on_where_it_ended(tmp_path: Path, captures: lis
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
     kept = torch.load(tmp_path / "True" / "last.ckpt")["optimizer_states"][0]
     assert all(type(group["lr"]) is float for group in kept["param_groups"])
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_scaled_losses(tmp_path: Path, captures: list[int], fused: bool) -> None:
-    make, clip = partial(task, fused=fused or None), None if fused else 0.5
-
-    def plugin() -> MixedPrecision:
-        return MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=2.0**40))
-
-    runs = [
-        fit(
-            tmp_path / str(graph),
-            graph,
-            4,
-            dtype=torch.float32,
-            make=make,
-            plugins=[plugin()],
-            gradient_clip_val=clip,
-        )
-        for graph in (False, True)
-    ]
-    (plain, losses), (mine, own) = runs
-    # the first scales overflow, and those steps are left out
-    torch.testing.assert_close(own, losses, rtol=1e-2, atol=0)
-    for one, other in zip(mine.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0.1, atol=1e-2)
-
-
-def test_parameters_that_begin_to_learn_are_seen(tmp_path: Path, captures: list[int]) -> None:
-    class Thaw(L.Callback):
-        def on_train_start(self, trainer: Any, module: Any) -> None:
-            module.net.stem.requires_grad_(False)
-
-        def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
-            if trainer.global_step == 4:
-                module.net.stem.requires_grad_(True)
-
-    states = [
-        fit(tmp_path / str(graph), graph, also=[Thaw()])[0].state_dict() for graph in (False, True)
-    ]
-    assert_same(*states)
-
-
-def test_copies_of_a_task_leave_graphs_behind(tmp_path: Path, captures: list[int]) -> None:
-    class Copies(L.Callback):
-        def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
-            assert all(isinstance(steps, OwnSteps) for steps in module.net._steps)
-            assert copy.deepcopy(module.net)._steps == (None, None)
-
-    fit(tmp_path, True, 1, also=[Copies()])
 
 
 def test_gradients_are_averaged_over_devices(

@@ -20,7 +20,7 @@ from pcnn.metrics.registration import JudgedPairs, PairId, PairResult
 from pcnn.models import ResUNetBN2C
 from pcnn.registration.transforms import inverse, transform_points
 from pcnn.tasks import RegistrationTask
-from pcnn.tasks.registration import gathered, head_figures
+from pcnn.tasks.registration import gathered
 from pcnn.tasks.schedules import constant
 from tests.forking import require_fork
 from tests.registration.poses import random_pose
@@ -28,7 +28,6 @@ from tests.tasks.pairs import Pairs, pairs_of, views
 from tests.tasks.quiet import Lookup, loader, trainer_for
 
 VOXEL = 0.1
-FOUND = ("precision", "recall")
 
 
 def task_of(net: nn.Module, loss: nn.Module | None = None, **options: Any) -> RegistrationTask:
@@ -140,23 +139,6 @@ def test_descriptors_improve(geometry: str, steps: int, tmp_path: Any) -> None:
     assert "val/rr" not in after
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("loss", [HardestContrastive(64, 32), Circle(samples=64)], ids=type)
-def test_training_logs(loss: nn.Module, tmp_path: Any) -> None:
-    head = isinstance(loss, Circle)
-    task = task_of(small(overlap_head=head), loss)
-    trainer = trainer_for(tmp_path, max_steps=2)
-    trainer.fit(task, loader([views([3], VOXEL)] * 2))
-    logged = {"train/loss", "train/positives", "train/positive_distance", "train/lr"}
-    if isinstance(loss, HardestContrastive):
-        logged |= {"train/positive", "train/negative"}
-    if head:
-        kinds = [f"train/{what}_{name}" for what in ("overlap", "match") for name in FOUND]
-        logged |= {"train/overlap_loss", *kinds}
-    assert set(trainer.callback_metrics) == logged
-    assert all(torch.isfinite(value) for value in trainer.callback_metrics.values())
-
-
 def cloud(*rows: tuple[float, float, float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float32).reshape(-1, 3)
 
@@ -229,22 +211,6 @@ def test_every_rank_gets_every_pair_once(tmp_path: Path) -> None:
     )
     found = [Path(tmp_path, str(rank)).read_text() for rank in (0, 1)]
     assert found == [repr([RANKS[1][1], *RANKS[0]])] * 2
-
-
-def test_counts_of_a_head() -> None:
-    found = head_figures(torch.tensor([[6, 2, 4], [0, 0, 0]]), "val")
-    wanted = {"overlap_precision": 0.75, "overlap_recall": 0.6, "match_precision": 0.0}
-    assert {name: float(value) for name, value in found.items()} == pytest.approx(
-        {f"val/{name}": value for name, value in {**wanted, "match_recall": 0.0}.items()}
-    )
-
-
-def test_diverged_descriptors_are_named() -> None:
-    batch = hand_made([5], 10, "x")
-    batch.source.features[4] = torch.nan
-    task = task_of(Lookup())
-    with pytest.raises(ValueError, match=r"x/2 onto 0: .*NaN"):
-        task.evaluate(task.arrived(batch), "val")
 
 
 @pytest.mark.gpu

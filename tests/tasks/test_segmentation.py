@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from pcnn.errors import NotFiniteError, UserError
 from pcnn.losses import CrossEntropy
-from pcnn.metrics import iou
 from pcnn.tasks import SegmentationTask
 from pcnn.tasks.schedules import constant
 from tests.tasks.quiet import Lookup, loader, trainer_for
@@ -52,20 +51,6 @@ def two_scans() -> Any:
         torch.tensor([0, 1, 2]),
         [torch.tensor([0, 1, 1]), torch.tensor([2, 255])],
     )
-
-
-def test_counts_points_not_voxels() -> None:
-    module = task()
-    seen = module.evaluate(two_scans(), module.val_meters)
-    assert seen is not None
-    assert seen["name"] == "scan 0"
-    assert seen["pred"].tolist() == [0, 0, 1]
-    assert seen["target"].tolist() == [0, 1, 1]
-    assert seen["points"].shape == (3, 3)
-    assert seen["predictions"].tolist() == [0, 0, 1, 2, 2]
-    counts = module.val_meters.confusion.compute()
-    assert counts[:, :3].tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
-    assert iou(counts).tolist() == pytest.approx([0.5, 0.5, 1.0])
 
 
 def test_batch_without_scans_and_batch_without_labels() -> None:

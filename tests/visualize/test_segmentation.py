@@ -43,13 +43,6 @@ def test_picture_shows_classes_errors_and_source(tmp_path):
     assert (0xC2, 0x41, 0x0C) not in colours_of(path)
 
 
-def test_without_truth_there_are_no_errors(tmp_path):
-    points, _, pred = scene()
-    path = segmentation_picture(points, None, pred, NAMES, None, tmp_path / "p.png")
-    assert (214, 39, 40) not in colours_of(path)
-    assert imread(path).shape[1] < 800  # one column
-
-
 def test_tiny_clouds_and_no_global_matplotlib_state(tmp_path):
     before = plt.get_fignums()
     for count in (0, 1):
@@ -57,14 +50,6 @@ def test_tiny_clouds_and_no_global_matplotlib_state(tmp_path):
         path = segmentation_picture(points, truth, pred, NAMES, None, tmp_path / "p.png")
         assert path.stat().st_size > 1000
     assert plt.get_fignums() == before
-
-
-def test_float32_points_far_from_the_origin_and_given_colours(tmp_path):
-    points, truth, pred = scene()
-    colours = [[10, 20, 30], [40, 50, 60], [70, 80, 90]]
-    far = (points + 1000).astype(np.float32)
-    path = segmentation_picture(far, truth, pred, NAMES, colours, tmp_path / "p.png")
-    assert {(10, 20, 30), (40, 50, 60), (70, 80, 90)} <= colours_of(path)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -113,54 +98,3 @@ def test_sensor_puts_ahead_in_the_middle_left_left_and_the_nearest_on_top():
     assert np.unique(image.reshape(-1, 3)).tolist() == [1, 3, 255]
     assert (image[:, 8] == 1).any()
     assert (image[:, 4] == 3).any()
-
-
-@pytest.mark.parametrize("truth", [True, False], ids=["three panels", "one panel"])
-def test_every_entry_of_the_legend_is_on_the_page(tmp_path, monkeypatch, truth):
-    from matplotlib.figure import Figure
-
-    kept = []
-    save = Figure.savefig
-
-    def keep(figure, *args, **options):
-        kept.append(figure)
-        save(figure, *args, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    names = [f"other-vehicle-{i}" for i in range(19)]
-    points, _, _ = scene(1900)
-    labels = np.arange(1900) % 19
-    colours = np.full((19, 3), 99, np.uint8)
-    segmentation_picture(
-        points, np.zeros(1900, int) if truth else None, labels, names, colours, tmp_path / "p.png"
-    )
-    (figure,) = kept
-    (legend,) = figure.legends
-    box, page = legend.get_window_extent(), figure.bbox
-    assert len(legend.get_texts()) == 19  # no point without a class, no entry for such
-    assert box.x1 <= page.x1
-    assert box.y0 >= page.y0
-    strips = [axes for axes in figure.axes if axes.get_xlabel()]
-    assert len(strips) == (3 if truth else 1)
-    words = strips[0].xaxis.label.get_window_extent()
-    assert box.y1 <= words.y0  # between strip and legend
-    above = figure.axes[0]
-    plate = above.patches[0].get_window_extent()
-    for label in above.texts:  # the length of the bar does not lie on points
-        inner = label.get_window_extent()
-        assert plate.x0 <= inner.x0
-        assert inner.x1 <= plate.x1
-        assert plate.y0 <= inner.y0
-        assert inner.y1 <= plate.y1
-
-
-def test_points_of_sparse_clouds_are_drawn_larger(tmp_path):
-    drawn = []
-    for count in (200, 20_000):
-        points, _, _ = scene(count)
-        path = segmentation_picture(
-            points, None, np.zeros(count, int), ["one"], [[9, 9, 9]], tmp_path / "p.png"
-        )
-        square = imread(path)[150:650, 50:550, 0]
-        drawn.append(float((square < 0.5).mean()) / count)
-    assert drawn[0] > 4 * drawn[1]

@@ -45,7 +45,6 @@ def view(scene: ViewedCloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def page(browser: Browser, view: Path) -> Browser:
     browser.size(1200, 700)
-    browser.prefers("light")
     browser.open(view)
     browser.until(STATUS)
     return browser
@@ -126,24 +125,6 @@ def test_a_click_shows_the_values_of_the_file(page: Browser, scene: ViewedCloud)
     assert page.complaints() == []
 
 
-def test_mouse_and_keys_move_the_camera(page: Browser) -> None:
-    before = pixels(page)
-    page.drag(CENTRE, (CENTRE[0] + 150, CENTRE[1] + 20))
-    turned = pixels(page)
-    assert page.value("document.getElementById('picked').hidden"), "a drag picks nothing"
-    page.mouse("Wheel", *CENTRE, deltaX=0, deltaY=-400)
-    nearer = pixels(page)
-    page.press("ArrowLeft")
-    moved = pixels(page)
-    page.press("f")
-    for one, other in ((before, turned), (turned, nearer), (nearer, moved), (moved, before)):
-        assert np.abs(one - other).max(axis=2).astype(bool).mean() > 0.01
-    assert np.array_equal(pixels(page), before), "F shows everything as at first"
-    page.value("document.getElementById('theme').click()")
-    assert pixels(page)[0, -1].max() < 60, "the dark ground"
-    assert page.complaints() == []
-
-
 def test_a_pair_is_shown_as_given_and_as_registered(browser: Browser, tmp_path: Path) -> None:
     pose = np.eye(4)
     pose[0, 3] = 500.0
@@ -163,36 +144,3 @@ def test_a_pair_is_shown_as_given_and_as_registered(browser: Browser, tmp_path: 
     assert mark == "SIMULATED DATA: a", "also where the panel is folded"
     browser.value("document.getElementById('fold').click()")
     assert browser.complaints() == []
-
-
-def test_a_phone_shows_the_cloud_above_a_folded_panel(browser: Browser, view: Path) -> None:
-    browser.size(390, 800, phone=True)
-    browser.open(view)
-    rest(browser)
-    far = browser.pixels()[50:700]
-    browser.pinch(195, 400, 40, 120)
-    rest(browser)
-    near = browser.pixels()[50:700]
-    reach = [np.ptp(np.nonzero(np.abs(i - i[0, -1]).max(axis=2) > 8)[0]) for i in (far, near)]
-    assert reach[1] > 1.2 * reach[0], "a pinch comes nearer"
-    browser.tap(195, 420)
-    assert {"row", "prediction", "truth"} <= set(values(browser))
-    assert browser.value("document.documentElement.scrollWidth") == 390
-    tall = "document.getElementById('panel').offsetHeight"
-    folded = browser.value(tall)
-    assert folded < 80
-    browser.value("document.getElementById('fold').click()")
-    assert folded < browser.value(tall) <= 400
-    assert browser.complaints() == []
-
-
-def test_a_browser_without_webgl_says_so(browser: Browser, view: Path) -> None:
-    added = browser.send(
-        "Page.addScriptToEvaluateOnNewDocument",
-        source="HTMLCanvasElement.prototype.getContext = () => null",
-    )
-    browser.open(view)
-    browser.send("Page.removeScriptToEvaluateOnNewDocument", **added)
-    assert browser.value("document.getElementById('message').innerText").startswith(
-        "This browser gives the page no WebGL"
-    )

@@ -96,17 +96,6 @@ def test_every_value_comes_back_in_one_order(tmp_path: Path) -> None:
     assert "rest" not in found
 
 
-def test_a_limit_takes_an_even_share_of_every_cloud(tmp_path: Path) -> None:
-    two = [cloud(np.zeros((n, 3))) for n in (3000, 1000)]
-    content, arrays = held(View(two, points=400).write(tmp_path / "v.html"))
-    sizes = [len(arrays[one["arrays"]["places"]]) // 3 for one in content["clouds"]]
-    assert sizes == [300, 100]
-    assert content["note"] == "400 of 4,000 points, an even choice"
-    one = View([cloud(np.zeros((1092, 3)))], points=700)  # 700 / 1092 * 1092 is above 700
-    content, _ = held(one.write(tmp_path / "v.html"))
-    assert content["note"] == "700 of 1,092 points, an even choice"
-
-
 def read_back(places: Places) -> np.ndarray:
     """Coordinates as the page writes them (`coordinates` in picking.js)."""
     found = places.origin + places.near.astype(np.float64)
