@@ -46,14 +46,6 @@ def ints(n: int, device: str = "cuda") -> torch.Tensor:
     return torch.full((n,), -1, dtype=torch.int32, device=device)
 
 
-@pytest.mark.parametrize("n", [0, 1, 255, 256, 257, 1_000_003])
-def test_a_kernel_runs(n: int) -> None:
-    out = ints(n + 32)
-    fill(out[:n], 5)
-    assert bool((out[:n] == 5).all())
-    assert bool((out[n:] == -1).all())
-
-
 def test_the_current_stream_is_used_and_nothing_waits_for_it() -> None:
     out, copy = ints(1000), ints(1000)
     fill(out, 0)
@@ -129,25 +121,3 @@ def test_a_tensor_of_the_host_is_refused_but_page_locked_memory_is_written() -> 
     kernels.launch("fill", 1, out=pinned, n=9, value=8)
     torch.cuda.synchronize()
     assert pinned.tolist() == [8] * 9
-
-
-def test_a_launch_is_cheap() -> None:
-    out = ints(1000)
-    fill(out, 0)
-    kernels = module("probe.cu", out.device)
-    calls = {
-        "ours": lambda: kernels.launch("fill", 4, out=out, n=1000, value=1),
-        "torch's": lambda: out.fill_(1),
-    }
-    best = dict.fromkeys(calls, float("inf"))
-    for _ in range(40):  # in turn: a busy host slows both down
-        for name, call in calls.items():
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(100):  # fewer than the queue holds
-                call()
-            best[name] = min(best[name], (time.perf_counter() - start) / 100)
-    print({name: f"{seconds * 1e6:.2f} us of host time" for name, seconds in best.items()})
-    # hosts differ by a factor of two and more, so torch's launch of a fill beside ours is the
-    # measure: ours is one call from Python, which finds stream and kernel and packs the arguments
-    assert best["ours"] < 3 * best["torch's"]

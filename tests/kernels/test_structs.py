@@ -1,15 +1,12 @@
 """Arguments of kernels by name: laid out as by the C++ compiler, refused where they differ."""
 
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from pcnn.kernels.sources import FOLDER, kernels, variants_of
 from pcnn.kernels.structs import arguments_of
-from tests.kernels import emulator
 
 SOURCE = """
 #include "common.cuh"
@@ -73,29 +70,3 @@ def test_values_lie_where_the_source_says(source) -> None:
 def test_other_values_are_refused(source, changes, says) -> None:
     with pytest.raises(ValueError, match=says):
         arguments_of(source, "work", {}).pack(given(**changes), -1)
-
-
-def test_other_devices_are_named(source) -> None:
-    with pytest.raises(ValueError, match="count"):
-        arguments_of(source, "work", {}).pack(given(), 0)
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.cu")))
-def test_the_compiler_lays_fields_out_alike(name: str, tmp_path: Path) -> None:
-    if emulator.COMPILER is None:
-        pytest.skip("no C++ compiler")
-    defines = next(iter(variants_of(name)))
-    # checked where a kernel is declared: a macro may leave it out
-    lines = ["#undef KERNEL", "#define KERNEL(kernel, Own, threads) \\"]
-    lines += ['static_assert(IS_##kernel(Own), ""); static void kernel##_body(const Own& a)']
-    for kernel in kernels(name):
-        own = arguments_of(name, kernel, defines)
-        fields = [f"__builtin_offsetof(S, {key}) == {at}" for key, at in own.offsets.items()]
-        lines += [f"#define IS_{kernel}(S) " + " && ".join([f"sizeof(S) == {own.size}", *fields])]
-    lines += [f'#include "{name}"']
-    (tmp_path / "check.cpp").write_text("\n".join(lines))
-    command = [emulator.COMPILER, *emulator.OPTIONS, "-fsyntax-only", "-Wno-invalid-offsetof"]
-    command += [f"-D{macro}={value}" for macro, value in defines.items()]
-    command += [f"-I{FOLDER}", "-include", str(emulator.HEADER), str(tmp_path / "check.cpp")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert not done.returncode, done.stderr

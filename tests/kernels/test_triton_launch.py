@@ -17,27 +17,18 @@ from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler import CompiledKernel
 from triton.runtime import JITFunction, driver
 
-from pcnn.kernels import batch_norm as batch_norm_module
-from pcnn.kernels import batch_statistics as batch_statistics_module
-from pcnn.kernels import outer_products, triton_launch
+from pcnn.kernels import triton_launch
 from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
 from pcnn.kernels.batch_statistics import batch_statistics
 from pcnn.kernels.conv_spec import RunningStatistics
-from pcnn.kernels.outer_products import _SUM, sum_of_chunks_kernel
+from pcnn.kernels.outer_products import sum_of_chunks_kernel
 from pcnn.kernels.recorded import Launch, compile_all, recorded
 from pcnn.kernels.triton_launch import started
 
 CPU = torch.device("cpu")
-SUMS, COUNTS = torch.full((3, 16), torch.nan), torch.ones(3, dtype=torch.int64)
 compiles = pytest.mark.skipif(
     not isinstance(sum_of_chunks_kernel, JITFunction), reason="interpreted kernels"
 )
-
-
-def launch(chunk: int, elements: int) -> torch.Tensor:
-    out = torch.zeros(3, 16)
-    _SUM((1, 3), (SUMS, COUNTS, out), (chunk, 1, 3), (16, 32, False, 64, elements), num_warps=4)
-    return out
 
 
 @pytest.fixture
@@ -53,18 +44,6 @@ def no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         get_current_target=lambda: target,
     )
     monkeypatch.setattr(driver, "_active", hopper)
-
-
-def test_every_variant_is_written_down_once_and_none_is_launched() -> None:
-    with recorded() as record:
-        outs = [launch(5, 32), launch(7, 32), launch(5, 64), launch(1 << 40, 32)]
-    assert not any(out.any() for out in outs)
-    first, second, large = record
-    assert first.kernel is sum_of_chunks_kernel
-    dtypes = torch.float32, torch.int64, torch.float32
-    assert first.arguments == (*dtypes, 0, 0, 0, 16, 32, False, 64, 32)
-    assert (second.arguments[-1], large.arguments[3]) == (64, 1 << 40)
-    assert dict(first.options) == {"num_warps": 4, "num_stages": 3}
 
 
 @compiles
@@ -88,20 +67,6 @@ def test_variants_compile_side_by_side_into_tritons_cache(
         one.kernel.device_caches.clear()
     assert len(sizes) == 6
     assert sorted(len(path.read_bytes()) for path in tmp_path.rglob("*.cubin")) == sorted(sizes)
-
-
-@compiles
-def test_one_variant_takes_counts_from_any_address() -> None:
-    """Counts of levels lie one behind the other, so that most begin at no multiple of 16 bytes."""
-    kernels = [
-        kernel
-        for module in (batch_norm_module, batch_statistics_module, outer_products)
-        for name, kernel in vars(module).items()
-        if isinstance(kernel, JITFunction) and name.endswith("_kernel")
-    ]
-    counts = [one for kernel in kernels for one in kernel.params if one.name.startswith("count")]
-    assert len(counts) >= 7
-    assert all(one.do_not_specialize_on_alignment for one in counts if not one.is_constexpr)
 
 
 def test_errors_of_the_compiler_pass_and_launchers_are_loaded_one_at_a_time(
@@ -163,12 +128,3 @@ def test_the_short_way_hands_over_what_tritons_own_does(monkeypatch: pytest.Monk
     compiled, _ = kernel()
     monkeypatch.setattr(triton, "__version__", "99.0")
     assert started(compiled)[0] is compiled.run
-
-
-def test_tensors_that_may_start_anywhere_take_the_usual_variant() -> None:
-    free = (SimpleNamespace(num=n, do_not_specialize_on_alignment=n == 1) for n in range(2))
-    found = object.__new__(JITFunction)
-    found.params = list(free)
-    variant = triton_launch.Variant(found, (), 4, 3)
-    assert [variant._is_special([a, b, None]) for a, b in ((4096, 4104), (4104, 4096))] == [0, 1]
-    assert variant._is_special([4104, 4104, None])

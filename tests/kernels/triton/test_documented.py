@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.kernels.triton.rows import DEVICE
+from tests.kernels.triton.conftest import DEVICE
 
 PAGE = Path(__file__).parents[3] / "docs" / "adding_a_kernel.md"
 

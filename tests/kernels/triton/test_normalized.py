@@ -15,7 +15,7 @@ from pcnn.models.blocks import ConvNorm, ResidualBlock
 from pcnn.nn import Conv3d, Sequential, fused
 from pcnn.ops.normalized import _Normalized
 from tests.clouds import surface_grid
-from tests.kernels.triton.rows import DEVICE
+from tests.kernels.triton.conftest import DEVICE
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 
@@ -37,25 +37,16 @@ def conv_norm(layer: nn.Module, **settings: Any) -> ConvNorm:
     return ConvNorm(layer, nn.BatchNorm1d(6, **settings))
 
 
-def frozen(module: ConvNorm, *names: str) -> ConvNorm:
-    for name in names:
-        module.get_parameter(name).requires_grad_(False)
-    return module
-
-
 conv = partial(Conv3d, engine="reference", bias=False)
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "3": lambda: conv_norm(conv(4, 6, 3)),
     "grouped": lambda: conv_norm(conv(4, 6, 3, groups=2), momentum=None),
     "strided": lambda: conv_norm(conv(4, 6, 2, 2), affine=False),
-    "1": lambda: conv_norm(conv(4, 6, 1)),
-    "frozen": lambda: frozen(conv_norm(conv(4, 6, 3)), "conv.weight", "norm.bias"),
     "all frozen": lambda: conv_norm(conv(4, 6, 3)).requires_grad_(False),
-    "block": lambda: ResidualBlock(4, 6, partial(Conv3d, engine="reference"), nn.BatchNorm1d),
     "thin block": lambda: ResidualBlock(4, 4, partial(Conv3d, engine="reference"), nn.BatchNorm1d),
     "sequence": lambda: Sequential(conv(4, 6, 3), nn.BatchNorm1d(6), nn.ReLU(), conv(6, 3, 1)),
 }
-NODES = {"block": 3, "thin block": 2}
+NODES = {"thin block": 2}
 
 
 def shaken(module: nn.Module) -> nn.Module:
@@ -81,7 +72,7 @@ def step(
     return found | trained  # type: ignore
 
 
-@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("autocast", [None, torch.float16], ids=str)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_step_against_float64(
     kind: str, autocast: torch.dtype | None, nodes: list[object]
@@ -120,43 +111,15 @@ def test_second_derivatives(nodes: list[object]) -> None:
         assert relative_rms(value, truth) < 100 * RELATIVE_RMS[torch.float32]
 
 
-OTHERS: dict[str, Callable[[], nn.Module]] = {
-    "evaluation": lambda: LAYERS["3"]().eval(),
-    "no running statistics": lambda: conv_norm(conv(4, 6, 3), track_running_stats=False),
-    "a bias": lambda: conv_norm(Conv3d(4, 6, 3, engine="reference")),
-    "another norm": lambda: ConvNorm(conv(4, 6, 3), nn.LayerNorm(6)),
-    "float64": lambda: LAYERS["3"]().double(),
-}
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_other_layers_run_as_they_are_written(kind: str, nodes: list[object]) -> None:
-    module, grid = OTHERS[kind]().to(DEVICE), surface_grid(60).to(DEVICE)
-    dtype = next(module.parameters()).dtype
-    step(module, torch.randn(grid.rows, 4, device=DEVICE, dtype=dtype), grid)
-    assert not nodes
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_too_few_rows_are_normalised_by_the_running_statistics(n: int, nodes: list[object]) -> None:
-    module, grid = LAYERS["3"]().to(DEVICE), surface_grid(n).to(DEVICE)
-    before = copy.deepcopy(list(module.buffers()))
-    step(module, torch.randn(n, 4, device=DEVICE), grid)
-    assert not nodes
-    for buffer, kept in zip(module.buffers(), before, strict=True):
-        assert torch.equal(buffer, kept)
-
-
-@pytest.mark.parametrize("kind", ["3", "1", "block"])
-def test_spare_rows_are_in_no_statistics(kind: str, nodes: list[object]) -> None:
-    module, grid = shaken(LAYERS[kind]()).to(DEVICE), surface_grid(60).to(DEVICE)
+def test_spare_rows_are_in_no_statistics(nodes: list[object]) -> None:
+    module, grid = shaken(LAYERS["3"]()).to(DEVICE), surface_grid(60).to(DEVICE)
     count = torch.tensor([grid.rows - 7], dtype=torch.int32, device=DEVICE)
     counted = replace(grid, count=count, check=False)
     exact = copy.deepcopy(module).double()
     features = torch.randn(grid.rows, 4, device=DEVICE)
     found = step(module, features, counted)
-    assert len(nodes) == NODES.get(kind, 1)
+    assert len(nodes) == 1
     # the plain norm knows of the count too
     for name, truth in step(exact, features.double(), counted).items():
         assert relative_rms(found[name], truth) < 20 * RELATIVE_RMS[torch.float32], name
-    assert kind == "block" or not found["out"][-7:].any()  # a shortcut may add to them
+    assert not found["out"][-7:].any()

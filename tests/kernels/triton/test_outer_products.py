@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pcnn.kernels import outer_products as module
-from pcnn.kernels.outer_products import chunk_of, outer_products, tiles_of
-from tests.kernels.triton.rows import DEVICE
+from pcnn.kernels.outer_products import outer_products
+from tests.kernels.triton.conftest import DEVICE
 from tests.specs import spec_of
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
@@ -88,24 +88,6 @@ def test_rows_outside_every_pair_are_not_read_and_sums_are_not_of_half() -> None
     assert run(x, grad, lists).isfinite().all()
     x = torch.full((50, 2), 300.0, dtype=HALF, device=DEVICE)
     assert (run(x, x, pairs([70])) == 70 * 9e4).all()
-
-
-def test_operands_are_rounded_and_strides_obeyed() -> None:
-    x, grad = random(16, 40)
-    x, grad, lists = x[:, ::2], grad[:, 8:24], pairs([30, 40])
-    out = run(x, grad, lists, compute_dtype=HALF, out_dtype=HALF)
-    assert out.dtype == HALF
-    assert relative_rms(out, exact(x.half(), grad.half(), *lists)) < RELATIVE_RMS[HALF]
-
-
-def test_partial_sums_of_the_default_cut_are_bounded() -> None:
-    for c in (1, 16, 64, 256, 1024):
-        for triplets, itemsize in ((1, 2), (1 << 18, 4), (1 << 31, 2)):
-            block_in, block_out, block_pairs, warps = tiles_of(c, c, itemsize)
-            resident = max(1, 132 * 16 // warps // (-(-c // block_in) * -(-c // block_out)))
-            chunk = chunk_of(triplets, resident, block_pairs)
-            full = triplets // chunk  # besides one a slot, which is as large as the result
-            assert 4 * full * c * c <= 70 << 20, (c, triplets)
 
 
 def test_pairs_and_counts_begin_anywhere() -> None:

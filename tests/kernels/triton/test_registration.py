@@ -6,7 +6,7 @@ import torch
 from pcnn.registration.fit_kernel import rigid_fits
 from pcnn.registration.rigid_fit import turned_onto
 from pcnn.registration.score_kernel import hypothesis_scores
-from tests.kernels.triton.rows import DEVICE
+from tests.kernels.triton.conftest import DEVICE
 
 
 @pytest.mark.parametrize("number", [1, 32, 45])
