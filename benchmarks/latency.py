@@ -1,4 +1,4 @@
-"""One scan from points to features, as a CUDA graph and eager, by every engine.
+"""One scan from points to features, as a CUDA graph and eager, and eager by every engine.
 
 Outputs on a part of each scan are held to float64. Eager and graph run the same kernels, so their
 outputs are mostly the same bits; where they are not, each may be off by the bound of a network, so
@@ -42,15 +42,13 @@ class Line:
 
 
 def lines(options: Options) -> list[Line]:
-    """``graph`` and ``eager`` by the engine ``auto``, and the papers' engines both ways."""
+    """``graph`` and ``eager`` by the engine ``auto``, and the papers' engines eagerly."""
     auto, on_gpu = resolve("auto"), options.device.type == "cuda"
     found = [Line("graph", auto, True)] if on_gpu else []
     found.append(Line("eager", auto))
     for engine, _ in engines.with_papers(replace(options, engines=["auto"])):
         if isinstance(engine, Engine) and engine.name != "auto":
             found.append(Line(engine.name, engine))
-            if on_gpu and engine.name != "torchsparse++":
-                found.append(Line(f"{engine.name} graph", engine, True))
     return [line for line in found if not options.engines or line.name in options.engines]
 
 

@@ -82,9 +82,7 @@ struct ScanArguments {
     const int* counts;  // [slots, chunks], aligned to 16 bytes
     int* starts;        // [slots, chunks] exclusive sums inside a slot
     i64* offsets;       // [slots + 1]
-    i64* totals;        // [slots] triplets of every slot, or null; 0 from the first that is too long on
     i64 chunks;
-    i64 capacity;       // triplets of all slots that there is room for
     int slots;
 };
 
@@ -136,7 +134,6 @@ KERNEL(scan_counts, ScanArguments, SCAN_THREADS) {
     if (threadIdx.x == 0) {
         a.offsets[slot] = offset;
         if (slot == a.slots - 1) a.offsets[a.slots] = offset + carry;
-        if (a.totals) a.totals[slot] = offset + carry > a.capacity ? 0 : carry;
     }
 }
 

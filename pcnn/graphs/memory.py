@@ -217,7 +217,6 @@ def room_for(
     """Sizes for a planned grid and others like it, of so many points or keys at most."""
     sizes = planner.on_voxels.room_of(grid, keyed)
     rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
-    pairs = [edges.above(int(HEADROOM * n)) for n in sizes.pairs]
     if keyed:
         rows[0] = points
     words, whole, passes, cut = sizes.words, sizes.whole, sizes.passes, sizes.cut
@@ -225,12 +224,11 @@ def room_for(
         words = fitting_words(words, sizes.rows[0], HEADROOM**3)
     if old is not None:
         rows = list(map(max, rows, old.rows))
-        pairs = list(map(max, pairs, old.pairs))
         words = max(words, old.words) if words else 0
         whole &= old.whole
         passes = max(passes[0], old.passes[0]), max(passes[1], old.passes[1])
         cut = old.cut
-    return Room(points, tuple(rows), passes, words, whole, tuple(pairs), cut)
+    return Room(points, tuple(rows), passes, words, whole, cut)
 
 
 class Tensors:

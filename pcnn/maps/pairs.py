@@ -33,9 +33,6 @@ MOST_SLOTS = 128
 #: Rows of a chunk with counts of its own, and chunks that one pass scans quickly.
 FEWEST_ROWS, MOST_ROWS, MANY_CHUNKS = 32, 1024, 1024
 
-#: Room for all triplets that there are.
-UNBOUNDED = (1 << 63) - 1
-
 
 class Places(NamedTuple):
     """Where the pairs of a table stand in their list."""
@@ -52,7 +49,7 @@ def chunk_rows(rows: int) -> int:
     return size
 
 
-def places_in_table(table: Tensor, totals: Tensor | None = None, room: int = UNBOUNDED) -> Places:
+def places_in_table(table: Tensor) -> Places:
     """Places of the filled entries of a neighbour table ``[N_out, K]`` int32, by slot and row."""
     (rows, volume), device = table.shape, table.device
     counts, starts = torch.empty(
@@ -60,7 +57,7 @@ def places_in_table(table: Tensor, totals: Tensor | None = None, room: int = UNB
     ).unbind()
     places = Places(starts, torch.empty(volume + 1, dtype=torch.int64, device=device))
     _walk_table("count_table", table, counts, places, None, None, 0)
-    scan_counts(counts, *places, totals, room)
+    scan_counts(counts, *places)
     return places
 
 
@@ -98,19 +95,11 @@ def empty_pairs(triplets: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return room[0, :triplets], room[1, :triplets]
 
 
-def scan_counts(
-    counts: Tensor,
-    starts: Tensor,
-    offsets: Tensor,
-    totals: Tensor | None = None,
-    room: int = UNBOUNDED,
-) -> None:
+def scan_counts(counts: Tensor, starts: Tensor, offsets: Tensor) -> None:
     """Turn the triplets of every (slot, chunk of rows) into positions."""
     slots, chunks = counts.shape
-    fields: Fields = {
-        **{"counts": counts, "starts": starts, "offsets": offsets, "totals": totals},
-        **{"chunks": chunks, "capacity": room, "slots": slots},
-    }
+    fields: Fields = {"counts": counts, "starts": starts, "offsets": offsets}
+    fields |= {"chunks": chunks, "slots": slots}
     module("pairs.cu", counts.device).launch("scan_counts", slots, **fields)
 
 

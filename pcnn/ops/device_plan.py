@@ -34,10 +34,9 @@ from pcnn.maps.levels import (
     unique_sites,
 )
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.split_tables import listed_slots
 from pcnn.maps.tiling import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.windowed import Windowed
-from pcnn.ops.recipe import Recipe, Wanted
+from pcnn.ops.recipe import Recipe
 from pcnn.ops.room_levels import (
     FINEST,
     HEAD,
@@ -64,7 +63,6 @@ class SearchedMap:
     relation: Relation  # of its sites
     tiles: bool  # the kernel tiles space between the levels, so nothing is searched
     slots: slice  # words of the report: counts of its slots
-    listed: tuple[int, ...] = ()  # slots whose pairs are listed in a room
 
     @property
     def is_large(self) -> bool:
@@ -73,27 +71,20 @@ class SearchedMap:
 
 
 def searched_maps(
-    recipe: Recipe,
-    strides: Mapping[int, Triple],
-    key_format: KeyFormat,
-    wanted: Sequence[Wanted],
-    word: int,
+    recipe: Recipe, strides: Mapping[int, Triple], key_format: KeyFormat, word: int
 ) -> list[SearchedMap]:
     """The maps of a recipe that a plan finds together."""
     found = []
-    for number, (planned, read) in enumerate(zip(recipe.maps, wanted, strict=True)):
+    for number, planned in enumerate(recipe.maps):
         if planned.source not in strides or planned.target not in strides:
             continue
         fine, coarse = strides[planned.source], strides[planned.target]
         kernel, ends = planned.kernel, (planned.source, planned.target)
         steps = tuple(a * b for a, b in zip(fine, kernel.stride, strict=True))
         tiles = kernel.is_disjoint and bool(planned.target) and steps == coarse
-        itself = kernel.is_symmetric and planned.source == planned.target
         relation = Relation(kernel, fine, key_format)
         slots = slice(word, word + kernel.volume)
-        # of a kernel that tiles space the rows bound how many pairs there are
-        listed = () if tiles else listed_slots(kernel, itself, (name for name, _ in read))
-        found.append(SearchedMap(number, *ends, relation, tiles, slots, listed))
+        found.append(SearchedMap(number, *ends, relation, tiles, slots))
         word = slots.stop
     return found
 
@@ -108,7 +99,6 @@ class DevicePlan:
         downsampling: str,
         key_format: KeyFormat,
         search: TableSearch | None = None,
-        wanted: Sequence[Wanted] = (),  # layouts that are read of every map in a room
     ) -> None:
         self.recipe, self.downsampling, self.key_format = recipe, downsampling, key_format
         self.search = search or Windowed()
@@ -122,10 +112,8 @@ class DevicePlan:
         self.wanted = sorted({s for number, s in self.strides.items() if number})
         self.place = {n: self.wanted.index(s) for n, s in self.strides.items() if n}
         first = HEAD + len(self.wanted)
-        self.maps = searched_maps(recipe, self.strides, key_format, wanted, first)
+        self.maps = searched_maps(recipe, self.strides, key_format, first)
         self.words = self.maps[-1].slots.stop if self.maps else first
-        #: maps whose pairs a room has to have space for
-        self.listing = [entry for entry in self.maps if entry.listed]
         self.has_large = any(entry.is_large for entry in self.maps)
         self.has_disjoint = any(entry.tiles for entry in self.maps)
         #: the map, if there is one, whose inputs learn the row above them while it is built
@@ -246,11 +234,7 @@ class DevicePlan:
         self._check_extent(numbers, batch_size)
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
         passes = numbers[ROOT_PASSES], numbers[LEVEL_PASSES]
-        pairs = tuple(
-            sum(numbers[entry.slots.start + slot] for slot in entry.listed)
-            for entry in self.listing
-        )
-        return Room(0, rows, passes, numbers[WORDS], pairs=pairs)
+        return Room(0, rows, passes, numbers[WORDS])
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -326,7 +310,7 @@ class DevicePlan:
             source, target = sites[entry.source], sites[entry.target]
             counts = None
             # a room says which maps are cut, so nothing asks for the density of large ones
-            if listed or (entry.listed if target.fixed else entry.is_large):
+            if listed or (entry.is_large and not target.fixed):
                 counts = report[entry.slots]
             if not entry.tiles:
                 searches.append(Task.of(self.search, source, target, entry.relation, counts))

@@ -36,13 +36,12 @@ class Room:
     passes: tuple[int, int]  # of the two sorts
     words: int = 0  # of the bitmaps that levels are found in; 0 where they are sorted
     whole: bool = False  # the finest level is found there too
-    pairs: tuple[int, ...] = ()  # of the maps whose search lists them
     #: maps, by number in the recipe and side, whose ``fitting_steps`` are in sections
     cut: frozenset[tuple[int, bool]] = frozenset()
 
     def holds(self, other: Room) -> bool:
         """True if a cloud that takes the other room fits into this one."""
-        theirs, own = ((*r.rows, *r.passes, r.words, *r.pairs) for r in (other, self))
+        theirs, own = ((*r.rows, *r.passes, r.words) for r in (other, self))
         return all(needed <= there for needed, there in zip(theirs, own, strict=True))
 
 

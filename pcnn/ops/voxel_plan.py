@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, cast
 
@@ -18,13 +17,10 @@ from pcnn.geometry.steps import STEPS, TILE_ROWS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
-from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.maps.base import TableSearch
-from pcnn.maps.bounded_lists import BOUNDED, BoundedLists, serves, with_own_keys
 from pcnn.maps.cell_bits import bitmap_words, fitting_words
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.levels import MAX_LEVELS, box_of
-from pcnn.maps.split_tables import SplitTables, is_split
 from pcnn.maps.steps import step_views
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe
@@ -48,7 +44,6 @@ class VoxelPlan(NetworkPlan):
         together = getattr(engine.builder, "together", False)
         self._search = cast(TableSearch, engine.builder) if together else None
         self._device_plans: dict[tuple[Triple, str, KeyFormat, bool], DevicePlan] = {}
-        self._splits, self._bounded = SplitTables(), BoundedLists()
         self._waits: dict[tuple[str, str], str | None] = {}
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {both: recipe.lists_triplets(both, layouts) for both in (False, True)}
@@ -93,12 +88,8 @@ class VoxelPlan(NetworkPlan):
         """Cells to a planned geometry for inference, in a room of fixed size; nothing waits."""
         ready = self._fixed(cells.device, downsampling)
         beside = Beside(cells.device)
-        sizes = replace(room, pairs=()) if self._groups_slots else room
-        given = cells, count, batch_size, sizes
-        grids, maps, report = ready.in_room(*given, beside, meanwhile)
-        if self._groups_slots:
-            maps, counted = self._bounded_maps(grids, room.pairs)
-            report = torch.cat([report, *counted])
+        given = cells, count, batch_size, room, beside, meanwhile
+        grids, maps, report = ready.in_room(*given)
         self._finish(grids, maps, False, room)
         beside.join()
         (geometry, *_) = grids
@@ -106,9 +97,7 @@ class VoxelPlan(NetworkPlan):
         return geometry, report
 
     def seen(self, numbers: Sequence[int], batch_size: int, downsampling: str) -> Room:
-        ready = self._room_plan(downsampling)
-        found = ready.seen(numbers, batch_size)
-        return replace(found, pairs=tuple(numbers[ready.words :])) if self._groups_slots else found
+        return self._room_plan(downsampling).seen(numbers, batch_size)
 
     def rows_of(self, sizes: Room, downsampling: str) -> list[int]:
         """Sites of every level of the recipe, where all of them are sorted."""
@@ -155,20 +144,11 @@ class VoxelPlan(NetworkPlan):
         if not whole:
             words = fitting_words(bitmap_words(*box, ready.wanted), grid.rows)
         took = ready.passes[0], ready.passes[1]  # also where a larger box would leave bitmaps out
-        found = ((entry, self.recipe.maps[entry.number].found(grids)) for entry in ready.listing)
-        pairs = tuple(
-            0 if built is None else int(built.offsets.diff()[[*entry.listed]].sum())
-            for entry, built in found
-        )
-        if self._groups_slots:
-            built_maps = (planned.found(grids) for planned in self.recipe.maps)
-            sizes = (one.offsets.diff().tolist() for one in built_maps if one is not None)
-            pairs = tuple(number for own in sizes for number in own)
-        return Room(points, rows, took, words, whole, pairs, frozenset(cut))
+        return Room(points, rows, took, words, whole, frozenset(cut))
 
     def _fixed(self, device: torch.device, downsampling: str) -> DevicePlan:
         """The plan of a device, if nothing of it waits."""
-        if not (has_kernels(device) and (self._search or self._groups_slots)):
+        if not has_kernels(device) or self._search is None:
             raise WaitsForDevice(
                 f"engine {self.engine.name!r} asks {device} for the number of triplets, or for one "
                 "map after another"
@@ -179,59 +159,20 @@ class VoxelPlan(NetworkPlan):
                 "it has levels other than the floor of its input's (downsampling="
                 f"{downsampling!r}, or generative layers), whose sites are counted one by one"
             )
-        if self._groups_slots:
-            for planned, wanted in zip(self.recipe.maps, self.wanted[False], strict=True):
-                names = {name for name, _ in wanted}
-                if names != set(BOUNDED) or not serves(planned.kernel):
-                    raise WaitsForDevice(
-                        f"a layer reads {', '.join(sorted(names))} of a map of "
-                        f"{planned.kernel.volume} slots, lists whose length is counted"
-                    )
-            return ready
         searched = {entry.number for entry in ready.maps}
         for number, planned in enumerate(self.recipe.maps):
             # the pairs that pooling reads have a substitute (`NetworkPlan.missing`)
             pooled = not any(use.backward for use in planned.uses)
             for name, _ in self.wanted[False][number]:
-                served = name in _FIXED or is_split(name) or (pooled and name == "pairs")
+                served = name in _FIXED or (pooled and name == "pairs")
                 if number not in searched or not served:
                     raise WaitsForDevice(f"a layer reads {name!r}, a list whose length is counted")
         return ready
 
-    @property
-    def _groups_slots(self) -> bool:
-        """True if maps are built one by one, for products of slots that are grouped on the host."""
-        builder = self.engine.builder
-        hashed = isinstance(builder, HashTable) and builder.search != "grid"
-        return hashed or isinstance(builder, DoubleTraversed)
-
     def _room_plan(self, downsampling: str) -> DevicePlan:
         """The plan of a room: with all maps where they are built together."""
         key = (1, 1, 1), downsampling, DEFAULT_FORMAT
-        ready = self._device_plan(*key, with_maps=self._search is not None)
-        if self._groups_slots:  # the maps are built on its levels
-            ready.margin = self._device_plan(*key).margin
-        return ready
-
-    def _bounded_maps(
-        self, grids: Sequence[VoxelGrid | None], pairs: Sequence[int]
-    ) -> tuple[Maps, list[Tensor]]:
-        """All maps in a room for the triplets of every slot, and how many there are."""
-        sites = [grid for grid in grids if grid is not None]  # in a room all are there
-        own = [with_own_keys(grid) for grid in sites]
-        maps: Maps = []
-        counted: list[Tensor] = []
-        builder, first = self.engine.builder, 0
-        assert isinstance(builder, HashTable | DoubleTraversed)
-        for planned in self.recipe.maps:
-            source, target = sites[planned.source], sites[planned.target]
-            below, above = own[planned.source], own[planned.target]
-            bounds = pairs[first : first + planned.kernel.volume]
-            first += planned.kernel.volume
-            built, found = self._bounded.map(builder, below, above, planned.kernel, bounds)
-            maps.append(source.add_map(target, planned.kernel, built))
-            counted.append(found)
-        return maps, counted
+        return self._device_plan(*key, with_maps=self._search is not None)
 
     def _device_plan(
         self, spacing: Triple, downsampling: str, key_format: KeyFormat, with_maps: bool = True
@@ -243,8 +184,7 @@ class VoxelPlan(NetworkPlan):
             from pcnn.ops.device_plan import DevicePlan
 
             recipe = self.recipe if with_maps else Recipe(self.recipe.levels, ())
-            wanted = self.wanted[False] if with_maps else []
-            self._device_plans[place] = DevicePlan(recipe, *key, self._search, wanted)
+            self._device_plans[place] = DevicePlan(recipe, *key, self._search)
         return self._device_plans[place]
 
     def _finish(
@@ -270,11 +210,6 @@ class VoxelPlan(NetworkPlan):
         views: list[tuple[KernelMap, str]] = []
         resting: list[KernelMap] = []
         sectioned: list[KernelMap] | None = None if room is None else []
-        spaces: dict[int, int] = {}
-        if room is not None and not self._groups_slots:
-            listing = self._room_plan(root.downsampling).listing
-            numbers = (entry.number for entry in listing)
-            spaces = dict(zip(numbers, room.pairs, strict=True))
         for number, (planned, wanted) in enumerate(
             zip(self.recipe.maps, self.wanted[backward], strict=True)
         ):
@@ -284,12 +219,7 @@ class VoxelPlan(NetworkPlan):
                 assert source is not None
                 assert target is not None
                 built = source.kernel_map(target, planned.kernel, self.engine)
-            missing = self.missing(built, wanted)
-            if room is not None:
-                apart = [key for key in missing if is_split(key[0])]
-                self._splits.add(built, planned.kernel, apart, spaces.get(number))
-                missing = [key for key in missing if key not in apart]
-            for name, flipped in missing:
+            for name, flipped in self.missing(built, wanted):
                 views.append((built.transpose() if flipped else built, name))
                 if room is not None and sectioned is not None and (number, flipped) in room.cut:
                     sectioned.append(views[-1][0])

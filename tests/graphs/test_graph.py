@@ -16,7 +16,6 @@ from pcnn.graphs.capture import failure_of
 from pcnn.graphs.graph import GraphedNetwork
 from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
-from pcnn.ops import Engine, resolve
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.graphs.graphed import TILES, in_threads, rerun
@@ -29,14 +28,6 @@ MODELS: dict[str, Callable[..., Any]] = {
     "resunet": partial(ResUNetBN2C, in_channels=4, width=0.5),
     "resnet18": partial(ResNet18, width=0.25),
 }
-PAPERS = [
-    ("minkunet42", resolve("spira")),
-    ("minkunet42", resolve("spira", t=0)),
-    ("sparse_resnet_large", resolve("spira")),
-    ("minkunet42", resolve("torchsparse")),
-    ("minkunet42", resolve("minuet")),
-    ("sparse_resnet_large", resolve("minuet")),
-]
 SIZES = [20_000, 0, 1, 2, 700, 1024, 1025, 23_000, 19_000, 60_000, 20_500]
 HALVES = (torch.float16, torch.bfloat16)
 #: Inputs: points that become voxels in the graph, voxels, and native points.
@@ -189,17 +180,6 @@ def test_equal_to_eager(model: str, dtype: torch.dtype, kind: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["clouds", "voxels"])
-@pytest.mark.parametrize(("model", "engine"), PAPERS, ids=lambda one: getattr(one, "name", one))
-def test_engines_of_papers_equal_eager_ones(model: str, engine: Engine, kind: str) -> None:
-    run = graphed(kind, network(model, engine=engine), dtype=torch.float16)
-    for seed, n in enumerate((20_000, 0, 1, 700, 23_000, 60_000, 20_500)):
-        found = check(run, kind, *places(n, seed))
-        assert all(torch.isfinite(one).all() for one in tensors(found))
-    assert run.runner.places
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["voxels", "points"])
 @pytest.mark.parametrize("cast", [None, torch.float16], ids=str)
 @pytest.mark.parametrize("model", MODELS)
@@ -249,11 +229,8 @@ def test_a_batch_and_a_point_a_voxel(kind: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ["auto", "spira", "minuet", "torchsparse"])
-def test_what_does_not_fit_gets_memory_that_holds_both(kind: str, engine: str) -> None:
-    if kind == "points" and engine != "auto":
-        pytest.skip("an engine of voxels")
-    run = graphed(kind, network(engine=resolve(engine)))
+def test_what_does_not_fit_gets_memory_that_holds_both(kind: str) -> None:
+    run = graphed(kind, network())
     lattice = torch.cartesian_prod(*[torch.arange(27)] * 3).float().to(DEVICE) * 0.1 + 0.05
     apart = torch.rand(len(lattice), 3, device=DEVICE) * torch.tensor([40.0, 40, 4]).to(DEVICE)
     features = torch.randn(len(lattice), 4).to(DEVICE)

@@ -1,6 +1,5 @@
 """Plans in rooms of fixed size: those of exact size, with spare rows behind them."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -9,14 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, VoxelGrid
+from pcnn.geometry import VoxelGrid
 from pcnn.maps import SortedSearch
 from pcnn.models import SparseResNetLarge
 from pcnn.ops import Engine, Planner, resolve
 from pcnn.ops.device_plan import read_report
-from pcnn.ops.recipe import PlannedMap
 from pcnn.ops.room_levels import Room, WaitsForDevice
-from pcnn.tensor import SparseTensor
 from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.ops.test_device_plan import MODELS, cells_on, spira
@@ -29,8 +26,7 @@ SPARE = 37
 
 def larger(room: Room) -> Room:
     rows = tuple(n + SPARE + place for place, n in enumerate(room.rows))
-    pairs = tuple(n + SPARE + place for place, n in enumerate(room.pairs))
-    return replace(room, points=room.points + SPARE, rows=rows, pairs=pairs)
+    return replace(room, points=room.points + SPARE, rows=rows)
 
 
 def padded(cells: Tensor, room: Room) -> tuple[Tensor, Tensor]:
@@ -175,128 +171,14 @@ def test_sections_are_cut_as_in_the_room() -> None:
         assert whole == (not cut)
 
 
-#: Engines of papers, whose lists have a capacity: (name, networks and the layouts that they read).
-PAPERS = [
-    *((spira(t), model) for t in (0, 2, 3, 9) for model in ("minkunet42", "sparse_resnet21")),
-    *(
-        (resolve(e), m)
-        for e in ("torchsparse", "minuet")
-        for m in ("minkunet42", "sparse_resnet21")
-    ),
-]
-
-
-def pairs_of_maps(
-    planner: Planner, grid: VoxelGrid, exact: VoxelGrid
-) -> Iterator[tuple[PlannedMap, KernelMap, KernelMap]]:
-    """Every map of the recipe, in a room and of exact size."""
-    sites = list(zip(levels_of(planner, grid), levels_of(planner, exact), strict=True))
-    for entry in planner.recipe.maps:
-        ends = sites[entry.source], sites[entry.target]
-        fixed, built = (a.cached_map(b, entry.kernel) for a, b in zip(*ends, strict=True))
-        yield entry, fixed, built
-
-
-def same_lists(entry: PlannedMap, fixed: KernelMap, built: KernelMap) -> None:
-    """A table and lists by slot, as Spira reads them."""
-    for name, flipped in entry.layouts(False):
-        one, other = (m.edges.layouts[name, flipped] for m in (fixed, built))
-        *table, inputs, outputs, counts = one[:5]
-        *wanted, wanted_inputs, wanted_outputs, wanted_counts = other[:5]
-        assert torch.equal(counts, wanted_counts)
-        assert torch.equal(inputs[: len(wanted_inputs)], wanted_inputs)
-        assert torch.equal(outputs[: len(wanted_inputs)], wanted_outputs)
-        for near, rows in zip(table[:1], wanted[:1], strict=True):
-            assert torch.equal(near[: len(rows)], rows)
-            assert (near[len(rows) :] == -1).all()
-        assert all(map(torch.equal, (*table[1:], *one[5:]), (*wanted[1:], *other[5:])))
-
-
-def same_places(entry: PlannedMap, fixed: KernelMap, built: KernelMap) -> None:
-    """Places of products of grouped slots, as TorchSparse and Minuet read them."""
-    for one, other in ((fixed, built), (fixed.transpose(), built.transpose())):
-        if ("by_in", one.flipped) not in other.edges.layouts:
-            continue
-        ends, wanted_ends = one.layout("pairs")[2], other.layout("pairs")[2]
-        moved = (ends - wanted_ends).to(one.layout("by_in")[0].device)
-        for name in ("by_in", "by_out"):
-            position, slot, rows = one.layout(name)
-            wanted, wanted_slot, wanted_rows = other.layout(name)
-            many, last = len(wanted), len(wanted_rows)
-            assert torch.equal(rows[:last], wanted_rows)
-            assert (rows[last:] == many).all()
-            assert torch.equal(slot[:many], wanted_slot)
-            assert torch.equal(position[:many], wanted + moved[wanted_slot.long()])
-        assert torch.equal(one.layout("identity_slot")[0], other.layout("identity_slot")[0])
-        assert (ends.diff() >= wanted_ends.diff()).all()
-
-
-@pytest.mark.parametrize(("engine", "model"), PAPERS, ids=lambda one: getattr(one, "name", one))
-def test_rooms_hold_the_lists_of_papers(
-    device: torch.device, engine: Engine, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    net = MODELS[model](engine=engine).to(device).eval()
-    planner, cells = net.planner, cells_on(device)
-    exact = planner.voxelize(cells, 3)
-    needed = planner.on_voxels.room_of(exact)
-    room, listed = larger(needed), engine.name.startswith("spira")
-    in_room(planner, cells, room)  # copies what it needs of the host
-    found = in_room(planner, cells, room, monkeypatch) if listed else None
-    grid, seen = found or in_room(planner, cells, room)
-    assert room.holds(seen)
-    assert seen.pairs == needed.pairs
-    assert planner.is_planned(grid, False)
-    for maps in pairs_of_maps(planner, grid, exact):
-        (same_lists if listed else same_places)(*maps)
-    if not listed:  # products that group slots are those of a device
-        return
-    features = torch.randn(grid.rows, net.in_channels, device=device)
-    net.graphs = False
-    with torch.no_grad():
-        outputs = [net(SparseTensor(features, grid))]
-        outputs.append(net(SparseTensor(features[: exact.rows].contiguous(), exact)))
-    lists = [out if isinstance(out, list) else [out] for out in outputs]
-    for one, other in zip(*lists, strict=True):
-        own = one.features[: len(other.features)]
-        assert torch.allclose(own, other.features, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("engine", [spira(3), resolve("minuet")], ids=lambda one: one.name)
-def test_lists_beyond_the_room_are_counted_and_left_out(engine: Engine) -> None:
-    planner = Planner(MODELS["sparse_resnet21"](engine=engine))
-    cells = cells_on(torch.device("cpu"))
-    room = planner.on_voxels.room_of(planner.voxelize(cells, 3))
-    for place, pairs in enumerate(room.pairs[:9]):
-        if not pairs:
-            continue
-        own = [*room.pairs]
-        own[place] = pairs - 1
-        few = replace(room, pairs=tuple(own))
-        grid, seen = in_room(planner, cells, few)
-        assert seen.pairs == room.pairs
-        assert not few.holds(seen)
-        if engine.name == "minuet":
-            built = grid.cached_map(grid, planner.recipe.maps[0].kernel)
-            assert not any(built.layout(name)[2].any() for name in ("by_in", "by_out"))
-            continue
-        entry = planner.on_voxels._fixed(grid.device, "floor").listing[place]
-        planned, levels = planner.recipe.maps[entry.number], levels_of(planner, grid)
-        built = levels[planned.source].cached_map(levels[planned.target], planned.kernel)
-        *_, counts, _ = built.layout("hybrid:3")
-        assert 0 < int(counts.sum()) < pairs
-
-
 #: Networks that wait: their engine, layouts that are asked for, downsampling, and why.
 WAITING: list[tuple[str, Any, tuple[str, ...] | None, str, str]] = [
     ("minkunet42", None, ("pairs",), "floor", "a list whose length is counted"),
     ("minkunet42", None, ("steps",), "reached", "counted one by one"),
     ("minkunet42", Engine("sorted", SortedSearch()), None, "floor", "for one map after another"),
     ("sparse_resnet21", spira(3, 32), None, "floor", "one map after another"),
-    ("sparse_resnet21", spira(3), ("pairs",), "floor", "reads 'pairs', a list whose length"),
-    ("minkunet42", resolve("torchsparse", locality=False), None, "floor", "length is counted"),
-    ("minkunet42", resolve("torchsparse", search="grid"), None, "floor", "triplets"),
-    ("resnet18", resolve("minuet"), None, "floor", "reads pairs of a map"),
+    ("sparse_resnet21", spira(3), None, "floor", "a list whose length is counted"),
+    ("minkunet42", resolve("minuet"), None, "floor", "one map after another"),
 ]
 
 
