@@ -2,8 +2,8 @@
 
 ``voxelize`` and ``native_points`` make a ``SparseTensor`` of points: features on a ``VoxelGrid`` or
 a ``PointSet``. ``nn`` has layers, ``models`` networks, ``runtime`` makes networks ready to run.
-``plan`` and ``Planner`` build levels and kernel maps ahead, ``tune`` finds the quickest ``Engine``,
-``explain`` times every layer. ``register`` finds the rigid transform of one cloud onto another,
+``plan`` and ``Planner`` build levels and kernel maps ahead, ``tune`` finds the quickest settings of
+every layer. ``register`` finds the rigid transform of one cloud onto another,
 ``predict`` the class of every point.
 """
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         plan,
         voxelize,
     )
-    from pcnn.runtime.explaining import explain
     from pcnn.runtime.tuning import tune
     from pcnn.tensor import SparseTensor
 
@@ -56,7 +55,6 @@ __all__ = [
     "VoxelGrid",
     "__version__",
     "devoxelize",
-    "explain",
     "from_coordinates",
     "lookup",
     "models",
@@ -80,7 +78,6 @@ _of_home = late(
             *("Engine", "Planner", "devoxelize", "from_coordinates", "lookup"),
             *("native_points", "plan", "voxelize"),
         ),
-        ".runtime.explaining": ("explain",),
         ".runtime.tuning": ("tune",),
         ".tensor": ("SparseTensor",),
     },

@@ -93,11 +93,6 @@ def product(
     return convolution(*operands, made, Reference(), **options)
 
 
-def listed(inputs: list[int], outputs: list[int], offsets: list[int], n_in: int) -> None:
-    pairs = (torch.tensor(rows, dtype=torch.int32) for rows in (inputs, outputs))
-    KernelMap.from_pairs(*pairs, torch.tensor(offsets), n_in, 2).validate()
-
-
 def scattered(n: int = 10) -> Tensor:
     return torch.rand(n, 3)
 
@@ -154,10 +149,6 @@ GEOMETRY: list[Row] = [
     ),
     (lambda: sites().geometry.dilated(Kernel.of(3, 2)), V, "stride 1"),  # type: ignore[attr-defined]
     (lambda: surface_grid(5, downsampling="ceiling"), V, "floor, reached"),
-    (lambda: listed([0, 1], [0, 1], [0, 1], 2), V, "cover"),
-    (lambda: listed([0, 1], [0, 1], [0, 3, 2], 2), V, "decrease"),
-    (lambda: listed([0, 1], [0, 1], [0, 2], 1), V, "in_index leaves"),
-    (lambda: listed([0, 1], [0, 0], [0, 2], 2), V, "out_index claims"),
 ]
 MAPS: list[Row] = [
     (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),

@@ -84,8 +84,6 @@ def tuned(
 
     from pcnn.console import Console
     from pcnn.experiment import build, networks
-    from pcnn.runtime.explaining import explain
-    from pcnn.runtime.observed import sparse_of
     from pcnn.runtime.tuning import tune
 
     networks.check_engine(cfg, device)
@@ -101,7 +99,6 @@ def tuned(
         layers = tune(net, batches, options.samples, backward)
         for layer in layers:
             console.say(layer)
-        console.print(str(explain(net, sparse_of(batches[0]))), soft_wrap=True)
     told = counted(len(layers), "layer") if layers else "no layer"
     console.say(f"{device}: {told} quicker with settings of its own")
     if data.source_kind != "real":

@@ -13,7 +13,7 @@ from pcnn.cli.options import AllowTargets, packages
 from pcnn.messages import say
 from pcnn.ranges import Positive
 
-PACKAGES = "torchsparse, minkowski, spconv; spconv-rsck for spconv 1."
+PACKAGES = "torchsparse, minkowski or spconv."
 
 
 @dataclass(frozen=True, kw_only=True)

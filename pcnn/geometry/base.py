@@ -288,17 +288,6 @@ class Geometry:
             found[Kernel.of(*own), builder] = built
         return found
 
-    def held_bytes(self) -> int:
-        """Bytes of all layouts of the kernel maps that the geometry and its levels keep."""
-        found: dict[int, int] = {}
-        todo: list[Geometry] = [self]
-        for level in todo:
-            todo += level._levels.values()
-            for built in level.cached_maps():
-                layouts = built.edges.layouts.values()
-                found.update({t.data_ptr(): t.nbytes for layout in layouts for t in layout})
-        return sum(found.values())
-
     def cached_maps(self) -> list[KernelMap]:
         """Maps from this geometry built so far."""
         parts = [*self._maps.values(), *self._maps_to_others.values()]

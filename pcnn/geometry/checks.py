@@ -39,17 +39,6 @@ def check_order(
         )
 
 
-def check_rows(index: Tensor | None, rows: int, name: str) -> None:
-    """Refuse row numbers that do not exist; waits for their device."""
-    if index is None:
-        return
-    check_integers(index, "[P]", name)
-    if len(index):
-        low, high = torch.stack(index.aminmax()).tolist()
-        if low < 0 or high >= rows:
-            raise ValueError(f"{name} holds rows {low}..{high}, but there are {rows}")
-
-
 def check_points(points: Tensor, batch: Tensor | None) -> None:
     """Refuse points that are not ``[P, 3]`` floating point, or a batch that is not ``[P]``."""
     require_tensors(points=points, batch=batch)

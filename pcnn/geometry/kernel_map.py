@@ -297,19 +297,3 @@ class KernelMap:
                     # of a map in memory of fixed size the host knows the room alone
                     return None if ends.is_meta else int(ends[-1])
         return None
-
-    def validate(self) -> None:
-        """Raise a ValueError where a claim that the map makes about itself is wrong."""
-        offsets = self.offsets.tolist()
-        if [offsets[0], *sorted(offsets)] != [0, *offsets] or offsets[-1] != len(self.in_index):
-            raise ValueError("kernel map: offsets decrease, or do not cover the triplets")
-        sides = (
-            ("out_index", self.out_index, self.n_out, self.one_per_slot),
-            ("in_index", self.in_index, self.n_in, self.one_per_slot_transposed),
-        )
-        for name, index, rows, unique in sides:
-            if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < rows:
-                raise ValueError(f"kernel map: {name} leaves 0..{rows - 1}")
-            places = index.long() * self.volume + self.slot_index
-            if unique and torch.unique(places).numel() != places.numel():
-                raise ValueError(f"kernel map: {name} claims one triplet a slot, but has several")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry, PointKind, joined_rows
-from pcnn.geometry.checks import check_integers, check_order, check_rows, refuse_rows
+from pcnn.geometry.checks import check_integers, check_order
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
@@ -99,8 +99,7 @@ class PointSet(Geometry):
             not known.
         count: ``[1]`` int32 on the device of the keys, rows that are points; ``None``: all of them.
             Spare rows follow; their key is the sentinel, and no map leads from or to them.
-        check: whether to look at the contents of the keys; ``None``: where that waits for no
-            device, on the host. ``True`` looks everywhere and at everything (`validate`).
+        check: whether to look at the contents of keys on the host, where that waits for no device.
 
     Raises:
         ValueError: points, frames or keys of other shapes or dtypes, keys that are seen to be
@@ -122,7 +121,7 @@ class PointSet(Geometry):
     neighbourhood: Neighbourhood = USUAL
     finer: Finer = ()
     count: Tensor | None = None
-    check: InitVar[bool | None] = None
+    check: InitVar[bool] = True
 
     by_row: ClassVar[tuple[str, ...]] = ("points", "keys", "chosen")
     name: ClassVar[str] = "point"
@@ -130,7 +129,7 @@ class PointSet(Geometry):
     short: ClassVar[str] = "set"
     maps_by_builder: ClassVar[bool] = True
 
-    def __post_init__(self, check: bool | None) -> None:
+    def __post_init__(self, check: bool) -> None:
         self._start()
         if self.downsampling not in POINT_DOWNSAMPLING:
             raise ValueError(
@@ -149,27 +148,8 @@ class PointSet(Geometry):
                     f"point set: {name} must be {list(wanted)} {dtype} for {rows} keys of {clouds} "
                     f"clouds, got {list(tensor.shape)} {tensor.dtype}"
                 )
-        if check:
-            self.validate()
-        elif check is None and self.count is None and self.keys.device.type == "cpu":
+        if check and self.count is None and self.keys.device.type == "cpu":
             check_order(self.keys, clouds, self.key_format, self.one_per_cell, "point set")
-
-    def validate(self) -> None:
-        """Check every claim the set makes about its points; the host waits for their device.
-
-        Raises:
-            ValueError: keys that are unsorted, of no cloud, or repeated where ``one_per_cell``;
-                points that lie outside their cells; rows of ``inverse`` or ``chosen`` that do not
-                exist.
-        """
-        check_order(self.keys, self.batch_size, self.key_format, self.one_per_cell, "point set")
-        check_rows(self.inverse, self.rows, "point set: inverse")
-        if self.inverse is not None:
-            check_rows(self.chosen, len(self.inverse), "point set: chosen")
-        size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
-        places = (self.points.to(torch.float64) - self.in_cells(0.0)) / size  # [N, 3]
-        outside = ((places - 0.5).abs() > 0.5 + OUT_OF_CELL).any(1)
-        refuse_rows(outside, "points lie outside the cell of their key")
 
     def __repr__(self) -> str:
         size, stride = per_axis(self.voxel_size), per_axis(self.tensor_stride)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.base import Finer, Geometry
-from pcnn.geometry.checks import check_integers, check_order, check_rows
+from pcnn.geometry.checks import check_integers, check_order
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
@@ -46,8 +46,7 @@ class VoxelGrid(Geometry):
         spatial_shape: cells along x, y and z of the volume, ``0 .. shape - 1`` in cells of this
             level, that the sites lie in; sites that are `reached`, dilated or generated then lie in
             the volume that torch's dense layer would give. ``None``: no volume.
-        check: whether to look at the contents of the keys; ``None``: where that waits for no
-            device, on the host. ``True`` looks everywhere and at everything (`validate`).
+        check: whether to look at the contents of keys on the host, where that waits for no device.
 
     Raises:
         ValueError: keys of another shape or dtype, or that are seen to be unsorted, repeated or of
@@ -65,13 +64,13 @@ class VoxelGrid(Geometry):
     finer: Finer = ()
     count: Tensor | None = None
     spatial_shape: Triple | None = None
-    check: InitVar[bool | None] = None
+    check: InitVar[bool] = True
 
     name: ClassVar[str] = "voxel"
     kind: ClassVar[str] = "voxel grid"
     short: ClassVar[str] = "grid"
 
-    def __post_init__(self, check: bool | None) -> None:
+    def __post_init__(self, check: bool) -> None:
         self._start()
         if self.downsampling not in DOWNSAMPLING:
             raise ValueError(
@@ -79,39 +78,8 @@ class VoxelGrid(Geometry):
             )
         self.key_format.check_bound(self.bound, 0, "voxel grid")
         check_integers(self.keys, "[N]", "voxel grid: keys")
-        if check:
-            self.validate()
-        elif check is None and self.count is None and self.keys.device.type == "cpu":
+        if check and self.count is None and self.keys.device.type == "cpu":
             check_order(self.keys, self.batch_size, self.key_format, True, "voxel grid")
-
-    def validate(self) -> None:
-        """Check every claim the grid makes about its sites; the host waits for their device.
-
-        Raises:
-            ValueError: keys that are unsorted, repeated or of no cloud; coordinates off the tensor
-                stride or beyond ``bound`` or ``box``; an inverse with rows that do not exist.
-        """
-        check_order(self.keys, self.batch_size, self.key_format, True, "voxel grid")
-        check_rows(self.inverse, self.rows, "voxel grid: inverse")
-        coords = self.coords[:, 1:]
-        step = torch.tensor(self.tensor_stride, device=self.device)
-        if bool((coords % step != 0).any()):
-            raise ValueError(f"voxel grid: sites are no multiples of stride {self.tensor_stride}")
-        for axis, name in enumerate("xyz" if self.rows else ""):
-            low, high = torch.stack(coords[:, axis].aminmax()).tolist()
-            for a, b in ((-self.bound, self.bound), (self.extent[0][axis], self.extent[1][axis])):
-                if low < a or high > b:
-                    raise ValueError(
-                        f"voxel grid: sites lie at {low}..{high} along {name}, but bound and box "
-                        f"say {a}..{b}; give those of these keys"
-                    )
-            if self.spatial_shape is not None:
-                end = self.spatial_shape[axis] * self.tensor_stride[axis]
-                if low < 0 or high >= end:
-                    raise ValueError(
-                        f"voxel grid: sites lie at {low}..{high} along {name}, but spatial_shape "
-                        f"says 0..{end - 1}"
-                    )
 
     def __repr__(self) -> str:
         stride, how = per_axis(self.tensor_stride), self.downsampling

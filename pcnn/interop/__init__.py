@@ -4,7 +4,6 @@ from pcnn.interop.files import load_network, read_state, save_network
 from pcnn.interop.layouts import (
     MINKOWSKI,
     SPCONV,
-    SPCONV_RSCK,
     TORCHSPARSE,
     ChannelsAround,
     SlotsFirst,
@@ -17,7 +16,6 @@ __all__ = [
     "MINKOWSKI",
     "PUBLISHED",
     "SPCONV",
-    "SPCONV_RSCK",
     "TORCHSPARSE",
     "ChannelsAround",
     "PublishedNetwork",

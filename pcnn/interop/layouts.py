@@ -40,46 +40,40 @@ class WeightLayout:
 
 @dataclass(frozen=True)
 class SlotsFirst(WeightLayout):
-    """``[K, C_in, C_out]``: MinkowskiEngine, TorchSparse, WarpConvNet and pointelligence."""
+    """``[K, C_in, C_out]``: MinkowskiEngine, TorchSparse and WarpConvNet."""
 
     fastest: Fastest = "z"  # the axis that runs fastest in the slots
     flat: bool = False  # a kernel of one slot at stride 1 is a matrix [C_in, C_out]
-    grouped: bool = False  # an axis of groups, of which there is one, behind the slots
 
     def to_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         plain = weight
         if self.flat and kernel.volume == 1 and weight.ndim == 2:  # of any stride: files have both
             plain = weight[None]
-        elif self.grouped and weight.ndim == 4 and weight.shape[1] == 1:
-            plain = weight[:, 0]
         _require(plain.ndim == 3 and len(plain) == kernel.volume, self.package, weight, kernel)
         return plain[_slots(kernel, self.fastest, inverse=True).to(weight.device)].contiguous()
 
     def from_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         weight = weight[_slots(kernel, self.fastest, inverse=False).to(weight.device)]
-        if self.grouped:
-            weight = weight[:, None]
         matrix = self.flat and kernel.volume == 1 and not kernel.is_strided
         return (weight[0] if matrix else weight).contiguous()
 
 
 @dataclass(frozen=True)
 class ChannelsAround(WeightLayout):
-    """Kernel axes by themselves, with channels before or behind, as spconv and FlexGEMM have it.
+    """``[C_out, x, y, z, C_in]``: kernel axes by themselves, as spconv 2 and FlexGEMM have it.
 
     Axes of a kernel are those of the coordinates, in their order: write ``axes="zyx"`` for weights
     of networks whose coordinates are (batch, z, y, x), as OpenPCDet's and mmdetection3d's are.
     """
 
-    order: Literal["KRSC", "RSCK"] = "KRSC"  # of the output channels K
     axes: Literal["xyz", "zyx"] = "xyz"  # of the coordinates
     mm_of_pointwise: bool = False
 
     def to_ours(self, weight: Tensor, kernel: Kernel) -> Tensor:
         size = kernel.size if self.axes == "xyz" else kernel.size[::-1]
-        here = weight.ndim == 5 and tuple(weight.permute(self._back).shape[:3]) == size
+        here = weight.ndim == 5 and tuple(weight.shape[1:4]) == size
         _require(here, self.package, weight, kernel)
-        plain = weight.permute(self._back)  # [R, S, T, C_in, C_out]
+        plain = weight.permute(1, 2, 3, 4, 0)  # [R, S, T, C_in, C_out]
         if self._reinterprets(kernel):
             plain = weight.contiguous().view(1, 1, 1, plain.shape[3], plain.shape[4])
         if self.axes == "zyx":
@@ -90,16 +84,10 @@ class ChannelsAround(WeightLayout):
         plain = weight.unflatten(0, kernel.size)
         if self.axes == "zyx":
             plain = plain.permute(2, 1, 0, 3, 4)
-        theirs = plain.permute(*(self._back.index(axis) for axis in range(5)))
+        theirs = plain.permute(4, 0, 1, 2, 3)
         if self._reinterprets(kernel):
             return weight.contiguous().clone().view(theirs.shape)
         return theirs.contiguous()
-
-    @property
-    def _back(self) -> tuple[int, ...]:
-        """Axes of the package's weight that are our ``[x, y, z, C_in, C_out]``."""
-        ends = {"KRSC": (1, 2, 3, 4, 0), "RSCK": (0, 1, 2, 3, 4)}
-        return ends[self.order]
 
     def _reinterprets(self, kernel: Kernel) -> bool:
         return self.mm_of_pointwise and kernel.volume == 1 and not kernel.is_strided
@@ -131,5 +119,3 @@ MINKOWSKI = SlotsFirst("MinkowskiEngine", "MIT", "kernel", "x", flat=True)
 TORCHSPARSE = SlotsFirst("torchsparse", "MIT", "kernel", "x_if_odd", flat=True)
 #: spconv 2 and spconv-triton.
 SPCONV = ChannelsAround("spconv", "Apache-2.0", mm_of_pointwise=True)
-#: spconv 1, and spconv 2 where ``SPCONV_SAVED_WEIGHT_LAYOUT`` is RSCK.
-SPCONV_RSCK = ChannelsAround("spconv (RSCK)", "Apache-2.0", order="RSCK", mm_of_pointwise=True)

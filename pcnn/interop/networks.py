@@ -17,9 +17,7 @@ from pcnn.geometry import Kernel
 from pcnn.interop.layouts import (
     MINKOWSKI,
     SPCONV,
-    SPCONV_RSCK,
     TORCHSPARSE,
-    ChannelsAround,
     WeightLayout,
 )
 from pcnn.interop.state import grouped_state, layers_of, load_state
@@ -265,25 +263,14 @@ _SECOND = replace(
 )
 
 
-def _saved_as(published: PublishedNetwork, layout: ChannelsAround) -> PublishedNetwork:
-    assert isinstance(published.layout, ChannelsAround)
-    return replace(published, layout=replace(layout, axes=published.layout.axes))
-
-
-#: By the package (and how it was saved) and the network of ours.
+#: By the package and the network of ours.
 PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     ("torchsparse", "minkunet"): _UNET,
     ("torchsparse", "spvcnn"): _SPVCNN,
     ("minkowski", "resunet"): _RESUNET,
-    **{
-        (f"spconv{suffix}", model): _saved_as(published, layout)
-        for suffix, layout in (("", SPCONV), ("-rsck", SPCONV_RSCK))
-        for model, published in (
-            ("spunet", _SPUNET),
-            ("centerpoint", _CENTERPOINT),
-            ("second", _SECOND),
-        )
-    },
+    ("spconv", "spunet"): _SPUNET,
+    ("spconv", "centerpoint"): _CENTERPOINT,
+    ("spconv", "second"): _SECOND,
 }
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {

@@ -43,16 +43,6 @@ def warpconvnet_offsets(size: Sequence[int]) -> list[Offset]:
     )
 
 
-def pointelligence_offsets(size: Sequence[int]) -> list[Offset]:
-    """Rounded offsets of points count in base K, x first; here points stand on cells."""
-    (k, *_) = size
-    at = {}
-    for offset in itertools.product(range(-(k // 2), k // 2 + 1), repeat=3):
-        digits = [step + k // 2 for step in offset]
-        at[digits[0] * k * k + digits[1] * k + digits[2]] = offset
-    return [at[slot] for slot in range(k**3)]
-
-
 def by_offset(
     inputs: Tensor,
     outputs: Tensor,

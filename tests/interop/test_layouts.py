@@ -12,7 +12,6 @@ from pcnn.geometry import Kernel, grid_of_cells
 from pcnn.interop import (
     MINKOWSKI,
     SPCONV,
-    SPCONV_RSCK,
     TORCHSPARSE,
     ChannelsAround,
     SlotsFirst,
@@ -27,14 +26,13 @@ SITES = grid_of_cells(
     torch.arange(60) % 2,
     2,
 )
-OURS, GROUPED = SlotsFirst("warpconvnet", "MIT"), SlotsFirst("pointelligence", "MIT", grouped=True)
+OURS = SlotsFirst("warpconvnet", "MIT")
 AROUND, TURNED = ChannelsAround("around", "MIT"), ChannelsAround("turned", "MIT", axes="zyx")
-LAYOUTS = (MINKOWSKI, TORCHSPARSE, OURS, GROUPED, SPCONV, SPCONV_RSCK, AROUND, TURNED)
+LAYOUTS = (MINKOWSKI, TORCHSPARSE, OURS, SPCONV, AROUND, TURNED)
 BY_OFFSET = [
     (MINKOWSKI, defined.minkowski_offsets),
     (TORCHSPARSE, defined.torchsparse_offsets),
     (OURS, defined.warpconvnet_offsets),
-    (GROUPED, defined.pointelligence_offsets),
 ]
 #: Size and stride.
 KERNELS: list[tuple[Any, Any]] = [
@@ -69,12 +67,7 @@ def layers(kernel: Kernel) -> tuple[Conv3d, ConvTranspose3d]:
 
 @pytest.mark.parametrize(
     ("layout", "offsets", "kernel"),
-    [
-        (layout, offsets, Kernel.of(*kernel))
-        for layout, offsets in BY_OFFSET
-        for kernel in KERNELS
-        if layout is not GROUPED or kernel[0] in (1, 3, 5)
-    ],
+    [(layout, offsets, Kernel.of(*kernel)) for layout, offsets in BY_OFFSET for kernel in KERNELS],
     ids=lambda one: getattr(one, "package", None) or getattr(one, "__name__", str(one)),
 )
 def test_slots_are_where_a_package_looks(
@@ -112,7 +105,6 @@ def test_kernel_axes_are_those_of_spconv(kernel: tuple[Any, Any]) -> None:
         torch.testing.assert_close(y.features, x.features @ memory, rtol=DENSE, atol=DENSE)
         return
     assert torch.equal(SPCONV.from_ours(down.weight.detach(), of), theirs)
-    assert torch.equal(SPCONV_RSCK.from_ours(down.weight.detach(), of), theirs.movedim(0, -1))
     turned = TURNED.from_ours(down.weight.detach(), of)
     assert torch.equal(turned, theirs.permute(0, 3, 2, 1, 4))
 

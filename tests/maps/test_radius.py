@@ -28,7 +28,6 @@ K3 = Kernel.of(3)
 
 
 def triplets(built: KernelMap) -> Triplets:
-    built.validate()
     slots, outs, ins = built.slot_index, built.out_index, built.in_index
     return list(zip(slots.tolist(), outs.tolist(), ins.tolist(), strict=True))
 

@@ -61,7 +61,6 @@ def test_triplets_equal_brute_force(
     plain = []
     for fine, coarse in itertools.pairwise(levels):
         plain.append(fine.map_to(coarse, far, CellParents()))
-        plain[-1].validate()
         assert triplets_of(plain[-1]) == brute_force(fine, coarse, kernel)
         assert triplets_of(RadiusSearch().build(fine, coarse, kernel)) == triplets_of(plain[-1])
         assert plain[-1].triplets == fine.rows

@@ -48,7 +48,6 @@ def test_sites_of_the_mask_stay_in_order(n: int, share: float) -> None:
     assert torch.equal(y.coords, x.coords[mask])
     assert (y.batch_size, y.tensor_stride) == (x.batch_size, x.tensor_stride)
     assert y.geometry is not x.geometry
-    y.geometry.validate()  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="no inverse that leads back to points"):
         y.at_points()
 
@@ -58,7 +57,6 @@ def test_native_points() -> None:
     x = pcnn.native_points(points, torch.randn(80, 2).double(), voxel_size=0.2)
     mask = mask_of(x)
     y = prune(x, mask)
-    y.geometry.validate()  # type: ignore[attr-defined]
     chosen = x.geometry.chosen[mask]  # type: ignore[attr-defined]
     kept = chosen.sort().values  # in the order they came
     alone = pcnn.native_points(points[kept], x.at_points()[kept], voxel_size=0.2)

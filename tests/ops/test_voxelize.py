@@ -88,7 +88,6 @@ def test_cells_of_a_stride(n: int, stride: tuple[int, int, int]) -> None:
     cells = cells_of(n, stride)
     features = torch.randn(n, 2, dtype=torch.float64)
     x = pcnn.from_coordinates(cells, features, reduce="sum", tensor_stride=stride, batch_size=3)
-    x.geometry.validate()  # type: ignore[attr-defined]
     assert (x.tensor_stride, x.batch_size) == (stride, 3)
     expected: dict[tuple[int, ...], Tensor] = {}
     for cell, row in zip(map(tuple, cells.tolist()), features, strict=True):

@@ -71,9 +71,3 @@ def test_a_layer_keeps_to_its_papers_settings() -> None:
             assert one.settings.t is not None  # type: ignore[attr-defined]
         assert relative_rms(net(x).features, wanted) < 1e-3
     assert not isinstance(layers[0].engine.dataflow, Reference)
-
-
-def test_explain_measures_on_the_device() -> None:
-    net = pcnn.models.MinkUNet42(width=0.25).cuda().half()
-    explanation = pcnn.explain(net, cloud(20_000), repeats=3)
-    assert all(0 < layer.ms < 50 for layer in explanation.layers)
