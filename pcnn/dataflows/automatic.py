@@ -17,11 +17,7 @@ _STEPS, _SECTIONS = OutputStationary(), OutputStationary(sections=True)
 
 
 def usual_dataflow(kernel_map: KernelMap, device: torch.device, reproducible: bool) -> Dataflow:
-    """The dataflow of a kernel map on a device.
-
-    On a GPU a map whose inputs int32 cannot count, or whose ranges of them exceed the memory
-    budget, is read pair by pair.
-    """
+    """The dataflow of a kernel map on a device."""
     if device.type != "cuda":
         return _BLOCKED
     if reproducible:

@@ -120,10 +120,7 @@ def _by_slot(matrices: Tensor, spec: ConvSpec) -> tuple[Tensor, ...]:
 
 
 def by_block(segments: Tensor) -> list[tuple[int, int, int, tuple[int, ...], list[int]]]:
-    """Blocks that have triplets: number, first and one-past-last triplet, slots, their sizes.
-
-    ``segments`` ``[S, 4]`` (block, slot, first and one-past-last triplet) lives on the host.
-    """
+    """Blocks that have triplets: number, first and one-past-last triplet, slots, their sizes."""
     blocks = []
     for block, group in groupby(segments.tolist(), key=itemgetter(0)):
         _, slots, starts, ends = zip(*group, strict=True)

@@ -183,11 +183,7 @@ MINUET = GatherScatter(Sorted(0.15), streams=4)
 
 
 def run_on_streams(jobs: Sequence[Callable[[], object]], device: torch.device, n: int) -> None:
-    """Run launches one after another, or spread over ``n`` side streams.
-
-    The current stream waits for all of them, so memory that is freed later is not handed out before
-    they are done with it.
-    """
+    """Run launches one after another, or spread over ``n`` side streams."""
     n = min(n, len(jobs))
     if n <= 1 or device.type != "cuda":
         for job in jobs:

@@ -116,10 +116,7 @@ class Placement:
         return rows.add_(before.repeat_interleave(sizes, output_size=total))
 
     def matrices(self, all_matrices: Tensor) -> list[Tensor]:
-        """The matrices ``[S, ...]`` of every block, of those of all slots ``[K, ...]``.
-
-        Views where all are evenly spaced, otherwise parts of one copy.
-        """
+        """The matrices ``[S, ...]`` of every block, of those of all slots ``[K, ...]``."""
         if self.order is None:
             return [block.take(all_matrices) for block in self.place.blocks]
         sizes = [len(block.slots) for block in self.place.blocks]

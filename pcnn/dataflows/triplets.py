@@ -30,16 +30,7 @@ LAYOUTS_OF: dict[Sort, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Triplets:
-    """Algorithms 1 and B of PointCNN++: a program walks L neighbours of a list of triplets.
-
-    Any kernel map is served, also one whose slots hold several inputs, and nothing is stored
-    besides the result. A program multiplies vectors by one block of the weights without tensor
-    cores; the block, the row of features and the sum stay in registers until k, j or i changes.
-    This is the paper as it is printed; `Hybrid` at threshold 0 is what its idea has become.
-
-    Sums are float32, added by atomics in an order that differs from run to run. Kernels serve
-    float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same sums are plain torch.
-    """
+    """Algorithms 1 and B of PointCNN++: a program walks L neighbours of a list of triplets."""
 
     sort: Sort = "k"  # the number that the list is sorted by
     length: int = 128  # triplets L of a program

@@ -34,21 +34,9 @@ class Parts(NamedTuple):
 class Hybrid(OuterProducts):
     """Slots of small L1 norm output-stationary, the others weight-stationary.
 
-    The offsets of a kernel are filled the less often the farther they reach. Near slots are worth a
-    place in every row's table, and their sums are written once, without atomics; far ones are
-    listed as pairs, and added to float32 sums before that. Of a submanifold map half of the far
-    slots' pairs are read. Beyond the largest norm every slot is dense, and the result is written
-    directly.
-
-    At threshold 0 all slots are weight-stationary: programs keep to one slot's weight and multiply
-    chunks of its pairs. Every pair is multiplied and nothing else is: no row is padded, which
-    serves kernels of many sparse slots and maps whose slots hold several inputs. The price is one
-    float32 atomic addition per pair and output channel. It is the fetch-on-demand dataflow of
-    TorchSparse++, the weight-stationary one of Spira, and what the code of PointCNN++ runs.
-
-    Sums are float32, added in an order that differs from run to run: two runs do not give identical
-    bits. Kernels serve float16, bfloat16 and float32 on CUDA; elsewhere, and in float64, the same
-    sums are plain torch.
+    Programs of far slots keep to one slot's weight and add every pair to float32 sums by atomics,
+    before near slots write each row once: two runs do not give identical bits. At threshold 0 all
+    slots are far ones, as in TorchSparse++ and in the code of PointCNN++.
     """
 
     threshold: int | None = None  # Spira's t: slots of a smaller L1 norm are dense

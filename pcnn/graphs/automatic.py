@@ -105,14 +105,7 @@ class Graphs:
             self._kept = self._capture = None
 
     def __call__(self, given: Any, model: nn.Module, planner: Planner | None, run: Run) -> Any:
-        """The output of a call from graphs, or `NOTHING`: it is left to the network.
-
-        Args:
-            given: an input, as the graphs take it.
-            model: the network, as its owner changes it.
-            planner: of the eager network; ``None``: that of the own copy.
-            run: the eager network.
-        """
+        """The output of a call from graphs, or `NOTHING`: it is left to the network."""
         with self._lock:
             if self._left:
                 self._left -= 1

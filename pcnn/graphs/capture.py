@@ -23,10 +23,7 @@ class Capture(Protocol):
 
 
 class CudaGraphs:
-    """Captures CUDA graphs that share the memory of their temporary tensors.
-
-    So one at a time may run, and what it leaves is copied before the next one does.
-    """
+    """Captures CUDA graphs that share the memory of their temporary tensors."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -84,10 +81,7 @@ def failure_of(error: Exception) -> str:
 
 @contextmanager
 def capturing(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
-    """Inside, launches of this thread become a graph; other threads may allocate meanwhile.
-
-    No garbage is collected: where a graph is part of it, its end is an error of the capture.
-    """
+    """Inside, launches of this thread become a graph; other threads may allocate meanwhile."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -21,11 +21,7 @@ from pcnn.tensor import SparseTensor
 
 
 class FixedInput:
-    """Features, geometry and maps of an input in memory of fixed size.
-
-    Spare rows hold no site: features are 0, no triplet leads from or to other rows, the key is the
-    sentinel, and `count` of every level says how many rows hold one.
-    """
+    """Features, geometry and maps of an input in memory of fixed size."""
 
     report: Tensor | None = None  # of what a plan in a graph saw: here there is none
 

@@ -54,11 +54,7 @@ def mapped(output: Any, function: Callable[[Any], Any]) -> Any:
 def form_of(
     fixed: Any, levels: Sequence[Geometry], exact: Any, sites: Sequence[Geometry | None]
 ) -> Form:
-    """How an output in memory of fixed size, on these levels, leads to the eager one.
-
-    Raises:
-        NoGraph: an output that does not follow from tensors of fixed size.
-    """
+    """How an output in memory of fixed size, on these levels, leads to the eager one."""
     form: Form = []
     for own, wanted in zip(parts_of(fixed), parts_of(exact), strict=True):
         level = None
@@ -148,11 +144,7 @@ class Rebuilt:
 
 
 def check_agreement(found: Any, wanted: Any) -> None:
-    """Hold the output of a graph against the eager one; waits for the device.
-
-    Raises:
-        NoGraph: values differ, as those of a network that looks at all rows, or draws numbers.
-    """
+    """Hold the output of a graph against the eager one; waits for the device."""
     for own, other in zip(features_of(found), features_of(wanted), strict=True):
         exact = not own.is_floating_point()
         share = 0.0 if exact else AGREE.get(own.dtype, AGREE_HALF)

@@ -198,11 +198,7 @@ class _Step(torch.autograd.Function):
 
 
 class OwnSteps(Graphs):
-    """The steps of a network in training.
-
-    With `in_place` gradients stay where the graphs write them, which the next step does again, as
-    an optimiser in a graph wants it; else they are copies.
-    """
+    """The steps of a network in training."""
 
     def __init__(
         self,

@@ -19,11 +19,7 @@ HEADROOM = 1.1
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges ``e_k = smallest ratio^k``, rounded up to multiples of `TILE_ROWS`.
-
-    A size belongs to the smallest edge that is not below it, so a bucket has at most ``ratio``
-    times the rows of what lies in it, and a few more for the rounding.
-    """
+    """Edges ``e_k = smallest ratio^k``, rounded up to multiples of `TILE_ROWS`."""
 
     smallest: int = 1024  # the first edge
     ratio: float = 1.25  # between neighbours, above 1 and at most 1.3

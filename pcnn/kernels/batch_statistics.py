@@ -193,10 +193,7 @@ def statistics_kernel(  # type: ignore[no-untyped-def]
 def batch_statistics(
     y: Tensor, running: RunningStatistics, eps: float, count: Tensor | None = None
 ) -> Tensor:
-    """Statistics of a batch, which also update the running ones.
-
-    A batch of fewer than two rows has the running statistics, and leaves them as they are.
-    """
+    """Statistics of a batch, which also update the running ones."""
     rows, channels = y.shape
     mean, variance, batches, momentum = running
     cut, partial, whole = _kernels(channels, momentum is None and batches is not None)

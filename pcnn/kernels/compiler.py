@@ -71,11 +71,7 @@ def require() -> str:
 
 
 def architecture(capability: tuple[int, int]) -> str:
-    """Architecture whose machine code runs on a device of this compute capability.
-
-    Machine code runs on devices of the same major and the same or a newer minor capability. Hopper
-    is compiled as ``sm_90a``, which alone has the warp-group matrix products.
-    """
+    """Architecture whose machine code runs on a device of this compute capability."""
     version = require()
     from cuda.bindings import nvrtc
 

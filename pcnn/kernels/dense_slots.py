@@ -177,10 +177,7 @@ def write_dense(
 
 
 def pointwise_product(x: Tensor, weight: Tensor, spec: ConvSpec) -> Tensor:
-    """``out[i] = [x[i], skip[i]] @ W[0]`` and its epilogue in one pass over two sources.
-
-    Torch would read and write the sums of the first source once more to add those of the second.
-    """
+    """``out[i] = [x[i], skip[i]] @ W[0]`` and its epilogue in one pass over two sources."""
     dtype = spec.compute_dtype
     x, weight = operand(x, dtype), operand(weight, dtype)
     skip = None if spec.skip is None else operand(spec.skip, dtype)

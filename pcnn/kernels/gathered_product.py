@@ -226,10 +226,7 @@ def add_product(  # type: ignore[no-untyped-def]
 
 
 def most_chunks(triplets: int, volume: int, chunk: int) -> int:
-    """Chunks that ``triplets`` pairs in ``volume`` slots can have at most: ``floor(T / L) + K``.
-
-    ``sum of ceil(count / L) <= (T + K (L - 1)) / L``, and no chunk is empty.
-    """
+    """Chunks that ``triplets`` pairs in ``volume`` slots can have at most: ``floor(T / L) + K``."""
     return min(triplets, triplets // chunk + volume)
 
 

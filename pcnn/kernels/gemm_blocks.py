@@ -96,12 +96,7 @@ def default_blocks(
     sections: bool = False,
     several: bool = False,
 ) -> GemmBlocks:
-    """Blocks for a layer, as measured on LiDAR scans and rooms.
-
-    One program spans up to 128 output channels, so that every row is gathered once; a row of few
-    channels is gathered together with the next slots' rows. Layers of few rows would leave
-    multiprocessors idle: they get smaller blocks, and at last share the steps of a tile.
-    """
+    """Blocks for a layer, as measured on LiDAR scans and rooms."""
     if dtype.itemsize > 2:
         return _wide_blocks(c_in, c_out, exact)
     blocks = -(-c_out // 128)

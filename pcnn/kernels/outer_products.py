@@ -44,11 +44,7 @@ STAGES = 5
 
 
 def tiles_of(c_in: int, c_out: int, itemsize: int) -> tuple[int, int, int, int]:
-    """Input and output channels of a tile, pairs multiplied at once, and warps of a program.
-
-    Tiles cover ``C_in x C_out`` up to 128 x 256: that is as many float32 sums as 8 warps can hold,
-    and rows are read once for every tile.
-    """
+    """Input and output channels of a tile, pairs multiplied at once, and warps of a program."""
     widest = 128 if itemsize == 2 else 64  # float32 operands take twice the shared memory
     block_in = min(widest, max(16, power_of_two(c_in)))
     block_out = min(widest, max(16, power_of_two(c_out)))

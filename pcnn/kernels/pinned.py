@@ -7,10 +7,7 @@ from torch import Tensor
 
 
 def words(n: int, device: torch.device, dtype: torch.dtype = torch.int32) -> Tensor:
-    """``[n]`` integers on the host that kernels of a device can write.
-
-    CUDA addresses page-locked memory as its own, so no copy is launched.
-    """
+    """``[n]`` integers on the host that kernels of a device can write."""
     return torch.empty(n, dtype=dtype, pin_memory=device.type == "cuda")
 
 

@@ -42,10 +42,7 @@ RECORD: ContextVar[Record | None] = ContextVar("recorded launches", default=None
 
 @contextlib.contextmanager
 def recorded() -> Iterator[Record]:
-    """Write down the launches of Triton kernels by this thread in place of making them.
-
-    Outputs of these kernels keep whatever their memory held.
-    """
+    """Write down the launches of Triton kernels by this thread in place of making them."""
     record: Record = {}
     token = RECORD.set(record)
     try:

@@ -26,11 +26,7 @@ _KNOWN = ("3.6.0",)
 
 
 def started(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The function that starts a compiled kernel, and its arguments between stream and tensors.
-
-    Triton's launcher first allocates scratch memory, in a microsecond that a kernel without any
-    need not spend: there its C function is called itself, in versions that are known.
-    """
+    """The function that starts a compiled kernel, and its arguments between stream and tensors."""
     run, metadata = compiled.run, compiled.packed_metadata
     hooks = None, None, None  # metadata of a launch, what is called before and after it
     scratch = run.global_scratch_size or run.profile_scratch_size if _is_known(run) else 1

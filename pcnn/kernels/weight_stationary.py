@@ -46,11 +46,7 @@ def add_tile(  # type: ignore[no-untyped-def]  # the compiler reads annotations 
 def add_sums(  # type: ignore[no-untyped-def]
     rows_ptr, live, tile, start, OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """The same in tiles of at most 32 columns.
-
-    Sums are rearranged for additions of four channels at once; rearranging all of them together
-    would hold twice the registers.
-    """
+    """The same in tiles of at most 32 columns."""
     if COLUMNS <= 32:
         add_tile(rows_ptr, live, tile, start, OUTPUTS, COLUMNS)
     else:

@@ -72,10 +72,7 @@ def extent_of(
     extent: Tensor | None = None,
     count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
 ) -> Tensor:
-    """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z.
-
-    Kept as maxima of unsigned numbers, so that zeros are the empty extent (`csrc/levels.cu`).
-    """
+    """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z."""
     extent = _empty_extent(keys.device) if extent is None else extent
     given: dict[str, Any] = {"cells": None, "keys": keys, "extent": extent, "count": count}
     given["n"] = keys.shape[0]

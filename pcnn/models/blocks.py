@@ -50,11 +50,7 @@ def scaled(width: float, channels: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class ConvNorm(nn.Module):
-    """Convolution without bias, norm, and ReLU unless ``activation`` is off.
-
-    Evaluation without gradients is one call of the dataflow, training on a GPU one autograd node
-    (`pcnn.nn.fused.fused_convolution`).
-    """
+    """Convolution without bias, norm, and ReLU unless ``activation`` is off."""
 
     def __init__(self, conv: nn.Module, norm: nn.Module, activation: bool = True) -> None:
         super().__init__()
@@ -156,12 +152,7 @@ def residual_stack(
 
 
 def checkpoint_activations(net: nn.Module, levels: Collection[int]) -> int:
-    """Let the residual blocks of some levels keep their inputs alone while a network trains.
-
-    Their forward runs once more in backward: the gradients are the same, the memory of their inner
-    activations is free in between, and a step takes longer by the forward of these blocks. Running
-    statistics move once. Level 0 is the resolution of the input, level 1 half of it, and so on.
-    """
+    """Let the residual blocks of some levels keep their inputs alone while a network trains."""
     if min(levels, default=0) < 0:
         raise ValueError(f"activation_checkpointing={list(levels)}: levels count from 0")
     blocks = [module for module in net.modules() if isinstance(module, ResidualBlock)]

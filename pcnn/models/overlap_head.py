@@ -34,10 +34,7 @@ class Asked(NamedTuple):
 
 
 class OverlapHead(nn.Module):
-    """Scores of points: is the place in the other cloud, and does its descriptor find it there?
-
-    It is computed in float32, or in float64 for such rows.
-    """
+    """Scores of points: is the place in the other cloud, and does its descriptor find it there?"""
 
     def __init__(
         self, channels: int, descriptor: int, width: int = 64, dropout: float = 0.3

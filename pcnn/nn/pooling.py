@@ -16,11 +16,7 @@ from pcnn.tensor import SparseTensor, require_sparse
 
 
 class _Pool3d(nn.Module):
-    """Reduce the occupied sites of every window; empty sites do not count.
-
-    Windows of a size of at least their stride, undilated, count every occupied site of the input;
-    those whose size equals their stride tile space and count it once.
-    """
+    """Reduce the occupied sites of every window; empty sites do not count."""
 
     reduction: Callable[[Tensor, KernelMap], Tensor]
 

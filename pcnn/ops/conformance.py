@@ -344,8 +344,5 @@ def _checks(dataflow: Dataflow, device: str) -> Iterator[tuple[object, Callable[
 @lru_cache(maxsize=256)  # of those that pass: an error is not kept
 @torch.no_grad()
 def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
-    """Run the whole check once in a process for every dataflow and device.
-
-    A second on a CPU, and on a GPU what the compilation of its kernels takes.
-    """
+    """Run the whole check once in a process for every dataflow and device."""
     run_checks(f"dataflow {dataflow.name!r} on {device}", _checks(dataflow, str(device)))

@@ -109,10 +109,7 @@ def weights_of_corners(share: Tensor, corners: Tensor) -> Tensor:
 
 
 def interpolated(features: Tensor, rows: Tensor, weight: Tensor, there: Tensor) -> Tensor:
-    """Weighted means ``[P, C]`` of eight rows ``[P, 8]`` each, of those that are there.
-
-    Sums are in float32, in float64 for float64; 0 where no row is there.
-    """
+    """Weighted means ``[P, C]`` of eight rows ``[P, 8]`` each, of those that are there."""
     # a point on a centre has weights of 0, and its sum would be 0 if its own voxel is absent
     used = there & (weight.detach() > 0)  # [P, 8]
     weight = weight.masked_fill(~used, 0)

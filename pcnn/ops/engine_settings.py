@@ -184,10 +184,7 @@ class MinuetSettings(EngineSettings):
         )
 
     def candidates(self, layer: LayerSizes) -> Iterator[EngineSettings]:
-        """Padding overheads, then tiles of the channels, each with the other settings as they are.
-
-        The paper searches gather, scatter and groups apart from each other too.
-        """
+        """Padding overheads, then tiles of the channels, each with the others as they are."""
         overheads = (-1.0, *(step / 10 for step in range(21)))
         groups = self.others("padding", overheads)
         yield from _of_unlike_groups((self, *groups), layer.kernel_map)

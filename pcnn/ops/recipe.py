@@ -104,11 +104,7 @@ class NetworkPlan:
 
 
 def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
-    """Find the levels and maps of a model by a dry run on two sites, in evaluation mode.
-
-    Buffers, gradients and the training flags of the model stay as they are. Kernels in Triton are
-    not launched: variants for two sites would be compiled for nothing else.
-    """
+    """Find the levels and maps of a model by a dry run on two sites, in evaluation mode."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
     grid: Geometry
     if kind is None:

@@ -241,10 +241,7 @@ def module_ranges(root: nn.Module) -> Iterator[None]:
 
 
 class StepProfile(L.Callback):
-    """Times steps as they are, then traces some more.
-
-    The device is waited for before the first timed step and after the last one, never between.
-    """
+    """Times steps as they are, then traces some more."""
 
     def __init__(self, warm_up: int, steps: int, traced: int, path: Path | None = None) -> None:
         self.warm_up, self.steps, self.traced, self.path = warm_up, steps, traced, path

@@ -77,11 +77,7 @@ def measure(
     before: Call | None = None,
     traced: bool = True,
 ) -> dict[str, float | int]:
-    """Measure a call in every way that its device knows.
-
-    ``before`` is called before every call, outside the times: it prepares operands. ``traced``
-    counts launches and waits under the profiler.
-    """
+    """Measure a call in every way that its device knows."""
     often, before = often or Repeats(), before or (lambda: None)
     wall = sorted(wall_times(call, device, often, before))
     found: dict[str, float | int] = {"wall_ms": statistics.median(wall), "min_ms": wall[0]}
@@ -118,11 +114,7 @@ def wall_times(
 def device_times(
     call: Call, device: torch.device, often: Repeats, before: Call | None = None
 ) -> list[tuple[float, float]] | None:
-    """Times of a call on a GPU and on its host [ms], each behind a spin of its own.
-
-    ``None`` where the host cannot run ahead: the call waits, or it enqueues more than the device's
-    queue of launches holds (about a thousand).
-    """
+    """Times of a call on a GPU and on its host [ms], each behind a spin of its own."""
     spin = SHORTEST
 
     def once() -> tuple[float, float]:
@@ -144,10 +136,7 @@ class _NeverAheadError(Exception):
 
 
 def device_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9) -> float:
-    """Median time of a call whose operands are in the cache as far as they fit [ms].
-
-    On a GPU behind a spin where the call allows it, otherwise with the gaps; on a CPU the clock's.
-    """
+    """Median time of a call whose operands are in the cache as far as they fit [ms]."""
     for _ in range(warmup):
         call()
     if device.type != "cuda":
@@ -161,10 +150,7 @@ def device_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int
 
 
 def flowing_ms(call: Call, device: torch.device, *, warmup: int = 2, repeats: int = 9) -> float:
-    """Time of a call among others like it [ms]: the host's share or the device's, the longer one.
-
-    The median of three rounds of ``repeats`` calls without a wait between them.
-    """
+    """Time of a call among others like it [ms], the median of three rounds without waits."""
     for _ in range(warmup):
         call()
 
