@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import torch
@@ -72,21 +71,8 @@ def wavy_grid(n: int, batch_size: int = 1, seed: int = 0, **kwargs: object) -> V
     return grid_of_cells(cells, batch, batch_size, **kwargs)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """Sites and a kernel."""
-
-    about: str  # what is special about the sites
-    source: VoxelGrid  # input sites
-    target: VoxelGrid  # output sites
-    kernel: Kernel  # the relation
-
-    def __str__(self) -> str:
-        size, stride, dilation, padding = self.kernel.key
-        return (
-            f"{self.about}, {self.source.rows} -> {self.target.rows} sites, kernel size {size} "
-            f"stride {stride} dilation {dilation} padding {padding}"
-        )
+#: What is special about the sites, input sites, output sites, and the relation.
+Case = tuple[str, VoxelGrid, VoxelGrid, Kernel]
 
 
 def cases(device: torch.device) -> Iterator[Case]:
@@ -94,27 +80,27 @@ def cases(device: torch.device) -> Iterator[Case]:
     for n in (0, 1, 2, 33, 200):
         grid = wavy_grid(n, batch_size=3).to(device)
         for kernel in KERNELS:
-            yield Case("a surface", grid, grid.strided(kernel), kernel)
+            yield "a surface", grid, grid.strided(kernel), kernel
     coarse = wavy_grid(600, batch_size=2).to(device).strided(Kernel.of(2, (2, 4, 1)))
     for kernel in (Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, (1, 1, 2)), Kernel.of(2, 2)):
-        yield Case("a deeper level", coarse, coarse.strided(kernel), kernel)
+        yield "a deeper level", coarse, coarse.strided(kernel), kernel
     reached = wavy_grid(300, batch_size=2, downsampling="reached").to(device)
     for kernel in (Kernel.of(3, 2), Kernel.of(2, 2)):
-        yield Case("reached sites", reached, reached.strided(kernel), kernel)
+        yield "reached sites", reached, reached.strided(kernel), kernel
     cells = wavy_cells(200) % 3 + torch.tensor([LIMIT - 2, -LIMIT, 0])
     far = grid_of_cells(cells, torch.arange(200) % 4, 4).to(device)
-    yield Case("clouds at the limit of the keys", far, far, Kernel.of(3))
+    yield "clouds at the limit of the keys", far, far, Kernel.of(3)
     grid = wavy_grid(300, seed=3).to(device)
     other = wavy_grid(200, seed=4).to(device)
-    yield Case("given sites", grid, other, Kernel.of(3))
+    yield "given sites", grid, other, Kernel.of(3)
     # sites that lack the parents of some inputs
-    yield Case("given sites", grid, other.strided(Kernel.of(2, 2)), Kernel.of(2, 2))
+    yield "given sites", grid, other.strided(Kernel.of(2, 2)), Kernel.of(2, 2)
 
 
 @lru_cache(maxsize=4)
 def _truth(device: torch.device) -> list[tuple[Case, KernelMap]]:
     search = BruteForce().build
-    return [(one, search(one.source, one.target, one.kernel)) for one in cases(device)]
+    return [(one, search(*one[1:])) for one in cases(device)]
 
 
 def difference(built: KernelMap, truth: KernelMap) -> str | None:
@@ -136,9 +122,11 @@ def difference(built: KernelMap, truth: KernelMap) -> str | None:
 
 def _matches(builder: MapBuilder, case: Case, truth: KernelMap) -> bool:
     """True if the builder serves triplets, and they are the true ones."""
-    wrong = difference(builder.build(case.source, case.target, case.kernel), truth)
+    about, source, target, kernel = case
+    wrong = difference(builder.build(source, target, kernel), truth)
     if wrong:
-        raise Nonconforming(f"{case}: {wrong}")
+        sites = f"{source.rows} -> {target.rows} sites"
+        raise Nonconforming(f"{about}, {sites}, {kernel}: {wrong}")
     return truth.triplets > 0
 
 

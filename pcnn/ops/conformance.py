@@ -59,13 +59,6 @@ class Case:
     scale: float = 1.0  # of the operands: sums of products beyond float16 do not overflow
     apart: bool = False  # whether the output sites are those of another cloud
 
-    def __str__(self) -> str:
-        dtype = str(self.dtype).removeprefix("torch.")
-        size, stride = ("".join(map(str, t)) for t in (self.kernel.size, self.kernel.stride))
-        words = [f"{'T' * self.transposed}k{size}s{stride}d{max(self.kernel.dilation)}"]
-        words += [f"{self.c_in}-{self.c_out}-g{self.groups}-{dtype}-n{self.n}-x{self.scale:g}"]
-        return "-".join(words) + "-apart" * self.apart
-
     def map(self) -> KernelMap:
         """The kernel map, by the builder of the device."""
         grid = wavy_grid(self.n, batch_size=2).to(self.device)
@@ -84,9 +77,6 @@ class FanIn(Case):
     """A layer over a random map, most slots with several inputs; its kernel has a volume alone."""
 
     symmetric: bool = False  # whether the map is its own transpose
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}-several-a-slot" + "-symmetric" * self.symmetric
 
     def map(self) -> KernelMap:
         """``n`` output rows, fewer input rows unless symmetric, some 8 triplets a row."""
@@ -260,11 +250,7 @@ def check_repeats(dataflow: Dataflow, case: Case, example: Example | None = None
     one, other = (products(dataflow, *operands, may_wait=True) for _ in range(2))
     for name, first, second in zip(NAMES, one, other, strict=True):
         if not torch.equal(first, second):
-            largest = float((first - second).abs().max())
-            raise Nonconforming(
-                f"{case}, {name}: two runs differ by up to {largest:.1e}, but the dataflow says "
-                "deterministic=True; the bound is 0"
-            )
+            raise Nonconforming(f"{case}, {name}: two runs differ, but deterministic is True")
 
 
 def _poison(like: Tensor, dtype: torch.dtype) -> None:
@@ -292,15 +278,11 @@ def cases() -> Iterator[Case]:
         yield Case(K3, 33, 20, dtype)  # channels that no block divides
         yield Case(K3, 1, 3, dtype)
         yield Case(K3, 12, 6, dtype, groups=3)
-        for transposed in (False, True):
-            yield Case(EVEN, 16, 32, dtype, transposed=transposed)
-    for kernel in (DOWN, Kernel.of(2), Kernel.of((1, 3, 5)), Kernel.of(3, 1, 2)):
+    for kernel in (DOWN, EVEN, Kernel.of(2), Kernel.of(5), Kernel.of((1, 3, 5), 1, 2)):
         for transposed in (False, True):
             yield Case(kernel, 16, 32, HALF, transposed=transposed)
-    yield Case(Kernel.of(5), 16, 32, HALF)
     for n in (0, 1, 65):
         yield Case(K3, 16, 32, HALF, n=n)
-        yield Case(EVEN, 16, 32, HALF, n=n, transposed=True)
     yield Case(K3, 16, 32, SINGLE, n=5000)  # beyond every block of rows
     yield Case(K3, 16, 32, HALF, apart=True)  # rows without a triplet
     yield Case(Kernel.of(1), 16, 32, HALF, scale=40.0)  # gradients that float16 does not hold

@@ -15,23 +15,23 @@ from pcnn.maps import SortedSearch
 
 #: By flaw of a dataflow, what a refusal says of it.
 DATAFLOW_FLAWS = {
-    "transposed": r"k333s111d1-16-32-g1-float16-n300-x1, grad_x",
-    "float16": r"k333s111d1-16-32-g1-float16-n300-x1, out: .* bound 5.0e-04",
-    "even": r"k222s222d1-16-32-g1-float16-n300-x1, out",
+    "transposed": r"n=300, .*, grad_x",
+    "float16": r"n=300, .*, out: .* bound 5.0e-04",
+    "even": r"n=300, .*, out",
     "epilogue": r"epilogue 'abr\+'",
-    "small": r"n1-x1, out|n65-x1, out",
+    "small": r"n=1, .*, out|n=65, .*, out",
     "last_row": r"out: the relative RMS error is .*, its bound",
     "mirrored": r"grad_x",
-    "groups": r"12-6-g3",
+    "groups": r"groups=3",
     "skip": r"skip connection of 5",
     "mirrored_skip": r"skip connection of 5.*, mirrored",
     "weight_gradient": r"grad_weight",
-    "random": r"two runs differ by up to .* bound is 0",
+    "random": r"two runs differ",
     "dtype": r"torch.float32 \[\d+, 32\] instead of torch.float16",
     "raises": r"KeyError",
 }
 BUILDER_FLAWS = {
-    "even": r"kernel size \(2, 2, 2\).*of which \d+ are among the \d+ true ones",
+    "even": r"of which \d+ are among the \d+ true ones",
     "clouds": r"of which",
     "order": r"not ordered by slot, then output row",
     "given": r"given sites",
