@@ -130,7 +130,6 @@ def outcome(run: Path) -> Outcome:
     # these name the run folder
     metrics.pop("checkpoint")
     metrics.pop("config_sha256")
-    metrics.get("last", {}).pop("checkpoint", None)
     state |= dict(leaves(metrics, "metrics.json"))
     return Outcome(state, logged_values(run))
 

@@ -291,6 +291,6 @@ def test_files_of_plugins_compose(file: str, plugin: str, key: str) -> None:
 def test_keys_that_a_resumed_run_keeps_are_there() -> None:
     cfg = checked(composed())
     assert set(resume.KEPT) <= RUN.keys()
-    for key in {*WORDS, *resume.LONGER, *resume.DEVICES, *resume.FILLED} - RUN.keys():
+    for key in {*WORDS, *resume.LONGER, *resume.FILLED} - RUN.keys():
         parent, _, name = key.rpartition(".")
         assert name in OmegaConf.select(cfg, parent), key

@@ -8,7 +8,6 @@ plain values only, with the resolved configuration under ``pcnn_config``.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +17,9 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint as LightningCheckpoint
 
-from pcnn.callbacks.other_devices import continue_with
 from pcnn.checkpoints.checkpoint_file import read_checkpoint, write_whole
 from pcnn.config import check_plain
+from pcnn.errors import ConfigError
 from pcnn.files.whole_file import drop_parts
 from pcnn.lightning_internals import (
     is_dry_run,
@@ -32,10 +31,10 @@ from pcnn.lightning_internals import (
 )
 from pcnn.ranges import Count
 
-log = logging.getLogger(__name__)
-
 #: What a checkpoint keeps of the callback.
 STATE = ("best_score", "best_step", "figures", "validated_step")
+#: Of a sampler, what fixes the number of batches in an epoch.
+BATCHES = ("batch_size", "world")
 
 
 class Stopped(SystemExit):
@@ -193,13 +192,17 @@ class Checkpoint(LightningCheckpoint):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Go on at the same sample where the number of devices has changed."""
+        """Refuse other batches than those of the training: its place in an epoch counts them."""
         sampler = getattr(getattr(trainer, "datamodule", None), "train_sampler", None)
+        loop = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
         if trainer.state.fn != "fit" or sampler is None:
             return
-        said = continue_with(checkpoint, sampler().fingerprint())
-        if said is not None:
-            log.warning("resumed on other devices: %s", said)
+        now = sampler().fingerprint()
+        for before in loop.get("combined_loader", ()):
+            for name in BATCHES:
+                was = before.get(name, now[name])
+                if was != now[name]:
+                    raise ConfigError("resume", f"the run has {name}={was}, not {now[name]}")
 
     def state_dict(self) -> dict[str, Any]:
         """What is best so far, and what the last validation said."""

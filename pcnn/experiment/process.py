@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,23 +131,10 @@ def stoppable(message: Callable[[str], str]) -> Iterator[StopSignals]:
             raise SystemExit(0) from None  # Lightning kills all ranks when one of them fails
         say(message(NAMES[stopped.signum]), error=True)
         if stopped.signum in PREEMPTION:
-            submit_again(stopped.signum)
+            handler = signal.getsignal(stopped.signum)
+            if callable(handler):  # of a launcher, which submits the job again
+                handler(stopped.signum, None)
         raise
-
-
-def submit_again(signum: int) -> None:
-    """Ask the scheduler that takes the machine away to start this job once more."""
-    handler = signal.getsignal(signum)
-    if callable(handler):
-        handler(signum, None)
-    job = os.environ.get("SLURM_JOB_ID")
-    if job is None or shutil.which("scontrol") is None:
-        return
-    if "SLURM_ARRAY_JOB_ID" in os.environ:
-        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
-    said = "submitted again" if done.returncode == 0 else done.stderr.strip()
-    say(f"SLURM job {job}: {said}", error=True)
 
 
 def how_to_go_on(folder: Path, name: str) -> str:

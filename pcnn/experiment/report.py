@@ -117,20 +117,6 @@ def say_end(console: Console, cfg: DictConfig, folder: Path, checkpoint: str | N
     say_simulated(console, cfg)
 
 
-def say_states(
-    console: Console, metrics: Mapping[str, float], steps: int, last: Mapping[str, Any]
-) -> None:
-    """Print the figures of the best and of the last state, without those of single classes."""
-    table = Table(title="Figures of both states", title_justify="left")
-    table.add_column("")
-    table.add_column(f"best on validation\nbest.ckpt, step {steps}", justify="right")
-    table.add_column(f"last\nlast.ckpt, step {last['steps']}", justify="right")
-    for name, value in metrics.items():
-        if name in last["metrics"] and name.replace("/tta", "").count("/") == 1:
-            table.add_row(name, f"{value:.4f}", f"{last['metrics'][name]:.4f}")
-    console.print(table)
-
-
 def say_tables(
     console: Console, cfg: DictConfig, task: nn.Module, chosen: bool, tests_on_validation: bool
 ) -> None:

@@ -12,12 +12,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.callbacks.other_devices import samples_a_batch
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config.values import FOLDERS, LOCAL, STORED, selected, stored
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import run_folder
-from pcnn.experiment.devices import ANY_NUMBER
 from pcnn.experiment.stored_options import BESIDE, NAMED, WORDS, repeated
 from pcnn.messages import program
 
@@ -25,15 +23,13 @@ from pcnn.messages import program
 AUTO = "auto"
 # a run may be made longer; anything else would make it another run
 LONGER = ("trainer.max_steps", "trainer.max_epochs", "trainer.max_time")
-# the devices decide who computes which part of a step, not what a step is
-DEVICES = ("trainer.devices", "trainer.num_nodes", "dataset.num_workers")
 #: Keys that the command line may give beside `resume`.
-MAY_CHANGE = (*LONGER, *DEVICES, *(f"dataset.{key}" for key in (*LOCAL, *FOLDERS)))
+MAY_CHANGE = (*LONGER, "dataset.num_workers", *(f"dataset.{key}" for key in (*LOCAL, *FOLDERS)))
 #: Keys that a run fills in by itself.
-FILLED = ("dataset.batch_size", "trainer.accumulate_grad_batches", "global_batch_size", "tags")
+FILLED = ("tags",)
 #: Keys beside the groups that make a run what it is.
 KEPT = (
-    *("global_batch_size", "activation_checkpointing", "freeze", "layer_decay", "lr_multipliers"),
+    *("activation_checkpointing", "freeze", "layer_decay", "lr_multipliers"),
     *("test", "tags", "optimized_metric"),
 )
 
@@ -47,7 +43,6 @@ class Continuation:
     checkpoint: Path | None  # None: it was stopped before its first checkpoint
     steps: int  # optimiser steps behind it
     finished: bool
-    samples: int | None  # of a step so far, where the devices may be others; None: as configured
 
 
 def has_begun(folder: Path) -> bool:
@@ -86,15 +81,12 @@ def continuation(
     merged = with_stored(cfg, saved, given, folder / run_folder.CONFIG)
     changed = {key for key in given if OmegaConf.select(merged, key) != selected(saved, key)}
     last = whole_checkpoint(folder)
-    devices = {"trainer.devices", "trainer.num_nodes"} & given
-    other_devices = devices or str(selected(saved, "trainer.devices")) in ANY_NUMBER
     return Continuation(
         cfg=merged,
         folder=folder,
         checkpoint=None if last is None else last.path,
         steps=0 if last is None else last.steps,
         finished=not changed & set(LONGER) and is_finished(folder),
-        samples=samples_of_a_step(merged, last) if other_devices else None,
     )
 
 
@@ -180,14 +172,6 @@ def check_links(folder: Path) -> None:
             inside = False
         if not inside:
             raise FileError(path, "the link leads out of the run folder; it is not followed")
-
-
-def samples_of_a_step(cfg: DictConfig, last: RunCheckpoint | None) -> int | None:
-    """Samples of an optimiser step of a run, over all its devices; None where nothing tells."""
-    if cfg.get("global_batch_size") is not None:
-        return int(cfg.global_batch_size)
-    batch = None if last is None else samples_a_batch(last.content)
-    return None if batch is None else batch * int(cfg.trainer.accumulate_grad_batches)
 
 
 def is_finished(folder: Path) -> bool:

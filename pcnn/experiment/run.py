@@ -67,7 +67,6 @@ class Run:
     folder: Path
     checkpoint: Path | None = None
     resumed: bool = False
-    samples: int | None = None  # of a step so far, where the run goes on on other devices
 
 
 def train(cfg: DictConfig) -> float | None:
@@ -112,7 +111,7 @@ def prepare(cfg: DictConfig, folder: Path) -> Run | None:
     if run.checkpoint is None:
         where = "has no checkpoint yet: training starts from the beginning there"
     console.say(f"{run.folder} {where}")
-    return Run(checked(run.cfg), run.folder, run.checkpoint, True, run.samples)
+    return Run(checked(run.cfg), run.folder, run.checkpoint, True)
 
 
 def with_choices(cfg: DictConfig) -> DictConfig:
@@ -131,7 +130,7 @@ def execute(run: Run, stop: StopSignals) -> float | None:
     console = Console(quiet=rank() != 0)
     L.seed_everything(run.cfg.seed, workers=True, verbose=False)
     # a device that is not there, or that the engine does not serve, shows before data is made
-    cfg, device, said = on_this_machine(run.cfg, run.folder, run.samples)
+    cfg, device, said = on_this_machine(run.cfg, run.folder)
     networks.check_engine(cfg, device)
     datamodule = build.data(cfg)
     cfg = build.with_counted_weights(describe_data(cfg, datamodule), datamodule)
@@ -179,7 +178,6 @@ def fit_and_evaluate(
     """Fit when asked to, evaluate, write metrics.json; returns the figure a sweep compares."""
     metrics: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    last: dict[str, Any] | None = None
     on_validation = bool(datamodule.tests_on_validation)
     checkpoint = cfg.ckpt_path
     if cfg.train:
@@ -191,12 +189,11 @@ def fit_and_evaluate(
     found = RunCheckpoint.read(checkpoint)
     steps, chosen = found.steps, was_chosen_here(cfg, found)
     if cfg.train:
-        figures = partial(evaluate, trainer, task, datamodule)
-        if steps != trainer.global_step:
-            last = last_state(cfg, trainer, figures, on_validation)
         known = None if cfg.get("tta") else validated(trainer, steps)
         console.say(f"evaluating {checkpoint}, step {steps} of {trainer.global_step}")
-        metrics |= figures(checkpoint, "val") if known is None else known
+        if known is None:
+            known = evaluate(trainer, task, datamodule, checkpoint, "val")
+        metrics |= known
     if cfg.test and cfg.task.name == "registration":
         from pcnn.experiment.registration import evaluate_trained
 
@@ -208,22 +205,16 @@ def fit_and_evaluate(
     elif cfg.test:
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
     if trainer.is_global_zero:
-        if cfg.train and chosen and last is None:  # the best state is the last one
-            path = str(getattr(trainer.checkpoint_callback, "last_model_path", ""))
-            last = {"checkpoint": path, "steps": steps, "metrics": dict(metrics)}
         facts |= {
             "best_on_validation": chosen,
             "test_split": "validation" if on_validation else "own",
-            **({"last": last} if last else {}),
             **start_of(trainer),
         }
         report.write_metrics(run.folder, cfg, metrics, steps, checkpoint, facts)
         passes: dict[str, torch.Tensor] = getattr(task, "confusion", {})
         write_counts(run.folder, passes, list(cfg.data.get("class_names", [])))
         report.say_tables(console, cfg, task, chosen, on_validation)
-        if last is not None and last["steps"] != steps:
-            report.say_states(console, metrics, steps, last)
-        elif chosen and on_validation and not cfg.train:
+        if chosen and on_validation and not cfg.train:
             console.say(f"{checkpoint} was chosen on these clouds, where its figures are the best")
         report.say_end(console, cfg, run.folder, checkpoint)
         if not metrics and cfg.train:
@@ -296,25 +287,6 @@ def validated(trainer: L.Trainer, steps: int) -> dict[str, float] | None:
     if isinstance(kept, Checkpoint) and kept.validated_step == steps == trainer.global_step:
         return {name: float(value) for name, value in kept.figures.items()}
     return None
-
-
-def last_state(
-    cfg: DictConfig, trainer: L.Trainer, evaluate: Any, on_validation: bool
-) -> dict[str, Any] | None:
-    """Figures of `last.ckpt`, which was not chosen; they stand beside those of the best state."""
-    path = getattr(trainer.checkpoint_callback, "last_model_path", "")
-    if not path:
-        return None
-    steps = trainer.global_step
-    loggers, trainer.loggers = trainer.loggers, []  # under this step they are told of the best one
-    try:
-        known = None if cfg.get("tta") else validated(trainer, steps)
-        metrics = evaluate(path, "val") if known is None else known
-        if cfg.test and on_validation:
-            metrics |= evaluate(path, "test")
-    finally:
-        trainer.loggers = loggers
-    return {"checkpoint": path, "steps": steps, "metrics": metrics}
 
 
 def quieten() -> None:

@@ -14,7 +14,7 @@ from pcnn.config import looked_up, make, named_after, parameters_of, refusal
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
 from pcnn.ops.engine import check_geometry
-from pcnn.ranges import Channels, Count, Factor, Natural, Seed
+from pcnn.ranges import Channels, Factor, Natural, Seed
 
 if TYPE_CHECKING:
     import lightning as L
@@ -24,7 +24,6 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Keys beside the groups, with their types and defaults.
 RUN: Mapping[str, tuple[Any, Any]] = {
     "seed": (Seed, 0),
-    "global_batch_size": (Count | None, None),
     "activation_checkpointing": (list[Natural], []),
     "train": (bool, True),
     "test": (bool, False),

@@ -42,7 +42,6 @@ CASES: dict[str, dict[str, Any]] = {
     "validation inside the epoch": {"val_check_interval": 2},
     "validation across epochs": {"val_check_interval": 8, **ACROSS},
     "no validation": {"limit_val_batches": 0},
-    "epochs counted, validation inside": {**EPOCHS, "val_check_interval": 4},
     "epochs counted, checkpoint every step": {**EPOCHS, "every": 1, "val_check_interval": 2},
     "accumulated gradients": {"accumulate_grad_batches": 2, "max_steps": 14},
     "accumulated gradients, validation inside": {
@@ -130,7 +129,6 @@ def test_a_run_killed_in_a_validation_or_behind_the_last_one(
     "name",
     [
         "validation inside the epoch",
-        "epochs counted, checkpoint every step",
         "accumulated gradients",
         "validation across epochs",
     ],
@@ -142,6 +140,14 @@ def test_a_run_stopped_behind_a_step(tmp_path: Path, name: str) -> None:
         assert stopped(broken, Send(signal.SIGINT, at_batch=batch), **case) == 130
         assert held(broken / "last.ckpt")["global_step"] == -(-(batch + 1) // every)
     same_end(broken, tmp_path / "straight", case)
+
+
+def test_other_batches_are_refused(tmp_path: Path) -> None:
+    _, checkpoint = train(tmp_path, max_steps=3)
+    trainer = trainer_for(tmp_path, [RngState(3), Checkpoint(tmp_path, 4, "val/score")])
+    path = checkpoint.last_model_path
+    with pytest.raises(ConfigError, match="batch_size=2, not 3"):
+        trainer.fit(Task(), Data(batch_size=3), ckpt_path=path, weights_only=True)
 
 
 @pytest.mark.parametrize(("first", "every"), [(3, 100), (8, 4), (9, 4), (12, 4)])

@@ -33,15 +33,18 @@ class Keyed(Dataset[torch.Tensor]):
 
 
 class Data(L.LightningDataModule):
-    def __init__(self, num_workers: int = 0) -> None:
+    def __init__(self, num_workers: int = 0, batch_size: int = 2) -> None:
         super().__init__()
         self.num_workers = num_workers
+        self.batch_size = batch_size
+
+    def train_sampler(self) -> EpochSampler:
+        return EpochSampler(SAMPLES, self.batch_size, seed=1)
 
     def train_dataloader(self) -> BatchStream:
-        sampler = EpochSampler(SAMPLES, 2, seed=1)
         return BatchStream(
             Keyed(),
-            sampler,
+            self.train_sampler(),
             position=lambda: batches_done(self.trainer),
             collate=torch.stack,
             num_workers=self.num_workers,

@@ -1,4 +1,4 @@
-"""Devices of a training, shares of a step, and precision."""
+"""Devices of a training, graphs of steps, and precision."""
 
 from __future__ import annotations
 
@@ -33,48 +33,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, devices: int, device: str = "cuda")
     monkeypatch.setattr(build, "trainer", trainer)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "devices", "found"),
-    [
-        ("semantic_kitti_minkunet", 3, (2, 2, 4)),
-        ("semantic_kitti_minkunet_mix", 8, (8, 2, 1)),
-        ("semantic_kitti_minkunet", 16, (16, 1, 1)),
-        ("s3dis_minkunet", 1, (1, 3, 4)),
-        ("s3dis_minkunet", 8, (6, 2, 1)),
-    ],
-)
-def test_a_step_holds_as_many_samples_on_any_machine(
-    monkeypatch: pytest.MonkeyPatch, recipe: str, devices: int, found: tuple[int, int, int]
-) -> None:
-    machine(monkeypatch, devices)
-    cfg, _, (*_, line) = on_this_machine(composed(f"experiment={recipe}"), Path())
-    trainer = cfg.trainer
-    assert (trainer.devices, cfg.dataset.batch_size, trainer.accumulate_grad_batches) == found
-    assert found[0] * found[1] * found[2] == cfg.global_batch_size
-    assert f"samples of a step: {cfg.global_batch_size} = {found[0]} device" in line
-    assert on_this_machine(cfg, Path())[0] == cfg  # as a resumed run does
-    # the other ranks, which the first one has started
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", str(found[0]))
-    assert on_this_machine(composed(f"experiment={recipe}"), Path())[0] == cfg
-
-
-def test_samples_that_devices_cannot_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine(monkeypatch, 8)
-    for overrides, said in (
-        (("global_batch_size=16", "trainer.devices=3"), "global_batch_size"),
-        (("global_batch_size=0",), "global_batch_size"),
-        (
-            ("global_batch_size=8", "trainer.accumulate_grad_batches=2"),
-            "trainer.accumulate_grad_batches",
-        ),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            on_this_machine(composed(*overrides), Path())
-    cfg, _, lines = on_this_machine(composed("trainer.accumulate_grad_batches=2"), Path())
-    assert (cfg.trainer.accumulate_grad_batches, lines) == (2, [])
-
-
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in CONF.glob("experiment/*.yaml")))
 def test_recipes_take_a_machine_without_a_gpu(
     tmp_path: Path, recipe: str, monkeypatch: pytest.MonkeyPatch
@@ -88,8 +46,6 @@ def test_recipes_take_a_machine_without_a_gpu(
     )
     made = build.trainer(cfg, tmp_path, [], [])
     assert made.num_devices == 1
-    batch = cfg.dataset.batch_size * made.accumulate_grad_batches
-    assert batch == (cfg.global_batch_size or cfg.dataset.batch_size)
 
 
 @pytest.mark.parametrize(

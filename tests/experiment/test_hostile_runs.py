@@ -189,7 +189,6 @@ def test_numbers_of_a_run_go_on_with_it(tmp_path: Path) -> None:
         "callbacks.checkpoint.monitor": "val/loss",
         "callbacks.pictures": None,
         "logger.csv.flush_logs_every_n_steps": 3,
-        "global_batch_size": 8,
     }
     folder = folder_with(tmp_path, numbers)
     cfg = resumed(folder)

@@ -55,27 +55,6 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").iterdir())
 
 
-@pytest.mark.parametrize("array", [False, True])
-def test_slurm_is_asked_where_there_is_no_launcher(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    array: bool,
-) -> None:
-    program = tmp_path / "scontrol"
-    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
-    if array:
-        monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "16")
-        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
-    process.submit_again(signal.SIGUSR1)
-    name = "16_3" if array else "17"
-    assert (tmp_path / "asked").read_text() == f"requeue {name}\n"
-    assert f"SLURM job {name}: submitted again" in capsys.readouterr().err
-
-
 def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
     found = SimpleNamespace(mode=RunMode.RUN, overrides=SimpleNamespace(hydra=given))
