@@ -11,13 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.nn import functional
 
 import pcnn
-from pcnn.geometry import VoxelGrid
 from pcnn.nn import Conv3d
 from tests.clouds import surface_grid
-from tests.tolerance import DENSE
 
 from_dense = pcnn.SparseTensor.from_dense
 
@@ -26,25 +23,6 @@ def tensor(channels: int = 3, n: int = 40, seed: int = 0) -> pcnn.SparseTensor:
     grid = surface_grid(n, batch_size=2, seed=seed)
     drawn = torch.rand(grid.rows, channels, generator=torch.Generator().manual_seed(seed))
     return pcnn.SparseTensor(drawn.double() + 0.5, grid)
-
-
-def test_it_answers_for_its_features_and_sites() -> None:
-    x = tensor()
-    rows = x.geometry.rows
-    assert (len(x), x.shape, x.dtype) == (rows, (rows, 3), torch.float64)
-    assert (x.batch_size, x.tensor_stride, x.device) == (2, (1, 1, 1), torch.device("cpu"))
-    assert torch.equal(x.coords, x.geometry.coords)
-    coarse = Conv3d(3, 2, 2, 2).double()(x)
-    assert coarse.tensor_stride == (2, 2, 2)
-    assert (coarse.coords[:, 1:] % 2 == 0).all()
-    points = pcnn.native_points(torch.rand(9, 3), torch.rand(9, 2), voxel_size=0.3)
-    assert torch.equal(points.coords, points.geometry.cells)  # type: ignore[attr-defined]
-    weighted = x * torch.tensor(2.0, requires_grad=True)
-    assert weighted.features.requires_grad
-    assert not weighted.detach().features.requires_grad
-    empty = pcnn.voxelize(torch.rand(0, 3), torch.rand(0, 2), voxel_size=1.0, batch_size=3)
-    assert (len(empty), bool(empty), empty.batch_size) == (0, True, 3)
-    assert (empty + empty * torch.ones(2)).shape == (0, 2)
 
 
 def test_a_batch_is_split_and_collated() -> None:
@@ -130,14 +108,6 @@ def test_every_site_has_its_cell_there_and_back(n: int, stride: tuple[int, int, 
     assert (y.batch_size, y.tensor_stride) == (3, stride)
 
 
-def test_a_dense_volume_convolves_as_torch_does() -> None:
-    conv, volume = Conv3d(2, 3, 3).double(), torch.randn(2, 2, 4, 5, 6, dtype=torch.float64)
-    y = conv(from_dense(volume, (-2, -8, 3))).dense((4, 5, 6), (-2, -8, 3))
-    weight = conv.weight.view(3, 3, 3, 2, 3).permute(4, 3, 0, 1, 2)
-    expected = functional.conv3d(volume, weight, conv.bias, padding=1)
-    torch.testing.assert_close(y, expected, rtol=DENSE, atol=DENSE)
-
-
 def test_gradients_of_arithmetic_and_volumes() -> None:
     x, z = tensor(n=4), scattered(12)
     left, right = (torch.rand(len(x), 3, dtype=torch.float64, requires_grad=True) for _ in "ab")
@@ -181,17 +151,3 @@ def test_empty_clouds_and_empty_volumes() -> None:
     nothing = torch.zeros(1, 3, 0, 4, 4)
     assert from_dense(nothing).shape == (0, 3)
     assert not from_dense(nothing, geometry=surface_grid(5)).features.any()
-
-
-def test_spare_rows_are_not_written() -> None:
-    full = surface_grid(40)
-    keys = torch.cat([full.keys, torch.full((5,), full.key_format.sentinel)])
-    count = torch.tensor([full.rows], dtype=torch.int32)
-    grid = VoxelGrid(keys, 1, full.bound, count=count)
-    features = torch.randn(len(keys), 2)
-    x, alone = pcnn.SparseTensor(features, grid), pcnn.SparseTensor(features[:-5], full)
-    assert torch.equal(x.dense(), alone.dense())
-    assert torch.equal(x.dense(30, -9), alone.dense(30, -9))
-    back = from_dense(x.dense(60, -30), -30, geometry=grid)
-    assert torch.equal(back.features[:-5], features[:-5])
-    assert not back.features[-5:].any()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
-from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from torch.nn import functional as F
 
 import pcnn
 import pcnn.compat.spconv.pytorch as spconv
-from pcnn.compat import spconv as package
 from pcnn.interop import SPCONV
 from pcnn.nn.fused import Folded
 from tests.tolerance import DENSE
@@ -204,17 +201,6 @@ def test_layers_on_maps_of_either_builder() -> None:
         torch.testing.assert_close(*total, atol=DENSE, rtol=DENSE)
 
 
-def test_compiled_code_and_autocast_go_around_the_layers() -> None:
-    net = spconv.SparseSequential(spconv.SubMConv2d(3, 3, 3), torch.nn.ReLU()).double()
-    x = tensor(2, 3)
-    compiled = torch.compile(net, backend="eager")
-    torch.testing.assert_close(compiled(x).features, net(x).features)
-    x = x.replace_feature(x.features.float())
-    with torch.autocast("cpu", torch.bfloat16):
-        assert net.float()(x).features.dtype == torch.bfloat16
-    assert net(x).features.dtype == torch.float32
-
-
 def test_a_network_may_be_trained_twice_differentiably() -> None:
     net = spconv.SparseSequential(
         spconv.SubMConv2d(2, 3, 3, indice_key="a"),
@@ -228,19 +214,6 @@ def test_a_network_may_be_trained_twice_differentiably() -> None:
 
     assert torch.autograd.gradcheck(forward, x.features)
     assert torch.autograd.gradgradcheck(forward, x.features)
-
-
-def test_names_and_arguments_are_those_of_spconv() -> None:
-    assert package.SubMConv3d is spconv.SubMConv3d
-    with pytest.raises(AttributeError, match="SubMConv5d"):
-        package.SubMConv5d  # noqa: B018
-    for axes, kind in enumerate((spconv.SparseConv1d, spconv.SparseConv2d, spconv.SparseConv3d), 1):
-        layer = kind(4, 6, 2, 2, 1, 1, 1, False, "down")
-        own = layer.ndim, layer.stride, layer.padding, layer.bias, layer.indice_key
-        assert own == (axes, [2] * axes, [1] * axes, None, "down")
-        assert type(pickle.loads(pickle.dumps(layer))) is kind
-    assert spconv.SparseInverseConv3d(4, 6, 2, "down", False).inverse
-    assert spconv.SparseMaxPool2d(2).stride == [2, 2]
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -321,32 +294,6 @@ def test_keys_belong_to_a_map() -> None:
     assert again.indices is down.indices  # one kernel, one set of sites
 
 
-def test_indices_that_change_are_looked_at_again() -> None:
-    layer = spconv.SubMConv1d(1, 1, 3, bias=False).double()
-    torch.nn.init.ones_(layer.weight)
-    indices = torch.tensor([[0, 2], [0, 1]]).int()
-    x = spconv.SparseConvTensor(torch.ones(2, 1).double(), indices, [9], 1)
-    assert layer(x).features.flatten().tolist() == [2, 2]
-    x.indices[:, 1] *= 3
-    assert layer(x).features.flatten().tolist() == [1, 1]
-    x.indices = torch.tensor([[0, 7], [0, 8]]).int()
-    assert layer(x).features.flatten().tolist() == [2, 2]
-
-
-def test_containers() -> None:
-    layer, relu, x = spconv.SubMConv2d(3, 4, 3), torch.nn.ReLU(), tensor(2, 3)
-    named = spconv.SparseSequential(OrderedDict(conv=layer, relu=relu), end=spconv.ToDense())
-    assert (len(named), named[0], named[-2]) == (3, layer, relu)
-    assert named.double()(x).shape == (2, 4, 9, 7)
-    with pytest.raises(IndexError):
-        named[3]
-    named.add(torch.nn.Identity(), "more")
-    assert list(named._modules) == ["conv", "relu", "end", "more"]
-    assert spconv.modules.is_spconv_module(layer)
-    assert not spconv.modules.is_spconv_module(relu)
-    assert spconv.modules.is_sparse_conv(layer)
-
-
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("relu", [True, False])
 def test_a_convolution_its_norm_and_relu_are_one_call(
@@ -412,17 +359,6 @@ def test_checkpoints_have_the_layout_of_spconv() -> None:
     out.features.sum().backward()
     assert layer.weight.grad is not None
     assert layer.weight.grad.stride() == layer.weight.stride()
-
-
-def test_they_can_be_sent() -> None:
-    x = spconv.SubMConv3d(3, 3, 3, indice_key="a").double()(tensor(3, 3))
-    x = x.replace_feature(x.features.detach())
-    y = pickle.loads(pickle.dumps(x))
-    assert torch.equal(y.indices, x.indices)
-    assert (set(x.indice_dict), set(y.indice_dict)) == ({"a"}, set())
-    layer = spconv.SubMConv3d(3, 3, 3, indice_key="a").double()
-    again = pickle.loads(pickle.dumps(layer))
-    assert torch.equal(again(y).features, layer(x).features)
 
 
 def test_inference_mode_and_tensors_without_sites_come_first() -> None:

@@ -10,12 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pcnn.dataflows.gemm import OutputStationary
 from pcnn.geometry import steps
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.sizes import Edges, Planned, Sizes, Unfit
 from pcnn.losses import CrossEntropy
-from pcnn.maps import Windowed
 from pcnn.models import SPVCNN, ResUNetBN2C
 from pcnn.nn import (
     AvgPool3d,
@@ -29,8 +27,6 @@ from pcnn.nn import (
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
 from tests.graphs.graphed import ROWS, TILES, cloud, points
-from tests.ops.test_device_plan import cells_on
-from tests.ops.test_plan_rooms import in_room, larger
 
 EDGES = Edges(128, 1.3)
 
@@ -119,21 +115,6 @@ def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
             assert int(level.count) == exact
 
 
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("make", [resunet, Pools])
-def test_inference_holds_what_it_reads_and_no_more(make: Any) -> None:
-    net = made(make).eval()
-    with torch.no_grad():
-        fixed = held(net, planned(net, points(230, 1)[0], False), backward=False)
-        for number, seed in ((230, 1), (150, 2), (12, 4)):
-            fixed.take(planned(net, points(number, seed)[0], False))
-            found, wanted = net(fixed.tensor).features, net(points(number, seed)[0]).features
-            torch.testing.assert_close(found[:number], wanted, rtol=1e-9, atol=1e-11)
-    names = {name for built in fixed.levels[0].cached_maps() for name, _ in built.edges.layouts}
-    assert "steps" in names
-    assert "pairs" not in names
-
-
 def test_steps_that_are_not_stored_are_read_as_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dense cells: memory has room for more steps than the map stores."""
     monkeypatch.setattr(steps, "SPARE_STEPS", 0)
@@ -169,20 +150,3 @@ def test_rooms_bound_memory_and_other_clouds_ask_for_more() -> None:
     joined = dense.sizes.room(EDGES).joined(fixed.room)
     assert dense.sizes.fits(joined)
     assert given.sizes.fits(joined)
-
-
-@torch.no_grad()
-@pytest.mark.usefixtures("emulated")
-def test_inference_in_a_room_equals_that_of_exact_size() -> None:
-    torch.manual_seed(0)
-    net: Any = spvcnn(Engine("windows", Windowed(), OutputStationary())).double().eval()
-    cells = cells_on(torch.device("cpu"))
-    exact = net.planner.voxelize(cells, 3)
-    room = larger(net.planner.on_voxels.room_of(exact))
-    grid, seen = in_room(net.planner, cells, room)
-    assert room.holds(seen)
-    features = torch.randn(exact.rows, 2, dtype=torch.float64)
-    spare = torch.cat([features, features.new_zeros(grid.rows - exact.rows, 2)])
-    net.plans_input = False
-    wanted, found = net(SparseTensor(features, exact)), net(SparseTensor(spare, grid))
-    torch.testing.assert_close(found.features[: exact.rows], wanted.features)

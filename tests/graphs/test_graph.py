@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.graphs.capture import failure_of
 from pcnn.graphs.graph import GraphedNetwork
 from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
@@ -91,19 +89,6 @@ def check(run: GraphedNetwork, kind: str, points: Tensor, features: Tensor) -> A
     return found
 
 
-def test_edges_are_a_ratio_apart() -> None:
-    edges = Edges(1000, 1.25)
-    found = sorted({edges.above(n) for n in range(0, 200_000, 50)})
-    assert found[0] == 1024
-    assert all(n % 128 == 0 for n in found)
-    assert all(a < b <= 1.25 * a + 128 for a, b in pairwise(found))
-    assert all(edges.above(n) == n and edges.above(n + 1) > n for n in found)
-    with pytest.raises(ValueError, match=r"1 to 1\.3 apart"):
-        Edges(1000, 1.4)
-    with pytest.raises(ValueError, match="hold a point"):
-        Edges(0)
-
-
 def test_wrong_inputs_are_refused() -> None:
     net = MinkUNet42(width=0.125)
     with pytest.raises(ValueError, match=r"call model\.eval\(\)"):
@@ -156,18 +141,6 @@ def test_changed_weights_are_seen_at_once(dtype: torch.dtype | None) -> None:
         run(tensor("voxels", points, features))
 
 
-@pytest.mark.parametrize("inner", [False, True])
-def test_memory_that_is_missing_is_no_reason_to_run_eagerly_for_ever(inner: bool) -> None:
-    error: RuntimeError = torch.OutOfMemoryError("no memory")
-    if inner:  # as the end of a capture is, which has failed too
-        outer = RuntimeError("operation failed due to a previous error during capture")
-        outer.__context__ = error
-        error = outer
-    with pytest.raises(torch.OutOfMemoryError):
-        failure_of(error)
-    assert "in a capture" in failure_of(RuntimeError("a wait in a capture\nand more"))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
@@ -206,28 +179,6 @@ def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: s
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["clouds", "voxels", "points"])
-def test_a_batch_and_a_point_a_voxel(kind: str) -> None:
-    net = network()
-    run = graphed(kind, net)
-    lattice = torch.cartesian_prod(*[torch.arange(24)] * 3).float().to(DEVICE) * 0.1 + 0.05
-    features = torch.randn(len(lattice), 4).to(DEVICE)
-    check(run, kind, lattice, features)
-    if kind != "clouds":
-        return
-    batch = (torch.arange(len(lattice)) % 3).to(DEVICE)
-    for order in (batch, batch.flip(0)):
-        with torch.inference_mode():
-            x = pcnn.voxelize(lattice, features, order, voxel_size=0.1, batch_size=3)
-            wanted = net(x)
-        found = run(lattice, features, order, 3)
-        same(found.at_points(), wanted.at_points())
-        same(found, wanted)
-    pinned = run(lattice.cpu().pin_memory(), features.cpu().pin_memory())
-    same(pinned, run(lattice, features))
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_fit_gets_memory_that_holds_both(kind: str) -> None:
     run = graphed(kind, network())
@@ -238,17 +189,6 @@ def test_what_does_not_fit_gets_memory_that_holds_both(kind: str) -> None:
     for points in (apart, lattice, apart, lattice):
         check(run, kind, points, features)
     assert run.runner.places
-
-
-@pytest.mark.gpu
-def test_sections_of_sparse_clouds_are_summed_as_eagerly() -> None:
-    """Rows that fill few slots of 5^3: their sums meet by atomics, in the memory of a graph too."""
-    run = graphed("clouds", network("sparse_resnet_large"), dtype=torch.float16)
-    extent = torch.tensor([16.0, 16.0, 3.0])
-    for seed in range(6):
-        draw = torch.Generator().manual_seed(seed)
-        points = (torch.rand(40_000 + 500 * seed, 3, generator=draw) * extent).to(DEVICE)
-        check(run, "clouds", points, torch.randn(len(points), 4, generator=draw).to(DEVICE))
 
 
 @pytest.mark.gpu

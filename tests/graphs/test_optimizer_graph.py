@@ -153,46 +153,6 @@ def test_what_a_graph_holds_may_change(
     assert found == captures
 
 
-@pytest.mark.parametrize("kind", ["momentum", "adam", "adamw"])
-def test_states_go_to_and_fro_between_graphs_and_eager_steps(device: str, kind: str) -> None:
-    plain, graph = (Training(KINDS[kind], device, each) for each in (False, True))
-    for number in range(4):
-        graph.step(number)
-        plain.step(number)
-    one, other = (copy.deepcopy(each.optimizer.state_dict()) for each in (graph, plain))
-    assert one["param_groups"] == other["param_groups"]
-    assert [list(state) for state in one["state"].values()] == [
-        list(state) for state in other["state"].values()
-    ]
-    graph.optimizer.load_state_dict(other)
-    plain.optimizer.load_state_dict(one)
-    for number in range(4, 8):
-        graph.step(number)
-        plain.step(number)
-    assert_equal(plain, graph)
-
-
-def test_a_closure_and_hooks_run_in_every_step(device: str) -> None:
-    graph, calls = Training(KINDS["adamw"], device, True), []
-    optimizer: Any = graph.optimizer
-    optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
-    optimizer.register_step_post_hook(lambda *_: calls.append("post"))
-    for number in range(3):
-        graph.step(number, found_inf=0.0)
-    assert calls == ["pre", "post"] * 3
-    assert graph.captures == 1
-
-    def closure() -> float:
-        assert torch.is_grad_enabled()
-        optimizer.found_inf = torch.ones((), device=device)
-        return 3.0
-
-    before = graph.state()
-    assert optimizer.step(closure) == 3.0
-    assert all(torch.equal(*pair) for pair in zip(before, graph.state(), strict=True))
-    assert graph.captures == 1
-
-
 def test_other_optimisers_are_left_as_they_are() -> None:
     def made(make: Any, **options: Any) -> Optimizer:
         optimizer: Optimizer = make([nn.Parameter(torch.ones(3))], **options)

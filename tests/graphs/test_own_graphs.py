@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows.gemm import OutputStationary
-from pcnn.graphs.automatic import AFTER, MOST, PAUSE
+from pcnn.graphs.automatic import AFTER, PAUSE
 from pcnn.graphs.capture import Work
 from pcnn.graphs.memory import VoxelMemory
 from pcnn.graphs.runner import OwnGraphs
@@ -59,15 +59,6 @@ class Counting(Small):
 class Drawing(Small):
     def more(self, x: SparseTensor) -> Tensor:
         return torch.rand(3)
-
-
-class Outer(PlannedModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = Small()
-
-    def forward(self, x: SparseTensor) -> Any:
-        return self.inner(x)
 
 
 def graphed(net: PlannedModule, capture: Callable[[Work], Work] = rerun) -> Any:
@@ -191,14 +182,6 @@ def test_changes_of_the_network_are_seen(change: Callable[[Any], None]) -> None:
     assert bool(places(net)) == (change is not doubled)
 
 
-def test_a_network_that_changes_at_every_call_is_left_alone() -> None:
-    net = graphed(Small())
-    for _ in range(60):
-        net.stem.weight.mul_(1.01)
-        check(net, cloud(100, 1)[0], cloud(100, 1)[0])
-    assert not sum(place.calls for place in places(net))
-
-
 @pytest.mark.parametrize("make", [Mixing, Counting, Drawing])
 def test_what_depends_on_spare_rows_or_chance_is_no_graph(make: Callable[[], Any]) -> None:
     net = graphed(make())
@@ -224,14 +207,6 @@ def test_a_failed_capture_is_tried_again_later() -> None:
     assert calls(net, AFTER) == []
     assert "memory" in net.graphs_reason
     assert len(attempts) == 2
-
-
-def test_sizes_that_are_kept_are_few() -> None:
-    net = graphed(Small())
-    for size in range(100, 2600, 250):
-        for _ in range(AFTER):
-            net(cloud(size, 1, 200)[0])
-    assert len(places(net)) == MOST
 
 
 def test_who_is_served() -> None:
@@ -263,15 +238,3 @@ def test_copies_have_graphs_of_their_own() -> None:
     shallow = copy.copy(net)
     shallow(cloud(200, 1)[0])
     assert shallow._graphs is not net._graphs
-
-
-def test_networks_inside_another_belong_to_it() -> None:
-    net = graphed(Outer())
-    assert calls(net, AFTER + 1) == [1]
-    assert net.inner._graphs is None
-
-
-def test_without_a_device_nothing_is_tried() -> None:
-    net = Small().eval()
-    assert [net(cloud(200, 1)[0]) for _ in range(AFTER + 1)]
-    assert net.graphs_reason is None

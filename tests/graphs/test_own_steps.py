@@ -15,12 +15,10 @@ import pcnn
 from pcnn.graphs.automatic import AFTER
 from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResUNetBN2C
-from pcnn.ops import resolve
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.graphs.graphed import ROWS, TILES, cloud, points, rerun
-from tests.graphs.test_own_graphs import Drawing, Mixing, Small, tensors
-from tests.tolerance import relative_rms
+from tests.graphs.test_own_graphs import Small, tensors
 
 EDGES = Edges(128, 1.3)
 #: Sizes that repeat, among some that do not.
@@ -163,28 +161,6 @@ def test_gradients_of_gradients_and_a_second_backward_are_computed_anew() -> Non
     assert replays(both[0])
 
 
-def test_autocast_has_graphs_of_its_own() -> None:
-    net, _ = twins(Small)
-    x = cloud(200, 1)[0]
-    for _ in range(AFTER + 1):
-        loss_of(net(cloud(200, 1)[0])).backward()
-        with torch.autocast("cpu", torch.bfloat16):
-            output = net(x)
-            loss = loss_of(output)
-        assert tensors(output)[0].dtype == torch.bfloat16
-        loss.backward()
-    assert replays(net) == 4
-
-
-@pytest.mark.parametrize("make", [Mixing, Drawing])
-def test_what_depends_on_spare_rows_or_chance_is_no_graph(make: Callable[[], Any]) -> None:
-    net, _ = twins(make)
-    for _ in range(AFTER + 2):
-        loss_of(net(cloud(200, 1)[0])).backward()
-    assert net.graphs_reason
-    assert not replays(net)
-
-
 def hooked(net: Any) -> None:
     net.stem.register_forward_hook(lambda module, given, out: out.replace(2 * out.features))
 
@@ -208,53 +184,6 @@ def test_changes_of_the_network_are_seen(change: Callable[[Any], None]) -> None:
             loss_of(net(batch(net, 1))).backward()
         same(*both)
     assert replays(both[0]) == 2 if change is hooked else replays(both[0]) > 4
-
-
-def test_evaluation_between_steps_keeps_their_graphs() -> None:
-    both = twins(small)
-    for _ in range(AFTER + 3):
-        for net in both:
-            with torch.no_grad():
-                net.eval()(batch(net, 2))
-            net.train().zero_grad()
-            loss_of(net(batch(net, 1))).backward()
-        same(*both)
-    assert replays(both[0]) == 4
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize("kind", ["voxels", "points"])
-def test_steps_on_a_device_are_the_eager_ones(kind: str, half: bool) -> None:
-    torch.manual_seed(0)
-    net: Any = MinkUNet42(4, 3, 0.25, resolve("auto", deterministic=True)).cuda().train()
-    state = copy.deepcopy(net.state_dict())
-
-    def step(graphs: bool, n: int, seed: int) -> list[Tensor]:
-        net.load_state_dict(state)
-        net.graphs = graphs
-        net.zero_grad()
-        draw = torch.Generator().manual_seed(seed)
-        places = (surface(n, seed=seed) + torch.rand(n, 3, generator=draw)) * 0.07
-        features = torch.randn(n, 4, generator=draw)
-        make = pcnn.native_points if kind == "points" else pcnn.voxelize
-        x = make(places.cuda(), features.cuda(), voxel_size=0.1)
-        with torch.autocast("cuda", torch.float16, half):
-            output = net(x)
-        labels = torch.arange(len(x), device="cuda") % 3
-        (256 * F.cross_entropy(output.features.float(), labels)).backward()
-        gradients = [one.grad for one in net.parameters()]
-        buffers = [one.double() for one in net.buffers()]
-        return [output.features.detach(), *(one.clone() for one in [*gradients, *buffers])]
-
-    for seed, n in enumerate((20_000, 20_100, 20_000, 19_900, 20_050, 19_950)):
-        (out, *found), (wanted_out, *wanted) = step(True, n, seed), step(False, n, seed)
-        assert net.graphs_reason is None
-        tolerance = 5e-2 if half else 2e-3
-        assert relative_rms(out, wanted_out) < tolerance
-        one, other = (torch.cat([t.flatten().double() for t in own]) for own in (found, wanted))
-        assert relative_rms(one, other) < 5 * tolerance
-    assert replays(net) >= 2
 
 
 @pytest.mark.gpu
@@ -281,21 +210,3 @@ def test_a_loop_on_a_device_learns_and_keeps_its_memory() -> None:
     assert replays(net) > 50
     assert float(losses[-1]) < float(losses[0])
     assert held[1] <= 1.05 * held[0]
-
-
-def test_captured_steps_end_in_tensors_that_nothing_else_uses() -> None:
-    """A loss of the loop that is alive ends in the parameters, on the stream of the loop."""
-    net, _ = twins(small)
-    kept = [loss_of(net(batch(net, 1))) for _ in range(AFTER)]
-    assert replays(net) == 1 < len(kept)
-    (place,) = [place for steps in net._steps for place in steps.places.values()]
-    todo = [one.grad_fn for one in tensors(place.output) if one.grad_fn is not None]
-    ends = []
-    while todo:
-        node = todo.pop()
-        if hasattr(node, "variable"):
-            ends.append(node.variable)
-        todo += [after for after, _ in node.next_functions if after is not None]
-    addresses = {one.data_ptr() for one in net.parameters()}
-    assert {one.data_ptr() for one in ends} == addresses
-    assert not {id(one) for one in ends} & {id(one) for one in net.parameters()}

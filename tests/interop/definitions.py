@@ -36,13 +36,6 @@ def torchsparse_offsets(size: Sequence[int]) -> list[Offset]:
     return list(itertools.product(x, y, z))
 
 
-def warpconvnet_offsets(size: Sequence[int]) -> list[Offset]:
-    """A mesh grid with the last axis fastest; odd sizes are centred, even ones begin at 0."""
-    return list(
-        itertools.product(*(range(-(k // 2), k // 2 + 1) if k % 2 else range(k) for k in size))
-    )
-
-
 def by_offset(
     inputs: Tensor,
     outputs: Tensor,

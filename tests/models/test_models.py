@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Collection
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,29 +89,6 @@ def test_published_sizes(make: Make, weights: int, count: int) -> None:
     assert sum(layer.kernel.volume > 1 for layer in layers) == count
 
 
-def test_published_numbers_of_parameters_and_those_of_the_page(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for draw in ("uniform_", "normal_"):  # millions of numbers that are only counted
-        monkeypatch.setattr(Tensor, draw, lambda self, *_, **__: self)
-
-    def count(network: nn.Module) -> int:
-        return sum(p.numel() for p in network.parameters())
-
-    for make, width, millions in (
-        *((MinkUNet42, *size) for size in ((0.5, 5.4), (0.64, 8.8))),
-        *((SPVCNN, *size) for size in ((0.5, 5.5), (0.64, 8.8))),
-    ):
-        assert count(make(width=width)) / 1e6 == pytest.approx(millions, abs=0.1)
-    page = Path(__file__).resolve().parents[2] / "docs/models.md"
-    told = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([\d,]+) \|", page.read_text(), re.MULTILINE)
-    assert len(told) == 9
-    for name, number in told:
-        headless = name.startswith(("SparseResNet", "Voxel", "ResUNet"))
-        network = getattr(pcnn.models, name)(4, **({} if headless else {"out_channels": 19}))
-        assert count(network) == int(number.replace(",", "")), name
-
-
 @segmenters
 @pytest.mark.parametrize("n", [0, 1, 200])
 def test_segmenters_train_on_clouds_of_any_size(make: Make, n: int) -> None:
@@ -136,23 +111,6 @@ def test_clouds_neither_touch_nor_know_where_they_stand(make: Make) -> None:
     moved = grid_of_cells(x.coords[:, 1:].long() + torch.tensor([32, -64, 16]))
     y = model(pcnn.SparseTensor(x.features, moved)).features
     torch.testing.assert_close(y, model(x).features)
-
-
-@pytest.mark.parametrize("name", ["spunet", "spvcnn"])
-@pytest.mark.parametrize("downsampling", ["floor", "reached"])
-def test_neither_plans_nor_the_order_of_rows_matter(name: str, downsampling: str) -> None:
-    model = SEGMENTERS[name](out_channels=3).eval()
-    cells = surface_grid(150, batch_size=2).coords
-    order, features, results = torch.randperm(len(cells)), torch.randn(len(cells), 4), []
-    for picked, planned in ((slice(None), True), (order, True), (slice(None), False)):
-        x = pcnn.from_coordinates(
-            cells[picked], features[picked], batch_size=2, downsampling=downsampling
-        )
-        model.plans_input = planned
-        results.append(model(x).at_points())
-    straight, mixed, unplanned = results
-    torch.testing.assert_close(mixed, straight[order], rtol=0, atol=0)
-    torch.testing.assert_close(unplanned, straight, rtol=0, atol=0)
 
 
 @classifiers

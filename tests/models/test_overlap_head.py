@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pcnn.losses.overlap import OverlapLoss, balanced_cross_entropy, partners_of
+from pcnn.losses.overlap import OverlapLoss, partners_of
 from pcnn.models import ResUNetBN2C
-from pcnn.models.overlap_head import Asked, OverlapHead, asked_points, log_scores
+from pcnn.models.overlap_head import Asked, OverlapHead, log_scores
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.transforms import transform_points
 from tests.tasks.pairs import Pairs, pairs_of, views
@@ -63,16 +63,6 @@ def test_scores_equal_sums_over_points_that_are_there() -> None:
         around = [weight @ shown for weight in weights]
         expected = head.scores(torch.cat([head.own(head.norm(rows[b])), known, *around], 1))
         torch.testing.assert_close(torch.stack([overlap[b], match[b]], 1), expected)
-
-
-def test_points_that_are_asked() -> None:
-    offsets = torch.tensor([0, 3, 3, 103])
-    rows = torch.arange(103.0)[:, None]
-    found = asked_points(rows, rows.expand(-1, 3), offsets, most=10)
-    assert found.there.sum(1).tolist() == [3, 0, 10]
-    assert found.rows[0, :3, 0].tolist() == [0, 1, 2]
-    assert found.rows[2, :, 0].tolist() == list(range(3, 103, 10))
-    assert torch.equal(found.places[:, :, 1], found.rows[:, :, 0])
 
 
 @pytest.mark.parametrize("geometry", ["voxel", "point"])
@@ -164,16 +154,3 @@ def test_a_network_without_a_head_is_what_it_was() -> None:
         assert torch.equal(plain(batch.source).features, features.features)
         assert torch.equal(headed(batch.source).features, features.features)
     torch.testing.assert_close(rows[:, -16:], features.features)
-
-
-def test_both_classes_weigh_the_same() -> None:
-    logits = torch.tensor([2.0, -1.0, 0.5, 3.0], dtype=torch.float64, requires_grad=True)
-    truth = torch.tensor([True, False, False, True])
-    counted = torch.tensor([True, True, True, False])
-    found = balanced_cross_entropy(logits, truth, counted)
-    wrong = (F.softplus(logits[1]) + F.softplus(logits[2])) / 2
-    torch.testing.assert_close(found, (F.softplus(-logits[0]) + wrong) / 2)
-    assert torch.autograd.gradcheck(lambda x: balanced_cross_entropy(x, truth, counted), logits)
-    nothing = balanced_cross_entropy(logits, truth, torch.zeros(4, dtype=torch.bool))
-    assert nothing.item() == 0
-    assert torch.autograd.grad(nothing, logits)[0].abs().sum() == 0

@@ -153,15 +153,3 @@ def test_a_joined_tensor_copies_at_the_first_request() -> None:
         x = joined()
         with torch.no_grad():
             assert torch.equal(act(x), torch.cat([x.first, x.second], dim=1))
-
-
-def test_what_cannot_be_joined_is_copied() -> None:
-    x, other = tensor(), tensor(300)
-    assert type(cat(x, x)) is pcnn.SparseTensor  # gradients are enabled
-    with torch.no_grad():
-        for parts in ((x,), (x, x, x), (x, x.replace(x.features.double()))):
-            assert type(cat(*parts)) is pcnn.SparseTensor
-    assert torch.equal(add(x, x).features, 2 * x.features)
-    for join in (cat, add):
-        with pytest.raises(ValueError, match="another geometry"):
-            join(x, other)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pcnn
 from pcnn.models.blocks import ConvNorm, ResidualBlock
-from pcnn.nn import Conv3d, ConvTranspose3d, Sequential, SparseConv3d, normalize
+from pcnn.nn import Conv3d, ConvTranspose3d, Sequential
 from pcnn.nn.fused import FoldedNorm, fused_convolution
 from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -73,32 +73,6 @@ def test_a_block_against_float64(
     assert error <= 1.2 * relative_rms(separate(block, x).features, expected) + 1e-15
 
 
-@pytest.mark.parametrize(("channels", "dtype"), [(6, torch.bfloat16), (4, torch.float32)])
-def test_autocast_reaches_the_fused_layers(channels: int, dtype: torch.dtype) -> None:
-    """A residual of another dtype, without a layer of its own, decides the dtype of the sum."""
-    block, x = block_of(channels), tensor()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        expected = separate(block, x).features
-        with torch.no_grad():
-            y = block(x).features
-    assert y.dtype == expected.dtype == dtype
-    assert relative_rms(y, expected) < 4 * RELATIVE_RMS[torch.bfloat16]
-
-
-def test_training_is_the_plain_sequence_bit_for_bit() -> None:
-    block, x = ResidualBlock(4, 6, Conv3d, nn.BatchNorm1d), tensor()
-    other = copy.deepcopy(block)
-    first, second, shortcut = other.first, other.second, other.shortcut
-    hidden = normalize(first.norm, first.conv(x).features).relu_()
-    main = normalize(second.norm, second.conv(x.replace(hidden)).features)
-    expected = main + normalize(shortcut.norm, shortcut.conv(x).features)  # type: ignore
-    for y in (block(x).features, expected.relu_()):
-        y.square().sum().backward()
-    assert torch.equal(block(x).features, other(x).features)
-    for ours, plain in zip(block.parameters(), other.parameters(), strict=True):
-        assert torch.equal(ours.grad, plain.grad)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("bias", [True, False, None])
 @pytest.mark.parametrize("size", [1, 3])
 def test_layers_without_a_norm_or_with_a_bias_that_is_no_parameter(size: int, bias: Any) -> None:
@@ -115,29 +89,10 @@ def test_layers_without_a_norm_or_with_a_bias_that_is_no_parameter(size: int, bi
 # --- what runs as it is written ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", ["conv", "norm"])
-@pytest.mark.parametrize("where", ["register_forward_hook", "register_forward_pre_hook"])
-def test_hooks_fire(module: str, where: str) -> None:
-    engine, calls = recorded()
-    block, x, seen = layer("3", engine=engine, bias=False), tensor(), []
-    with torch.no_grad():
-        expected = block(x).features
-        assert calls.pop()["epilogue"] is not None
-        getattr(block.get_submodule(module), where)(lambda *args: seen.append(args))
-        y = block(x).features
-    assert len(seen) == 1
-    assert calls.pop()["epilogue"] is None
-    torch.testing.assert_close(y, expected)
-
-
 class Doubled(Conv3d):
     def forward(self, x: pcnn.SparseTensor, sites: Any = None) -> pcnn.SparseTensor:
         y = super().forward(x, sites)
         return y.replace(2 * y.features)
-
-
-class Named(Conv3d):
-    """A layer that computes what its base does."""
 
 
 class Dense(nn.Module):
@@ -149,18 +104,6 @@ class Dense(nn.Module):
 
     def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
         return x.replace(self.linear(x.features))
-
-
-@pytest.mark.parametrize("kind", [Named, SparseConv3d])
-def test_subclasses_with_the_same_forward_are_fused(kind: type[Conv3d]) -> None:
-    engine, calls = recorded()
-    block, x = shaken(ConvNorm(kind(4, 6, 3, engine=engine), nn.BatchNorm1d(6))), tensor()
-    with torch.no_grad():
-        y = block(x)
-    assert calls.pop()["epilogue"].relu
-    alone = separate(block, x)
-    assert y.geometry is alone.geometry
-    torch.testing.assert_close(y.features, alone.features)
 
 
 class Clamped(nn.BatchNorm1d):
@@ -219,26 +162,6 @@ def applied(kept: FoldedNorm, module: nn.Module, x: Tensor, bias: Tensor | None 
     return x * folded.scale + folded.shift
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("affine", [True, False])
-@pytest.mark.parametrize("make", [nn.BatchNorm1d, nn.SyncBatchNorm])
-def test_a_norm_is_a_scale_and_a_shift(
-    make: Callable[..., nn.Module], affine: bool, dtype: torch.dtype
-) -> None:
-    module, bias = norm(make, affine=affine).to(dtype), torch.randn(CHANNELS).to(dtype)
-    wide = torch.promote_types(dtype, torch.float32)  # of scale and shift
-    x, exact = torch.randn(50, CHANNELS, dtype=wide), copy.deepcopy(module).double()
-    for own in (None, bias):
-        y = applied(FoldedNorm(), module, x, own)
-        assert y.dtype == wide
-        moved = x.double() if own is None else x.double() + own
-        assert relative_rms(y, exact(moved)) < RELATIVE_RMS[wide]
-    alone = FoldedNorm().fold(None, bias, CHANNELS)
-    assert alone is not None
-    assert alone.scale is None
-    assert torch.equal(alone.shift, bias.to(wide))  # type: ignore[arg-type]
-
-
 def step(module: nn.Module) -> None:
     module(torch.randn(9, CHANNELS)).sum().backward()
     torch.optim.SGD(module.parameters(), lr=0.5).step()
@@ -279,22 +202,6 @@ def test_changes_are_seen(change: Callable[[nn.Module], None]) -> None:
     after = applied(kept, module, x)
     assert not torch.allclose(before.to(after.dtype), after, rtol=1e-9)
     torch.testing.assert_close(after, module(x).detach())
-
-
-def test_no_fold_of_tensors_that_count_no_changes_and_none_of_inference_mode() -> None:
-    module, kept = norm(), FoldedNorm()
-    with torch.inference_mode():
-        assert FoldedNorm().fold(norm(), None, CHANNELS) is None
-        inside = kept.fold(module, None, CHANNELS)
-    assert inside is kept.fold(module, None, CHANNELS)
-    assert not inside.scale.is_inference()  # type: ignore[union-attr]
-    for copied in COPIES:
-        assert copied(kept)._kept is None
-    kept.clear()
-    assert kept.fold(module, None, CHANNELS) is not inside
-    other = type("Other", (Tensor,), {})  # a class of tensors of another package
-    module.running_mean = module.running_mean.as_subclass(other)  # type: ignore
-    assert FoldedNorm().fold(module, None, CHANNELS) is None
 
 
 # --- sequences ---------------------------------------------------------------------------------

@@ -1,14 +1,10 @@
-import copy
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import pcnn
-from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.models.blocks import ConvNorm, ResidualBlock
 from pcnn.nn import Conv3d, cat
 from tests.clouds import surface_grid
@@ -17,20 +13,6 @@ from tests.tolerance import RELATIVE_RMS, relative_rms
 from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
-
-NETWORKS = {
-    "minkunet": partial(MinkUNet42, width=0.5),
-    "resunet": partial(ResUNetBN2C, in_channels=4, width=0.5),
-    "sparse_resnet": SparseResNet21,
-    "resnet18": partial(ResNet18, width=0.5),
-}
-
-
-def rows(y: Any) -> torch.Tensor:
-    """Features of whatever a network returns."""
-    if isinstance(y, list):
-        return torch.cat([part.features.flatten() for part in y])
-    return y.features if isinstance(y, pcnn.SparseTensor) else y
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
@@ -53,38 +35,6 @@ def test_a_block_against_float64(channels: int, joined: bool, dtype: torch.dtype
     assert y.dtype == dtype
     assert error < 2 * RELATIVE_RMS[dtype]
     assert error <= 1.2 * relative_rms(plain, expected)
-
-
-def step(model: nn.Module, x: pcnn.SparseTensor) -> dict[str, torch.Tensor]:
-    """Output, gradients and buffers of a training step."""
-    y = rows(model.train()(x))
-    weight = torch.cos(torch.arange(y.numel(), device=y.device).double()).view_as(y)
-    (64 * y.double() * weight).mean().backward()  # small gradients would round to few bits
-    grads = {name: own.grad for name, own in model.named_parameters() if own.grad is not None}
-    return {"out": y.detach(), **grads, **dict(model.named_buffers())}
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS.keys())
-def test_training_steps_against_float64(make: Callable[..., nn.Module], dtype: torch.dtype) -> None:
-    """Fused layers err no more than the modules one after another do."""
-    model, grid = shaken(make()).cuda(), surface_grid(3000, batch_size=2).to("cuda")
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4, device="cuda"), grid)
-    plain, exact = copy.deepcopy(model), copy.deepcopy(model).double()
-    for part in plain.modules():
-        part.register_forward_hook(lambda *_: None)  # so it is called
-    with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
-        found, one_by_one = step(model, x), step(plain, x)
-    truth = step(exact, x.replace(x.features.double()))
-    assert found.keys() == one_by_one.keys() == truth.keys()
-    errors = []
-    for name, value in found.items():
-        assert value.dtype == one_by_one[name].dtype, name
-        error, of_plain = (relative_rms(one[name], truth[name]) for one in (found, one_by_one))
-        assert error <= 3 * of_plain + 100 * RELATIVE_RMS[dtype], name
-        errors.append((error, of_plain))
-    ours, theirs = (sum(parts) for parts in zip(*errors, strict=True))
-    assert ours <= 2 * theirs  # chance decides about single ones
 
 
 @pytest.mark.parametrize("trains", [False, True])

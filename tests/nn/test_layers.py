@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import pcnn
-from pcnn.geometry import grid_of_cells
-from pcnn.maps import SortedSearch
 from pcnn.nn import (
     AvgPool3d,
     Conv3d,
@@ -154,36 +152,6 @@ def test_a_convolution_that_is_not_submanifold_equals_torch(
         torch.testing.assert_close(*pair, atol=DENSE, rtol=DENSE)
 
 
-def test_sites_that_are_reached_lie_in_the_volume_and_in_a_plan() -> None:
-    cells = surface_grid(6, batch_size=3, seed=1).coords
-    cells[:, 1:].abs_()
-    features = torch.randn(len(cells), 2).double()
-    x = pcnn.from_coordinates(cells, features, batch_size=3)
-    shape = tuple(int(n) + 1 for n in x.coords[:, 1:].amax(0))
-    reach = SparseConv3d(2, 1, 3).double()
-    bounded = pcnn.geometry.VoxelGrid(x.geometry.keys, 3, 100, spatial_shape=shape)
-    wide, inside = reach(pcnn.SparseTensor(x.features, bounded)), reach(x).coords[:, 1:]
-    assert wide.geometry.spatial_shape == shape
-    kept = ((inside >= 0) & (inside < torch.tensor(shape))).all(1)
-    assert torch.equal(wide.coords[:, 1:], inside[kept])
-    net = nn.Sequential(SparseConv3d(2, 3, 3), Conv3d(3, 2, 2, 2), SparseConv3d(2, 2, 3)).double()
-    unplanned = net(pcnn.from_coordinates(cells, features, batch_size=3)).features
-    pcnn.plan(net, x.geometry)
-    built = dict(x.geometry.levels())
-    torch.testing.assert_close(net(x).features, unplanned)
-    assert x.geometry.levels() == built
-    assert SparseConv3d(2, 1, 1).double()(x).geometry is x.geometry
-    none = pcnn.from_coordinates(torch.zeros(0, 3), torch.zeros(0, 2), batch_size=2)
-    assert len(SparseConv3d(2, 1, 3)(none)) == 0
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_pointwise_layers_are_linear(groups: int) -> None:
-    x, layer = voxels(50, 4), Conv3d(4, 6, 1, groups=groups)
-    copy = grid_of_cells(x.coords[:, 1:].long(), x.coords[:, 0].long(), 2)
-    torch.testing.assert_close(layer(x).features, layer(x, copy).features)
-
-
 def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
     """Sorted coarse cells of ``[N, 4]`` rows, and the row of the one that holds each."""
     cells = coords.long().clone()
@@ -219,14 +187,6 @@ def test_windows_that_tile_space_hold_every_site_once(sites: str, where: str) ->
             index = row[:, None].expand(-1, 2)
             wanted.scatter_reduce_(0, index, x.features, reduce, include_self=False)
             torch.testing.assert_close(layer(x).features, wanted)
-
-
-def test_windows_longer_than_their_stride_leave_no_voxel_out() -> None:
-    grid = surface_grid(200, batch_size=2)
-    for stride, size in itertools.combinations_with_replacement(range(1, 8), 2):
-        kernel = MaxPool3d(size, stride).kernel
-        kernel_map = SortedSearch().build(grid, grid.strided(kernel), kernel)
-        assert len(kernel_map.in_index.unique()) == grid.rows, (size, stride)
 
 
 def test_global_pooling_per_cloud_and_zeros_for_an_empty_one() -> None:

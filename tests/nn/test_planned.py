@@ -3,7 +3,7 @@ import torch
 
 import pcnn
 from pcnn.maps import Windowed
-from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetSegmentation
+from pcnn.models import MinkUNet42
 from pcnn.ops.voxel_plan import VoxelPlan
 from tests.clouds import surface_grid
 
@@ -25,13 +25,3 @@ def test_a_network_plans_a_geometry_once(monkeypatch: pytest.MonkeyPatch) -> Non
     net(x)
     assert calls == ["plan"]
     assert first.requires_grad
-
-
-def test_a_network_inside_another_leaves_the_planning_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    net, grid = SparseResNetSegmentation(SparseResNet21(width=0.25), 3), surface_grid(100)
-    calls = counted(monkeypatch)
-    with torch.no_grad():
-        net(pcnn.SparseTensor(torch.randn(grid.rows, 4), grid))
-    assert calls == ["plan"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 import pcnn
@@ -14,7 +14,6 @@ from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
-    PlannedModule,
     prune,
 )
 from tests.clouds import surface_grid
@@ -30,12 +29,6 @@ def tensor(n: int = 60, seed: int = 0, stride: int = 1) -> pcnn.SparseTensor:
 
 def mask_of(x: pcnn.SparseTensor, share: float = 0.6) -> Tensor:
     return torch.rand(len(x), generator=torch.Generator().manual_seed(0)) < share
-
-
-def made_by_hand(x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-    """The same sites from their coordinates alone, of tensor stride 1."""
-    coords = x.coords
-    return pcnn.from_coordinates(coords[:, 1:], x.features, coords[:, 0], batch_size=x.batch_size)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -67,43 +60,6 @@ def test_native_points() -> None:
     torch.testing.assert_close(conv(y).features, conv(alone).features)
     up = ConvTranspose3d(2, 4, 2, 2).double()
     assert up(down(conv(y)), y.geometry).shape == (len(y), 4)
-
-
-class Tail(PlannedModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = nn.Sequential(Conv3d(4, 4, 3), Conv3d(4, 4, 2, 2))
-
-    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-        out: pcnn.SparseTensor = self.net(x)
-        return out
-
-
-class Pruning(PlannedModule):
-    """A network that decides in the middle which sites stay; the part behind plans its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.tail = Conv3d(3, 4, 3), Tail()
-
-    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-        y = self.first(x)
-        out: pcnn.SparseTensor = self.tail(prune(y, y.features[:, 0] > 0))
-        return out
-
-
-def test_a_planned_network_plans_the_sites_in_front_and_its_part_those_behind() -> None:
-    net, x = Pruning().double(), tensor()
-    net(x)
-    recipe = net.planner.recipe
-    assert (len(recipe.levels), len(recipe.maps)) == (0, 1)  # not those of sites behind
-    assert (len(net.tail.planner.recipe.levels), len(net.tail.planner.recipe.maps)) == (1, 2)
-    x = tensor(50)
-    out, y = net(x), net.first(x)
-    alone = net.tail(made_by_hand(prune(y, y.features[:, 0] > 0)))
-    torch.testing.assert_close(out.features, alone.features)
-    out.features.sum().backward()
-    assert net.first.weight.grad is not None
 
 
 def test_spare_rows_never_stay() -> None:

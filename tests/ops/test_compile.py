@@ -36,12 +36,3 @@ def test_compiled_networks_compute_what_they_do_otherwise(
             for own, other in zip(net.parameters(), twin.parameters(), strict=True):
                 torch.testing.assert_close(own.grad, other.grad)
     assert counters["graph_break"]
-
-
-def test_a_convolution_is_no_part_of_one_graph() -> None:
-    torch._dynamo.reset()
-    grid = surface_grid(50)
-    x = pcnn.SparseTensor(torch.randn(grid.rows, 4), grid)
-    compiled = torch.compile(pcnn.nn.Conv3d(4, 6, 3), backend="eager", fullgraph=True)
-    with pytest.raises(torch._dynamo.exc.Unsupported):
-        compiled(x)

@@ -21,7 +21,6 @@ from pcnn.runtime.timing import trace
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.maps import conftest
-from tests.maps.guarded import guarded
 from tests.steps import gathered
 from tests.waits import nothing_waits
 
@@ -203,17 +202,6 @@ def test_a_training_step_waits_for_the_device_once(
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 
 
-def test_nothing_is_written_beside_what_is_planned(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planner = Planner(MODELS["minkunet42"](), ("table", "steps"))
-    for backward in (False, True):
-        with guarded(monkeypatch):
-            grid = planner.voxelize(cells_on(device), 3, backward=backward)
-            planner(VoxelGrid(grid.keys, 3, grid.bound), backward)
-        check(planner, grid, backward)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("start", ["cells", "sites"])
@@ -240,50 +228,3 @@ def test_a_plan_takes_one_wait_and_forty_launches(
     print(f"{seen.launches} launches, {seen.busy_ms:.3f} ms, {seen.waits} waits")
     assert seen.waits <= 1
     assert seen.launches <= 40
-
-
-@pytest.mark.parametrize("model", ["minkunet42", "sparse_resnet21"])
-def test_a_plan_waits_once_and_searches_in_one_launch(
-    device: torch.device, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planner = Planner(MODELS[model](engine=spira(3)).to(device))
-    cells = cells_on(device)
-    planner.voxelize(cells, 3)
-    waits: list[int] = []
-    searches: list[int] = []
-    read, search = device_plan.read_report, ZDelta.search
-    monkeypatch.setattr(device_plan, "read_report", lambda r: waits.append(0) or read(r))
-    monkeypatch.setattr(
-        ZDelta, "search", lambda own, tasks: searches.append(len(tasks)) or search(own, tasks)
-    )
-    monkeypatch.setattr(ZDelta, "build", lambda *_: pytest.fail("a map of its own"))
-    with nothing_waits(device):
-        planner.voxelize(cells, 3)
-    symmetric = sum(entry.source == entry.target for entry in planner.recipe.maps)
-    assert len(waits) == len(searches) == 1
-    assert symmetric <= searches[0] <= len(planner.recipe.maps)
-
-
-def test_maps_of_32_bit_keys_are_built_one_by_one(device: torch.device) -> None:
-    planner = Planner(MODELS["minkunet42"](engine=spira(3, 32)).to(device))
-    cells = cells_on(device)[:, 1:]
-    far = cells + torch.tensor([-90_000, 70_000, 100_000], dtype=torch.int32, device=device)
-    for cloud in (cells, far):
-        one = torch.cat([torch.zeros_like(cloud[:, :1]), cloud], 1)
-        grid = planner.voxelize(one)
-        check(planner, grid, False)
-    check(planner, planner(VoxelGrid(grid.keys.clone(), 1, grid.bound, box=grid.box)), True)
-    with pytest.raises(ValueError, match="key_bits=32"):
-        planner.voxelize(cells_on(device), 3)
-    one[0, 1:] = 0
-    with pytest.raises(ValueError, match="key_bits=64"):
-        planner.voxelize(one)
-
-
-@pytest.mark.usefixtures("emulated")
-def test_every_map_is_written_as_its_own_layers_read_it() -> None:
-    net = MODELS["minkunet42"](engine=spira(3))
-    for number, layer in enumerate(m for m in net.modules() if hasattr(m, "engine")):
-        layer.engine = spira(number % 5)
-    planner = Planner(net)
-    check(planner, planner.voxelize(cells_on(torch.device("cpu")), 3), False)

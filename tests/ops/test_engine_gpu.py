@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from pcnn.geometry import grid_of_cells
-from pcnn.geometry.steps import STEPS
 from pcnn.nn import Conv3d
 from pcnn.ops import resolve
 from pcnn.tensor import SparseTensor
@@ -28,14 +27,3 @@ def test_a_deterministic_engine_gives_identical_bits(engine: str, size: int) -> 
         runs.append((out, *gradients))
     for run in runs[1:]:
         assert all(torch.equal(a, b) for a, b in zip(runs[0], run, strict=True))
-
-
-def test_only_where_it_is_not_asked_for_planes_are_added_by_atomics() -> None:
-    cells = torch.randint(0, 100, (20_000, 3), device="cuda")
-    for deterministic, name in ((False, "fitting_steps"), (True, "steps")):
-        grid = grid_of_cells(cells)
-        layer = Conv3d(4, 4, 5, engine=resolve("auto", deterministic)).cuda()
-        with torch.no_grad():
-            layer(SparseTensor(torch.randn(grid.rows, 4, device="cuda"), grid))
-        (built,) = grid.cached_maps()
-        assert {key[0] for key in built.edges.layouts} & {*STEPS} == {name}

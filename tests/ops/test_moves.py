@@ -223,19 +223,6 @@ def test_a_point_on_a_centre_has_that_voxel_alone_and_one_nowhere_none() -> None
     assert found.flatten().tolist() == [2, 3.5, 0, 0]
 
 
-def test_cells_that_no_key_holds_and_clouds_that_are_not_there_have_no_site() -> None:
-    grid = Scene.of(60, 2).grid
-    x = pcnn.SparseTensor(torch.full((grid.rows, 3), torch.nan), grid)
-    beyond = [[1 << 17, 0, 0], [0, -(1 << 17) - 1, 0], [0, 0, 1 << 40], [1, 0, 0]]
-    cells = torch.cat([torch.tensor(beyond), grid.coords[:2, 1:]])
-    found, there = pcnn.lookup(x, cells, torch.tensor([0, 0, 0, 0, -1, 4]))
-    assert not there.any()
-    assert not found.any()
-    found, there = pcnn.lookup(x, grid.coords[:, 1:], grid.batch_index)
-    assert there.all()
-    assert found.isnan().all()
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", MOVES)
 def test_a_device_gives_the_values_of_the_host(name: str) -> None:

@@ -8,16 +8,11 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.dataflows import ConvSpec, Dataflow, GatherScatter, Reference
-from pcnn.dataflows.gemm import OutputStationary
-from pcnn.dataflows.triplets import Triplets
-from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
-from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
-from pcnn.kernels import pinned
+from pcnn.dataflows import ConvSpec, Reference
+from pcnn.geometry import KernelMap, VoxelGrid
 from pcnn.maps import MapBuilder, SortedSearch, Windowed
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine
-from pcnn.ops.engine_settings import MinuetSettings, TorchSparseSettings
 from tests.clouds import surface_grid
 
 
@@ -144,54 +139,6 @@ def test_a_plan_keeps_tiles_and_not_the_tables_they_came_from(
             for name in ("table", "masks", "counts", "pairs"):
                 for a, b in zip(mine.layout(name), wanted.layout(name), strict=True):
                     assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("settings", [TorchSparseSettings(), MinuetSettings()], ids=repr)
-def test_a_plan_waits_for_levels_and_once_for_the_triplets_of_all_maps(
-    settings: TorchSparseSettings | MinuetSettings,
-    emulated: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    net = UpAndDown(settings.builder, settings.dataflow, settings.dataflow)
-    waits, read = [], pinned.read
-
-    def counted(numbers: Tensor, device: torch.device) -> list[int]:
-        waits.append(len(numbers))
-        return read(numbers, device)
-
-    planner = pcnn.Planner(net)
-    monkeypatch.setattr(pinned, "read", counted)
-    cells = surface_grid(300, batch_size=2).coords
-    grid = planner.voxelize(cells[torch.randperm(len(cells))])
-    assert waits == [waits[0], 27 + 27]
-    plain = UpAndDown(SortedSearch(), Reference(), Reference())
-    plain.load_state_dict(net.state_dict())
-    features = torch.randn(grid.rows, 4)
-    wanted = plain(pcnn.SparseTensor(features, grid_of_cells(cells[:, 1:], cells[:, 0])))
-    torch.testing.assert_close(net(pcnn.SparseTensor(features, grid)).features, wanted.features)
-
-
-@pytest.mark.parametrize(
-    "dataflow",
-    [
-        WEIGHT_STATIONARY,
-        WHOLE,
-        Hybrid(2),
-        GatherScatter(),
-        OutputStationary(),
-        Triplets("i"),
-        Triplets("j"),
-    ],
-    ids=lambda dataflow: dataflow.name,
-)
-def test_the_host_waits_once_whatever_lists_triplets(
-    dataflow: Dataflow, emulated: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planner = pcnn.Planner(UpAndDown(Windowed(), dataflow, dataflow))
-    read, waits = pinned.read_copy, []
-    monkeypatch.setattr(pinned, "read_copy", lambda numbers: waits.append(0) or read(numbers))
-    planner(surface_grid(300), backward=False)
-    assert len(waits) == 1
 
 
 def test_a_planner_notices_other_engines() -> None:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
 from pcnn.maps import SortedSearch
-from pcnn.models import SparseResNetLarge
 from pcnn.ops import Engine, Planner, resolve
 from pcnn.ops.device_plan import read_report
 from pcnn.ops.room_levels import Room, WaitsForDevice
@@ -133,16 +132,6 @@ def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("emulated")
-def test_empty_clouds_and_single_sites_have_a_room() -> None:
-    planner = Planner(MODELS["minkunet42"](), ("steps",))
-    room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
-    for n in (0, 1):
-        grid, seen = in_room(planner, torch.zeros(n, 4, dtype=torch.int32), room)
-        assert seen.rows == (n,) * len(seen.rows)
-        assert [int(level.count) for level in levels_of(planner, grid)] == [n] * 5
-
-
-@pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
     planner = Planner(MODELS["minkunet42"](), ("steps",))
     room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
@@ -156,19 +145,6 @@ def test_cells_that_keys_do_not_hold_are_refused() -> None:
             in_room(planner, cells, room)
         with pytest.raises(ValueError, match=rule):
             planner.voxelize(cells, 3)
-
-
-@pytest.mark.usefixtures("emulated")
-def test_sections_are_cut_as_in_the_room() -> None:
-    planner = Planner(SparseResNetLarge(width=0.125), ("fitting_steps",))
-    cells = cells_on(torch.device("cpu"))
-    exact = planner.voxelize(cells, 3)
-    room = planner.on_voxels.room_of(exact)
-    for cut in (frozenset(), frozenset({(0, False)})):
-        grid, _ = in_room(planner, cells, replace(larger(room), cut=cut))
-        built = grid.cached_map(grid, planner.recipe.maps[0].kernel)
-        whole = built.layout("fitting_steps") is built.layout("steps")
-        assert whole == (not cut)
 
 
 #: Networks that wait: their engine, layouts that are asked for, downsampling, and why.

@@ -11,15 +11,13 @@ from torch import nn
 import pcnn
 from pcnn.dataflows import Dataflow, automatic
 from pcnn.dataflows.gemm import OutputStationary
-from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WHOLE
-from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, steps
+from pcnn.geometry import Kernel, KernelMap, PointSet, steps
 from pcnn.kernels import pinned
 from pcnn.maps import neighbour_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import Conv3d, ConvTranspose3d, MaxPool3d, PlannedModule
 from pcnn.ops import Engine, Planner, resolve
-from tests.clouds import surface_grid
 from tests.maps.native_points import scan, single
 
 
@@ -126,59 +124,6 @@ def test_the_host_waits_for_levels_and_for_maps(monkeypatch: pytest.MonkeyPatch)
     net.planner(scan(90), True)
     assert len(waits) == 2
     assert len(sorts) == 3  # for a flat kernel, a cubic one, and one between levels
-
-
-@pytest.mark.usefixtures("emulated")
-def test_what_tiles_were_made_from_is_given_up() -> None:
-    points = scan(90)
-    pcnn.plan(Net(ROWS), points)
-    for own in geometries(points):
-        for built in own.cached_maps():
-            assert not {("rows_csr", False), ("rows_csr", True)} & set(built.edges.layouts)
-            assert built.transpose().layout("rows_csr")[0].shape[0] == built.triplets
-    # one point in a cell: tables, of which tiles are left
-    alone = single(scan(90))
-    layer = Conv3d(3, 4, 2, 2, engine=engine(OutputStationary())).double()
-    wanted = layer(features(single(scan(90)))).features
-    pcnn.plan(layer, alone)
-    (built,) = alone.cached_maps()
-    assert ("steps", False) in built.edges.layouts
-    assert not {("table", False), ("masks", True)} & set(built.edges.layouts)
-    torch.testing.assert_close(layer(features(alone)).features, wanted)
-    kept = scan(90)
-    pcnn.plan(Net(engine(Triplets("i"))), kept)
-    assert all(m.has("rows_csr") for own in geometries(kept) for m in own.cached_maps())
-
-
-@pytest.mark.parametrize("on_points", [True, False])
-def test_no_transpose_of_what_reads_the_input_alone(on_points: bool) -> None:
-    own, layout = engine(OutputStationary()), "steps"
-
-    def net() -> nn.Module:
-        torch.manual_seed(0)
-        layers = Conv3d(3, 4, 3, 2, engine=own), Conv3d(4, 5, 3, 2, engine=own)
-        return pcnn.nn.Sequential(*layers).double()
-
-    def planned(model: nn.Module) -> PointSet | VoxelGrid:
-        made = scan(90) if on_points else surface_grid(90)
-        return pcnn.plan(model, made)
-
-    model = net()
-    root = planned(model)
-    (entry,) = root.cached_maps()
-    (level,) = root.levels().values()
-    (deeper,) = level.cached_maps()
-    assert (layout, False) in entry.edges.layouts
-    assert (layout, True) not in entry.edges.layouts
-    assert {(layout, False), (layout, True)} <= set(deeper.edges.layouts)
-    # if the input's gradient is asked for, the transpose is built in the forward pass
-    x = torch.randn(root.rows, 3, dtype=torch.float64, requires_grad=True)
-    grad = torch.autograd.grad(model(pcnn.SparseTensor(x, root)).features.sum(), x)[0]
-    assert (layout, True) in entry.edges.layouts
-    step = torch.randn_like(x)
-    moved = model(pcnn.SparseTensor(x.detach() + step, root)).features.sum()
-    still = model(pcnn.SparseTensor(x.detach(), root)).features.sum()
-    torch.testing.assert_close((grad * step).sum(), moved - still)  # linear: no limit needed
 
 
 def test_planners_without_their_model() -> None:

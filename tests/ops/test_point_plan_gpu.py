@@ -7,10 +7,8 @@ import torch
 
 import pcnn
 from pcnn.geometry import Kernel, PointSet
-from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import CellParents
-from tests.maps.native_points import coarser, scan, single
+from tests.maps.native_points import scan, single
 from tests.waits import nothing_waits
 
 pytestmark = [pytest.mark.gpu, pytest.mark.long]
@@ -20,29 +18,6 @@ DEVICE = torch.device("cuda")
 
 def fresh(points: PointSet) -> PointSet:
     return replace(points)
-
-
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-def test_levels_and_maps_are_those_of_the_cpu(sites: str) -> None:
-    here = scan(30_000, downsampling=sites)
-    steps = [Step(0, (2, 2, 2)), Step(1, (2, 2, 2)), Step(2, (1, 1, 2))]
-    there, _ = point_levels(here.to(DEVICE), steps)
-    sets = [here]
-    for parent, stride in steps:
-        sets.append(coarser(sets[parent], stride))
-        for name in ("points", "keys", "inverse"):
-            assert torch.equal(getattr(there[len(sets) - 1], name).cpu(), getattr(sets[-1], name))
-    kernel = Kernel.of(2, 2)
-    own, other = here.strided(kernel), there[0].strided(kernel)
-    built, wanted = (
-        CellParents().build(there[0], other, kernel),
-        CellParents().build(here, own, kernel),
-    )
-    for side in (False, True):
-        views = [type(m)(m.edges, side) for m in (built, wanted)]
-        for name in ("pairs", "rows_csr", "counts"):
-            for got, expected in zip(*(view.layout(name) for view in views), strict=True):
-                assert torch.equal(got.cpu(), expected)
 
 
 @pytest.mark.parametrize("engine", ["auto", "pointcnnpp"])

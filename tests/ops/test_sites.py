@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.geometry import Kernel, VoxelGrid, quantize
+from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.ops import sites as module
 from pcnn.ops.sites import output_sites
 from tests.clouds import surface_grid
@@ -33,21 +33,6 @@ def test_kernels_make_the_sites_that_torch_makes(
         assert (made.inverse is None) == (wanted.inverse is None)
         if made.inverse is not None:
             assert torch.equal(made.inverse, wanted.inverse)
-
-
-@pytest.mark.parametrize("n", [0, 1, 500])
-@pytest.mark.parametrize("clouds", [None, 3, 5])
-def test_points_fall_into_the_voxels_that_torch_finds(n: int, clouds: int | None) -> None:
-    points = torch.randn(n, 3) * 4
-    batch = None if clouds is None else torch.randint(0, 3, (n,))
-    size = (0.3, 0.5, 0.4)
-    made = pcnn.voxelize(
-        points, torch.ones(n, 2), batch, voxel_size=size, batch_size=clouds
-    ).geometry
-    wanted = quantize(points, batch, voxel_size=size, batch_size=clouds)
-    assert torch.equal(made.keys, wanted.keys)
-    assert torch.equal(made.inverse, wanted.inverse)
-    assert (made.batch_size, made.bound) == (wanted.batch_size, wanted.bound)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ import torch
 from torch import Tensor
 
 import pcnn
-from pcnn.geometry import Kernel
 from pcnn.nn import Conv3d, ConvTranspose3d
 from pcnn.ops import reduce_points
-from pcnn.ops.prefetch import tensors_of
-from tests.clouds import batched, cloud, surface_grid
+from tests.clouds import surface_grid
 
 SIZE = (0.5, 1.0, 0.7)
 
@@ -63,18 +61,6 @@ def test_points_of_a_voxel_are_reduced(many: int, dtype: torch.dtype, reduce: st
         torch.testing.assert_close(grad.double(), wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("channels", [0, 1, 6, 9])
-def test_features_that_need_no_gradient_take_the_same_sums(channels: int) -> None:
-    points, batch, _ = drawn(500)
-    grid = pcnn.geometry.quantize(points, batch, voxel_size=1.5, batch_size=2)
-    features = torch.randn(500, channels)
-    for reduce in ("mean", "sum"):
-        plain = reduce_points(features, grid, reduce)
-        followed = reduce_points(features.clone().requires_grad_(), grid, reduce)
-        assert torch.equal(plain, followed.detach())
-        assert plain.shape == (grid.rows, channels)
-
-
 def cells_of(n: int, stride: tuple[int, int, int]) -> Tensor:
     """``[n, 4]`` cells around zero in no order, some of them twice; cloud 1 of 3 is empty."""
     generator = torch.Generator().manual_seed(n)
@@ -113,35 +99,3 @@ def test_layers_continue_from_a_given_level() -> None:
     torch.testing.assert_close(up(y, given.geometry).features, up(expected, x.geometry).features)
     # the cells that were given stand in the place of points
     assert torch.equal(y.at_points(), y.features[y.geometry.point_rows()])
-
-
-def test_features_follow_their_points_and_gradients_come_back() -> None:
-    points, batch = batched(200)
-    features = torch.randn(200, 4, requires_grad=True)
-    x = pcnn.native_points(points, features, batch, 0.5)
-    assert isinstance(x.geometry, pcnn.PointSet)
-    assert torch.equal(x.at_points(), features)
-    assert x.channels == 4
-    x.features.pow(2).sum().backward()
-    assert torch.equal(features.grad, 2 * features.detach())
-
-
-def test_thinned_points_stand_for_their_neighbours() -> None:
-    points = torch.tensor([[0.1, 0.1, 0.1], [0.5, 0.5, 0.5], [0.9, 0.9, 0.9], [1.5, 0.5, 0.5]])
-    x = pcnn.native_points(points, points, None, 3.0, thin=1.0)
-    assert x.features.tolist() == [[0.5, 0.5, 0.5], [1.5, 0.5, 0.5]]
-    assert x.at_points().tolist() == [[0.5] * 3] * 3 + [[1.5, 0.5, 0.5]]
-
-
-def test_a_tensor_on_points_moves_whole() -> None:
-    x = pcnn.native_points(cloud(20), torch.zeros(20, 2), voxel_size=0.5)
-    assert x.to("cpu").geometry is x.geometry
-    moved = x.geometry.to("meta")
-    assert isinstance(moved, pcnn.PointSet)
-    assert {t.device.type for t in (moved.points, moved.origins, moved.corners)} == {"meta"}
-    assert x.replace(torch.ones(20, 5)).channels == 5
-    level = x.geometry.strided(Kernel.of(2, 2))
-    listed = {tensor.data_ptr() for tensor in tensors_of(x)}
-    for geometry in (x.geometry, level):
-        parts = (geometry.points, geometry.origins, geometry.keys, geometry.inverse)
-        assert listed.issuperset(part.data_ptr() for part in parts)

@@ -12,7 +12,7 @@ from pcnn.maps import SortedSearch
 from pcnn.models import MinkUNet42
 from pcnn.nn import PlannedModule
 from pcnn.ops.engine import Engine
-from pcnn.runtime.observed import in_fixed_memory, launches_of
+from pcnn.runtime.observed import launches_of
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
 
@@ -57,14 +57,3 @@ def test_a_step_is_written_down_and_leaves_no_trace(net: PlannedModule) -> None:
     forward = launches_of(net.eval(), (x,), backward=False)
     assert {launch.kernel.__name__ for launch in forward} == {"gather_gemm"}
     assert not set(forward) & set(launches)  # norms and ReLU are part of these kernels
-
-
-def test_steps_in_graphs_launch_for_memory_of_fixed_size(net: PlannedModule) -> None:
-    grid = surface_grid(60)
-    x = SparseTensor(torch.randn(grid.rows, 4), grid)
-    net.planner(grid, True)
-    held = in_fixed_memory(net, x)
-    assert held.features.shape[0] > grid.rows
-    assert torch.equal(held.features[: grid.rows], x.features)
-    names = {launch.kernel.__name__ for launch in launches_of(net.train(), (held,), True)}
-    assert {"gather_gemm", "outer_products_kernel"} <= names

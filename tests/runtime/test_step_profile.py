@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch.profiler import profile
 
-import pcnn
-from pcnn.nn.fused import is_hooked
 from pcnn.runtime.step_profile import (
     ACTION,
     MODULE,
-    ActionRanges,
     busy_of,
-    module_ranges,
     read_steps,
 )
 from tests.cli.invoking import invoke
@@ -99,37 +93,6 @@ def test_a_trace_is_summed_up() -> None:
     assert found.layers["backward of net.block"][0] == pytest.approx(40 / 2e3)
     step, log = "pcnn/tasks/segmentation.py(9): training_step", "lightning/core.py(3): log"
     assert found.waits == {f"{log} in {step}": (9 / 2e3, 0.5)}
-
-
-def test_a_cpu_is_told_by_the_own_time_of_its_operators() -> None:
-    events = [
-        event("user_annotation", f"{ACTION}Task.training_step", 0, 100),
-        event("user_annotation", f"{MODULE}net.block", 10, 50),
-        event("cpu_op", "product", 10, 40, **{"Sequence number": 5}),
-        event("cpu_op", "aten::mm", 20, 10),
-        event("cpu_op", "autograd::engine::evaluate_function: X", 70, 20, **{"Sequence number": 5}),
-    ]
-    found = read_steps(events, 1)
-    assert found.busy_ms == pytest.approx(60e-3)
-    assert found.kernels["product"] == (pytest.approx(30e-3), 1)
-    assert found.layers["net.block"] == (pytest.approx(40e-3), 2)
-    assert found.phases["backward"] == (pytest.approx(20e-3), 1)
-
-
-def test_layers_keep_their_way_and_ranges_end() -> None:
-    net = pcnn.nn.Sequential(pcnn.nn.Conv3d(4, 2, 3), torch.nn.BatchNorm1d(2))
-    task = torch.nn.Module()
-    task.net = net
-    with module_ranges(task):
-        assert is_hooked(net)
-        assert not any(is_hooked(layer) for layer in net)
-    assert not is_hooked(net)
-    ranges, names = ActionRanges(), []
-    for ranges.on in (False, True):
-        with profile() as profiler, ranges.profile("fit"):
-            torch.ones(2).add(1)
-        names.append({event.name for event in profiler.events()})
-    assert [f"{ACTION}fit" in found for found in names] == [False, True]
 
 
 def test_a_training_is_profiled(tmp_path: Path) -> None:

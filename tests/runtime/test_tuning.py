@@ -17,8 +17,7 @@ from pcnn.dataflows import ConvSpec, Dataflow, Reference
 from pcnn.maps import SortedSearch
 from pcnn.nn.conv import convolutions
 from pcnn.ops import Engine
-from pcnn.ops.engine import ENGINES
-from pcnn.ops.engine_settings import AutoSettings, EngineSettings, LayerSizes
+from pcnn.ops.engine_settings import EngineSettings, LayerSizes
 from pcnn.runtime import timing
 from pcnn.runtime.observed import sparse_of
 from tests.clouds import surface_grid
@@ -139,29 +138,6 @@ def test_what_differs_from_run_to_run_is_left_out_where_bits_matter(asked: str) 
         assert not pcnn.tune(net, [cloud()], progress=False)
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-def test_layers_without_settings_stay_as_they_are() -> None:
-    net = small_net(Engine("plain", SortedSearch(), Reference()))
-    assert not pcnn.tune(net, [cloud()], progress=False)
-    net = small_net(ENGINES["auto"])
-    assert not pcnn.tune(net, [cloud()], progress=False)  # on a CPU
-
-
-def test_auto_is_tried_with_blocks_that_differ_in_one_number() -> None:
-    grid = surface_grid(300)
-    kernel_map = grid.map_to(grid, pcnn.Kernel.of(3), SortedSearch())
-    sizes = LayerSizes(kernel_map, 32, 96, torch.float16, torch.device("cuda"))
-    own, *others = AutoSettings().candidates(sizes)
-    assert own == AutoSettings()
-    assert len({one.blocks for one in others}) == len(others) >= 4
-    assert not list(AutoSettings().candidates(sizes._replace(dtype=torch.float64)))[1:]
-    engine = ENGINES["auto"].for_layer(blocks={"rows": 64, "warps": 8})
-    chosen = engine.choose(kernel_map, torch.device("cuda"))
-    assert chosen.blocks == replace(chosen.blocks, rows=64, warps=8)  # type: ignore[attr-defined]
-    assert engine.choose(kernel_map, torch.device("cpu")) == ENGINES["auto"].choose(
-        kernel_map, torch.device("cpu")
-    )
 
 
 def test_batches_of_a_data_module_serve_and_others_do_not() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.dataflows import OutputStationary, Reference
+from pcnn.dataflows import OutputStationary
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.nn.conv import convolutions
 from pcnn.ops.engine import ENGINES
@@ -60,14 +60,3 @@ def test_a_tuned_network_gives_the_same_values(backward: bool) -> None:
         net(x)
         with nothing_waits():
             net(x)
-
-
-def test_a_layer_keeps_to_its_papers_settings() -> None:
-    layers = [pcnn.nn.Conv3d(16, 16, size, engine="spira") for size in (3, 5)]
-    net, x = nn.Sequential(*layers).cuda(), cloud(20_000, 16)
-    with torch.no_grad():
-        wanted = nn.Sequential(*layers)(x).features
-        for one in pcnn.tune(net, [x], samples=1, progress=False):
-            assert one.settings.t is not None  # type: ignore[attr-defined]
-        assert relative_rms(net(x).features, wanted) < 1e-3
-    assert not isinstance(layers[0].engine.dataflow, Reference)
