@@ -6,7 +6,7 @@ Sites are ``[N, 4]`` (batch, x, y, z) in units of their own voxels. Nothing here
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
