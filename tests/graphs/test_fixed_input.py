@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from pcnn.geometry import steps
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.sizes import Edges, Planned, Sizes, Unfit
+from pcnn.graphs.sizes import Edges, Planned, Sizes
 from pcnn.losses import CrossEntropy
 from pcnn.models import SPVCNN, ResUNetBN2C
 from pcnn.nn import (
@@ -113,40 +111,3 @@ def test_steps_equal_exact_ones(make: Any, batch: Any) -> None:
         for level, exact in zip(fixed.levels, given.sizes.rows, strict=True):
             assert level.count is not None
             assert int(level.count) == exact
-
-
-def test_steps_that_are_not_stored_are_read_as_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dense cells: memory has room for more steps than the map stores."""
-    monkeypatch.setattr(steps, "SPARE_STEPS", 0)
-    net = made(resunet)
-    given = planned(net, points(128, 1, cell=0.6)[0])
-    fixed = held(net, given)
-    fixed.take(given)
-    built, own = (
-        next(m for m in one.cached_maps() if m.volume == 27)
-        for one in (given.x.geometry, fixed.levels[0])
-    )
-    begin, end, slots = built.layout("steps")[1:4]
-    assert (begin < 0).any()
-    found, found_end, held_slots = own.layout("steps")[1:4]
-    assert len(held_slots) > len(slots)
-    assert torch.equal(found[: len(begin)], begin)
-    assert torch.equal(found_end[: len(end)], end)
-    assert torch.equal(found[len(begin) :], found_end[len(end) :])
-
-
-def test_rooms_bound_memory_and_other_clouds_ask_for_more() -> None:
-    net = made(resunet)
-    given = planned(net, points(230, 1)[0])
-    fixed = held(net, given)
-    for own, most in zip(given.sizes.triplets, fixed.room.triplets, strict=True):
-        assert own <= most <= 1.3 * 1.15 * own * 256 / 230 + 128
-    lattice, _ = points(100, 1, cell=0.001)  # no two points in a cell
-    other = SparseTensor(lattice.features, replace(lattice.geometry, one_per_cell=True))
-    dense = planned(net, points(230, 2, cell=0.6)[0])
-    for one in (planned(net, points(fixed.room.rows[0], 2)[0]), dense, planned(net, other)):
-        with pytest.raises(Unfit):
-            fixed.take(one)
-    joined = dense.sizes.room(EDGES).joined(fixed.room)
-    assert dense.sizes.fits(joined)
-    assert given.sizes.fits(joined)

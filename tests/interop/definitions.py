@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 
 Offset = tuple[int, ...]
-#: Input offset of every slot, of a kernel size.
-Offsets = Callable[[Sequence[int]], list[Offset]]
 
 
 def minkowski_offsets(size: Sequence[int]) -> list[Offset]:

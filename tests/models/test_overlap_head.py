@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pcnn.losses.overlap import OverlapLoss, partners_of
-from pcnn.models import ResUNetBN2C
 from pcnn.models.overlap_head import Asked, OverlapHead, log_scores
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.transforms import transform_points
@@ -133,24 +132,3 @@ def test_clouds_without_points_or_overlap(sizes: tuple[int, int]) -> None:
     scores = log_scores(head.eval(), features, places)
     assert [len(side) for side in scores] == [len(side) for side in features]
     assert all(bool((side <= 0).all()) for side in scores)
-
-
-def test_a_network_without_a_head_is_what_it_was() -> None:
-    batch = views([0], points=300)
-    nets = []
-    for head in (False, True):
-        torch.manual_seed(0)
-        nets.append(ResUNetBN2C(width=0.25, out_channels=16, overlap_head=head).eval())
-    plain, headed = nets
-    old = plain.state_dict()
-    assert not any(name.startswith("overlap_head") for name in old)
-    # the same weights are drawn, and old ones lack those of the head alone
-    assert all(torch.equal(value, headed.state_dict()[name]) for name, value in old.items())
-    lacking = headed.load_state_dict(old, strict=False)
-    assert lacking.unexpected_keys == []
-    assert {name.partition(".")[0] for name in lacking.missing_keys} == {"overlap_head"}
-    with torch.no_grad():
-        features, rows = headed(batch.source, for_head=True)
-        assert torch.equal(plain(batch.source).features, features.features)
-        assert torch.equal(headed(batch.source).features, features.features)
-    torch.testing.assert_close(rows[:, -16:], features.features)

@@ -14,13 +14,11 @@ from torch import Tensor, nn
 import pcnn
 from pcnn.models.blocks import ConvNorm, ResidualBlock
 from pcnn.nn import Conv3d, ConvTranspose3d, Sequential
-from pcnn.nn.fused import FoldedNorm, fused_convolution
 from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 KINDS = ["3", "strided", "transposed", "1", "strided 1"]
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-CHANNELS = 5
 COPIES = [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 
 
@@ -71,19 +69,6 @@ def test_a_block_against_float64(
     error = relative_rms(y.features, expected)
     assert error < 2 * RELATIVE_RMS[dtype]  # of two layers
     assert error <= 1.2 * relative_rms(separate(block, x).features, expected) + 1e-15
-
-
-@pytest.mark.parametrize("bias", [True, False, None])
-@pytest.mark.parametrize("size", [1, 3])
-def test_layers_without_a_norm_or_with_a_bias_that_is_no_parameter(size: int, bias: Any) -> None:
-    x, conv = joined(), Conv3d(4, 6, size, bias=bool(bias))
-    if bias is None:
-        conv.bias = torch.randn(6)  # type: ignore[assignment]
-    block = shaken(ConvNorm(conv, nn.BatchNorm1d(6)))
-    with torch.no_grad():
-        y = fused_convolution(conv, x, relu=True).features
-        torch.testing.assert_close(y, conv(x).features.relu())
-        torch.testing.assert_close(block(x).features, separate(block, x).features)
 
 
 # --- what runs as it is written ----------------------------------------------------------------
@@ -142,68 +127,6 @@ def test_other_layers_and_norms_run_as_they_are(
     torch.testing.assert_close(y, separate(block, x).features)
 
 
-# --- norms as a scale and a shift --------------------------------------------------------------
-
-
-def norm(make: Callable[..., nn.Module] = nn.BatchNorm1d, **arguments: object) -> nn.Module:
-    """A norm with statistics and weights of no special value, in evaluation mode."""
-    made = make(CHANNELS, **arguments)
-    for one in (*made.parameters(), *made.buffers()):
-        if one.is_floating_point():
-            one.data.uniform_(0.5, 2)
-    return made.eval()
-
-
-def applied(kept: FoldedNorm, module: nn.Module, x: Tensor, bias: Tensor | None = None) -> Tensor:
-    folded = kept.fold(module, bias, CHANNELS)
-    assert folded is not None
-    assert folded.scale is not None
-    assert folded.shift is not None
-    return x * folded.scale + folded.shift
-
-
-def step(module: nn.Module) -> None:
-    module(torch.randn(9, CHANNELS)).sum().backward()
-    torch.optim.SGD(module.parameters(), lr=0.5).step()
-
-
-def train(module: nn.Module) -> None:
-    with torch.no_grad():
-        module.train()(torch.randn(9, CHANNELS))
-    module.eval()
-
-
-def swap(module: nn.Module) -> None:
-    for one in (*module.parameters(), *module.buffers()):
-        if one.is_floating_point():
-            one.data = one.data + 1
-
-
-CHANGES: dict[str, Callable[[Any], object]] = {
-    "load": lambda module: module.load_state_dict(norm().state_dict()),
-    "assign": lambda module: module.load_state_dict(norm().state_dict(), assign=True),
-    "step": step,
-    "train": train,
-    "swap": swap,
-    "in place": lambda module: module.running_var.mul_(2),
-    "other eps": lambda module: setattr(module, "eps", 0.5),
-    "other dtype": lambda module: module.double(),
-    "reset": lambda module: module.reset_running_stats(),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_changes_are_seen(change: Callable[[nn.Module], None]) -> None:
-    module, kept, x = norm(), FoldedNorm(), torch.randn(50, CHANNELS)
-    before = applied(kept, module, x)
-    assert kept.fold(module, None, CHANNELS) is kept.fold(module, None, CHANNELS)
-    change(module)
-    x = x.to(module.running_mean.dtype)  # type: ignore[arg-type]
-    after = applied(kept, module, x)
-    assert not torch.allclose(before.to(after.dtype), after, rtol=1e-9)
-    torch.testing.assert_close(after, module(x).detach())
-
-
 # --- sequences ---------------------------------------------------------------------------------
 
 
@@ -244,23 +167,43 @@ def test_hooks_in_a_sequence_fire(position: int, inner: bool) -> None:
     torch.testing.assert_close(y, net(x).features.detach())
 
 
-@pytest.mark.parametrize("copied", COPIES, ids=["deepcopy", "pickle"])
-@pytest.mark.parametrize(
-    ("make", "name"), [(network, "1.module"), (lambda: layer("3"), "norm")], ids=["many", "one"]
-)
-def test_changes_copies_and_modes(
-    make: Callable[[], nn.Module], name: str, copied: Callable[[Any], Any]
+def step(net: nn.Module, norm: nn.Module) -> None:
+    with torch.enable_grad():
+        net(tensor()).features.sum().backward()
+    torch.optim.SGD(norm.parameters(), lr=0.5).step()
+
+
+def swap(net: nn.Module, norm: nn.Module) -> None:
+    for one in (*norm.parameters(), norm.running_mean, norm.running_var):
+        one.data = one.data + 1  # unseen by torch
+    net.eval()
+
+
+CHANGES: dict[str, Callable[[Any, Any], object]] = {
+    "load": lambda net, norm: norm.load_state_dict(nn.BatchNorm1d(6).state_dict()),
+    "assign": lambda net, norm: norm.load_state_dict(nn.BatchNorm1d(6).state_dict(), assign=True),
+    "step": step,
+    "swap": swap,
+    "train": lambda net, norm: net.train()(tensor()) and net.eval(),
+    "in place": lambda net, norm: norm.running_var.mul_(2),
+    "other eps": lambda net, norm: setattr(norm, "eps", 0.5),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(("make", "name"), [(network, "4.module"), (lambda: layer("3"), "norm")])
+@torch.no_grad()
+def test_changes_are_seen_and_those_of_a_copy_are_its_own(
+    make: Callable[[], nn.Module], name: str, change: Callable[[Any, Any], object]
 ) -> None:
     net, x = make(), tensor()
-    with torch.no_grad():
-        before = net(x).features
+    before = net(x).features
+    for copied in COPIES:
         other = copied(net)
-        other.get_submodule(name).weight.mul_(2)
+        assert torch.equal(other(x).features, before)
+        change(other, other.get_submodule(name))
         after = other(x).features
         assert torch.equal(net(x).features, before)
+        assert not torch.allclose(after, before)
         torch.testing.assert_close(after, separate(other, x).features)
-        other.get_submodule(name).weight.data.mul_(2)  # unseen by torch
-        last = other.eval()(x).features
-    assert not torch.allclose(before, after)
-    torch.testing.assert_close(last, separate(other, x).features)
-    assert set(net.state_dict()) == set(other.state_dict())
+        assert set(net.state_dict()) == set(other.state_dict())

@@ -11,18 +11,15 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.dataflows import Reference
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
-from pcnn.maps import SortedSearch, Windowed, ZDelta
+from pcnn.maps import SortedSearch, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
 from pcnn.runtime.timing import trace
-from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.maps import conftest
 from tests.steps import gathered
-from tests.waits import nothing_waits
 
 device, reversed_blocks = conftest.device, conftest.reversed_blocks
 
@@ -39,8 +36,6 @@ def spira(threshold: int, key_bits: int = 64) -> Engine:
     return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
 
 
-#: Neither of the two asks the device anything once the numbers of triplets are known.
-QUIET = Engine("quiet", Windowed(), Reference())
 STEPS = ("table", "steps")
 #: Networks, their options, and the layouts that are asked for.
 PLANS: list[tuple[str, dict[str, Engine], tuple[str, ...] | None]] = [
@@ -159,47 +154,6 @@ def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(
         grid = planner.voxelize(cells, backward=backward)
         same_cells(grid, cells, 1)
         check(planner, grid, backward)
-
-
-def loss_of(out: SparseTensor | Tensor | list[SparseTensor]) -> Tensor:
-    if isinstance(out, Tensor):
-        return out.square().mean()
-    parts = out if isinstance(out, list) else [out]
-    return torch.stack([part.features.square().mean() for part in parts]).sum()
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("start", ["cells", "sites"])
-def test_a_training_step_waits_for_the_device_once(
-    device: torch.device, model: str, start: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if device.type == "cpu" and model != "minkunet42":
-        pytest.skip("one model reads its report on small clouds")
-    net = MODELS[model](engine=QUIET).to(device)
-    planner = net.planner
-    assert isinstance(planner, Planner)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    batches = [cells_on(device, seed) for seed in range(2)]
-    keys = pcnn.geometry.grid_of_cells(batches[0][:, 1:], batches[0][:, 0], 3).keys
-    waits: list[int] = []
-    read = device_plan.read_report
-    monkeypatch.setattr(device_plan, "read_report", lambda r: waits.append(0) or read(r))
-    losses = []
-    with nothing_waits(device):
-        for cells in batches:
-            if start == "cells":
-                grid = planner.voxelize(cells, 3, backward=True)
-            else:
-                grid = planner(VoxelGrid(keys, 3, 1000), backward=True)
-            x = SparseTensor(torch.randn(grid.rows, 4, device=device), grid)
-            loss = loss_of(net(x))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-    assert len(waits) == len(batches)
-    assert torch.stack(losses).isfinite().all()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
 
 
 @pytest.mark.gpu

@@ -16,7 +16,7 @@ import pcnn
 from pcnn.geometry import Kernel, VoxelGrid, quantize
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.models.spvcnn import LevelLink
-from pcnn.ops import devoxelize, reduce_points
+from pcnn.ops import devoxelize
 from tests.clouds import batched, cloud
 from tests.tolerance import RELATIVE_RMS, relative_rms
 from tests.waits import nothing_waits
@@ -95,13 +95,9 @@ def held(scene: Scene) -> Iterator[Entry]:
             yield number, row, 1.0
 
 
-def gathered(scene: Scene, above: Tensor, share: str) -> Iterator[Entry]:
+def gathered(scene: Scene, above: Tensor) -> Iterator[Entry]:
     counts = torch.bincount(above, minlength=scene.grid.rows).tolist()
-    seen = set()
-    for number, row in enumerate(above.tolist()):
-        if share != "first" or row not in seen:
-            yield row, number, 1 / counts[row] if share == "mean" else 1.0
-        seen.add(row)
+    yield from ((row, number, 1 / counts[row]) for number, row in enumerate(above.tolist()))
 
 
 def fine_above(scene: Scene) -> Tensor:
@@ -141,22 +137,7 @@ MOVES: dict[str, tuple[Move, str, Callable[[Scene], Iterator[Entry]]]] = {
     "coarsened": (
         lambda x, s: LevelLink(s.fine, s.grid).coarsened(x),
         "fine",
-        lambda s: gathered(s, fine_above(s), "mean"),
-    ),
-    "mean": (
-        lambda x, s: reduce_points(x, s.grid, "mean"),
-        "points",
-        lambda s: gathered(s, s.grid.point_rows(), "mean"),
-    ),
-    "sum": (
-        lambda x, s: reduce_points(x, s.grid, "sum"),
-        "points",
-        lambda s: gathered(s, s.grid.point_rows(), "sum"),
-    ),
-    "first": (
-        lambda x, s: reduce_points(x, s.grid, "first"),
-        "points",
-        lambda s: gathered(s, s.grid.point_rows(), "first"),
+        lambda s: gathered(s, fine_above(s)),
     ),
     "at_points": (
         lambda x, s: pcnn.SparseTensor(x, s.grid).at_points(),

@@ -2,20 +2,18 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
-from pcnn.maps import SortedSearch
-from pcnn.ops import Engine, Planner, resolve
+from pcnn.ops import Planner
 from pcnn.ops.device_plan import read_report
-from pcnn.ops.room_levels import Room, WaitsForDevice
+from pcnn.ops.room_levels import Room
 from tests.maps import conftest
 from tests.maps.guarded import guarded
-from tests.ops.test_device_plan import MODELS, cells_on, spira
+from tests.ops.test_device_plan import MODELS, cells_on
 from tests.waits import nothing_waits
 
 device = conftest.device
@@ -103,35 +101,6 @@ def test_equal_those_of_exact_size(
 
 
 @pytest.mark.usefixtures("emulated")
-def test_a_cloud_that_does_not_fit_has_no_sites(monkeypatch: pytest.MonkeyPatch) -> None:
-    planner = Planner(MODELS["minkunet42"](), ("steps",))
-    cells = cells_on(torch.device("cpu"))
-    plan = planner.on_voxels
-    exact = plan.room_of(planner.voxelize(cells, 3))
-    for short in range(len(exact.rows)):
-        rows = list(exact.rows)
-        rows[short] -= 1
-        grid, seen = in_room(planner, cells, replace(exact, rows=tuple(rows)), monkeypatch)
-        assert seen.rows[: short + 1] == exact.rows[: short + 1]
-        for level in levels_of(planner, grid):
-            assert level.count is not None
-            assert not int(level.count)
-        for entry in planner.recipe.maps:
-            levels = levels_of(planner, grid)
-            built = levels[entry.source].cached_map(levels[entry.target], entry.kernel)
-            assert (built.layout("steps")[0] < 0).all()
-    small = replace(exact, words=exact.words - 4096)
-    grid, seen = in_room(planner, cells, small)
-    assert seen.words == exact.words
-    assert not small.holds(seen)
-    assert not any(int(level.count) for level in levels_of(planner, grid))
-    few = replace(exact, passes=(1, 8), whole=False)
-    grid, seen = in_room(planner, cells, few)
-    assert seen.passes[0] == exact.passes[0]
-    assert not int(grid.count)
-
-
-@pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
     planner = Planner(MODELS["minkunet42"](), ("steps",))
     room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
@@ -145,26 +114,3 @@ def test_cells_that_keys_do_not_hold_are_refused() -> None:
             in_room(planner, cells, room)
         with pytest.raises(ValueError, match=rule):
             planner.voxelize(cells, 3)
-
-
-#: Networks that wait: their engine, layouts that are asked for, downsampling, and why.
-WAITING: list[tuple[str, Any, tuple[str, ...] | None, str, str]] = [
-    ("minkunet42", None, ("pairs",), "floor", "a list whose length is counted"),
-    ("minkunet42", None, ("steps",), "reached", "counted one by one"),
-    ("minkunet42", Engine("sorted", SortedSearch()), None, "floor", "for one map after another"),
-    ("sparse_resnet21", spira(3, 32), None, "floor", "one map after another"),
-    ("sparse_resnet21", spira(3), None, "floor", "a list whose length is counted"),
-    ("minkunet42", resolve("minuet"), None, "floor", "one map after another"),
-]
-
-
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize(("model", "engine", "layouts", "sites", "why"), WAITING)
-def test_plans_that_wait_say_why(
-    model: str, engine: Any, layouts: tuple[str, ...] | None, sites: str, why: str
-) -> None:
-    plan = Planner(MODELS[model](engine=engine), layouts).on_voxels
-    cells = cells_on(torch.device("cpu"))
-    assert plan.waits(cells.device, sites) is not None
-    with pytest.raises(WaitsForDevice, match=why):
-        plan.in_room(cells, cells[:1, 0], 3, sites, Room(1, (1,), (8, 8)))

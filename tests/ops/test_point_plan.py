@@ -13,8 +13,6 @@ from pcnn.dataflows import Dataflow, automatic
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.weight_stationary import WHOLE
 from pcnn.geometry import Kernel, KernelMap, PointSet, steps
-from pcnn.kernels import pinned
-from pcnn.maps import neighbour_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.nn import Conv3d, ConvTranspose3d, MaxPool3d, PlannedModule
 from pcnn.ops import Engine, Planner, resolve
@@ -108,22 +106,6 @@ def _kept(method, name: str):
         return method(self, kernel, *args)
 
     return checked
-
-
-@pytest.mark.usefixtures("emulated")
-def test_the_host_waits_for_levels_and_for_maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Net(ROWS)
-    net.planner(scan(95), True)  # traces the model, and sorts as many bits
-    read, waits = pinned.read_copy, []
-    monkeypatch.setattr(pinned, "read_copy", lambda numbers: waits.append(0) or read(numbers))
-    sorts: list[int] = []
-    of = neighbour_kernels.SortedPoints.of
-    monkeypatch.setattr(
-        neighbour_kernels.SortedPoints, "of", lambda *args: sorts.append(0) or of(*args)
-    )
-    net.planner(scan(90), True)
-    assert len(waits) == 2
-    assert len(sorts) == 3  # for a flat kernel, a cubic one, and one between levels
 
 
 def test_planners_without_their_model() -> None:
