@@ -18,7 +18,7 @@ from pcnn.loggers import send_media
 from pcnn.ranges import Count, Natural
 
 if TYPE_CHECKING:
-    from pcnn.visualize.pair import ShownPair
+    from pcnn.visualize.registration import ShownPair
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Pictures(Callback):
 
     They are the same each time, as evaluation has a fixed order, so that one sees how the network
     comes on. A step returns a dict with `points` [P, 3], `pred` [P], `target` [P] or None and
-    `name`, or with a `pcnn.visualize.pair.ShownPair` as ``pair``; else there is nothing to show.
+    `name`, or a `pcnn.visualize.registration.ShownPair` as ``pair``; else nothing is shown.
     """
 
     def __init__(

@@ -14,8 +14,7 @@ from torch import Tensor
 from pcnn.metrics import iou, present
 from pcnn.metrics.registration import JudgedPairs, PairResult, Protocol
 from pcnn.visualize import colourise, palette
-from pcnn.visualize.pair import ShownPair
-from pcnn.visualize.registration import SOURCE, TARGET
+from pcnn.visualize.registration import SOURCE, TARGET, ShownPair
 
 LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
 

@@ -95,8 +95,7 @@ def write_pair(
     from pcnn.experiment.run_folder import write_whole
     from pcnn.files.simulated import is_simulated
     from pcnn.registration.transforms import about
-    from pcnn.visualize.pair import ShownPair
-    from pcnn.visualize.registration import overlay_picture
+    from pcnn.visualize.registration import ShownPair, overlay_picture
     from pcnn.visualize.view.pair import pair_view
 
     moving, fixed = clouds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import inf, isnan
+from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import make, named_after
 from pcnn.console import Console, Progress
-from pcnn.datasets.registration import PairDataset, RegistrationPair
+from pcnn.datasets.registration import PairDataset
 from pcnn.errors import ConfigError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.descriptors import described, trained_descriptor
@@ -35,7 +35,6 @@ from pcnn.experiment.weights import config_of
 from pcnn.loggers import send_media
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
-    PairResult,
     Summary,
     registration_table,
     scene_table,
@@ -43,15 +42,11 @@ from pcnn.metrics.registration import (
 )
 from pcnn.metrics.registration.table import shown, write_pair_table
 from pcnn.registration.descriptor import Descriptor, TurnedAtRandom
-from pcnn.registration.estimate import Estimate, estimate_all
 from pcnn.registration.evaluation import Evaluation, evaluate_pairs
-from pcnn.registration.settings import EstimateSettings
-from pcnn.visualize.pair import DrawnMatches, ShownPair
-from pcnn.visualize.registration import overlay_picture
 
 
 def evaluate_untrained(cfg: DictConfig, folder: Path) -> float | None:
-    """Run `eval.py model=fpfh`: tables on screen, metrics.json, pairs.csv and pictures."""
+    """Run `eval.py model=fpfh`: tables on screen, metrics.json and pairs.csv."""
     if OmegaConf.is_missing(cfg, "ckpt_path"):
         cfg = OmegaConf.merge(cfg, {"ckpt_path": None})  # type: ignore[assignment]
     cfg = checked(cfg)
@@ -93,9 +88,6 @@ FLAT = (
     *("rr", "rr_scenes", "rr_pairs", "fmr", "ir"),
     *("rre", "rte", "rre_median", "rte_median", "rre_std", "rte_std"),
 )
-SHOWN = 2  # best and worst pairs sent to W&B, so many of each: an overlay is 10 MB and more
-
-
 KEPT_EVERY = 10.0  # seconds: so much of an evaluation is lost when it is killed
 #: Groups of a configuration on which figures of pairs depend.
 DECIDING = ("dataset", "model", "task", "geometry", "engine", "seed")
@@ -119,7 +111,7 @@ def report_pairs(
     weights: str,
     loggers: Sequence[Logger] = (),
 ) -> PairReport:
-    """Register all pairs, print the tables, write pairs.csv and pictures."""
+    """Register all pairs, print the tables, write pairs.csv."""
     options: RegistrationOptions = evaluation_options(cfg)
     if options.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, options.turn_clouds)
@@ -168,31 +160,11 @@ def report_pairs(
     report.say_simulated(console, cfg)
     write_pair_table(folder / PAIRS, done.results, rules)
     path.unlink()
-    judged = done.results[samples[0]]
-
-    def pair_of(place: int) -> ShownPair:
-        pair = data.pairs[place]
-        return ShownPair.of(
-            f"{pair.scene}, {pair.source} onto {pair.target}",
-            data.cloud(pair.scene, pair.source),
-            data.cloud(pair.scene, pair.target),
-            done.transforms[samples[0]][place],
-            facts=judged[place].facts,
-            simulated=data.source_kind == "simulated",
-        )
-
-    for name, place in chosen_pairs(judged, options.pictures).items():
-        one = matches_of(data, descriptor, settings, samples[0], device, data.pairs[place])
-        truth = data.pairs[place].transform
-        drawn = DrawnMatches.of(one.source, one.target, truth, rules.inlier_distance)
-        overlay_picture(replace(pair_of(place), matches=drawn), folder / "pictures" / f"{name}.png")
 
     def media() -> dict[str, Any]:
         from pcnn.callbacks.wandb_media import of_pairs
 
-        chosen = chosen_pairs(judged, min(SHOWN, len(data.pairs)))
-        pairs = {name: pair_of(place) for name, place in chosen.items()}
-        return {**figures, **of_pairs("test", judged, rules, pairs)}
+        return {**figures, **of_pairs("test", done.results[samples[0]], rules, {})}
 
     send_media(loggers, media)
     facts = {
@@ -228,32 +200,6 @@ def begun(done: Evaluation, folder: Path, key: str) -> Path | None:
         if path.is_file() and done.read(path, key):
             return path
     return None
-
-
-def chosen_pairs(results: Sequence[PairResult], number: int) -> dict[str, int]:
-    """Places of the pairs with the smallest and the largest errors: RMSE, or RTE without one."""
-
-    def badness(place: int) -> float:
-        error = results[place].rte if isnan(results[place].rmse) else results[place].rmse
-        return inf if isnan(error) else error  # without an estimate last
-
-    order = sorted(range(len(results)), key=badness)
-    kinds = {"best": order[:number], "worst": order[::-1][:number]}
-    return {f"{kind}_{n}": at for kind, places in kinds.items() for n, at in enumerate(places, 1)}
-
-
-def matches_of(
-    data: PairDataset,
-    descriptor: Descriptor,
-    settings: EstimateSettings,
-    samples: int | None,
-    device: torch.device | str,
-    pair: RegistrationPair,
-) -> Estimate:
-    """A pair's matches, as its evaluation found them."""
-    described = [descriptor(data.cloud(pair.scene, at)) for at in (pair.source, pair.target)]
-    (estimate,) = estimate_all(described[:1], described[1:], settings, samples, device)
-    return estimate
 
 
 def flat(summaries: Mapping[int | None, Summary], prefix: str) -> dict[str, float]:

@@ -29,7 +29,6 @@ class RegistrationOptions:
     confidence: Share | None = None  # 1 tries them all
     refine: bool = False  # fit the best hypotheses of ransac and cliques again to what agrees
     surfaces: bool = False  # move every estimate until surfaces of both clouds lie on each other
-    pictures: Natural = 3  # best and worst pairs drawn, so many of each
 
     def rules(self, benchmark: str) -> Protocol:
         """The protocol, with what is set here in place of its own; its name then says so."""

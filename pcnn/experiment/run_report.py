@@ -56,7 +56,7 @@ class RecordedRun:
         if not isinstance(content, dict):
             raise FileError(path, "holds no configuration")
         finished = (folder / run_folder.METRICS).is_file()
-        images = [*sorted(folder.glob("*.png")), *sorted(folder.glob("pictures/*.png"))]
+        images = sorted(folder.glob("*.png"))
         return cls(
             name,
             folder,

@@ -30,7 +30,7 @@ from pcnn.registration.positives import positive_pairs
 from pcnn.registration.settings import EstimateSettings
 from pcnn.tasks.network_task import NetworkTask
 from pcnn.tensor import SparseTensor
-from pcnn.visualize.pair import DrawnMatches, ShownPair
+from pcnn.visualize.registration import ShownPair
 
 if TYPE_CHECKING:
     pass
@@ -207,14 +207,12 @@ class RegistrationTask(NetworkTask):
             transform = one.solution.transform
             result = judged(name, truth, one.source, one.target, transform, self.rules)
             self._seen[stage][name] = replace(result, loss=loss)
-        first, truth = estimates[0], batch.transforms[0].cpu()
         pair = ShownPair.of(
             names[0],
             sources[0].points,
             targets[0].points,
-            first.solution.transform,
+            estimates[0].solution.transform,
             facts=self._seen[stage][batch.names[0]].facts,
-            matches=DrawnMatches.of(first.source, first.target, truth, self.rules.inlier_distance),
         )
         return {"pair": pair}
 

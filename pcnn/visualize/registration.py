@@ -1,16 +1,18 @@
-"""Pictures of registration: clouds before and after."""
+"""A registered pair of clouds, and its picture: before and after."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from pcnn.visualize.page import FAINT, INK, new_page, saved
-from pcnn.visualize.pair import ShownPair, draw_matches
 from pcnn.visualize.palette import distinct_colours
 from pcnn.visualize.raster import from_above
 
@@ -24,6 +26,34 @@ LEGEND = 16  # names of clouds below a picture
 
 #: Axes of a picture by the name of the view.
 VIEWS = {"along z": (0, 1, 2), "along y": (0, 2, 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class ShownPair:
+    """Two clouds with an estimated transform, as pictures and W&B show them."""
+
+    name: str  # of the pair, the heading
+    source: NDArray[np.floating]  # [N, 3] in the source's frame [m]
+    target: NDArray[np.floating]  # [M, 3] in the target's frame [m]
+    transform: NDArray[np.floating] | None  # [4, 4], source to target; None where none was found
+    facts: str = ""  # errors and inliers in a line
+    simulated: bool = False  # whether the clouds are simulated, which is then written large
+
+    @classmethod
+    def of(
+        cls, name: str, source: Tensor, target: Tensor, transform: Tensor | None, **more: Any
+    ) -> ShownPair:
+        """The pair of tensors on any device; arguments as in the class, NaN is no transform."""
+        found = None if transform is None or bool(transform.isnan().any()) else transform
+        here, there = (points.detach().float().cpu().numpy() for points in (source, target))
+        return cls(name, here, there, None if found is None else found.cpu().numpy(), **more)
+
+    @property
+    def placed(self) -> NDArray[np.floating] | None:
+        """The source moved by the transform, [N, 3]; None where there is none."""
+        if self.transform is None:
+            return None
+        return self.source @ self.transform[:3, :3].T + self.transform[:3, 3]
 
 
 def _draw(places: Sequence[Any], clouds: Sequence[np.ndarray], shades: Any, state: str) -> None:
@@ -51,13 +81,12 @@ def _heading(figure: Any, title: str, note: str, simulated: bool, inch: float) -
 def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
     """Draw two clouds as they are given and as their transform puts them, along z and along y.
 
-    The target is blue, the source orange. Without a transform only "as given" is drawn. Matches are
-    lines between the clouds laid side by side, below.
+    The target is blue, the source orange. Without a transform only "as given" is drawn.
     """
     states = [("as given, ", pair.source)]
     if pair.placed is not None:
         states.append(("registered, ", pair.placed))
-    rows = len(VIEWS) + bool(pair.matches)
+    rows = len(VIEWS)
     inch = 1 / (1.0 + 5.2 * rows)  # of the figure's height
     figure = new_page(5.2 * len(states), 1.0 + 5.2 * rows)
     for column, (state, moved) in enumerate(states, 1):
@@ -66,9 +95,6 @@ def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
             for row in range(len(VIEWS))
         ]
         _draw(places, [pair.target, moved], [TARGET, SOURCE], state)
-    if pair.matches:
-        place = figure.add_subplot(rows, 1, rows)
-        draw_matches(place, pair.source, pair.target, pair.matches, (SOURCE, TARGET))
     note = f"target blue, source orange, metres   {pair.facts}"
     _heading(figure, pair.name, note, pair.simulated, inch)
     figure.subplots_adjust(

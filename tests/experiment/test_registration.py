@@ -37,7 +37,6 @@ def test_fpfh_from_the_command_line(root: Path, tmp_path: Path) -> None:
         "task.protocol=strict",
         "task.samples=[500,0]",
         "task.hypotheses=2000",
-        "task.pictures=1",
         "hydra.run.dir=out",
         cwd=tmp_path,
     )
@@ -57,8 +56,6 @@ def test_fpfh_from_the_command_line(root: Path, tmp_path: Path) -> None:
     good = [row for row in rows if row["samples"] == "500"]
     share = sum(row["success"] == "1" for row in good) / len(good)
     assert share == pytest.approx(written["metrics"]["test/rr@500"])
-    names = {path.name for path in out.rglob("*.png")}
-    assert names == {"best_1.png", "worst_1.png"}
 
 
 @pytest.mark.parametrize("again", ["one", "two"])

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pcnn.visualize.pair import ShownPair
-from pcnn.visualize.registration import overlay_picture
+from pcnn.visualize.registration import ShownPair, overlay_picture
 
 matplotlib = pytest.importorskip("matplotlib")
 

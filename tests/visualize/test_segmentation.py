@@ -3,7 +3,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.image import imread
 
-from pcnn.visualize.raster import from_above, from_sensor
+from pcnn.visualize.raster import from_above
 from pcnn.visualize.segmentation import segmentation_picture
 
 NAMES = ["road", "car", "building"]
@@ -89,12 +89,3 @@ def test_above_puts_ahead_right_left_up_and_the_highest_on_top():
     assert image[10, 15].tolist() == [3, 3, 3]  # the higher of two
     assert image[5, 10].tolist() == [2, 2, 2]
     assert (image != 255).any(-1).sum() == 2
-
-
-def test_sensor_puts_ahead_in_the_middle_left_left_and_the_nearest_on_top():
-    points = np.array([[5.0, 0, 0], [50, 0, 0], [0, 5, 0], [0, 0, 0]])
-    rgb = np.array([[1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4]], np.uint8)
-    image = from_sensor(points, rgb, (8, 16))
-    assert np.unique(image.reshape(-1, 3)).tolist() == [1, 3, 255]
-    assert (image[:, 8] == 1).any()
-    assert (image[:, 4] == 3).any()
