@@ -68,15 +68,6 @@ def test_a_converted_network_gives_what_its_own_gives(
     }
 
 
-def test_points_of_spvcnn_are_read() -> None:
-    _, state, _ = of_minkunet()
-    network, _, names = published("torchsparse", "spvcnn").to_ours(state)
-    for number in range(3):
-        assert names[f"points.{number}.linear"] == LINEAR % number
-        own = network.get_parameter(f"points.{number}.linear.weight")
-        assert torch.equal(own, state[f"{LINEAR % number}.weight"])
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("model", ["centerpoint", "second"])
 def test_a_detector_gives_what_its_own_gives(model: str) -> None:

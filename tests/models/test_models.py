@@ -24,7 +24,6 @@ from pcnn.models import (
     SparseResNetSegmentation,
     SpUNet,
     blocks,
-    sparse_resnet_for,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
 from tests.clouds import surface, surface_grid
@@ -120,25 +119,6 @@ def test_classifiers_give_one_row_a_cloud(make: Make, n: int) -> None:
     assert y.shape == (3, 7)
     y.sum().backward()
     assert y.isfinite().all()
-
-
-def test_heads_stages_descriptors_and_injected_parts() -> None:
-    made = sparse_resnet_for("classification", SparseResNet21(width=0.25), 11)
-    assert isinstance(made, SparseResNetClassification)
-    large = SparseResNetLarge(width=0.25)
-    assert isinstance(sparse_resnet_for("segmentation", large, 3), SparseResNetSegmentation)
-    with pytest.raises(ValueError, match="'registration'"):
-        sparse_resnet_for("registration", SparseResNet21(width=0.25), 3)
-    x = on(surface_grid(200))
-    strides = [y.tensor_stride for y in SparseResNet21(width=0.25)(x)]
-    assert strides == [(1, 1, 1), (2, 2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 16)]
-    assert [y.channels for y in large(x)] == [4, 8, 16, 32]
-    y = ResUNetBN2C(width=0.25)(x.replace(torch.ones(len(x), 1)))
-    assert y.channels == 32
-    torch.testing.assert_close(y.features.norm(dim=1), torch.ones(len(x)))
-    model = MinkUNet42(width=0.125, engine="reference", norm=nn.Identity().__class__)
-    assert {layer.engine.name for layer in convolutions(model)} == {"reference"}
-    assert not any(isinstance(m, nn.BatchNorm1d) for m in model.modules())
 
 
 @pytest.mark.parametrize("name", ON_POINTS)

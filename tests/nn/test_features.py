@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +11,9 @@ import torch
 from torch import nn
 
 import pcnn
-from pcnn.nn import Conv3d, FeatureWise, Sequential, add, cat, normalize
-from pcnn.nn.features import JoinedTensor
+from pcnn.nn import Conv3d, Sequential, normalize
 from pcnn.rowwise import POINTWISE as POINTWISE_FUNCTIONS
-from tests.nn.fusing import joined, tensor
+from tests.nn.fusing import tensor
 
 MODULES = (
     *(nn.CELU(), nn.Dropout(0), nn.ELU(), nn.GELU(), nn.GLU(), nn.Hardsigmoid(), nn.Hardswish()),
@@ -133,23 +131,3 @@ def test_spare_rows_are_in_no_statistics(options: dict[str, Any], dtype: torch.d
     features = torch.randn(4, 3).to(plain.eval().weight.dtype if plain.affine else torch.float32)
     if options.get("track_running_stats", True) and plain.affine:  # rows alone in evaluation
         torch.testing.assert_close(normalize(plain, features, count), plain(features))
-
-
-def test_a_joined_tensor_copies_at_the_first_request() -> None:
-    x = joined()
-    assert type(x) is JoinedTensor
-    assert (x.channels, x.is_apart) == (4, True)
-    assert torch.equal(x.features, torch.cat([x.first, x.second], dim=1))
-    assert x.features is x.features
-    assert not x.is_apart
-    for act in (
-        lambda x: x.to("cpu").features,
-        lambda x: add(x, x).features / 2,
-        lambda x: copy.deepcopy(x).features,
-        lambda x: pickle.loads(pickle.dumps(x)).features,
-        lambda x: cat(x, x).features[:, :4],
-        lambda x: FeatureWise(nn.Identity())(x).features,
-    ):
-        x = joined()
-        with torch.no_grad():
-            assert torch.equal(act(x), torch.cat([x.first, x.second], dim=1))

@@ -80,17 +80,6 @@ class Doubled(Conv3d):
         return y.replace(2 * y.features)
 
 
-class Dense(nn.Module):
-    """A layer that is none of ours."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 6)
-
-    def forward(self, x: pcnn.SparseTensor) -> pcnn.SparseTensor:
-        return x.replace(self.linear(x.features))
-
-
 class Clamped(nn.BatchNorm1d):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).clamp(-1, 1)
@@ -98,7 +87,6 @@ class Clamped(nn.BatchNorm1d):
 
 OTHERS: dict[str, Callable[[], tuple[nn.Module, nn.Module]]] = {
     "a subclass": lambda: (Doubled(4, 6, 3), nn.BatchNorm1d(6)),
-    "a foreign layer": lambda: (Dense(), nn.BatchNorm1d(6)),
     "grouped and pointwise": lambda: (Conv3d(4, 6, 1, groups=2), nn.BatchNorm1d(6)),
     "a wrapped layer": lambda: (
         nn.utils.parametrizations.weight_norm(Conv3d(4, 6, 3)),
@@ -110,10 +98,7 @@ OTHERS: dict[str, Callable[[], tuple[nn.Module, nn.Module]]] = {
         Conv3d(4, 6, 3),
         nn.utils.parametrize.register_parametrization(nn.BatchNorm1d(6), "weight", nn.Softplus()),
     ),
-    "of instances": lambda: (Conv3d(4, 6, 3), nn.InstanceNorm1d(6)),
-    "of layers": lambda: (Conv3d(4, 6, 3), nn.LayerNorm(6)),
     "several": lambda: (Conv3d(4, 6, 3), nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5))),
-    "none": lambda: (Conv3d(4, 6, 3), nn.Identity()),
 }
 
 

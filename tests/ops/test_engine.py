@@ -5,28 +5,8 @@ import torch
 
 from pcnn.dataflows import Blocked, OutputStationary, Reference
 from pcnn.maps import BruteForce
-from pcnn.ops import ENGINES, Engine, resolve
+from pcnn.ops import Engine, resolve
 from pcnn.ops.conformance import random_map
-from pcnn.ops.engine import check_served
-
-
-def test_every_engine_says_which_geometries_it_serves() -> None:
-    served = {
-        geometry: {name for name, engine in ENGINES.items() if engine.serves_geometry(geometry)}
-        for geometry in ("voxel", "point")
-    }
-    assert served["point"] == {"auto", "reference", "pointcnnpp"}
-    assert served["voxel"] == set(ENGINES) - {"pointcnnpp"}
-    cpu = torch.device("cpu")
-    for geometry, names in served.items():
-        for name, engine in ENGINES.items():
-            if name in names and engine.serves(cpu):
-                check_served(engine, cpu, geometry)
-            elif name not in names:
-                with pytest.raises(ValueError, match=f"{name!r} does not serve .* serve auto, ref"):
-                    check_served(engine, cpu, geometry)
-    with pytest.raises(ValueError, match="'pointcnnpp' adds by atomics"):
-        resolve("pointcnnpp", deterministic=True)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
