@@ -45,11 +45,6 @@ def test_nothing_asks_pip_for_the_package_of_others() -> None:
     assert [path for path in texts if MEANT_OTHERS.search(path.read_text())] == []
 
 
-def test_all_is_all_that_a_user_may_want() -> None:
-    (everything,) = map(Requirement, EXTRAS["all"])
-    assert everything.extras == EXTRAS.keys() - {"all", "cu12", "cu13", "dev", "docs", "benchmarks"}
-
-
 def test_the_lock_holds_what_is_asked_for() -> None:
     """Where it does not: `make lock`."""
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]

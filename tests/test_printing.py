@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import io
-import logging
 import re
-import sys
 import time
-import warnings
-from pathlib import Path
 
 import pytest
 import torch
 from rich.table import Table
-from typer.testing import CliRunner
 
 import pcnn
-from pcnn.cli.commands import app
 from pcnn.console import Console, Progress, plain
 from pcnn.geometry import KernelMap
-from pcnn.messages import escaped_output, say, visible
+from pcnn.messages import visible
 from pcnn.nn.features import JoinedTensor
 
-PACKAGE = Path(pcnn.__file__).parent
 VOXELS = "VoxelGrid(rows=7, batch_size=1, tensor_stride=1, downsampling=floor, device=cpu)"
 EVIL = "a\x1b[2J\u202eb"
 NAMES = ["a[left].bin", "x[/z]", "[red]", "a:smile:", "\x1b[31m\x1b]0;x\x07", EVIL, "a\r\x9b2J"]
@@ -60,25 +53,6 @@ def test_names_pass_through_every_place_of_a_console(name: str) -> None:
     Console(file=file, width=10).say(f"{name} is bad", name, "red")
     assert file.getvalue() == f"{shown}: {shown} is bad\n"
     assert visible("a\n\tü\x1b[") == "a\n\tü\\x1b["
-
-
-def test_logs_warnings_and_mistakes_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    handler, log = logging.StreamHandler(sys.stderr), logging.getLogger("pcnn.of_a_test")
-    log.addHandler(handler)
-    before = warnings.formatwarning
-    with escaped_output():
-        log.warning("%s is bad", EVIL)
-        print(warnings.formatwarning(EVIL, UserWarning, "file", 1), file=sys.stderr)
-        say(EVIL, error=True)
-    log.removeHandler(handler)
-    assert warnings.formatwarning is before
-    said = capsys.readouterr().err
-    assert said.count(visible(EVIL)) == 3
-    assert "\x1b" not in said
-    assert "file" not in said
-    done = CliRunner().invoke(app, ["register", f"/{EVIL}", "b"])
-    assert visible(EVIL) in done.output
-    assert "\x1b" not in done.output
 
 
 def test_work_without_a_terminal_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,37 +93,6 @@ def completing(line: str) -> dict[str, str]:
     return {"COMP_LINE": line, "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
 
 
-def test_scripts_answer_and_name_mistakes_without_heavy_imports(tmp_path: Path) -> None:
-    commands: list[tuple[str, dict[str, str]]] = []
-    for script in ("train.py", "eval.py"):
-        query = f"{ROOT / script} -sc query=bash"
-        commands += [
-            (f"{ROOT / script} --help", {}),
-            (query, completing(f"python {script} model=min")),
-            (query, completing(f"python {script} model.wid")),
-            (f"{ROOT / script} -sc install=bash", {}),
-        ]
-    mistakes = {
-        "train.py modle=minkunet": "modle",
-        "train.py model=minkunett": "minkunett",
-        "train.py model.widht=1": "widht",
-        "train.py nonsense": "nonsense",
-        "eval.py dataset=kitti": "ckpt_path",
-    }
-    done = answers(tmp_path, commands + [(f"{ROOT}/{line}", {}) for line in mistakes])
-    for helped, group, key, installed in (done[:4], done[4:8]):
-        assert helped.code == 0
-        for word in ("model: fpfh, ", "resume=", "experiment=", "eval.py"):
-            assert word in helped.said
-        assert group.said.split() == ["model=minkunet"]
-        assert key.said.split() == ["model.width="]
-        assert "hydra_bash_completion" in installed.said
-    for answer, (line, text) in zip(done[8:], mistakes.items(), strict=True):
-        assert answer.code == 2, line
-        assert text in answer.said, line
-        assert len(answer.said.splitlines()) <= 3, line
-
-
 def subcommands(group: object, prefix: str = "pcnn") -> Iterator[str]:
     """Every command of `pcnn`, and every group of them."""
     yield prefix
@@ -181,17 +150,3 @@ def test_what_predicts_registers_and_views_imports_no_training(tmp_path: Path) -
     *done, registered = answers(tmp_path, [(line, {}) for line in lines], OF_TRAINING)
     assert all(answer.code == 0 for answer in done), done
     assert registered.code in (0, 1), registered  # 1: not sure of the pose
-
-
-def test_every_room_is_reached_by_its_name_and_imported_when_it_is_asked_for() -> None:
-    names = sorted(path.parent.name for path in ROOT.glob("pcnn/*/__init__.py"))
-    code = (
-        "import sys, pcnn; assert 'torch' not in sys.modules\n"
-        "listed = set(dir(pcnn)) & set(sys.argv[1:])\n"
-        "for name in listed: getattr(pcnn, name).__name__\n"
-        "print(*sorted(listed))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    wanted = {"datasets", "interop", "losses", "metrics", "nn", "ops", "registration", "runtime"}
-    assert wanted <= set(done.stdout.split())

@@ -12,7 +12,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.experiment.export import export
 from pcnn.experiment.weights import was_chosen_here
 from tests.experiment.command import QUICK, TINY, TWO_PROCESSES, run
 from tests.experiment.tiny_kitti import BUILDING, POLE, ROAD, write_tiny_kitti
@@ -125,23 +124,6 @@ def test_eval_repeats_the_figures_and_writes_official_files(folder: Path) -> Non
     assert right / total == pytest.approx(tested["test/accuracy"], abs=1e-6)
 
 
-def test_eval_takes_an_exported_network(folder: Path) -> None:
-    exported = folder / "exported.safetensors"
-    export(folder / CKPT.removeprefix("ckpt_path="), exported)
-    words = "dataset.root=kitti", "dataset.crop=null", "trainer=cpu"  # it names no folder
-    out = "hydra.run.dir=evaluated_exported"
-    run("eval.py", f"ckpt_path={exported.name}", *words, out, cwd=folder)
-    trained = metrics(folder / "logs/segmentation/one")
-    for name, value in metrics(folder / "evaluated_exported").items():  # of float16 weights
-        assert value == pytest.approx(trained[name.replace("test/", "val/")], abs=0.02), name
-
-
-def test_eval_of_another_network_is_refused(folder: Path) -> None:
-    other = run("eval.py", CKPT, "model.width=0.25", "hydra.run.dir=other", cwd=folder, expect=2)
-    assert other.stderr.startswith("model.width: ")
-    assert len(other.stderr.splitlines()) <= 3
-
-
 def test_run_folder_is_not_used_twice(folder: Path) -> None:
     options = [*TINY, "dataset.root=kitti", "hydra.run.dir=logs/segmentation/one"]
     done = run("train.py", *options, cwd=folder, expect=2)
@@ -225,13 +207,3 @@ def test_simulated_run_says_so_everywhere(tmp_path: Path) -> None:
     best = "ckpt_path=one/checkpoints/best.ckpt"
     run("eval.py", best, *QUICK, "hydra.run.dir=two", cwd=tmp_path)
     assert json.loads((tmp_path / "two" / "metrics.json").read_text())["source"] == "simulated"
-
-
-def test_eval_writes_unlabelled_outside_the_crop(folder: Path) -> None:
-    options = [CKPT, "predictions=cropped", "dataset.crop=3", "hydra.run.dir=evaluated_crop"]
-    run("eval.py", *options, *QUICK, cwd=folder)
-    predicted = np.fromfile(folder / "cropped/sequences/08/predictions/000000.label", "<u4")
-    cloud = np.fromfile(folder / "kitti/sequences/08/velodyne/000000.bin", "<f4").reshape(-1, 4)
-    outside = np.hypot(cloud[:, 0], cloud[:, 1]) > 3.0001
-    assert (predicted[outside] == 0).all()
-    assert (predicted[~outside] != 0).all()

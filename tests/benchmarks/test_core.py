@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,8 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import latency, layers, maps, networks, points, report, run
 from benchmarks.check import CheckFailed
-from benchmarks.rows import identity, merged, ratios, read, write
+from benchmarks.rows import identity, merged, read, write
 from benchmarks.run import Case, same
-from pcnn.errors import FileError
 from pcnn.geometry import Kernel, KernelMap
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine import ENGINES, resolve
@@ -75,21 +73,6 @@ def test_rows_replace_only_those_of_the_very_same_thing(
     new = {**old, **other}
     write(tmp_path / "r.json", merged([old], [new]))
     assert sorted(map(identity, read(tmp_path / "r.json"))) == sorted(map(identity, [old, new]))
-
-
-def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
-    (tmp_path / "r.json").write_text('{"rows": 3}')
-    with pytest.raises(FileError, match=r"r\.json"):
-        read(tmp_path / "r.json")
-
-
-def test_two_trees_are_set_against_each_other() -> None:
-    rows = [
-        {**ROW, "run": n, "machine": {"revision": tree}, "result": {"wall_ms": ms}}
-        for tree, times in (("old", (4.0, 6.0)), ("new", (2.0, 3.0)))
-        for n, ms in enumerate(times)
-    ]
-    assert ratios(rows).startswith("2.000  f: what layer")
 
 
 class _Wrong(RadiusSearch):
@@ -184,10 +167,3 @@ def test_results_go_to_a_new_file_and_pages_are_filled(
     assert "**2.00**" in line
     page = (tmp_path / "docs" / "results" / "papers.md").read_text()
     assert "torchsparse / minuet: 1.50× by the wall | agrees" in page
-
-
-def test_recorded_rows_of_other_packages_are_rows() -> None:
-    rows = read(report.RECORDED)
-    assert {row["engine"] for row in rows} >= {"Spira", "Minuet", "TorchSparse++", "spconv"}
-    assert len({identity(row) for row in rows}) == len(rows)
-    assert all(json.dumps(row) and row["result"]["wall_ms"] > 0 for row in rows)

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.ckpt"
 
 
-def test_a_flipped_bit_is_told_by_name_or_changes_nothing(path: Path) -> None:
+def test_flipped_bits_and_torn_files_are_told_by_name_or_change_nothing(path: Path) -> None:
     whole, refused = path.read_bytes(), 0
     places = range(0, 8 * len(whole), 23)  # every byte's turn, and every bit's
     for place in places:
@@ -37,6 +37,11 @@ def test_a_flipped_bit_is_told_by_name_or_changes_nothing(path: Path) -> None:
             assert torch.equal(found.pop("state_dict")["w"], torch.arange(7.0))
             assert found == {"pcnn_config": {"a": 1}, "global_step": 3}
     assert refused > 0.3 * len(places)
+    for size in (0, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError) as torn:
+            read_checkpoint(path)
+        assert torn.value.path == path
 
 
 def test_a_checkpoint_of_an_earlier_version_loads(tmp_path: Path) -> None:

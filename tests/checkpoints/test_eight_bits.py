@@ -52,22 +52,6 @@ def test_every_weight_is_within_half_a_step(dtype: torch.dtype, sizes: tuple[flo
                 assert bool(error.any()), "a bound on nothing"
 
 
-def test_groups_of_zeros_and_of_one_value() -> None:
-    weight = torch.tensor(
-        [[[0.0, 0.3, -0.25], [0.0, 0.3, 0.25]], [[0.0, 0.0, 1e-8], [7.0, 0.0, 0.0]]]
-    )
-    found = back(weight)
-    assert torch.equal(found == 0, weight == 0)
-    torch.testing.assert_close(found, weight, rtol=1e-6, atol=0)
-    kept = packed("w", weight)
-    assert kept["w"].dtype == torch.int8
-    assert kept[f"w{SCALE}"].shape == (2, 1, 3)
-    # a group's largest weight does not set the step of any other
-    small = torch.full((1, 2, 2), 1e-3)
-    small[..., 1] = 6e4
-    torch.testing.assert_close(back(small), small, rtol=1e-6, atol=0)
-
-
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     whole = {"bias": torch.ones(3), **packed("w", torch.randn(2, 5, 3))}

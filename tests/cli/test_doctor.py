@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pcnn.cli import doctor as command
-from pcnn.cli.doctor import Finding, diagnose, driver_cuda, extra_for
+from pcnn.cli.doctor import Finding, diagnose, driver_cuda
 from pcnn.kernels.compiler import kernel_cache
 from tests.cli.invoking import invoke
 
@@ -25,17 +25,6 @@ def test_a_working_machine_has_nothing_broken() -> None:
     assert not [finding for finding in report.values() if finding.state == "broken"]
     assert torch.__version__ in report["torch"].text
     assert {"python", "pcnn", "driver", "triton", "cuda bindings", "user cache"} <= set(report)
-
-
-@pytest.mark.parametrize(
-    ("torch_cuda", "driver", "extra"),
-    [
-        *((None, None, None), (None, (12, 4), "cu12"), (None, (14, 1), "cu13")),
-        *(("12.6", (12, 8), "cu12"), ("12.8", (13, 0), "cu12"), ("13.0", (13, 0), "cu13")),
-    ],
-)
-def test_the_extra_fits_torch_first_then_the_driver(torch_cuda, driver, extra) -> None:
-    assert extra_for(torch_cuda, driver) == extra
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.experiment import networks
-from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 
 CPU = torch.device("cpu")
@@ -32,7 +30,7 @@ def config(dataset: str) -> dict[str, Any]:
         "geometry": {"_target_": "pcnn.datasets.OnVoxels", "name": "voxel"},
         "engine": {"name": "reference"},
         "task": {"name": "segmentation"},
-        "dataset": {"name": dataset, "voxel_size": 0.5, "crop": 5.0, "labels": "official"},
+        "dataset": {"name": dataset, "voxel_size": 0.5, "crop": 5.0},
         "data": {"source": "simulated", "in_channels": 4, "class_names": names}
         | {"colors": [list(color) for color in colors]},
     }
@@ -65,7 +63,7 @@ def saved(
     cfg["data"] |= {"in_channels": 3 + further, "channels": channels}
     cfg["dataset"] |= more
     if dataset == "kitti":
-        sets: CloudSets = SemanticKITTISets(labels=more.get("labels", "official"))
+        sets: CloudSets = SemanticKITTISets()
     else:
         names = cfg["data"]["class_names"] if more.get("classes") is None else None
         own = {key: more[key] for key in ("intensity_max",) if key in more}
@@ -156,22 +154,6 @@ def test_points_beyond_the_crop_get_no_class(
     assert "m wide" not in run(*words, code=0)  # of the points within it
     text = run(*words[:-3], "--crop", 0.001, code=1)
     assert f"{tmp_path / 'a.bin'}: no point lies within --crop 0.001 m" in text
-
-
-def test_predictions_are_those_of_the_network_that_was_saved(
-    checkpoint: Path, dataset: str, tmp_path: Path
-) -> None:
-    predictor = Predictor.load(checkpoint, CPU)
-    cloud(200).tofile(tmp_path / "a.bin")
-    read = read_points(tmp_path / "a.bin")
-    classes = predictor(read)
-    assert classes.unique().numel() > 1, "a network with random weights says more than one thing"
-    # rows of points come back in the order of the file, whatever that is
-    order = torch.randperm(200)
-    shuffled = replace(read, points=read.points[order], features=read.features[order])
-    assert (predictor(shuffled) == classes[order]).float().mean() > 0.98
-    rgb = predictor.rgb(torch.tensor([1, IGNORE]))
-    assert rgb.tolist() == [list(config(dataset)["data"]["colors"][1]), [128, 128, 128]]
 
 
 def test_an_empty_cloud_has_an_empty_result(checkpoint: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +12,11 @@ import torch
 import pcnn
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.doubts import from_the_air, full_intensity
-from pcnn.experiment.predict import predict
-from pcnn.experiment.predictor import Predictor
-from pcnn.files.whole_file import whole_file
+from pcnn.datasets.readers.doubts import full_intensity
 from tests.cli.test_predict import cloud, labels, run, saved
 from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import write_las
-from tests.datasets.point_files import nuscenes, rotating
+from tests.datasets.point_files import nuscenes
 
 
 def test_nuscenes_is_no_kitti(kitti: Path, tmp_path: Path) -> None:
@@ -83,19 +79,24 @@ def test_a_lidar_network_takes_the_intensity_of_any_format(kitti: Path, tmp_path
     assert "NAME=NUMBER" in run(kitti, tmp_path / "b.ply", "--fill", "intensity", code=2)
 
 
-def test_clouds_of_a_map_are_moved_and_come_back(kitti: Path, tmp_path: Path) -> None:
-    far = np.zeros(200, dtype=[(n, "f8") for n in ("x", "y", "z")] + [("intensity", "f4")])
+def test_clouds_of_a_map_and_what_else_a_ply_holds_come_back(kitti: Path, tmp_path: Path) -> None:
+    far = np.zeros(
+        200, dtype=[(n, "f8") for n in ("x", "y", "z")] + [("intensity", "f4"), ("ring", "i4")]
+    )
     near = cloud(200)
     offset = [412_345.0, 5_412_345.0, 812.0]
     for axis, name in enumerate("xyz"):
         far[name] = near[:, axis].astype(np.float64) + offset[axis]
-    far["intensity"] = near[:, 3]
+    far["intensity"], far["ring"] = near[:, 3], np.arange(200)
     write_vertices(tmp_path / "far.ply", far)
     run(kitti, tmp_path / "far.ply", "--out", tmp_path / "out", code=0)
     for name in ("far.ply", "far_classes.ply"):
         written = records_of(tmp_path / "out" / name)
         for axis in "xyz":
             np.testing.assert_allclose(written[axis], far[axis], atol=1e-6)
+    kept = records_of(tmp_path / "out" / "far.ply")
+    np.testing.assert_array_equal(kept["ring"], far["ring"])
+    np.testing.assert_array_equal(kept["intensity"], far["intensity"])
 
 
 def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> None:
@@ -118,23 +119,6 @@ def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> Non
     run(kitti, tmp_path / "c.bin", "--out", tmp_path / "metres", code=0)
     same = labels(tmp_path / "metres", "c") == labels(tmp_path / "scaled", "a")
     assert same.mean() > 0.99
-
-
-def test_rooms_lie_anywhere_and_need_no_colour_where_it_was_forgotten(tmp_path: Path) -> None:
-    colours = ["red", "green", "blue"]
-    files = {"always_centred": False, "on_floor": True, "word_labels": False}
-    files |= {"unit_intensity": False, "classes": {"names": ["a", "b", "c"], "ignore": IGNORE}}
-    checkpoint = saved(tmp_path / "rooms.ckpt", "folder", colours)
-    content = torch.load(checkpoint, weights_only=True)
-    content["pcnn_config"]["data"]["files"] = files
-    content["pcnn_config"]["augment"] = {"chromatic": {"forget": 0.4}}
-    torch.save(content, checkpoint)
-    points = np.random.default_rng(0).uniform(0, 4, (500, 3))
-    there = {"colors": np.full((500, 3), 0.5)}
-    grey = predict(points, checkpoint, channels=there)
-    np.testing.assert_array_equal(predict(points, checkpoint).confidence, grey.confidence)
-    moved = predict(points + np.array([96.0, -32.0, 8.0]), checkpoint)
-    np.testing.assert_array_equal(moved.classes, grey.classes)
 
 
 def test_a_cloud_that_cannot_be_labelled_stops_no_other(kitti: Path, tmp_path: Path) -> None:
@@ -173,21 +157,6 @@ def test_intensity_is_scaled_where_its_range_leaves_no_doubt(
     assert sum(full is None for full in found.values()) == 4
 
 
-def test_clouds_seen_from_the_air_are_told(kitti: Path, tmp_path: Path) -> None:
-    scan = rotating(40_000)[:, :3].astype(np.float64) * [4, 4, 1]
-    rng = np.random.default_rng(0)  # hills with trees
-    airborne = rng.uniform(0, [141, 141, 0.1], (40_000, 3))
-    airborne[:, 2] += np.sin(airborne[:, 0] / 20) * 5
-    airborne[:, 2] += (rng.random(40_000) < 0.3) * rng.gamma(4, 3, 40_000)
-    assert from_the_air(airborne, 40_000)
-    assert not from_the_air(scan, len(scan))
-    assert not from_the_air(airborne[:500] / 20, 500)  # a room
-    np.save(tmp_path / "a.npy", np.column_stack([airborne, np.zeros(40_000)]))
-    assert pcnn.predict(tmp_path / "a.npy", kitti).doubts
-    found: Any = Predictor.load(kitti, torch.device("cpu"))
-    assert found.reading.at_sensor
-
-
 def test_a_network_that_gives_nan_labels_nothing_and_says_so(tmp_path: Path) -> None:
     checkpoint = saved(tmp_path / "nan.ckpt", "kitti", ["intensity"], crop=None)
     content = torch.load(checkpoint, weights_only=True)
@@ -201,22 +170,3 @@ def test_a_network_that_gives_nan_labels_nothing_and_says_so(tmp_path: Path) -> 
     text = run(checkpoint, tmp_path / "a.bin", tmp_path / "b.bin", "--out", tmp_path / "o", code=1)
     for name in ("a", "b"):
         assert f"not labelled: {tmp_path / f'{name}.bin'}: " in text
-
-
-def test_a_device_is_written_through(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    with whole_file(pipe) as file:
-        file.write(b"abc")
-    assert os.read(reader, 9) == b"abc"
-    os.close(reader)
-    assert pipe.is_fifo()
-    (tmp_path / "null").symlink_to("/dev/null")
-    with whole_file(tmp_path / "null") as file:
-        file.write(b"abc")
-    assert Path("/dev/null").is_char_device()
-    (tmp_path / "full").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="full"), whole_file(tmp_path / "full") as file:
-        file.write(b"abc")
-    assert (tmp_path / "full").is_symlink()

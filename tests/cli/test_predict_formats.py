@@ -11,17 +11,14 @@ import torch
 
 import pcnn
 from pcnn.checkpoints.exported_file import write_exported
-from pcnn.cli.labelling import prediction_view
-from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.clouds import Reading, open_parts
+from pcnn.datasets.readers.clouds import open_parts
 from pcnn.experiment import catalogue
-from pcnn.experiment.classify import Classified, classify, square_size
+from pcnn.experiment.classify import classify
 from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import CORNER, places, write_las
-from tests.visualize.view.test_page import held
 
 PCD = """# .PCD v0.7 - Point Cloud Data file format
 VERSION 0.7
@@ -74,33 +71,6 @@ def test_every_format_gives_the_same_labels(kitti: Path, tmp_path: Path) -> None
     assert "1 cloud labelled" in run(kitti, tmp_path / "texts", "--out", tmp_path / "o", "--no-ply")
 
 
-def test_a_page_shows_classes_and_confidence(
-    kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    points, out = cloud(300), tmp_path / "out"
-    points.tofile(tmp_path / "a.bin")
-    run(kitti, tmp_path / "a.bin", "--out", out, "--no-ply", "--view")
-    content, arrays = held(out / "a.html")
-    (shown,) = content["clouds"]
-    rows = arrays[shown["arrays"]["rows"]].astype(int)
-    assert sorted(rows) == list(range(300))
-    labels = np.fromfile(out / "a.label", "<u4")[rows]
-    predictor = Predictor.load(kitti, torch.device("cpu"))
-    np.testing.assert_allclose(
-        arrays[shown["arrays"]["confidence"]], np.load(out / "a_confidence.npy")[rows], atol=1e-3
-    )
-    classes = arrays[shown["labels"]["prediction"]]
-    np.testing.assert_array_equal(predictor.label_table[classes], labels)
-    confidence = arrays[shown["arrays"]["confidence"]]
-    assert 0 < confidence.min() <= confidence.max() <= 1
-    np.testing.assert_array_equal(arrays[shown["arrays"]["intensity"]], points[rows, 3])
-    few = prediction_view(
-        predictor, open_parts(tmp_path / "a.bin", Reading()), Classified.empty(300), points=100
-    )
-    assert few.clouds[0].rows is not None
-    np.testing.assert_array_equal(few.clouds[0].rows, np.arange(0, 300, 3))
-
-
 @pytest.fixture
 def nothing_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No weights come with the package."""
@@ -131,28 +101,6 @@ def test_without_a_checkpoint(kitti: Path, tmp_path: Path) -> None:
     assert (tmp_path / "named" / "room.png").read_bytes().startswith(b"\x89PNG")
     for refused in ((kitti, "--model", "seg_rooms"), (kitti,)):
         assert "name" in invoke("predict", *refused, code=2)
-
-
-@pytest.mark.usefixtures("nothing_ships")
-def test_points_in_memory(kitti: Path) -> None:
-    points = cloud(200)
-    points[7] = np.nan
-    found = pcnn.predict(torch.from_numpy(points[:, :3]), kitti, fill={"intensity": 0})
-    assert found.classes.shape == found.labels.shape == (200,)
-    assert (found.classes == IGNORE).nonzero()[0].tolist() == [7]
-    assert 0 < found.confidence[0] <= 1
-    assert len(found.class_names) == len(found.colors) == 19
-    for given, words in (
-        ({}, "no channel 'intensity'"),
-        ({"intensity": points[:9, 3]}, "9 values for 200"),
-        ({"intensity": points}, r"must be \[P\]"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            pcnn.predict(points[:, :3], kitti, channels=given)
-    with pytest.raises(ValueError, match="by name"):
-        pcnn.predict(points, kitti)
-    with pytest.raises(FileNotFoundError, match="seg_rooms"):
-        pcnn.predict(points[:, :3])
 
 
 @pytest.mark.usefixtures("nothing_ships")
@@ -205,15 +153,6 @@ def test_a_square_is_classified_with_what_lies_around_it(
         np.testing.assert_allclose(found.confidence[own] / 255, probability[inner], atol=2.1e-3)
 
 
-def test_squares_follow_the_density(tmp_path: Path) -> None:
-    write_las(tmp_path / "a.las", 4000)
-    cloud = open_parts(tmp_path / "a.las", Reading(channels=()))
-    assert square_size(cloud, 1.0, 10**6, 2.0, 64.0) == 64
-    size = square_size(cloud, 1.0, 600, 2.0, 64.0)
-    assert size in (8.0, 16.0)
-    assert square_size(cloud, 1.0, 1, 2.0, 64.0) == 2
-
-
 def test_large_files_are_cut_by_themselves(
     kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +175,8 @@ def test_large_files_are_cut_by_themselves(
     raw = np.asarray(after.classification)
     predictor = Predictor.load(kitti, torch.device("cpu"))
     np.testing.assert_array_equal(predictor.label_table[coloured["label"]], raw)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.laz", "a.ply"]
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["a.laz", "a.ply", "a_confidence.npy"]
     monkeypatch.setattr("pcnn.experiment.classify.WHOLE", 10_000)
     parts = open_parts(tmp_path / "in" / "a.laz", predictor.reading)
     found = classify(predictor, parts, tmp_path)
@@ -275,8 +215,9 @@ def test_las_files_come_back_with_classes(own: Path, tmp_path: Path) -> None:
     coloured = records_of(out / "north" / "a.ply")
     for axis, name in enumerate("xyz"):
         np.testing.assert_allclose(coloured[name], places(40)[:, axis], atol=1e-5)
-    written = sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
-    assert written == ["b.laz", "b.ply", "north/a.las", "north/a.ply"]
+    written = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+    files = {"b.laz", "b.ply", "north/a.las", "north/a.ply"}
+    assert written == files | {"b_confidence.npy", "north/a_confidence.npy"}
 
 
 def test_results_never_replace_a_cloud(own: Path, tmp_path: Path) -> None:

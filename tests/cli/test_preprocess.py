@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pcnn.datasets import cache
-from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.preparation import Preparation
-from pcnn.errors import FileError
 from pcnn.experiment import build
 from pcnn.experiment.run_config import checked
 from tests.cli.invoking import invoke
@@ -69,35 +66,8 @@ def test_what_is_broken_is_named_and_stops_nothing(kitti: Path, tmp_path: Path) 
     assert not list((tmp_path / "data").rglob("*.part"))
 
 
-def test_settings_that_no_training_would_take(kitti: Path, tmp_path: Path) -> None:
-    given = words(kitti, tmp_path)
-    assert "points" in run(*given, "geometry=points", code=2)
-    assert "none" in run(*given, f"dataset.root={tmp_path / 'none'}", code=2)
-    assert "--workers" in run(*given, "--workers", -1, code=2)
-    assert "has no cache" in run("dataset=threedmatch", "model=resunet", code=2)
-
-
-class Failing(CloudDataset):
-    """A set of two clouds that cannot be written."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def __len__(self) -> int:
-        return 2
-
-    def read(self, index: int) -> Any:
-        raise self.error
-
-    def name(self, index: int) -> str:
-        return f"a/{index}"
-
-    keep = read
-
-
-def test_a_full_disk_ends_it() -> None:
-    outcomes = list(Preparation(Failing(FileError("x.bin", "odd")), None).done(0))
-    assert [o.text for o in outcomes] == ["a/0: x.bin: odd", "a/1: x.bin: odd"]
-    full = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(OSError, match="No space left"):
-        list(Preparation(Failing(full), None).done(0))
+def test_a_process_that_dies_is_an_error(
+    kitti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "write_entry", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    assert "stopped: " in run(*words(kitti, tmp_path), "--workers", 1, code=1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from tests.registration.poses import random_pose
 from tests.visualize.view.test_page import held
 
 describe = partial(invoke, "registration", "describe")
-kitti_gt = partial(invoke, "registration", "kitti-gt")
 
 
 def test_register_and_describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,31 +90,13 @@ def test_bad_input_ends_with_a_message_and_writes_nothing(tmp_path: Path) -> Non
         assert name in invoke("register", tmp_path / name, good, "--out", out, code=code)
 
 
-def test_points_of_a_described_map_are_those_of_its_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    offset = np.array([456_789.123, 5_428_123.456, 112.3])
-    points = np.random.default_rng(0).random((900, 3)) * 3 + offset
-    points[5] = 0
-    torch.save(points, tmp_path / "utm.pth")
-    describe(tmp_path / "utm.pth", "--model", "reg_rooms", code=0)
-    assert "1 row without a return (NaN or zeros) left out" in caplog.text
-    with np.load(tmp_path / "utm_descriptors.npz") as held:
-        assert held["points"].dtype == np.float64
-        gaps = np.linalg.norm(held["points"][:, None] - np.delete(points, 5, 0)[None], axis=2)
-        assert gaps.min(axis=1).max() < 1e-4
-
-
-def test_kitti_gt(tmp_path: Path) -> None:
-    pytest.importorskip("open3d")
-    from tests.datasets.registration.training_sets import write_drive
-
-    write_drive(tmp_path, 7)
-    np.savetxt(tmp_path / "poses" / "06.txt", np.eye(4)[:3].reshape(1, 12))
-    options = ("--split", "val", "--ground-truth", "fixed")
-    assert "1 val pair, 1 of them made now" in kitti_gt(tmp_path, *options, code=0)
-    assert "1 val pair, 0 of them made now" in kitti_gt(tmp_path, *options, code=0)
-    assert "legacy, fixed" in kitti_gt(tmp_path, "--ground-truth", "x", code=2)
+def test_fpfh_without_its_package_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "open3d", None)
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).random((3000, 3)).astype(np.float32))
+    cloud = tmp_path / "a.npy"
+    said = invoke("register", cloud, cloud, "--model", "fpfh", "--out", tmp_path / "out", code=2)
+    assert "Open3D" in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,9 @@ import itertools
 from pathlib import Path
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 
 from pcnn.cli.options import composed
-from pcnn.cli.tune import launches_of_training
 from pcnn.experiment import networks
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.nn.conv import convolutions
@@ -60,28 +58,3 @@ def test_mistakes_are_named() -> None:
     assert "engine=reference has none" in run("engine=reference", "--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
     assert "nothing to compile" in run("seg_streets", "--compile-only", code=2)
-
-
-@pytest.mark.parametrize(
-    ("experiment", "inputs"),
-    [("seg_streets", 4), ("rooms_resnet18_quick", 6), ("threedmatch_fcgf_quick", 1)],
-)
-def test_an_experiment_names_its_kernels_without_data(
-    experiment: str, inputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("triton")
-    from pcnn.dataflows import gemm
-    from pcnn.ops import engine
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gemm, "kernels_serve", lambda x, dtype: True)
-    usual = gemm.OutputStationary()
-    monkeypatch.setattr(engine, "usual_dataflow", lambda *_: usual)
-    cfg = composed([experiment, "geometry=voxel", "model.width=0.25"], REPOSITORY / "conf")
-    launches = launches_of_training(cfg, torch.device("cpu"), "bf16-mixed", (300, 600))
-    assert not any(tmp_path.iterdir())  # nothing is simulated or cached
-    products = [one for one in launches if one.kernel.__name__ == "gather_gemm"]
-    assert {one.arguments[0] for one in products} == {torch.bfloat16}
-    assert inputs in {one.arguments[15] for one in products}  # channels of the first layer
-    assert any(one.arguments[10] is not None for one in products)  # scales of a folded norm
-    assert any(one.kernel.__name__ == "outer_products_kernel" for one in launches)

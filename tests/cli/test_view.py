@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -78,23 +77,6 @@ def test_classes_of_las_and_of_a_class_file(tmp_path: Path) -> None:
     classes.write_text("names: [ground, house]\nmap: {2: ground, 6: house}\nignore: [1]\n")
     invoke("view", tmp_path / "a.laz", "--out", page, "--classes", classes)
     assert held(page)[0]["classes"][1]["name"] == "house"
-
-
-def test_a_pose_of_register_moves_the_first_cloud(scan: Path, tmp_path: Path) -> None:
-    pose = np.eye(4)
-    pose[2, 3] = 1.5
-    file, page = tmp_path / "transform.json", tmp_path / "v.html"
-    file.write_text(json.dumps({"transform": pose.tolist()}))
-    np.savetxt(tmp_path / "pose.txt", pose[:3])
-    for given in (file, tmp_path / "pose.txt"):
-        invoke("view", scan, scan, "--pose", given, "--out", page)
-        moved, fixed = held(page)[0]["clouds"]
-        assert np.array_equal(np.reshape(moved["pose"], (4, 4)).T, pose)
-        assert fixed["pose"] is None
-    assert "give two, not 1" in invoke("view", scan, "--pose", file, "--out", page, code=2)
-    file.write_text('{"transform": [[1, 0], [0, 1]]}')
-    said = invoke("view", scan, scan, "--pose", file, "--out", page, code=2)
-    assert "a pose is [4, 4] finite numbers" in said
 
 
 def test_files_that_do_not_fit_are_named(scan: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import yaml
 from typer.main import get_command
 
 from pcnn.cli.commands import app
-from pcnn.experiment.catalogue import catalogue
 from tests.documentation.pages import ROOT, agrees, pages, run, shown_commands
 from tests.experiment.sweep import composed
 
@@ -116,12 +115,6 @@ def keys_of(node: object, above: str) -> set[str]:
     return {above} | below
 
 
-def test_trained_networks_exist() -> None:
-    named = re.compile(r"(?:init_from=|load\(\"|register .*--model )([a-z_]+)\b(?![./])")
-    for page, text in TEXTS.items():
-        assert set(named.findall(text)) <= {*catalogue(), "fpfh", "mine", "null"}, page
-
-
 def test_keys_in_the_text_exist() -> None:
     known = {f"trainer.{name}" for name in L.Trainer.__init__.__annotations__}
     for path in (ROOT / "conf").rglob("*.yaml"):
@@ -157,10 +150,3 @@ def test_links_lead_to_files_and_to_headings(page: str) -> None:
         to = (ROOT / page).parent / target if target else ROOT / page
         assert to.exists(), target
         assert not anchor or anchor in anchors(to.read_text()), f"{target}#{anchor}"
-
-
-def test_named_files_exist() -> None:
-    named = re.compile(r"`((?:benchmarks|conf|csrc|docs|pcnn|tests)/[\w/.-]+)`")
-    for page, text in TEXTS.items():
-        for name in named.findall(FENCED.sub("", text)):
-            assert "NAME" in name or (ROOT / name).exists(), f"{page}: {name}"

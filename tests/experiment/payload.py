@@ -13,7 +13,6 @@ from torch import nn
 
 from pcnn.datasets import OnVoxels
 from pcnn.datasets.transforms.augment import Augmentation
-from pcnn.datasets.transforms.mixes import LaserMix
 from pcnn.tasks import EvaluationViews, SegmentationTask
 
 RAN: list[str] = []
@@ -43,7 +42,6 @@ BASES: dict[str, type] = {
     "Logger": CSVLogger,
     "Voxels": OnVoxels,
     "Changes": Augmentation,
-    "Mix": LaserMix,
     "Views": EvaluationViews,
 }
 for _name, _base in BASES.items():

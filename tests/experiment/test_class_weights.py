@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from pcnn.experiment.build import MAX_CLOUDS, class_counts, with_counted_weights
+from pcnn.experiment.build import with_counted_weights
 from pcnn.losses import CrossEntropy, inverse_log_frequency
 
 
@@ -46,10 +46,3 @@ def test_weights_are_counted_over_the_labels_of_the_training_set() -> None:
     assert dict(filled.task.loss.losses[1]) == {"_target_": "y"}
     assert filled.task.loss.weights == [1]
     CrossEntropy(list(weights))
-
-
-def test_of_a_large_set_a_part_is_read() -> None:
-    dataset = Clouds([[1]] * (3 * MAX_CLOUDS))
-    assert class_counts(dataset, 3).tolist() == [0, MAX_CLOUDS, 0]
-    assert dataset.was_read[0] == 0
-    assert dataset.was_read[-1] == 3 * MAX_CLOUDS - 1

@@ -14,7 +14,7 @@ import pcnn
 from pcnn.experiment import catalogue, descriptors
 from pcnn.experiment.descriptors import Choice
 from pcnn.registration.descriptor import Described
-from pcnn.registration.register import NoOverlapError, NotRigidError, Registration
+from pcnn.registration.register import NoOverlapError, Registration
 from pcnn.registration.transforms import inverse, transform_points
 from tests.registration.poses import random_pose
 
@@ -38,17 +38,6 @@ class Blind(Numbered):
 
     def __call__(self, points: Tensor) -> Described:
         return Described(points, torch.rand(len(points), 8))
-
-
-class Larger(Numbered):
-    """Every cloud is larger than the one before: matches speak for a scale."""
-
-    def __init__(self) -> None:
-        self.scale = 1.0
-
-    def __call__(self, points: Tensor) -> Described:
-        self.scale *= 1.4
-        return super().__call__(points * self.scale)
 
 
 @pytest.fixture
@@ -112,16 +101,3 @@ def test_fpfh_follows_both_networks_and_an_error_names_all(asked: Callable[..., 
     told = [line.partition(":")[0].strip() for line in str(error).splitlines()]
     assert told == ["no transform found", INTERIORS, TURNED, "FPFH"]
     assert max(map(len, str(error).splitlines())) <= 100
-
-
-def test_a_scale_that_a_network_sees_is_asked_of_the_other_network_alone(
-    asked: Callable[..., tuple],
-) -> None:
-    names, found = asked(ROOM, {INTERIORS: Larger, TURNED: Numbered, "FPFH": Numbered})
-    assert names == [INTERIORS, TURNED]
-    assert isinstance(found, Registration)
-    for other in ({INTERIORS: Larger, TURNED: Blind}, {INTERIORS: Blind, TURNED: Larger}):
-        names, error = asked(ROOM, {**other, "FPFH": Numbered})
-        assert names == [INTERIORS, TURNED]
-        assert isinstance(error, NotRigidError)
-        assert error.rivals.scale == pytest.approx(1.4, abs=0.01)

@@ -14,7 +14,6 @@ from pcnn.experiment import build
 from pcnn.experiment.devices import on_this_machine
 from pcnn.experiment.run_config import checked
 from tests.experiment import sweep
-from tests.experiment.sweep import CONF
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -31,21 +30,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, devices: int, device: str = "cuda")
         return SimpleNamespace(num_devices=taken, num_nodes=cfg.trainer.num_nodes, strategy=root)
 
     monkeypatch.setattr(build, "trainer", trainer)
-
-
-@pytest.mark.parametrize("recipe", sorted(path.stem for path in CONF.glob("experiment/*.yaml")))
-def test_recipes_take_a_machine_without_a_gpu(
-    tmp_path: Path, recipe: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    cfg, device, lines = on_this_machine(composed(f"experiment={recipe}"), tmp_path)
-    assert device.type == "cpu"
-    assert cfg.trainer.precision == "32-true"
-    assert any("needs a GPU" in line for line in lines) == (
-        "fcgf" not in recipe or "quick" in recipe
-    )
-    made = build.trainer(cfg, tmp_path, [], [])
-    assert made.num_devices == 1
 
 
 @pytest.mark.parametrize(
@@ -90,15 +74,3 @@ def test_an_absent_gpu_is_named_with_what_works(
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"trainer\.accelerator"):
         on_this_machine(composed("trainer.accelerator=gpu"), tmp_path)
-
-
-def test_validations_are_counted_in_optimiser_steps(tmp_path: Path) -> None:
-    def interval(*overrides: str) -> float | int | None:
-        return build.trainer(
-            composed("trainer=cpu", *overrides), tmp_path, [], []
-        ).val_check_interval
-
-    assert interval() == 125
-    assert interval("trainer.accumulate_grad_batches=4") == 500
-    epochs = ("trainer.val_check_interval=1.0", "trainer.check_val_every_n_epoch=1")
-    assert interval("trainer.accumulate_grad_batches=4", *epochs) == 1.0

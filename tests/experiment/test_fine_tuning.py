@@ -16,14 +16,12 @@ import pcnn
 from pcnn.callbacks import stop_signals
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import write_exported
-from pcnn.errors import ConfigError, FileError, UserError
+from pcnn.errors import ConfigError, FileError
 from pcnn.experiment import fine_tuning
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import Run, execute
 from pcnn.experiment.run_config import checked
 from pcnn.tasks import SegmentationTask
-from pcnn.tasks.layers_of import depths, stages
-from pcnn.tasks.network_task import parameter_groups
 from tests.cli.invoking import invoke
 from tests.experiment.sweep import composed
 from tests.experiment.tiny_kitti import write_tiny_kitti
@@ -77,35 +75,6 @@ def test_weights_by_name_and_shape(tmp_path: Path) -> None:
     write_exported(Path(path), {"state_dict": {f"net.{n}": v for n, v in broken.items()}})
     with pytest.raises(FileError, match="NaN"):
         fine_tuning.initialise(own, cfg)
-
-
-def test_rates_fall_with_depth() -> None:
-    learner = task(network(5, 1), 5)
-    behind = depths(learner.net)
-    names = [name for name, part in stages(learner.net).items() if list(part.parameters())]
-    assert names[0] in ("input", "stem")
-    assert names[-1] == "head"
-    (weight,) = (p for n, p in learner.net.named_parameters() if n == "head.module.weight")
-    assert behind[id(weight)] == 0
-    learner.layer_decay = 0.5
-    groups = parameter_groups(learner.net, False, learner._rates())
-    rates = [group["lr"] for group in groups]
-    assert rates == sorted(rates, reverse=True)
-    assert (rates[0], min(rates)) == (0.1, 0.1 * 0.5 ** (len(names) - 1))
-    assert sum(len(group["params"]) for group in groups) == len(list(learner.net.parameters()))
-    for group in groups:
-        for one in group["params"]:
-            assert group["lr"] == 0.1 * 0.5 ** behind[id(one)]
-            assert group.get("weight_decay", 1) == (0 if one.ndim < 2 else 1)
-    learner.layer_decay, learner.lr_multipliers = 1.0, {"encoder*": 0.5, "head": 2.0}
-    rates = learner._rates()
-    assert rates is not None
-    for name, one in learner.net.named_parameters():
-        factor = 0.5 if name.startswith("encoder") else 2.0 if name.startswith("head") else 1.0
-        assert rates[id(one)] == 0.1 * factor, name
-    learner.make_optimizer = torch.optim.SGD
-    with pytest.raises(UserError, match=r"need task\.optimizer\.lr"):
-        learner._rates()
 
 
 def test_a_run_begins_with_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,16 +70,8 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "profiler": {
         "trainer.profiler": {"_target_": PROFILER, "dirpath": "ELSEWHERE", "filename": "x"}
     },
-    "profiler_by_name": {"trainer.profiler": "advanced"},
-    "root_of_the_trainer": {"trainer.default_root_dir": "ELSEWHERE"},
-    "cluster": {"trainer.plugins": [{"_target_": "lightning.pytorch.plugins.MixedPrecision"}]},
     "checkpoints_of_another_run": {"callbacks.checkpoint.folder": "../other/checkpoints"},
-    "checkpoint_class": {
-        "callbacks.checkpoint._target_": "lightning.pytorch.callbacks.ModelCheckpoint"
-    },
-    "pictures": {"callbacks.pictures.folder": "ELSEWHERE"},
     "csv": {"logger.csv.save_dir": "ELSEWHERE"},
-    "wandb_mode": {"logger.wandb": {"_target_": "pcnn.loggers.RunWandbLogger", "mode": "online"}},
     "wandb_server": {
         "logger.wandb": {
             "_target_": "pcnn.loggers.RunWandbLogger",
@@ -89,7 +81,6 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "run_dir": {"hydra": {"run": {"dir": "ELSEWHERE"}}},
     "allowed": {"allow_targets": ["os"]},
     "weights_elsewhere": {"init_from": "ELSEWHERE/a.ckpt"},
-    "checkpoint_elsewhere": {"ckpt_path": "ELSEWHERE/a.ckpt"},
     "predictions": {"predictions": "ELSEWHERE"},
     "cache": {"dataset.data_dir": "ELSEWHERE"},
     "names_of_our_files": {
@@ -149,12 +140,9 @@ def test_a_network_and_its_data_lead_nowhere_else(name: str, tmp_path: Path) -> 
 
 
 LINKS: Mapping[str, Callable[[Path], Path]] = {
-    "a folder of logs": lambda run: run / "csv",
     "the checkpoints": lambda run: run / "checkpoints",
     "a checkpoint": lambda run: run / "checkpoints/last.ckpt",
     "the figures": lambda run: run / "metrics.json",
-    "the id": lambda run: run / "run_id.txt",
-    "a tracker's folder": lambda run: run / "wandb",
 }
 
 

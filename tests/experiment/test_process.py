@@ -6,11 +6,8 @@ import os
 import signal
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 
 from pcnn.callbacks import Stopped
 from pcnn.errors import ConfigError
@@ -53,19 +50,6 @@ def test_the_second_process_is_refused_by_name_and_id(tmp_path: Path) -> None:
     with locked(tmp_path / "run"):
         assert str(os.getpid()) in (tmp_path / "run" / LOCK).read_text()
     assert not list((tmp_path / "run").iterdir())
-
-
-def test_ranks_of_a_launcher_need_the_name_of_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[str] = []
-    found = SimpleNamespace(mode=RunMode.RUN, overrides=SimpleNamespace(hydra=given))
-    monkeypatch.setattr(HydraConfig, "get", lambda: found)
-    process.check_one_folder()
-    for name, value in {"WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=r"hydra\.run\.dir"):
-        process.check_one_folder()
-    given.append("hydra.run.dir=logs/here")
-    process.check_one_folder()
 
 
 def preempted(seen: list[int]) -> None:

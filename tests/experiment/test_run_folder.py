@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from benchmarks.six_fold import joined
 from pcnn.checkpoints.checkpoint_file import write_whole
-from pcnn.errors import ConfigError, FileError, MissingFileError
+from pcnn.errors import FileError
 from pcnn.experiment import report, run_folder
 from pcnn.experiment.resume import Continuation, continuation, is_finished
 from pcnn.experiment.run import optimized
@@ -49,13 +47,6 @@ def test_finished_until_made_longer(tmp_path: Path) -> None:
     # killed after it was made longer: the metrics are those of the shorter run
     run_folder.record(tmp_path, more.cfg, resumed=True)
     assert not continuation(longer, [f"resume={tmp_path}"]).finished
-
-
-@pytest.mark.parametrize("folder", ["logs/a/2026-03-01_12-30-00", 'my runs/it\'s "a=b" [1]', "ü"])
-def test_a_printed_argument_is_what_a_shell_and_hydra_read(folder: str) -> None:
-    (text,) = shlex.split(run_folder.argument("resume", folder))
-    (override,) = OverridesParser.create().parse_overrides([text])
-    assert override.value() == folder
 
 
 def resumed(folder: Path) -> Continuation:
@@ -127,27 +118,6 @@ def test_counts_come_back_and_runs_are_joined_by_their_sum(tmp_path: Path) -> No
         joined(folders)
 
 
-@pytest.mark.parametrize("damage", [("[[", "[[-", 1), ('{"', "{", 1)])
-def test_damaged_counts_are_named(tmp_path: Path, damage: tuple[str, str, int]) -> None:
-    with pytest.raises(MissingFileError):
-        read_counts(tmp_path)
-    write_counts(tmp_path, {"test": counts(0)}, NAMES)
-    path = tmp_path / CONFUSION
-    path.write_text(path.read_text().replace(*damage))
-    with pytest.raises(FileError) as refused:
-        read_counts(tmp_path)
-    assert refused.value.path == path
-
-
 def found(name: str | None, metrics: dict[str, float]) -> Any:
     cfg = OmegaConf.create({"optimized_metric": name, "task": {"metric": "val/a"}})
     return optimized(cfg, metrics)
-
-
-def test_the_figure_of_a_sweep_is_there_or_told() -> None:
-    assert found("val/a", {"val/a": 2.0}) == 2.0
-    assert found(None, {"val/a": 2.0}) is None
-    with pytest.raises(ConfigError, match="optimized_metric"):
-        found("val/b", {"val/a": 2.0})
-    assert found("val/a", {}) is None
-    assert found("val/a", {"test/a": 1.0}) is None

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from matplotlib.image import imsave
 
-from pcnn.experiment.run_report import read_series
 from tests.cli.invoking import invoke
 from tests.visualize.view.test_page import Elements
 
@@ -65,17 +64,6 @@ def test_runs_stand_side_by_side_and_what_differs_is_told(tmp_path: Path) -> Non
     }
     assert all(one["src"].startswith("data:image/") for one in images)
     assert not any(name in ("script", "iframe", "link") for name, _ in found.tags)
-
-
-def test_a_resumed_run_counts_its_later_steps_once(tmp_path: Path) -> None:
-    paths = []
-    for version, steps in ((0, (0, 10, 20)), (1, (20, 30))):
-        path = tmp_path / f"version_{version}" / "metrics.csv"
-        path.parent.mkdir()
-        rows = [f"{step},{version}.5,nan" for step in steps]
-        path.write_text("\n".join(["step,train/loss,val/loss", *rows]) + "\n")
-        paths.append(path)
-    assert read_series(paths) == {"train/loss": [(0, 0.5), (10, 0.5), (20, 1.5), (30, 1.5)]}
 
 
 def test_folders_that_are_no_runs_are_named(tmp_path: Path) -> None:

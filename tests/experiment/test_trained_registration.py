@@ -79,16 +79,6 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     assert saved["callbacks"]["checkpoint"]["monitor"] == "val/feat_match_ratio"
 
 
-def test_weights_of_voxels_are_evaluated_on_points(folder: Path) -> None:
-    options = ("geometry=point", "geometry.thin=0.08", "task.turn_clouds=3")
-    options = (*options, "task.sampling=random_points")
-    done = run("eval.py", f"ckpt_path={BEST}", *options, "hydra.run.dir=two", cwd=folder)
-    assert "resunet 0.1 m, point" in done.stdout
-    content = written(folder / "two")
-    assert (content["geometry"], content["turn_clouds"]) == ("point", 3)
-    assert {"test/rr@all", "test/fmr@200"} <= set(content["metrics"])
-
-
 def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.safetensors"
     done = CliRunner().invoke(app, ["export", str(folder / BEST), str(out)])

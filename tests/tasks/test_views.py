@@ -46,13 +46,6 @@ def logits_of(tensor: Any) -> Tensor:
     return features
 
 
-def test_sums_of_probabilities_are_at_their_points() -> None:
-    views = EvaluationViews(scales=[1.0, 2.0])
-    total = summed_probabilities(logits_of, Batch(), views, 3)
-    double = Batch.points.double()
-    torch.testing.assert_close(total, double.softmax(1) + (2 * double).softmax(1))
-
-
 def test_fragments_add_to_the_points_they_hold() -> None:
     total = summed_probabilities(logits_of, Batch(), EvaluationViews(fragments=True), 3)
     times = torch.tensor([[2.0], [1.0], [1.0], [1.0]], dtype=torch.float64)

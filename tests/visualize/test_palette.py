@@ -1,6 +1,6 @@
 import numpy as np
 
-from pcnn.visualize import SEMANTIC_KITTI, colourise, distinct_colours, palette
+from pcnn.visualize import SEMANTIC_KITTI, colourise, palette
 from pcnn.visualize.palette import UNLABELLED
 
 
@@ -11,17 +11,6 @@ def test_semantic_kitti_names_get_their_colours():
     colours = palette(names)
     assert colours[names.index("road")].tolist() == [255, 0, 255]
     assert palette(["road", "car"]).tolist() == [[255, 0, 255], [100, 150, 245]]
-
-
-def test_other_names_get_distinct_colours_that_do_not_depend_on_the_count():
-    colours = palette(["road", "sofa"])
-    assert np.array_equal(colours, distinct_colours(2))
-    many = distinct_colours(24).astype(int)
-    assert np.array_equal(many[:2], colours)
-    apart = np.abs(many[:, None] - many[None]).sum(-1) + 999 * np.eye(24, dtype=int)
-    assert apart.min() > 50
-    assert np.linalg.norm(255 - many, axis=1).min() > 60  # seen on white
-    assert distinct_colours(0).shape == (0, 3)
 
 
 def test_colourise_greys_everything_outside():
