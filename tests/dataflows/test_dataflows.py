@@ -17,7 +17,7 @@ from pcnn.ops.conformance import Case, FanIn, random_map
 from tests import oracle
 from tests.clouds import surface_grid, triplets_of
 from tests.engines import DATAFLOWS, SEVERAL_PER_SLOT
-from tests.specs import EXACT, SINGLE
+from tests.specs import EXACT
 from tests.tolerance import RELATIVE_RMS, relative_rms
 
 HALF, BRAIN, DOUBLE = torch.float16, torch.bfloat16, torch.float64
@@ -26,8 +26,6 @@ CASES = [
     Case(K3, 4, 6, DOUBLE, groups=2),
     Case(Kernel.of(3, 2), 1, 3, DOUBLE, n=150),
     Case(K3, 33, 16, HALF),
-    Case(K3, 33, 20, BRAIN),
-    Case(Kernel.of(5), 3, 8),
     Case(Kernel.of((1, 3, 5)), 8, 3, BRAIN, transposed=True),
     Case(EVEN, 4, 4, DOUBLE, transposed=True),
     Case(K3, 4, 6, DOUBLE, n=1),
@@ -35,20 +33,16 @@ CASES = [
     Case(Kernel.of(1), 2, 2, HALF, n=500, scale=40.0),  # gradients beyond float16
 ]
 FAN_IN = [
-    FanIn(K3, 4, 6, DOUBLE, groups=2, n=90),
     FanIn(K3, 4, 6, DOUBLE, groups=2, n=90, symmetric=True),
     FanIn(K3, 33, 16, HALF, n=150, symmetric=True),
-    FanIn(Kernel.of(5), 3, 8, n=150),
     FanIn(Kernel.of((1, 1, 3)), 8, 3, BRAIN, n=150, transposed=True),
     FanIn(EVEN, 1, 1, DOUBLE, n=300, transposed=True),
-    FanIn(K3, 4, 6, DOUBLE, n=1, symmetric=True),
     FanIn(K3, 4, 6, DOUBLE, n=0),
 ]
 FUSED = [
     *(Case(K3, 4, 6, HALF, n=200), Case(EVEN, 4, 6, DOUBLE, n=200), Case(K3, 4, 6, DOUBLE, n=0)),
     *(FanIn(K3, 4, 6, HALF, n=100, symmetric=symmetric) for symmetric in (False, True)),
 ]
-every = pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
 
 
 @pytest.fixture(autouse=True)
@@ -118,41 +112,11 @@ def test_products_mirrored_or_not_equal_the_references(dataflow: Dataflow, case:
 @pytest.mark.parametrize(
     "dataflow", [d for d in SEVERAL_PER_SLOT if d.fuses] + [DATAFLOWS[-3]], ids=lambda d: d.name
 )
-@pytest.mark.parametrize("epilogue", ["", "a", "b", "r", "+", "abr+"])
+@pytest.mark.parametrize("epilogue", ["", "a", "b", "abr+"])
 def test_epilogues_and_skip_connections(dataflow: Dataflow, epilogue: str) -> None:
     for case, c_skip in itertools.product(FUSED, (0, 5)):
         if dataflow in SEVERAL_PER_SLOT or not isinstance(case, FanIn):
             conformance.check_fused(dataflow, case, c_skip, epilogue)
-
-
-@pytest.mark.parametrize(
-    "dataflow", [d for d in SEVERAL_PER_SLOT if d.deterministic], ids=lambda d: d.name
-)
-def test_two_runs_give_identical_bits(dataflow: Dataflow) -> None:
-    for case in (Case(K3, 16, 16, n=800), FanIn(K3, 16, 16, n=200)):
-        conformance.check_repeats(dataflow, case)
-
-
-@every
-def test_strided_tensors_are_read_rightly(dataflow: Dataflow) -> None:
-    kernel_map = make(200, K3)
-    wide, weight = torch.randn(kernel_map.n_in, 8), torch.randn(27, 5, 4)
-    x, turned = wide[:, ::2], weight.transpose(1, 2)  # W [K, 4, 5], not contiguous
-    how = kernel_map.layouts(dataflow.needs), kernel_map.n_out, SINGLE
-    out = dataflow.forward(x, turned, *how)
-    torch.testing.assert_close(out, dataflow.forward(x.contiguous(), turned.contiguous(), *how))
-
-
-@pytest.mark.parametrize("dataflow", SEVERAL_PER_SLOT, ids=lambda d: d.name)
-def test_the_other_side_of_a_symmetric_map_serves(dataflow: Dataflow) -> None:
-    """Its layouts may be made from those of this side."""
-    for kernel_map in (make(150, K3), random_map(60, 60, 27, 300, symmetric=True)):
-        kernel_map.layouts(dataflow.needs)
-        view = kernel_map.transpose()
-        x, weight = torch.randn(view.n_in, 3).double(), torch.randn(27, 3, 5).double()
-        out = dataflow.forward(x, weight, view.layouts(dataflow.needs), view.n_out, EXACT)
-        wanted = Reference().forward(x, weight, view.layout("pairs"), view.n_out, EXACT)
-        assert relative_rms(out, wanted) < RELATIVE_RMS[DOUBLE]
 
 
 @pytest.mark.parametrize("dataflow", [*DATAFLOWS, OutputStationary()], ids=lambda d: d.name)

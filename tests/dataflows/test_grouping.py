@@ -7,7 +7,6 @@ import torch
 
 from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Grouping, Sorted
 from pcnn.dataflows.padded_buffer import padded_buffer, placement
-from pcnn.kernels.product_tiles import default_tile, tile_shape, tiles_of
 
 SUBMANIFOLD = [10, 40, 9, 100, 9, 40, 10]  # the centre is slot 3
 STRIDED = [50, 48, 0, 52, 20, 21]
@@ -17,24 +16,18 @@ STRIDED = [50, 48, 0, 52, 20, 21]
     ("grouping", "sizes", "skip", "expected"),
     [
         (SEPARATE, STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4], 20), ([5], 21)]),
-        (SEPARATE, [3, 5, 3], 1, [([0], 3), ([2], 3)]),
         (SYMMETRIC, SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)]),
         (SYMMETRIC, [3, 5, 3], -1, [([0, 2], 3), ([1], 5)]),
-        (SYMMETRIC, [3, 5, 4], -1, [([0], 3), ([1], 5), ([2], 4)]),
         # head: the first pair of three (4 of 13); then the other pairs; then the centre
         (Fixed(), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 2, 4, 5], 40)]),
-        (Fixed(), SUBMANIFOLD, -1, [([0, 6], 10), ([1, 2, 4, 5], 40), ([3], 100)]),
-        (Fixed(), STRIDED, -1, [([0, 1, 3, 4, 5], 52)]),
         # 10 10 40 40: 100 of 160 rows, 37.5 % redundant
         (Adaptive(0.3), SUBMANIFOLD, 3, [([0, 6], 10), ([1, 5], 40), ([2, 4], 9)]),
         (Adaptive(0.375), SUBMANIFOLD, 3, [([0, 1, 5, 6], 40), ([2, 4], 9)]),
         (Adaptive(0.375), SUBMANIFOLD, -1, [([0, 1, 5, 6], 40), ([2, 4], 9), ([3], 100)]),
-        (Adaptive(1), SUBMANIFOLD, 3, [([0, 1, 2, 4, 5, 6], 40)]),
         # empty slots neither break a group nor join one
         (Adaptive(0.05), STRIDED, -1, [([0, 1, 3], 52), ([4, 5], 21)]),
         (Adaptive(0.05, 52), STRIDED, -1, [([0], 50), ([1], 48), ([3], 52), ([4, 5], 21)]),
         (Adaptive(1, 0), [3, 5, 3], -1, [([0], 3), ([2], 3), ([1], 5)]),
-        (Adaptive(0), [3, 5, 3], -1, [([0, 2], 3), ([1], 5)]),
         # 9 9 10 10 sort together; 40 would bring 2 rows of padding for 39.5 each
         (Sorted(0.1), SUBMANIFOLD, 3, [([0, 2, 4, 6], 10), ([1, 5], 40)]),
         (Sorted(0), SUBMANIFOLD, 3, [([2, 4], 9), ([0, 6], 10), ([1, 5], 40)]),
@@ -42,7 +35,6 @@ STRIDED = [50, 48, 0, 52, 20, 21]
         (Sorted(math.inf), SUBMANIFOLD, -1, [([0, 1, 2, 3, 4, 5, 6], 100)]),
         (Sorted(0.1, 50), STRIDED, -1, [([4, 5], 21), ([0], 50), ([1], 48), ([3], 52)]),
         (Sorted(0.08), [0] * 27, -1, []),
-        (Adaptive(0.2), [], -1, []),
     ],
 )
 def test_groups_are_those_of_the_papers(
@@ -71,20 +63,3 @@ def test_slots_lie_where_the_shifts_say_and_the_identity_behind_them() -> None:
     assert (block.slots, block.weights) == ((4, 3, 0), (0, 1, 4))
     assert (identity.slots, identity.weights, identity.rows) == ((2,), (2,), 5)
     assert (place.gathered, OFFSETS[2] + place.shifts[2], place.rows) == (9, 9, 14)
-
-
-def test_tiles_are_divisors_and_threads_have_one_access_a_row() -> None:
-    assert (tiles_of(1), tiles_of(3)) == ((1,), (1, 4))
-    assert tiles_of(96) == (1, 2, 4, 8, 16, 32, 128)
-    assert default_tile(96) == 128
-    for asked, shape in (
-        ((64, None, 2), (1, 64, 16)),  # 128 threads of 8 channels
-        ((64, None, 4), (1, 64, 8)),
-        ((64, 16, 2), (4, 16, 64)),
-        ((33, None, 2), (1, 64, 2)),  # rows are aligned to 2 bytes only
-        ((12, None, 2), (1, 16, 32)),  # to 8 bytes
-        ((1024, None, 2), (2, 512, 2)),
-    ):
-        assert tile_shape(*asked) == shape, asked
-    with pytest.raises(ValueError, match="24"):
-        tile_shape(64, 24, 2)

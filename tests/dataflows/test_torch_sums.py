@@ -12,18 +12,10 @@ from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-#: Operands of every dtype, and the dtype of their sums.
-DTYPES = [
-    (torch.float16, torch.float32),
-    (torch.bfloat16, torch.float32),
-    (torch.float32, torch.float32),
-    (torch.float64, torch.float64),
-]
 
-
-def check(count: int, rows: int, operand: torch.dtype, sums: torch.dtype, device: str) -> None:
-    left = torch.randn(count, rows, 5, device=device).to(operand)
-    right = torch.randn(count, rows, 3, device=device).to(operand)
+def check(count: int, rows: int, operand: torch.dtype, sums: torch.dtype) -> None:
+    left = torch.randn(count, rows, 5).to(operand)
+    right = torch.randn(count, rows, 3).to(operand)
     found = reduced_product(left, right, sums)
     wanted = left.double().transpose(1, 2) @ right.double()
     assert found.dtype == sums
@@ -32,17 +24,7 @@ def check(count: int, rows: int, operand: torch.dtype, sums: torch.dtype, device
     assert relative_rms(found, wanted) < 4 * RELATIVE_RMS[sums]
 
 
-@pytest.mark.parametrize(("operand", "sums"), DTYPES, ids=str)
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_lengths_around_the_pieces(
-    operand: torch.dtype, sums: torch.dtype, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PIECE_ROWS", 8)
-    for rows in (0, 1, 7, 8, 9, 15, 16, 17, 24, 25, 33):
-        check(count, rows, operand, sums, "cpu")
-
-
-@pytest.mark.parametrize("rows", [PIECE_ROWS - 1, PIECE_ROWS, PIECE_ROWS + 1, 2 * PIECE_ROWS + 17])
+@pytest.mark.parametrize("rows", [0, 1, PIECE_ROWS, PIECE_ROWS + 1, 2 * PIECE_ROWS + 17])
 @pytest.mark.parametrize("count", [1, 4])
 def test_no_call_sums_more_rows_than_a_piece(
     rows: int, count: int, monkeypatch: pytest.MonkeyPatch
@@ -55,15 +37,10 @@ def test_no_call_sums_more_rows_than_a_piece(
 
     for name in ("mm", "bmm"):
         monkeypatch.setattr(torch, name, functools.partial(counted, getattr(torch, name)))
-    check(count, rows, torch.float16, torch.float32, "cpu")
+    for operand in (torch.float16, torch.bfloat16, torch.float32):
+        check(count, rows, operand, torch.float32)
+    check(count, rows, torch.float64, torch.float64)
     assert max(summed) <= PIECE_ROWS
-
-
-def test_autocast_rounds_nothing() -> None:
-    left, right = torch.randn(1, PIECE_ROWS + 3, 4), torch.randn(1, PIECE_ROWS + 3, 5)
-    expected = reduced_product(left, right, torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(reduced_product(left, right, torch.float32), expected)
 
 
 def test_derivatives_of_sums_over_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

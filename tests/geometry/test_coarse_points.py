@@ -97,18 +97,6 @@ def test_thinning_keeps_the_nearest_point_of_every_small_cell(n: int) -> None:
     assert torch.equal(made.inverse[made.chosen], torch.arange(made.rows))
 
 
-def test_thinned_cell_origins_are_one_in_every_voxel() -> None:
-    points, batch = batched(400)
-    made = point_set_of(points, batch, 3, 0.7, downsampling="cell_origin", thin=0.7)
-    grid = quantize(points, batch, voxel_size=0.7)
-    assert torch.equal(made.keys, grid.keys)
-    assert made.one_per_cell
-    assert torch.equal(made.inverse, grid.inverse)
-    # the point that stands for a cell is chosen before it moves to the corner
-    where_they_were = point_set_of(points, batch, 3, 0.7, thin=0.7)
-    assert torch.equal(made.chosen, where_they_were.chosen)
-
-
 @pytest.mark.parametrize("stride", STRIDES, ids=str)
 @pytest.mark.parametrize("size", [1.0, 0.05])
 def test_cell_origins_are_the_voxels_of_the_grid(stride: int, size: float) -> None:

@@ -91,15 +91,3 @@ def test_levels_without_a_way_back_are_refused() -> None:
         x = pcnn.SparseTensor(torch.zeros(geometry.rows, 2), geometry)
         with pytest.raises(ValueError, match="no inverse that leads back to points"):
             x.at_points()
-
-
-def test_a_mixed_batch_of_levels_knows_the_rows_above_but_no_points() -> None:
-    first, second = surface_grid(50), surface_grid(60)
-    bare = VoxelGrid(second.keys, 1, second.bound)
-    parts = [grid.strided(STEPS[0]) for grid in (first, bare)]
-    joined = VoxelGrid.collate(parts)
-    fine = VoxelGrid.collate([first, bare])
-    assert joined.inverse is not None
-    above = joined.coords[joined.inverse][:, 1:]
-    assert torch.equal(above, fine.coords[:, 1:].div(2, rounding_mode="floor") * 2)
-    assert joined.finer is None

@@ -1,9 +1,7 @@
-import pickle
-
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
+from pcnn.geometry import Kernel, PointSet, point_set_of
 from tests.clouds import batched, cloud
 
 
@@ -25,20 +23,6 @@ def test_rows_are_sorted_by_cell_and_name_their_points(n: int, dtype: torch.dtyp
     assert (made.positions - points[made.chosen].double()).abs().max() < 1e-6
     counts = torch.bincount(batch, minlength=3)
     assert torch.equal(made.batch_offsets.diff(), counts)
-
-
-def test_a_cloud_around_zero_keeps_its_float32_points() -> None:
-    points = cloud(300).float()
-    made = point_set_of(points, voxel_size=0.1)
-    assert made.origins.tolist() == [[0, 0, 0]]
-    assert torch.equal(made.points, points[made.chosen])
-
-
-def test_differences_of_float32_points_far_away_are_exact() -> None:
-    points = (cloud(300, scale=20.0) + 1000).float()
-    made = point_set_of(points, voxel_size=0.05)
-    assert made.origins.abs().min() > 0
-    assert torch.equal(made.positions, points[made.chosen].double())
 
 
 @pytest.mark.parametrize("where", [1e5, -3e6])
@@ -79,21 +63,6 @@ def test_clouds_may_be_empty() -> None:
     assert torch.isfinite(middle.origins).all()
 
 
-def test_points_far_away_keep_their_order() -> None:
-    points = torch.tensor([[0.0, 0.3, 0.0], [0.0, 0.1, 0.0]], dtype=torch.float64)
-    far = points + torch.tensor([2.0**40, 0.0, 0.0], dtype=torch.float64)
-    assert point_set_of(far, voxel_size=0.25).inverse.tolist() == [1, 0]
-
-
-def test_cells_up_to_the_limit_of_a_key() -> None:
-    limit = (1 << 17) - 1
-    points = torch.zeros(2, 3, dtype=torch.float64)
-    points[:, 1] = torch.tensor([-limit + 0.5, limit + 0.5])
-    made = point_set_of(points)
-    assert made.cells[:, 2].tolist() == [-limit, limit]
-    assert made.strided(Kernel.of(2, 2)).cells[:, 2].tolist() == [-limit // 2, limit // 2]
-
-
 def test_collate_equals_a_batch_made_at_once() -> None:
     points, batch = batched(200)
     order = torch.argsort(batch, stable=True)
@@ -118,10 +87,3 @@ def test_points_in_the_frame_of_another_set() -> None:
     moved = half.points_about(whole).double() + whole.origins
     assert (moved - half.positions).abs().max() < 1e-4
     assert whole.points_about(whole) is whole.points
-
-
-def test_the_rule_of_neighbours_stays_with_the_points() -> None:
-    rule = Neighbourhood("drop", cell=0.6)
-    made = point_set_of(cloud(50), voxel_size=0.5, thin=0.2, neighbourhood=rule)
-    levels = made, made.strided(Kernel.of(2, 2)), pickle.loads(pickle.dumps(made)), made.to("meta")
-    assert [level.neighbourhood for level in levels] == [rule] * 4

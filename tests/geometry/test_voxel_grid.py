@@ -20,11 +20,6 @@ def test_quantize_is_exact_far_from_the_origin() -> None:
     assert quantize(points, voxel_size=0.1).coords.tolist() == [[0, 50000, -50001, 0]]
 
 
-def test_voxels_may_be_anisotropic() -> None:
-    grid = quantize(torch.tensor([[0.35, 0.35, 0.35]]), voxel_size=(0.1, 0.2, 0.4))
-    assert grid.coords.tolist() == [[0, 3, 1, 0]]
-
-
 def test_an_empty_cloud_is_a_grid() -> None:
     grid = quantize(torch.zeros(0, 3), voxel_size=0.1, batch_size=2)
     assert grid.rows == 0
@@ -87,14 +82,3 @@ def test_generated_sites_are_all_that_a_transposed_kernel_reaches(step: int) -> 
     }
     assert {tuple(c) for c in fine.coords.tolist()} == expected
     assert fine.tensor_stride == (step, step, step)
-
-
-def test_batches_join_and_split_in_order() -> None:
-    grids = [surface_grid(50, seed=s) for s in range(3)]
-    joined = VoxelGrid.collate(grids)
-    assert joined.batch_offsets.tolist() == [0, *torch.tensor([g.rows for g in grids]).cumsum(0)]
-    assert torch.equal(joined.coords[:, 1:], torch.cat([g.coords[:, 1:] for g in grids]))
-    assert joined.inverse is not None
-    cells = torch.cat([g.coords[g.inverse][:, 1:] for g in grids])
-    assert torch.equal(joined.coords[joined.inverse][:, 1:], cells)
-    assert (joined.keys[1:] > joined.keys[:-1]).all()

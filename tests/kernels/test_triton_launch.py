@@ -1,7 +1,6 @@
 """Launches of Triton kernels: written down in place of being made, compiled side by side, handed
 to Triton the short way. No GPU."""
 
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ from pcnn.kernels.batch_norm import batch_norm, batch_norm_gradients
 from pcnn.kernels.batch_statistics import batch_statistics
 from pcnn.kernels.conv_spec import RunningStatistics
 from pcnn.kernels.outer_products import sum_of_chunks_kernel
-from pcnn.kernels.recorded import Launch, compile_all, recorded
+from pcnn.kernels.recorded import compile_all, recorded
 from pcnn.kernels.triton_launch import started
 
 CPU = torch.device("cpu")
@@ -67,36 +66,6 @@ def test_variants_compile_side_by_side_into_tritons_cache(
         one.kernel.device_caches.clear()
     assert len(sizes) == 6
     assert sorted(len(path.read_bytes()) for path in tmp_path.rglob("*.cubin")) == sorted(sizes)
-
-
-def test_errors_of_the_compiler_pass_and_launchers_are_loaded_one_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
-    loading: list[str] = []
-
-    class Compiled:
-        kernel = b"code"
-
-        @property
-        def run(self) -> bool:
-            assert not loading
-            loading.append("one")
-            time.sleep(0.01)
-            loading.clear()
-            return True
-
-    def warmup(number: int, **options: Any) -> Any:
-        if number == 8:
-            raise RuntimeError("out of registers")
-        return Compiled()
-
-    kernel = SimpleNamespace(warmup=warmup, __hash__=None)
-    launches = [Launch(kernel, (number,), ()) for number in range(9)]
-    assert list(compile_all(launches[:8], CPU)) == [4] * 8
-    assert list(compile_all([], CPU)) == []
-    with pytest.raises(RuntimeError, match="out of registers"):
-        list(compile_all(launches, CPU))
 
 
 GRID, STREAM, ARGUMENTS = (7, 3, 1), 99, (4096, 8192, 5, 64, True)

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, layouts, steps
 from pcnn.geometry.kernel_map import EdgeSet
-from pcnn.geometry.layouts import slot_norms, split_slots, threshold_of
-from pcnn.geometry.padding import MapRoom, place_in_torch
-from pcnn.geometry.steps import STEPS, TILE_ROWS
+from pcnn.geometry.layouts import slot_norms, threshold_of
+from pcnn.geometry.steps import STEPS
 from pcnn.maps import SortedSearch, pairs
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS
 from pcnn.ops.conformance import random_map
@@ -236,58 +235,6 @@ def test_every_layout_holds_the_triplets_by_torch(
                 assert sorted(read(view)) == wanted, (name, flipped)
 
 
-@pytest.mark.parametrize("case", [(Kernel.of(3), 300), (Kernel.of(5), 200), SEVERAL[0], SEVERAL[4]])
-def test_layouts_in_memory_of_fixed_size(case: tuple[Any, ...], where: str) -> None:
-    """What is spare leads nowhere, and spare rows have their place."""
-    plain = make(case)
-    view = bare(plain, ("pairs",), torch.device("cpu") if where == "emulated" else None)
-    room = MapRoom(400, 4 * TILE_ROWS, 5000)
-    for name in ("table", "masks", "rows_csr", *STEPS):
-        if name in ONE and not view.one_per_slot:
-            continue
-        layout, padding = view.layout(name), layouts.layout_kind(name).padding
-        assert padding is not None
-        own = padding.make(layout, room, view.n_out)
-        for tensor in own:
-            tensor.fill_(49)
-        place_in_torch(padding.parts(own, layout, room, view.n_out))
-        edges = EdgeSet((400, room.n_out), view.volume, view.edges.one_per_slot, view.symmetric)
-        edges.layouts[name, False] = own
-        if name == "masks":
-            edges.layouts["table", False] = view.layout("table")
-            assert (own[0][view.n_out :] == 0).all()
-            own[0].resize_(view.n_out, own[0].shape[1])
-        if name == "rows_csr":
-            own = *(one[: view.triplets] for one in own[:2]), own[2]
-            edges.layouts[name, False] = own
-        if name in STEPS and len(own) > 5:
-            edges.layouts[name, False] = (*own[:6], own[6])
-        fixed = KernelMap(edges)
-        if name in STEPS:
-            out, begin, end, *others = own
-            spare = begin == steps.BEYOND
-            assert torch.equal(begin[spare], end[spare])
-            whole = len(out) == room.n_out // TILE_ROWS
-            assert not whole or sorted(out.flatten().tolist()) == list(range(room.n_out))
-            out[out >= view.n_out] = -1
-            tiles = len(layout[0])
-            cut = (out[:tiles], begin[:tiles], end[:tiles], *others)
-            assert sorted(check_steps(view, cut, name)) == sorted(triplets_of(plain))
-        else:
-            assert sorted({**ALL, **ONE}[name](fixed)) == sorted(triplets_of(plain)), name
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_only_a_slot_that_moves_nothing_is_the_identity(case: tuple[Any, ...]) -> None:
-    plain = make(case)
-    (slot,) = plain.layout("identity_slot")[0].tolist()
-    if plain.one_per_slot:
-        assert slot == (plain.volume // 2 if plain.symmetric else -1)
-    if slot >= 0:
-        own = [(i, j) for i, j, k in triplets_of(plain) if k == slot]
-        assert own == [(row, row) for row in range(plain.n_out)]
-
-
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("size", [32, 64, 1024])
 def test_chunks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,27 +244,6 @@ def test_chunks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         view = bare(plain, ("table",), torch.device("cpu"))
         for name in ("pairs", "by_out", "by_in"):
             assert sorted(ALL[name](view)) == sorted(triplets_of(plain))
-
-
-@pytest.mark.usefixtures("emulated")
-def test_what_is_known_is_not_counted_again() -> None:
-    plain = single(Kernel.of(3), 100)
-    view = bare(plain, ("table", "offsets"), torch.device("cpu"))
-    assert view.layout("pairs")[2] is plain.offsets
-    table = view.layout("table")
-    view.drop_tables()
-    assert view.layout("table") is table  # it has no steps
-
-
-def test_a_threshold_splits_slots_by_norm() -> None:
-    norms = Kernel.of(3).norms
-    assert norms == tuple(abs(x) + abs(y) + abs(z) for x, y, z in Kernel.of(3).offsets)
-    sizes = [len(split_slots(norms, t)[0]) for t in range(5)]
-    assert sizes == [0, 1, 7, 19, 27]
-    assert all(sorted(sum(split_slots(norms, t), ())) == list(range(27)) for t in range(5))
-    wide, apart = Kernel.of(5), Kernel.of(3, dilation=3)
-    assert [threshold_of("usual", one.norms) for one in (Kernel.of(3), wide, apart)] == [4, 1, 10]
-    assert threshold_of("5", wide.norms) == 5
 
 
 def several_inputs() -> KernelMap:

@@ -12,15 +12,13 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KeyFormat, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import DEFAULT_FORMAT
-from pcnn.maps.cell_bits import LEAST_WORDS, CellBits, bitmap_words, fitting_words
+from pcnn.maps.cell_bits import CellBits, bitmap_words
 from pcnn.maps.levels import (
     Levels,
     box_of,
     check_overflow,
     extent_of,
-    fitting_counts,
     pack_cells,
-    rows_above,
     unique_sites,
 )
 from pcnn.maps.radix_sort import RadixSort
@@ -129,36 +127,6 @@ def test_every_level_holds_the_floor_of_every_cell(
 
 
 @pytest.mark.usefixtures("emulated")
-def test_rows_above_lead_from_level_to_level() -> None:
-    case = drawn(3, torch.device("cpu"))
-    keys, extent = pack_cells(case.cells, DEFAULT_FORMAT)
-    strides: list[Triple] = [(2, 2, 2), (4, 4, 4), (8, 8, 8)]
-    levels = unique_sites(keys, extent, strides, DEFAULT_FORMAT)
-    rows, n = levels.counts.tolist(), len(keys)
-    pairs = [(None, 0, n), (0, 1, rows[0]), (1, 2, rows[1]), (None, 2, n)] * 4  # two launches
-    for (finer, coarser, many), above in zip(pairs, rows_above(levels, pairs), strict=True):
-        inside = slice(None) if finer is None else levels.first[finer, :many].long()
-        assert above.dtype == torch.int64
-        assert torch.equal(above, levels.inverse[coarser].long()[inside])
-    for rooms, fits in ((rows, True), ([rows[0], rows[1] - 1, rows[2]], False)):
-        wanted = levels.counts if fits else torch.zeros_like(levels.counts)
-        assert torch.equal(fitting_counts(levels.counts, rooms), wanted)
-
-
-@pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("passes", [1, 2, 8])
-def test_a_sort_tells_how_many_passes_it_takes(passes: int) -> None:
-    case = drawn(4, torch.device("cpu"))
-    keys, extent = pack_cells(case.cells, DEFAULT_FORMAT)
-    needed = torch.zeros(1, dtype=torch.int32)
-    strides: list[Triple] = [(1, 1, 1), (2, 2, 2)]
-    levels = unique_sites(keys, extent, strides, DEFAULT_FORMAT, passes=passes, needed=needed)
-    assert 1 < int(needed) < 8
-    some = len(keys.unique()) if passes >= int(needed) else 0  # cut short: no sites
-    assert int(levels.counts[0]) == some
-
-
-@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(
     ("cell", "name"),
     [
@@ -207,14 +175,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 def test_what_does_not_fit_is_refused(call: Callable[[], object], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         call()
-
-
-def test_large_boxes_are_left_to_a_sort() -> None:
-    assert fitting_words(LEAST_WORDS, 0) == LEAST_WORDS
-    assert fitting_words(LEAST_WORDS + 4096, 0) == 0
-    assert fitting_words(LEAST_WORDS, 0, 1.33) > 1.32 * LEAST_WORDS
-    assert fitting_words(128 * 90_000, 90_000) > 0
-    assert fitting_words(1 << 27, 1 << 30, 1.1) == 0
 
 
 def at_the_limit() -> VoxelGrid:

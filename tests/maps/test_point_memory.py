@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import pcnn
 from pcnn.errors import DenseCloudError
 from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
 from pcnn.maps import point_cells, point_memory
 from pcnn.maps.point_memory import densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
-from tests.maps.native_points import ruled, scan
+from tests.maps.native_points import ruled
 
 K3 = Kernel.of(3)
 
@@ -26,10 +25,6 @@ def crowded(memory: float | None, n: int = 600) -> PointSet:
     points = torch.cat([sheet, dense]).double() + torch.tensor([4.5e5, -5.4e6, 100.0])
     batch = torch.cat([torch.zeros(500), torch.ones(n)]).long()
     return point_set_of(points, batch, 2, 0.1, neighbourhood=Neighbourhood(memory=memory))
-
-
-def network() -> torch.nn.Module:
-    return pcnn.models.MinkUNet42(in_channels=1, out_channels=2, width=0.25)
 
 
 def test_the_budget_is_exact_and_an_error_names_the_densest_cell() -> None:
@@ -77,17 +72,6 @@ def test_little_is_compared_of_what_is_refused(
     assert sum(compared) <= most
 
 
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
-def test_a_plan_beyond_the_budget_is_refused(sites: str) -> None:
-    net, points = network(), uniform(2000, edge=0.3)
-    with torch.no_grad():
-        pcnn.plan(net, point_set_of(points, voxel_size=0.1, downsampling=sites))
-    memory = Neighbourhood(memory=1e-3)
-    refused = point_set_of(points, voxel_size=0.1, downsampling=sites, neighbourhood=memory)
-    with torch.no_grad(), pytest.raises(DenseCloudError, match="densest cell"):
-        pcnn.plan(net, refused)
-
-
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(
     ("memory", "slot", "message"),
@@ -112,9 +96,3 @@ def test_a_device_refuses_with_the_wait_that_it_has(
     with pytest.raises(DenseCloudError, match=message):
         RadiusSearch().build(points, points, K3)
     assert len(waits) == 1
-
-
-def test_the_default_budget_fits_the_machine() -> None:
-    points = scan(10)
-    assert 0 < point_memory.most_bytes(points, None) <= 7_200_000_000
-    assert point_memory.most_bytes(points, 2.0) == 2_000_000_000

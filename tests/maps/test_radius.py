@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
 from pcnn.geometry.layouts import rows_csr
 from pcnn.maps import neighbour_kernels, point_cells, radius
-from pcnn.maps.point_cells import PointCells, Reach
+from pcnn.maps.point_cells import Reach
 from pcnn.maps.radius import RadiusSearch, box_reach, official_radius, slots_of
 from tests import oracle
 from tests.clouds import surface
@@ -75,69 +74,6 @@ def all_pairs(
 # ---- pairs
 
 
-def draw_pairs(name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Reach]:
-    """Points, their clouds, queries, their clouds, and a reach."""
-    number = list(PAIRS).index(name)
-    generator = torch.Generator().manual_seed(number)
-
-    def some(n: int, seed: int, clouds: int = 8) -> tuple[Tensor, Tensor]:
-        points = (surface(n, seed) + torch.rand(n, 3, generator=generator)).float() * 0.05
-        return points[:n], torch.randint(0, clouds, (n,), generator=generator)
-
-    return PAIRS[name](some)
-
-
-def hostile(some: Callable[..., tuple[Tensor, Tensor]]) -> tuple[object, ...]:
-    (source, own), (query, other) = some(200, 0), some(100, 1)
-    own[own == 3] = 4  # a cloud without points
-    query[::7] += 1e6
-    query[::11] -= 1e30
-    return source, own, query, other, 0.1
-
-
-def wide(some: Callable[..., tuple[Tensor, Tensor]]) -> tuple[object, ...]:
-    # 2^18 cells of 2R do not span the cloud: cells grow, pairs stay
-    points, batch = some(600, 0, 2)
-    points = points * 1e-3 + torch.arange(600)[:, None] // 300 * 4e3
-    return points, batch, points, batch, 1e-4
-
-
-def small(some: Callable[..., tuple[Tensor, Tensor]], n: int, m: int) -> tuple[object, ...]:
-    return *some(n, 0), *some(m, 1), 0.15
-
-
-def ties(some: Callable[..., tuple[Tensor, Tensor]], radius: float) -> tuple[object, ...]:
-    # whole numbers: squared distances are exact, and many equal the radius
-    points, batch = surface(400, seed=2).float(), torch.zeros(400, dtype=torch.int64)
-    return points, batch, points, batch, radius
-
-
-PAIRS: dict[str, Callable[..., tuple[object, ...]]] = {
-    "ball": lambda some: (*some(700, 0), *some(500, 5), 0.093),
-    "box": lambda some: (*some(700, 0), *some(500, 5), (0.03, 0.2, 0.08)),
-    **{f"{n} {m}": partial(small, n=n, m=m) for n in (0, 33) for m in (0, 33)},
-    "hostile": hostile,
-    "wide": wide,
-    **{f"ties {radius:.3f}": partial(ties, radius=radius) for radius in (2.0, 5.0, 3.0**0.5)},
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize(("chunk", "table"), [(1 << 21, 8), (50, 0), (1000, 1 << 20)])
-def test_pairs_are_all_within_reach(
-    name: str, chunk: int, table: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(point_cells, "CHUNK", chunk)
-    monkeypatch.setattr(point_cells, "TABLE", table)
-    source, own, query, other, reach = draw_pairs(name)
-    near = within(query.numpy()[:, None] - source.numpy()[None], reach)
-    near &= other.numpy()[:, None] == own.numpy()[None]
-    cells = PointCells(source, own, reach)
-    for one, expected in zip(cells.pairs(query, other, reach), near.nonzero(), strict=True):
-        assert one.dtype == torch.int64
-        assert one.tolist() == expected.tolist()
-
-
 # ---- slots
 
 
@@ -150,13 +86,6 @@ def test_halves_round_away_from_zero_and_large_quotients_stay_exact() -> None:
         for rule in ("clamp", "drop"):
             slot = slots_of(offset, (1.0, 1.0, 1.0), (width, 1, 1), rule)
             assert slot.tolist() == [cell + abs(cell)]
-
-
-def test_reaches() -> None:
-    assert official_radius(1.0, 3) == pytest.approx(1.8611, abs=1e-4)
-    assert official_radius(0.05, 3, volume=8.0) == pytest.approx(2 * official_radius(0.05, 3))
-    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5)) == pytest.approx((0.05, 0.3, 1.0))
-    assert box_reach((0.1, 0.2, 0.4), (1, 3, 5), volume=8.0) == pytest.approx((0.1, 0.6, 2.0))
 
 
 # ---- maps
@@ -327,26 +256,6 @@ def test_upsampling_onto_any_points() -> None:
     origins = scan(300, downsampling="cell_origin")
     with pytest.raises(ValueError, match="use ConvTranspose3d"):
         origins.strided(Kernel.of(2, 2)).map_to(origins, K3, RadiusSearch())
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_cells_of_two_makers_count_from_one_place(stride: int, where: str) -> None:
-    grid = 0.0625
-    points = scan(200, grid=(grid,) * 3)
-    half = points.points[:, 0] > points.points[:, 0].median()
-    kernel = Kernel.of(3, stride)
-    found = []
-    # a cloud whose middle lies beyond 2^15 cells counts its cells from another place
-    for shift in (0, 2**15 - 2):
-        places = points.positions - points.positions[half].amin(0)
-        places += torch.tensor([shift * grid, 0.0, 0.0], dtype=torch.float64)
-        made = partial(point_set_of, batch_size=3, voxel_size=grid, downsampling="cell_origin")
-        source = made(places, points.batch_index)
-        target = made(places[half], points.batch_index[half])
-        assert torch.equal(source.corners, target.corners) == (shift == 0)
-        found.append(triplets(source.map_to(target.strided(kernel), kernel, RadiusSearch())))
-    assert len(found[0]) > half.sum() / stride**3
-    assert found[0] == found[1]
 
 
 @pytest.mark.data

@@ -245,16 +245,6 @@ def test_many_maps_of_sites_that_the_device_counts(
             assert task.masks is None or (task.masks[target.rows :] == 0).all()
 
 
-def test_auto_takes_the_grid_within_its_budget() -> None:
-    dense = VoxelGrid(dense_grid(8).keys, 1, 7)  # 15^3 cells by the bound, 512 sites
-    assert HashTable(grid_bytes_per_site=27).search_of(dense) == "grid"
-    assert HashTable(grid_bytes_per_site=26).search_of(dense) == "hash"
-    boxed = VoxelGrid(dense.keys, 1, 7, box=((0, 0, 0), (7, 7, 7)))
-    assert HashTable(grid_bytes_per_site=4).search_of(boxed) == "grid"
-    assert HashTable(grid_bytes_per_site=4, grid_bytes=2047).search_of(boxed) == "hash"
-    assert HashTable().search_of(VoxelGrid(dense.keys, 1, 100_000)) == "hash"
-
-
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("low", [(0, 0, 0), (-4000, 5, 90), (-1990, -1990, -120)])
 def test_keys_of_32_bits_at_their_limit(low: Triple) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KernelMap, grid_of_cells, steps
-from pcnn.geometry.steps import STEPS, TILE_ROWS, stored_steps, table_of_steps
+from pcnn.geometry import Kernel, KernelMap, grid_of_cells
+from pcnn.geometry.steps import STEPS, TILE_ROWS, table_of_steps
 from pcnn.maps import SortedSearch
 from pcnn.maps.steps import step_views
 from pcnn.ops.conformance import random_map
@@ -55,24 +55,6 @@ def test_sparse_maps_of_large_kernels_are_cut_into_sections(n: int, where: str) 
 
 
 @pytest.mark.usefixtures("emulated")
-def test_rows_that_share_slots_stand_together() -> None:
-    plain = single(Kernel.of(3), 4000)
-    lengths = []
-    for device in (None, torch.device("cpu")):
-        _, begin, end, *_ = bare(plain, ("table",), device).layout("steps")
-        lengths.append(int((end - begin).sum()))
-    assert lengths[1] < 0.9 * lengths[0]
-    several = random_map(300, 1000, 27, 4000)
-    out, *_ = bare(several, ("pairs",), torch.device("cpu")).layout("steps")
-    fan_in = torch.zeros(1000, 27, dtype=torch.int64)
-    entries = several.out_index.long(), several.slot_index
-    fan_in.index_put_(entries, torch.ones(4000, dtype=torch.int64), accumulate=True)
-    for level in range(5):  # at most two tiles hold rows of other levels
-        rows = (fan_in.amax(1) == level).nonzero()
-        assert torch.isin(out, rows).any(1).sum() <= -(-len(rows) // TILE_ROWS) + 1
-
-
-@pytest.mark.usefixtures("emulated")
 def test_many_maps_in_a_few_sorts() -> None:
     """More sections and lists than a sort takes, more tiles than a group counts, empty maps."""
     kernels = [kernel for kernel, _ in SINGLE]
@@ -105,14 +87,3 @@ def test_steps_are_listed_as_far_as_there_is_room(
         assert end.max() <= room
         assert torch.equal(begin < 0, end < 0)
         assert sorted(check_steps(view, layout)) == sorted(triplets_of(plain))
-
-
-def test_room_for_steps() -> None:
-    assert stored_steps(0, 3, 27) == 0
-    assert stored_steps(50, 3, 27) == 50  # a step takes a triplet
-    assert stored_steps(10**6, 3, 27) == steps.FEW_STEPS
-    assert stored_steps(10**9, 1000, 27) == 54_000  # two for every slot of a tile
-    tiles = 20_000_000 // TILE_ROWS  # of a room: 7.8 neighbours at K = 27, 21 at K = 125
-    for triplets_a_row, volume, a_tile in ((7.8, 27, 27), (21, 125, 154)):
-        found = stored_steps(int(triplets_a_row * 20_000_000), tiles, volume)
-        assert found / tiles == pytest.approx(a_tile, abs=1)
