@@ -192,7 +192,6 @@ def no_graph(cfg: DictConfig) -> str | None:
         f"engine={cfg.engine.name} asks the host about every map": engine_of(cfg).dataflow
         is not None,
         "activation_checkpointing runs layers again": cfg.get("activation_checkpointing"),
-        "model.overlap_head=true reads more than one output": cfg.model.get("overlap_head"),
         "trainer.sync_batchnorm=true waits for other devices": synchronised,
         f"trainer.strategy={strategy} moves parameters": str(strategy) not in _ONE_PROCESS_A_DEVICE,
     }

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pcnn.losses.hardest_contrastive import HardestContrastive
     from pcnn.losses.info_nce import InfoNCE
     from pcnn.losses.lovasz import LovaszSoftmax, lovasz_softmax
-    from pcnn.losses.overlap import OverlapLoss
 
 __all__ = [
     "Circle",
@@ -22,7 +21,6 @@ __all__ = [
     "HardestContrastive",
     "InfoNCE",
     "LovaszSoftmax",
-    "OverlapLoss",
     "WeightedSum",
     "inverse_log_frequency",
     "lovasz_softmax",
@@ -37,6 +35,5 @@ __getattr__ = late(
         ".hardest_contrastive": ("HardestContrastive",),
         ".info_nce": ("InfoNCE",),
         ".lovasz": ("LovaszSoftmax", "lovasz_softmax"),
-        ".overlap": ("OverlapLoss",),
     },
 )

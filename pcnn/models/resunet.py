@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Annotated
 
 from annotated_types import Interval
-from torch import Tensor, nn
+from torch import nn
 
 from pcnn.models.blocks import (
     ConvFactory,
@@ -22,7 +22,6 @@ from pcnn.models.blocks import (
     convolutions_of,
     scaled,
 )
-from pcnn.models.overlap_head import OverlapHead, seen_by_head
 from pcnn.nn import FeatureWise, PlannedModule, cat
 from pcnn.nn.fused import fused_convolution
 from pcnn.ops import Engine
@@ -61,7 +60,6 @@ class ResUNet(PlannedModule):
         conv: makes convolutions.
         conv_transpose: makes transposed convolutions.
         norm: makes norms.
-        overlap_head: give the network an `OverlapHead`, which scores points of pairs of clouds.
     """
 
     def __init__(
@@ -76,7 +74,6 @@ class ResUNet(PlannedModule):
         conv: ConvFactory,
         conv_transpose: ConvFactory,
         norm: NormFactory,
-        overlap_head: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
@@ -101,19 +98,12 @@ class ResUNet(PlannedModule):
         self.merge = conv(decoder[-1] + skips[-1], merged, 1, bias=False)
         self.relu = FeatureWise(nn.ReLU())
         self.final = conv(merged, out_channels, 1, bias=True)
-        # last, so that all others are drawn as without it
-        self.overlap_head = (
-            OverlapHead(merged + out_channels, out_channels) if overlap_head else None
-        )
 
-    def forward(
-        self, x: SparseTensor, for_head: bool = False
-    ) -> SparseTensor | tuple[SparseTensor, Tensor]:
+    def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N, in_channels]`` to ``[N, out_channels]`` on the same sites.
 
         Args:
             x: the input.
-            for_head: return what `OverlapHead` reads, too: ``[N, merged + out_channels]``.
         """
         levels: list[SparseTensor] = []
         for level in self.encoder:
@@ -123,12 +113,11 @@ class ResUNet(PlannedModule):
         for level in self.decoder:
             skip = levels.pop()
             y = cat(level(y, skip), skip)
-        merged = self.relu(fused_convolution(self.merge, y))
-        y = self.final(merged)
+        y = self.final(self.relu(fused_convolution(self.merge, y)))
         if self.normalize_features:
             # eps: a zero row stays zero instead of turning into NaN
             y = y.replace(nn.functional.normalize(y.features, dim=1, eps=1e-8))
-        return (y, seen_by_head(merged.features, y.features)) if for_head else y
+        return y
 
 
 def ResUNetBN2C(
@@ -139,7 +128,6 @@ def ResUNetBN2C(
     width: Width = 1.0,
     engine: str | Engine | None = None,
     norm: NormFactory = partial(nn.BatchNorm1d, momentum=0.05),
-    overlap_head: bool = False,
 ) -> ResUNet:
     """ResUNetBN2C: descriptors of 32 channels from a constant input.
 
@@ -151,8 +139,7 @@ def ResUNetBN2C(
         width: factor on all inner channels, rounded down.
         engine: engine of the convolutions.
         norm: makes norms.
-        overlap_head: give the network an `OverlapHead`, for ``task=registration``.
     """
     channels = scaled(width, ENCODER), scaled(width, DECODER), int(width * MERGED)
     parts = *channels, first_kernel, normalize_features, *convolutions_of(engine), norm
-    return ResUNet(in_channels, out_channels, *parts, overlap_head)
+    return ResUNet(in_channels, out_channels, *parts)

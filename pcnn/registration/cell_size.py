@@ -85,10 +85,5 @@ class Rescaled:
         """Describe several clouds."""
         smaller = [points / self.factor for points in clouds]
         names = [f"cloud {number}" for number in range(len(clouds))]
-        found = []
-        for one in described_all(self.descriptor, smaller, names):
-            scored = one.scored
-            if scored is not None:  # a head reads places in cells
-                scored = replace(scored, voxel_size=scored.voxel_size * self.factor)
-            found.append(replace(one, points=one.points * self.factor, scored=scored))
-        return found
+        found = described_all(self.descriptor, smaller, names)
+        return [replace(one, points=one.points * self.factor) for one in found]

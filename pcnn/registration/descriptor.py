@@ -10,19 +10,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pcnn.models.overlap_head import OverlapHead
 from pcnn.registration.rigid_fit import from_quaternion
 
 SHORTEST = 1e-8
-
-
-@dataclass(frozen=True, eq=False)
-class HeadInput:
-    """The rows that a head scores the points of a cloud by, beside their places."""
-
-    head: OverlapHead  # of the network that described the cloud
-    rows: Tensor  # [N, D] float32
-    voxel_size: float  # the unit of places for it [m]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +21,9 @@ class Described:
 
     points: Tensor  # [N, 3] float32 in the cloud's own frame [m]
     features: Tensor  # [N, C] float32; near in Euclidean distance where places look similar
-    scored: HeadInput | None = None  # what the points of a pair of clouds are scored by
 
     def to(self, device: torch.device | str) -> Described:
-        """The same on another device; a head stays where it is."""
-        return Described(self.points.to(device), self.features.to(device), self.scored)
+        return Described(self.points.to(device), self.features.to(device))
 
 
 class Descriptor(Protocol):

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pcnn.models.overlap_head import log_scores
 from pcnn.registration.cliques import cliques_batch
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import PairEvidence
-from pcnn.registration.matching import BY_SCORES, sampled_matches
+from pcnn.registration.matching import sampled_matches
 from pcnn.registration.ransac import ransac
 from pcnn.registration.settings import AGREE, EstimateSettings
 from pcnn.registration.solution import Solution
@@ -64,7 +63,6 @@ def estimate_all(
     matched: list[tuple[Tensor, Tensor]] = []
     for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
         seed = settings.seed if names is None else seed_of(names[place], settings.seed)
-        scores = _log_scores(source, target, settings, samples, device)
         one, other = source.to(device), target.to(device)
         try:
             matches = sampled_matches(
@@ -74,7 +72,6 @@ def estimate_all(
                 settings.matching,
                 settings.sampling,
                 torch.Generator().manual_seed(seed),
-                scores,
             )
         except ValueError as error:
             raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
@@ -130,28 +127,6 @@ def solve_all(
         return cliques_batch(sources, targets, rules.distance, settings.refine)
     pairs = zip(sources, targets, strict=True)
     return [ransac(*pair, rules, seed, settings.refine) for pair in pairs]
-
-
-@torch.no_grad()
-def _log_scores(
-    source: Described,
-    target: Described,
-    settings: EstimateSettings,
-    samples: int | None,
-    device: torch.device | str,
-) -> tuple[Tensor, Tensor] | None:
-    """Scores of the points of both clouds, where they are asked for and a head gives them."""
-    one, other = source.scored, target.scored
-    if settings.sampling not in BY_SCORES or samples is None or one is None or other is None:
-        return None
-    head = one.head
-    where = head.widths.device
-    first, second = (
-        (side.rows.to(where), cloud.points.to(where) / side.voxel_size)
-        for side, cloud in ((one, source), (other, target))
-    )
-    found = log_scores(head, (first[0], second[0]), (first[1], second[1]))
-    return found[0].to(device), found[1].to(device)
 
 
 def seed_of(name: str, seed: int) -> int:

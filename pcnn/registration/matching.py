@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +9,6 @@ from torch import Tensor
 
 from pcnn.registration.nearest import nearest_descriptors
 from pcnn.registration.settings import Matching, Sampling
-
-#: Rules that go by the scores of a network's head.
-BY_SCORES = ("scores", "top_scores")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +47,6 @@ def sampled_matches(
     matching: Matching,
     sampling: Sampling,
     generator: torch.Generator | None = None,
-    log_scores: Sequence[Tensor] | None = None,  # [N] and [M]
 ) -> Matches:
     """Matches of a number of samples, drawn by a named rule."""
     if samples is not None and samples < 1:
@@ -59,17 +54,8 @@ def sampled_matches(
     if not len(source) or not len(target):
         none = torch.zeros(0, dtype=torch.int64, device=source.device)
         return Matches(none, none, source.new_zeros(0, dtype=torch.float32))
-    if samples is not None and sampling in BY_SCORES and log_scores is None:
-        raise ValueError(
-            f"sampling={sampling} goes by the scores of a head, which these descriptors have none "
-            "of; possible: weights that were trained with model.overlap_head=true"
-        )
-    if samples is not None and sampling in ("random_points", *BY_SCORES):
-        if sampling == "random_points" or log_scores is None:
-            rows = [drawn(len(d), samples, generator).to(d.device) for d in (source, target)]
-        else:
-            best = sampling == "top_scores"
-            rows = [drawn_by(side, samples, best, generator) for side in log_scores]
+    if samples is not None and sampling == "random_points":
+        rows = [drawn(len(d), samples, generator).to(d.device) for d in (source, target)]
         found = match(source[rows[0]], target[rows[1]], matching)
         return Matches(rows[0][found.source], rows[1][found.target], found.distance)
     found = match(source, target, matching)
@@ -78,21 +64,6 @@ def sampled_matches(
     if sampling == "top_k":
         return found.take(found.distance.argsort(stable=True)[:samples])
     return found.take(drawn(len(found), samples, generator).to(found.source.device))
-
-
-def drawn_by(
-    log_scores: Tensor, samples: int, best: bool, generator: torch.Generator | None
-) -> Tensor:
-    """Rows ``[min(N, samples)]`` of points, each at most once, in ascending order."""
-    if samples >= len(log_scores):
-        return torch.arange(len(log_scores), device=log_scores.device)
-    keys = log_scores.double()
-    if not best:
-        # the largest of scores with noise of Gumbel's distribution are such draws
-        uniform = torch.rand(len(keys), generator=generator, dtype=torch.float64)
-        noise = -torch.log(-torch.log(uniform.clamp(min=1e-300)))
-        keys = keys + noise.to(keys.device)
-    return keys.argsort(descending=True, stable=True)[:samples].sort().values
 
 
 def drawn(n: int, samples: int, generator: torch.Generator | None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.placed_pairs import placed
-from pcnn.registration.descriptor import Described, HeadInput, unit_length
+from pcnn.registration.descriptor import Described, unit_length
 from pcnn.tensor import SparseTensor
 
 
@@ -43,16 +43,10 @@ class NetworkDescriptor:
         geometry = type(geometries[0]).collate(geometries)
         features = torch.cat([part.features for part in parts])
         x = SparseTensor(features[:, 3:].contiguous(), geometry)
-        head = getattr(self.net, "overlap_head", None)
-        found, for_head = (self.net(x), None) if head is None else self.net(x, for_head=True)
         sizes = [len(part.features) for part in parts]
-        described = unit_length(self._finite(found)).split(sizes)
-        scored: list[HeadInput | None] = [None] * len(parts)
-        if head is not None and for_head is not None:
-            rows = for_head.float().split(sizes)
-            scored = [HeadInput(head, own, self.voxel_size) for own in rows]
+        described = unit_length(self._finite(self.net(x))).split(sizes)
         places = features[:, :3].float().split(sizes)
-        return [Described(*each) for each in zip(places, described, scored, strict=True)]
+        return [Described(*each) for each in zip(places, described, strict=True)]
 
     def _finite(self, found: SparseTensor) -> Tensor:
         features = found.features.float()

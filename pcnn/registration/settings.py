@@ -18,9 +18,8 @@ AGREE = 1.5
 
 #: Which matches are kept: nearest neighbours from source to target, or those that agree both ways.
 Matching = Literal["one_way", "mutual"]
-#: How a number of samples is drawn: points before matching, matches at random, the best matches;
-#: points before matching by the scores of a network's head, with that probability or the best.
-Sampling = Literal["random_points", "random_matches", "top_k", "scores", "top_scores"]
+#: How a number of samples is drawn: points before matching, matches at random, the best matches.
+Sampling = Literal["random_points", "random_matches", "top_k"]
 Solver = Literal["ransac", "cliques"]
 SOLVERS: tuple[str, ...] = get_args(Solver)
 

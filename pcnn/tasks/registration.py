@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pcnn.losses.overlap import HeadLoss, OverlapLoss
 from pcnn.metrics.registration import (
     PairId,
     PairResult,
@@ -22,14 +21,12 @@ from pcnn.metrics.registration import (
     summarize,
     validation_protocol,
 )
-from pcnn.models.overlap_head import OverlapHead
-from pcnn.ranges import Count, Degrees, Length, Natural, NonNegative, Seed, Share
+from pcnn.ranges import Count, Degrees, Length, Natural, Seed, Share
 from pcnn.registration.descriptor import Described, unit_length
 from pcnn.registration.estimate import estimate_all, seed_of
 from pcnn.registration.positives import positive_pairs
 from pcnn.registration.settings import EstimateSettings
 from pcnn.tasks.network_task import NetworkTask
-from pcnn.tensor import SparseTensor
 from pcnn.visualize.registration import ShownPair
 
 if TYPE_CHECKING:
@@ -47,8 +44,7 @@ class RegistrationTask(NetworkTask):
     both clouds within `positive_radius` under the true transform are positives, searched on the
     device. Evaluation, for every pair: up to `val_samples` random rows of either cloud, each of the
     source with its nearest descriptor of the target; the share of these that are right; a transform
-    by RANSAC. The draws depend on the pair's name and `seed` alone. A network with an `OverlapHead`
-    learns to score points as well.
+    by RANSAC. The draws depend on the pair's name and `seed` alone.
 
     A batch has `inputs` (SparseTensors: source and target of B clouds each, or one of 2 B clouds,
     sources first), `source_places` [N, 3] and `target_places` [M, 3] [m], `source_offsets` and
@@ -72,7 +68,6 @@ class RegistrationTask(NetworkTask):
         success_rte: Length | None = None,
         val_ransac_distance: Length | None = None,
         val_hypotheses: Natural = 1000,
-        overlap_weight: NonNegative = 1.0,
         decay_norms_and_biases: bool = True,
         prefetch_maps: bool = True,
         cuda_graphs: bool = False,
@@ -81,22 +76,13 @@ class RegistrationTask(NetworkTask):
         settings = decay_norms_and_biases, prefetch_maps, cuda_graphs
         super().__init__(net, optimizer, scheduler, *settings)
         self.loss = loss
-        self.overlap_loss = OverlapLoss()
-        self.overlap_weight = overlap_weight
         self.radius = positive_radius * voxel_size  # [m]
         distances = hit_distance, success_rre, success_rte, val_ransac_distance
         self.rules = validation_protocol(benchmark, *distances, val_hypotheses, inlier_share)
         self.samples = val_samples
         self.seed = seed
         self._seen: dict[str, dict[PairId, PairResult]] = {"val": {}, "test": {}}
-        self._scored: dict[str, dict[PairId, list[list[int]]]] = {"val": {}, "test": {}}
         self.results: dict[str, list[PairResult]] = {}  # of the last pass, by stage
-
-    @property
-    def head(self) -> OverlapHead | None:
-        """The head of the network that scores points, if it has one."""
-        found = getattr(self.net, "overlap_head", None)
-        return found if isinstance(found, OverlapHead) else None
 
     def forward(self, tensor: Any) -> Tensor:
         """Descriptors [N, C] of every row, of unit length."""
@@ -117,54 +103,22 @@ class RegistrationTask(NetworkTask):
             *positive_pairs(*sources, *targets, batch.transforms, self.radius)
         )
 
-    def described(self, inputs: Sequence[SparseTensor]) -> dict[str, Tensor]:
-        """The descriptors of every input, by its number; of a network with a head also what that
-        reads, by ``head`` and the number.
-        """
-        if self.head is None:
-            return {str(number): self(tensor) for number, tensor in enumerate(inputs)}
-        figures = {}
-        for number, tensor in enumerate(inputs):
-            found, figures[f"head{number}"] = self.net(tensor, for_head=True)
-            figures[str(number)] = unit_length(found.features)
-        return figures
-
-    def sides(
-        self, batch: Any, figures: Mapping[str, Tensor], of: str = ""
-    ) -> tuple[Tensor, Tensor]:
-        """Figures of the sources' rows and of the targets', of those of the batch's inputs."""
-        found = [
-            figures[f"{of}{number}"][: len(tensor.features)]
-            for number, tensor in enumerate(batch.inputs)
-        ]
+    def sides(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Descriptors of the sources' rows and of the targets'."""
+        found = [self(tensor)[: len(tensor.features)] for tensor in batch.inputs]
         if len(found) == 2:
             return found[0], found[1]
         # rows of a geometry lie cloud by cloud, the sources' first
         source, target = found[0].split([len(batch.source_places), len(batch.target_places)])
         return source, target
 
-    def lost(self, batch: Any, figures: Mapping[str, Tensor]) -> tuple[Tensor, HeadLoss | None]:
-        """The loss of a batch, and the part of a head in it."""
-        both = self.sides(batch, figures)
-        loss: Tensor = self.loss(*both, batch)
-        if self.head is None:
-            return loss, None
-        rows = self.sides(batch, figures, "head")
-        head = self.overlap_loss(self.head, rows, both, batch, self.rules.inlier_distance)
-        return loss + self.overlap_weight * head.loss, head
-
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        figures = self.described(batch.inputs)
-        loss, head = self.lost(batch, figures)
+        both = self.sides(batch)
+        loss: Tensor = self.loss(*both, batch)
         size = max(batch.batch_size, 1)
         self.log("train/loss", loss.detach(), batch_size=size)
         if self.is_logged:
-            seen = self.seen(*self.sides(batch, figures), batch.positives)
-            self.log_dict(seen, batch_size=size)
-            if head is not None:
-                self.log("train/overlap_loss", head.loss.detach(), batch_size=size)
-                scored = head_figures(head.counts.sum(0), "train")
-                self.log_dict(scored, batch_size=size)
+            self.log_dict(self.seen(*both, batch.positives), batch_size=size)
         self.log_step(len(batch.positives), size)
         return loss
 
@@ -188,15 +142,11 @@ class RegistrationTask(NetworkTask):
         if batch.batch_size == 0:
             return None
         names = [str(name) for name in batch.names]
-        figures = self.described(self.inputs(batch))
-        source, target = self.sides(batch, figures)
+        source, target = self.sides(batch)
         devices = [source.device] if source.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # nothing that training draws depends on validation
             torch.manual_seed(seed_of("/".join(names), self.seed))
-            lost, head = self.lost(batch, figures)
-            loss = float(lost.detach())
-        if head is not None:
-            self._scored[stage].update(zip(batch.names, head.counts.tolist(), strict=True))
+            loss = float(self.loss(source, target, batch).detach())
         sources = _clouds(batch.source_places, source, batch.source_offsets)
         targets = _clouds(batch.target_places, target, batch.target_offsets)
         settings = EstimateSettings(self.rules.ransac, seed=self.seed)
@@ -229,21 +179,6 @@ class RegistrationTask(NetworkTask):
         if results:
             found = figures(results, self.rules)
             self.log_dict({f"{stage}/{name}": value for name, value in found.items()})
-        scored, self._scored[stage] = self._scored[stage], {}
-        if self.head is not None and (counts := gathered(scored)):
-            self.log_dict(head_figures(torch.tensor(counts).sum(0), stage))
-
-
-def head_figures(counts: Tensor, stage: str) -> dict[str, Tensor]:
-    """Precision and recall by counts [2, 3] of `HeadLoss`; of nothing they are 0."""
-    right, false, missed = counts.float().unbind(1)  # [2]
-    precision = right / (right + false).clamp(min=1)
-    recall = right / (right + missed).clamp(min=1)
-    return {
-        f"{stage}/{what}_{name}": values[number]
-        for name, values in (("precision", precision), ("recall", recall))
-        for number, what in enumerate(("overlap", "match"))
-    }
 
 
 def gathered(own: dict[PairId, Result]) -> list[Result]:

@@ -11,7 +11,6 @@ import torch
 from omegaconf import OmegaConf
 
 from pcnn.checkpoints import RunCheckpoint
-from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import SHIPPED, catalogue, weights_file
 from pcnn.experiment.descriptors import VERIFIED, of_checkpoint
 from pcnn.experiment.evaluate import with_saved
@@ -19,7 +18,7 @@ from pcnn.experiment.predict import predict
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run_config import checked, data_module
 from pcnn.experiment.stored_options import with_stored_options
-from pcnn.experiment.weights import check_fit, read_config
+from pcnn.experiment.weights import read_config
 from tests.experiment.sweep import CONF, composed
 
 #: Cards of the weights, by name.
@@ -62,14 +61,6 @@ def test_weights_and_cards_belong_together() -> None:
         assert (facts["task"], facts["name"]) == ("registration", stem)
         described = of_checkpoint(path)(torch.rand(200, 3) * 2)
         assert bool(torch.isfinite(described.features).all())
-        assert described.scored is None
-        # a head of overlap is an option that its configuration does not know: it had none
-        cfg = OmegaConf.create({**found.config, "ckpt_path": str(path)})
-        cfg.model.overlap_head = False
-        check_fit(cfg)
-        cfg.model.overlap_head = True
-        with pytest.raises(ConfigError, match=r"model\.overlap_head"):
-            check_fit(cfg)
 
 
 @pytest.mark.parametrize("name", catalogue())

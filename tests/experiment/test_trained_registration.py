@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,6 @@ from typer.testing import CliRunner
 from pcnn.checkpoints.checkpoint_file import read_checkpoint
 from pcnn.cli.commands import app
 from pcnn.experiment.descriptors import of_checkpoint
-from pcnn.registration.descriptor import Described
-from pcnn.registration.estimate import estimate_all
-from pcnn.registration.settings import EstimateSettings, RansacSettings
 from tests.datasets.registration.scenes import fragments, write_benchmark
 from tests.datasets.registration.training_sets import write_predator
 from tests.experiment.command import run
@@ -46,8 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_predator(root / "set")
     scene = root / "set" / "indoor" / "test" / "scene"
     write_benchmark(scene)
-    head = "model.overlap_head=true", "task.sampling=scores"
-    options = ("model=resunet", "dataset=threedmatch", *TINY, *head, "test=true")
+    options = ("model=resunet", "dataset=threedmatch", *TINY, "test=true")
     options = (*options, "hydra.run.dir=one")
     done = run("train.py", *options, cwd=root)
     (root / "said.txt").write_text(done.stdout)
@@ -64,8 +59,8 @@ def test_a_training_leaves_everything(folder: Path) -> None:
     best = torch.load(folder / BEST, weights_only=True)
     assert content["steps"] == best["global_step"]
     named = {"val/feat_match_ratio", "val/inlier_ratio", "val/rr", "test/rr@200"}
-    assert named | {"val/overlap_precision", "val/match_recall"} <= set(content["metrics"])
-    assert content["sampling"] == "scores"
+    assert named <= set(content["metrics"])
+    assert content["sampling"] == "random_points"
     assert (content["protocol"], content["pairs"]) == ("predator, changed", 3)
     names = {path.relative_to(folder / "one").as_posix() for path in (folder / "one").rglob("*")}
     assert {BEST[4:], "predictions.png", "pairs.csv"} <= names
@@ -93,17 +88,3 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
     cloud = fragments()[0][0].float()
     first, second = (of_checkpoint(path)(cloud) for path in (folder / BEST, out))
     torch.testing.assert_close(first.features, second.features, atol=0.02, rtol=0)
-    # and scores points as it does
-    assert first.scored is not None
-    assert second.scored is not None
-    torch.testing.assert_close(first.scored.rows, second.scored.rows, atol=0.05, rtol=0.05)
-    settings = EstimateSettings(RansacSettings(0.15, hypotheses=100), sampling="scores")
-
-    def sampled(one: Described, seed: int = 0) -> torch.Tensor:
-        found = estimate_all([one], [one], replace(settings, seed=seed), 40)
-        return found[0].source
-
-    assert torch.equal(sampled(first), sampled(first))
-    assert not torch.equal(sampled(first), sampled(first, 1))
-    with pytest.raises(ValueError, match=r"trained with model\.overlap_head=true$"):
-        sampled(replace(first, scored=None))

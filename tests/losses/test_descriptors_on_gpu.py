@@ -1,14 +1,12 @@
 """Losses of descriptors on a CUDA device: the same numbers, and no wait of the host."""
 
-import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from pcnn.losses import Circle, HardestContrastive, InfoNCE, OverlapLoss
-from pcnn.models.overlap_head import OverlapHead
+from pcnn.losses import Circle, HardestContrastive, InfoNCE
 from tests.losses.pairs import pair_batch, unit_rows
 from tests.waits import nothing_waits
 
@@ -46,32 +44,6 @@ def test_same_value_without_waiting_for_the_device(loss: nn.Module, radius: floa
     torch.testing.assert_close(value.cpu(), expected, rtol=1e-9, atol=1e-12)
     for one, other in zip(there, sides, strict=True):
         torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-8, atol=1e-12)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("radius", [0.6, 0.0], ids=["positives", "none"])
-def test_a_head_learns_the_same_without_waiting(radius: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    sources = [torch.rand(60, 3, generator=generator) * 3 for _ in range(3)]
-    batch = pair_batch(sources, [source.flip(0)[:50] + 0.1 for source in sources], radius, 0.4)
-    sides = [unit_rows(n, 16, n) for n in (180, 150)]
-    torch.manual_seed(0)
-    head, loss = OverlapHead(16, 8).double().eval(), OverlapLoss()  # no dropout, all rows
-    expected = loss(head, sides, sides, batch, 0.5)
-    expected.loss.backward()
-    there = [side.detach().cuda().requires_grad_() for side in sides]
-    moved, head = on_device(batch), copy.deepcopy(head).cuda()
-    loss(head, there, there, moved, 0.5).loss.backward()
-    for side in there:
-        side.grad = None
-    with nothing_waits():
-        found = loss(head, there, there, moved, 0.5)
-        found.loss.backward()
-    torch.testing.assert_close(found.loss.cpu(), expected.loss, rtol=1e-9, atol=1e-12)
-    assert torch.equal(found.counts.cpu(), expected.counts)
-    for one, other in zip(there, sides, strict=True):
-        # places are float32, and a CUDA device divides them by multiplying with the reciprocal
-        torch.testing.assert_close(one.grad.cpu(), other.grad, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.gpu

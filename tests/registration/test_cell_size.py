@@ -10,14 +10,13 @@ import pcnn
 from pcnn.experiment.descriptors import chosen, fitted, made
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.metrics.registration import rotation_error
-from pcnn.models.overlap_head import OverlapHead
 from pcnn.registration.cell_size import (
     KNOWN,
     Rescaled,
     fitting_cell,
 )
 from pcnn.registration.cloud_measures import extent, measured, spacing
-from pcnn.registration.descriptor import Described, HeadInput
+from pcnn.registration.descriptor import Described
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
 from tests.registration.clouds import two_views
@@ -77,7 +76,7 @@ class Seen:
     name, voxel_size = "seen", 0.05
 
     def __call__(self, points: Tensor) -> Described:
-        return Described(points, points, scored=HeadInput(OverlapHead(4, 3), points, 0.05))
+        return Described(points, points)
 
 
 def test_a_rescaled_descriptor_sees_clouds_in_its_own_cells() -> None:
@@ -85,8 +84,6 @@ def test_a_rescaled_descriptor_sees_clouds_in_its_own_cells() -> None:
     found = Rescaled(Seen(), 2.0)(cloud)
     assert torch.equal(found.points, cloud)
     assert torch.equal(found.features, cloud / 2)
-    assert found.scored is not None
-    assert found.scored.voxel_size == 0.1  # so that a head sees the same places in cells
     assert Rescaled(Seen(), 2.0).voxel_size == 0.1
     assert Rescaled(Seen(), 2.0).name == "seen, cells of 0.1 m"
 

@@ -6,7 +6,7 @@ import torch
 from pcnn.registration import evidence
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import Clouds
-from pcnn.registration.matching import drawn_by, match, sampled_matches
+from pcnn.registration.matching import match, sampled_matches
 from pcnn.registration.nearest import nearest_descriptors, nearest_within
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import EstimateSettings, RansacSettings
@@ -121,28 +121,3 @@ def test_weighted_svd_has_gradients() -> None:
     target = transform_points(random_pose(2), source) + 0.1 * torch.randn(6, 3).double()
     weight = torch.rand(6, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda w: weighted_svd(source, target, w), weight)
-
-
-def test_points_are_drawn_by_their_scores() -> None:
-    scores = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]).log()
-    assert drawn_by(scores, 2, True, None).tolist() == [3, 4]
-    assert drawn_by(scores, 9, False, None).tolist() == [0, 1, 2, 3, 4]
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.cat([drawn_by(scores, 1, False, generator) for _ in range(4000)])
-    share = torch.bincount(draws, minlength=5) / len(draws)
-    # four standard deviations of a share of 0.4 are 0.031
-    torch.testing.assert_close(share, scores.exp() / 10, atol=0.031, rtol=0)
-    source = torch.arange(40.0)[:, None]
-    sides = (torch.arange(40.0), torch.arange(40.0))
-
-    def matched(rule: Any, seed: int = 0) -> list[int]:
-        generator = torch.Generator().manual_seed(seed)
-        found = sampled_matches(source, source, 10, "mutual", rule, generator, sides)
-        assert torch.equal(found.source, found.target) or rule == "scores"
-        return found.source.tolist()
-
-    assert matched("top_scores") == list(range(30, 40))
-    assert matched("scores") == matched("scores")
-    assert matched("scores") != matched("scores", 1)
-    with pytest.raises(ValueError, match="sampling=scores goes by the scores of a head"):
-        sampled_matches(source, source, 10, "mutual", "scores")
