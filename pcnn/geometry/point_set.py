@@ -20,9 +20,6 @@ Sizes = tuple[float, float, float]
 
 POINT_DOWNSAMPLING = ("nearest", "cell_origin")
 
-#: How far a float32 point may lie beside the cell that its float64 coordinates gave it [cells].
-OUT_OF_CELL = 2.0**-6
-
 
 #: Treatment of a neighbour within reach whose offset leaves the kernel's box.
 OUTSIDE = ("clamp", "drop")

@@ -57,4 +57,3 @@ def test_mistakes_are_named() -> None:
         run(word, code=2)
     assert "engine=reference has none" in run("engine=reference", "--out", "x.yaml", code=2)
     run("engine=spira", "geometry=point", code=2)
-    assert "nothing to compile" in run("seg_streets", "--compile-only", code=2)
