@@ -179,7 +179,6 @@ class OnPoints:
     outside: Literal["clamp", "drop"] = "clamp"
     volume: Factor = 1.0
     cell: Factor = 1.0
-    metric: Literal["auto", "box"] = "auto"
     memory: float | None = None
     name: Literal["point"] = "point"  # in configurations and reports
 
@@ -189,7 +188,7 @@ class OnPoints:
 
     @property
     def neighbourhood(self) -> Neighbourhood:
-        return Neighbourhood(self.outside, self.volume, self.cell, self.metric, memory=self.memory)
+        return Neighbourhood(self.outside, self.volume, self.cell, self.memory)
 
     def place(
         self,

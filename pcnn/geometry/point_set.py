@@ -24,8 +24,6 @@ POINT_DOWNSAMPLING = ("nearest", "cell_origin")
 #: Treatment of a neighbour within reach whose offset leaves the kernel's box.
 OUTSIDE = ("clamp", "drop")
 
-METRICS = ("auto", "box")
-
 
 @dataclass(frozen=True)
 class Neighbourhood:
@@ -42,16 +40,11 @@ class Neighbourhood:
     #: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the field
     #: of one of 3
     cell: float = 1.0
-    #: ``box``, or ``auto``: a cubic kernel over cubic cells reaches as far as the ball
-    #: with the volume of its box, any other one as far as its box
-    metric: str = "auto"
     memory: float | None = None  # most memory that maps may take [GB]
 
     def __post_init__(self) -> None:
         if self.outside not in OUTSIDE:
             raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {self.outside!r}")
-        if self.metric not in METRICS:
-            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
         if not (0 < self.volume < math.inf and 0 < self.cell < math.inf):
             raise ValueError(
                 f"volume and cell must be positive and finite, got {self.volume} and {self.cell}"

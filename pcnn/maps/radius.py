@@ -163,7 +163,7 @@ class RadiusSearch:
         """How far the kernel sees around its centre: ball radius, or half widths of a box [m]."""
         edges, rule = _edges(source, kernel), source.neighbourhood
         cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
-        if rule.metric == "box" or not cubic:
+        if not cubic:
             return box_reach(edges, kernel.size, rule.volume)
         return official_radius(edges[0], kernel.size[0], rule.volume)
 

@@ -94,10 +94,10 @@ def test_native_rows_are_points_with_their_own_features_and_labels():
     assert torch.equal(cells[geometry.chosen[geometry.inverse]], cells)
     assert torch.equal(thinned.features[:, :3], given.points[geometry.chosen])
     assert torch.equal(thinned.labels, given.labels[geometry.chosen])
-    options = OnPoints("cell_origin", 0.5, outside="drop", volume=2.0, cell=0.6, metric="box")
+    options = OnPoints("cell_origin", 0.5, outside="drop", volume=2.0, cell=0.6)
     geometry = options.sample(cloud(50), (1.0, 1.0, 2.0)).geometry
     assert (geometry.downsampling, geometry.voxel_size) == ("cell_origin", (1.0, 1.0, 2.0))
-    assert geometry.neighbourhood == Neighbourhood("drop", 2.0, 0.6, "box")
+    assert geometry.neighbourhood == Neighbourhood("drop", 2.0, 0.6)
 
 
 @placements

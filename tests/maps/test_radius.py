@@ -95,7 +95,7 @@ def copies(repeats: int) -> tuple[PointSet, PointSet, Kernel]:
     # many distances equal the reach, many points share a place; with 40 copies the triplets of a
     # row are too many for insertion
     points = point_set_of(surface(60).float().repeat(repeats, 1), voxel_size=1.0)
-    points = ruled(points, metric="box", volume=8.0 / 27)
+    points = ruled(points, volume=4 * math.pi / 81)
     return points, points, K3
 
 
@@ -130,7 +130,6 @@ def drawn(number: int) -> tuple[PointSet, PointSet, Kernel]:
         "outside": draw.choice(["clamp", "drop"]),
         "volume": draw.choice([1.0, 1.0, 8.0]),
         "cell": draw.choice([1.0, 1.0, 0.6]),
-        "metric": draw.choice(["auto", "box"]),
     }
     source = ruled(source, **settings)
     target = source if max(stride) == 1 and number % 4 else coarser(source, stride)
@@ -143,7 +142,7 @@ def wanted_of(source: PointSet, target: PointSet, kernel: Kernel) -> Triplets:
     edges = [e * rule.cell * d for e, d in zip(source.voxel_size, kernel.dilation, strict=True)]
     cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
     reach: Reach = official_radius(edges[0], kernel.size[0], rule.volume)
-    if rule.metric == "box" or not cubic:
+    if not cubic:
         reach = box_reach(tuple(edges), kernel.size, rule.volume)
     usual = Kernel.of(kernel.size, kernel.stride, kernel.dilation).padding
     sides = zip(source.voxel_size, usual, kernel.padding, strict=True)
@@ -249,7 +248,6 @@ def test_upsampling_onto_any_points() -> None:
     for rule, size, message in (
         ({}, 1, "some would have no neighbour"),
         ({"volume": 0.5}, 3, "some would have no neighbour"),
-        ({"metric": "box", "volume": 0.2}, 3, "m per axis from the nearest"),
     ):
         with pytest.raises(ValueError, match=message):
             ruled(coarse, **rule).map_to(ruled(thinned, **rule), Kernel.of(size), RadiusSearch())
