@@ -28,8 +28,6 @@ COLOURS = {
     "#117733": "binary_search",
     "#9F8CE0": "spconv",
     "#882255": "spconv-triton",
-    "#AA1111": "flexgemm",
-    "#DDCC77": "warpconvnet",
 }
 METHODS = {name: colour for colour, names in COLOURS.items() for name in names.split()}
 

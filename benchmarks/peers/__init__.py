@@ -30,14 +30,6 @@ PACKAGES = {
         "pip install git+https://github.com/mit-han-lab/torchsparse.git",
     ),
     "minkowski": Package(("MinkowskiEngine",), "MIT", "https://github.com/NVIDIA/MinkowskiEngine"),
-    "warpconvnet": Package(
-        ("warpconvnet.geometry.types.voxels", "warpconvnet.nn.modules.sparse_conv"),
-        "Apache-2.0",
-        "pip install warpconvnet",
-    ),
-    "flexgemm": Package(
-        ("flex_gemm.ops.spconv",), "MIT", "https://github.com/JeffreyXiang/FlexGEMM"
-    ),
     "pointelligence": Package(
         ("sparse_engines.ops", "layers.conv"),
         "Apache-2.0",
