@@ -27,7 +27,7 @@ SCRIPTS = {
     "layers": ("layers",),
     "maps": ("spira_fig12",),
     "networks": ("networks",),
-    "points": ("points_layers", "points_triplets"),
+    "points": ("points_layers",),
     "latency": ("latency",),
     "solvers": ("solvers",),
 }

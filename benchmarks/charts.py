@@ -79,8 +79,6 @@ def _draw(data: Any, spec: dict[str, Any]) -> Any:
     facets = {key: spec[key] for key in ("col", "row") if spec.get(key) in data}
     if data.empty:
         return None
-    if spec["kind"] == "stacked":
-        return _stacked(data, x, y, hue, facets.get("col"))
     hues = [str(one) for one in dict.fromkeys(data[hue])]
     data = data.assign(**{hue: data[hue].astype(str)})
     rest = iter(sns.color_palette("tab10") * (1 + len(hues) // 10))
@@ -97,14 +95,3 @@ def _draw(data: Any, spec: dict[str, Any]) -> Any:
         if spec["kind"] != "bar":
             axis.set_yscale("log")
     return grid.figure
-
-
-def _stacked(data: Any, x: str, y: str, hue: str, col: str | None) -> Any:
-    values = list(dict.fromkeys(data[col])) if col else [None]
-    made, axes = mpl.pyplot.subplots(1, len(values), figsize=(5 * len(values), 3.2), squeeze=False)
-    for axis, value in zip(axes.flat, values, strict=True):
-        own = data if value is None else data[data[col] == value]
-        wide = own.pivot_table(index=x, columns=hue, values=y, aggfunc="mean", sort=False)
-        wide.plot.bar(stacked=True, ax=axis, title="" if value is None else f"{col} = {value}")
-        axis.set_ylabel(y)
-    return made

@@ -1,4 +1,4 @@
-"""Native points: layers, triplets, memory and networks, and the figures of PointCNN++."""
+"""Native points: layers, memory and networks, and the figures of PointCNN++."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from benchmarks import check, engines
-from benchmarks.convolution import Layer, Operands, Place, Shape, bare, new_map, products_of
+from benchmarks import engines
+from benchmarks.convolution import Place, Shape, products_of
 from benchmarks.engines import Settings
 from benchmarks.inputs import Points, tensor_on
 from benchmarks.layers import layer_cases
 from benchmarks.nets import Size, Standard, Work
 from benchmarks.networks import both_times, network_row
 from benchmarks.rows import Row
-from benchmarks.run import Case, Measure, Options, Prepare, run
+from benchmarks.run import Case, Measure, Options, run
 from benchmarks.workloads import Cloud, clouds, room
 from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
-from pcnn.geometry import Geometry, Kernel, KernelMap
+from pcnn.geometry import Geometry
 from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.ops.engine import Engine, resolve
-from pcnn.runtime.timing import Call, Repeats, wall_times
+from pcnn.runtime.timing import Repeats, wall_times
 
 MB = 2**20
 #: The layer of the paper's figures, and the second one that its code was timed on.
@@ -32,8 +32,6 @@ PAPER, SECOND = Shape(64, 128, 3), Shape(64, 64, 3)
 MODEL = Size("resnet18")
 MODES = ("infer", "forward", "backward", "train")
 ROOMS = "rooms (simulated)"  # all growing rooms together, in result rows
-#: Triplets by slot; with them what a forward pass reads; with that what backward reads too.
-PRODUCTS = ("pairs", "ready", "train")
 FEW = 50_000  # points that networks are verified on, at most
 
 
@@ -101,51 +99,6 @@ def layer_rows(
                         yield from run(cases, options)
 
     return rows
-
-
-def triplet_rows(options: Options, figure: str) -> Iterator[Row]:
-    """The maps of native points and of voxels, product by product, and the sorting of points."""
-    chosen = lines(options, "voxel", "degraded", "native", "pointcnnpp")
-    for cloud in given(options):
-        for size in (3, 5):
-            for geometry in dict.fromkeys(line.geometry for line in chosen):
-                place = Place(cloud.name, sites_of(geometry, cloud), Kernel.of(size))
-                own = [line for line in chosen if line.geometry == geometry]
-                cases = (_map_case(options, place, o, p, figure) for o in own for p in PRODUCTS)
-                yield from run(cases, options)
-
-
-def _map_case(options: Options, place: Place, line: Line, product: str, figure: str) -> Case:
-    what = "map" if line.geometry == "voxel" else "radius"
-    row = place.row(what, line.name, figure, product=product)
-    engine, device = line.engine, options.device
-
-    def prepared() -> Call:
-        sites = bare(place.grid)
-        return lambda: _delivered(new_map(engine, sites, place.kernel), engine, product, device)
-
-    def checked() -> Prepare:
-        """The triplets, and products over all layouts in float64."""
-        check.check_triplets(new_map(engine, place.grid, place.kernel), place.pairs)
-        if product != "pairs":
-            operands = Operands.at(place, Shape(8, 8, place.kernel.size[0]), options.dtype)
-            truth = operands.truth(place, backward=True)
-            layer = Layer(engine, place, operands)
-            results = layer.results("train" if product == "train" else "layer")
-            check.check_values(results, truth, options.dtype, place.longest)
-        return prepared
-
-    return Case(row, checked)
-
-
-def _delivered(built: KernelMap, engine: Engine, product: str, device: torch.device) -> KernelMap:
-    flow = engine.choose(built, device)
-    built.layouts(("pairs",) if product == "pairs" else flow.needs)
-    if product == "train":
-        built.layouts(flow.needs_weight_grad)
-        if not built.symmetric:
-            built.transpose().layouts(flow.needs)
-    return built
 
 
 class CheckedNetworks:
@@ -291,5 +244,4 @@ FIGURES: dict[str, Callable[[Options, str], Iterator[Row]]] = {
         ("layer", "backward", "train", "map+layer", "map+train"),
         lambda options: (({}, cloud) for cloud in given(options)),
     ),
-    "points_triplets": triplet_rows,
 }

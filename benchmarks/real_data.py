@@ -93,15 +93,8 @@ SETS = {
 
 
 def files(clone: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """Files whose path fits, by the group of the pattern, from a checkout or a git directory."""
-    bare = next((d for d in (clone, clone / ".git") if (d / "objects").is_dir()), None)
-    if bare is None:
-        for file in sorted(clone.rglob("*")):
-            name = re.fullmatch(pattern, file.relative_to(clone).as_posix())
-            if name and file.is_file():
-                yield name[1], file.read_bytes()
-        return
-    git = ["git", "--git-dir", str(bare)]
+    """Committed files whose path fits, by the group of the pattern."""
+    git = ["git", "-C", str(clone)]
     listed = subprocess.run([*git, "ls-tree", "-r", "HEAD"], capture_output=True, check=True)
     for line in listed.stdout.decode().splitlines():
         facts, path = line.split("\t", 1)

@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import latency, layers, maps, networks, points, report, run
+from benchmarks import latency, layers, maps, networks, report, run
 from benchmarks.check import CheckFailed
 from benchmarks.rows import identity, merged, read, write
 from benchmarks.run import Case, same
-from pcnn.geometry import Kernel, KernelMap
-from pcnn.maps.radius import RadiusSearch
+from pcnn.geometry import Kernel
 from pcnn.ops.engine import ENGINES, resolve
 from tests.benchmarks.small import SCENES, left_out, options
 from tests.ops.test_faulty import Faulty, FaultyBuilder
@@ -75,18 +74,6 @@ def test_rows_replace_only_those_of_the_very_same_thing(
     assert sorted(map(identity, read(tmp_path / "r.json"))) == sorted(map(identity, [old, new]))
 
 
-class _Wrong(RadiusSearch):
-    """A search that loses its last triplet."""
-
-    def build(self, *args: Any, **how: Any) -> KernelMap:
-        built = super().build(*args, **how)
-        in_index, out_index, offsets = built.layout("pairs")
-        fewer = offsets.clamp(max=max(0, len(in_index) - 1))
-        several = {"one_per_slot": False, "one_per_slot_transposed": False}
-        given = in_index[:-1], out_index[:-1], fewer, built.n_in, built.n_out
-        return KernelMap.from_pairs(*given, **several)
-
-
 @pytest.mark.parametrize("flaw", ["mirrored", "last_row"])
 def test_a_wrong_engine_gets_no_time(flaw: str, wrong_engine: Any) -> None:
     given = wrong_engine(flaw)
@@ -120,12 +107,6 @@ def test_a_wrong_map_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = run.run([case], options())
     assert left_out([row])[0].startswith("CheckFailed")
     assert row["B"] == 1
-    auto = replace(resolve("auto"), points=_Wrong())
-    monkeypatch.setattr(points, "resolve", lambda _: auto)
-    rows = list(points.triplet_rows(options(engines=["native"]), "points_triplets"))
-    reasons = left_out([row for row in rows if row["what"] == "radius"])
-    assert len(reasons) == 6
-    assert all("triplets" in reason for reason in reasons)
 
 
 def test_a_graph_that_answers_otherwise_gets_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks import real_data
+from benchmarks import real_data, real_figures
 from pcnn.datasets import FolderSets, SemanticKITTI
 
 
@@ -38,10 +40,9 @@ def test_a_checkout_and_its_git_directory_make_one_set(
     name: str, clone: Path, tmp_path: Path
 ) -> None:
     wanted = real_data.SETS[name]
-    from_git = real_data.make(wanted, clone / ".git", tmp_path / "git")
-    (clone / ".git").rename(tmp_path / "away")
-    assert real_data.make(wanted, clone, tmp_path / "files") == from_git
-    assert from_git != wanted.digest  # these are not the files of the figures
+    made = real_data.make(wanted, clone / ".git", tmp_path / "git")
+    assert real_data.make(wanted, clone, tmp_path / "files") == made
+    assert made != wanted.digest  # these are not the files of the figures
     with pytest.raises(SystemExit):
         real_data.make(replace(wanted, pattern="nothing"), clone, tmp_path / "none")
 
@@ -60,3 +61,17 @@ def test_the_sets_are_read(clone: Path, tmp_path: Path) -> None:
     assert room.labels is not None
     assert room.features.tolist()[0] == pytest.approx([1, 0, 0.2])
     assert [sets.label_map.class_names[room.labels[0]], int(room.labels[1])] == ["table", 255]
+
+
+def test_the_tables_of_the_page_follow_from_what_was_counted() -> None:
+    found = json.loads(real_figures.FILE.read_text())
+    page = real_figures.FILE.with_suffix(".md").read_text()
+    for name, rows in real_figures.TABLES.items():
+        assert rows(found) == found["tables"][name]
+        assert real_figures.table(rows(found)) in page
+    run = found["runs"]["streets_100_0"]["single"]
+    counts = torch.tensor(list(run["counts"].values())).sum(0)  # [3, C]
+    right, truth, said = counts.double()
+    there = truth > 0
+    iou = right[there] / (truth + said - right)[there]
+    assert 100 * float(iou.mean()) == pytest.approx(run["miou_present"], abs=0.01)
