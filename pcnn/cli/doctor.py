@@ -8,31 +8,20 @@ import platform
 import shutil
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import typer
 
 from pcnn.cores import available_cores
-from pcnn.files.whole_file import user_cache
-from pcnn.kernels.compiler import driver_cuda, extra_for, kernel_cache, require
+from pcnn.kernels.compiler import driver_cuda, extra_for, require
 from pcnn.messages import counted, install
 
 State = Literal["ok", "absent", "broken"]
 STYLES: dict[State, str] = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
-#: Packages that some commands use, and how each is installed.
-OPTIONAL = {
-    "tensorboard": install("tensorboard"),
-    "wandb": "pip install wandb",
-    "embreex": "pip install embreex",
-    "laspy": install("las"),
-    "submitit": install("cluster"),
-    "hydra-optuna-sweeper": install("sweep"),
-}
 PROBE = "probe.cu"
 
 
@@ -45,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def doctor() -> None:
-    """Report Python, torch, device, driver, CUDA bindings, compilers, packages and caches."""
+    """Report Python, torch, device, driver, CUDA bindings and compilers."""
     from rich.table import Table
     from rich.text import Text
 
@@ -68,8 +57,6 @@ def diagnose() -> Iterator[Finding]:
     yield from _device()
     yield _triton()
     yield from _cuda_bindings()
-    yield from _optional()
-    yield from _caches()
 
 
 def _programs() -> Iterator[Finding]:
@@ -78,9 +65,7 @@ def _programs() -> Iterator[Finding]:
     import pcnn
 
     text = f"Python {platform.python_version()} at {sys.executable}"
-    known = (3, 10) <= sys.version_info[:2] <= (3, 13)
-    wanted = "" if known else "; pcnn needs 3.10 to 3.13"
-    yield Finding("python", "ok" if known else "broken", text + wanted)
+    yield Finding("python", "ok", text)
     yield Finding("pcnn", "ok", f"{pcnn.__version__} at {Path(pcnn.__file__).parent}")
     text = f"{platform.platform()}, {counted(available_cores(), 'core')}"
     if Path("/dev/shm").is_dir():  # loaders pass batches through it
@@ -89,10 +74,8 @@ def _programs() -> Iterator[Finding]:
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
     waits = os.environ.get("OMP_WAIT_POLICY") or f"{os.environ.get('GOMP_SPINCOUNT')} spins"
     threads = counted(torch.get_num_threads(), "thread")
-    known = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
-    wanted = "" if known else "; pcnn needs 2.6 or newer"
-    text = f"{torch.__version__} ({build}), {threads} (they wait: {waits}){wanted}"
-    yield Finding("torch", "ok" if known else "broken", text)
+    text = f"{torch.__version__} ({build}), {threads} (they wait: {waits})"
+    yield Finding("torch", "ok", text)
 
 
 def _device() -> Iterator[Finding]:
@@ -185,33 +168,3 @@ def _cuda_kernels() -> Finding:
     except Exception as error:  # whatever a broken CUDA installation raises is the finding
         return Finding("cuda kernels", "broken", str(error))
     return Finding("cuda kernels", "ok", f"{text} ({size} bytes)")
-
-
-def _optional() -> Iterator[Finding]:
-    from pcnn.errors import MissingPackageError
-    from pcnn.registration.open3d_tools import open3d_name
-
-    try:
-        yield Finding("open3d", "ok", open3d_name())
-    except MissingPackageError as error:
-        yield Finding("open3d", "absent", str(error))
-    for name, command in OPTIONAL.items():
-        try:
-            yield Finding(name, "ok", version(name))
-        except PackageNotFoundError:
-            yield Finding(name, "absent", command)
-
-
-def _caches() -> Iterator[Finding]:
-    folders: dict[str, Path] = {"user cache": user_cache(), "kernel cache": kernel_cache()}
-    if importlib.util.find_spec("triton") is not None:
-        triton = os.environ.get("TRITON_CACHE_DIR") or Path.home() / ".triton" / "cache"
-        folders["triton cache"] = Path(triton)
-    for name, folder in folders.items():
-        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-        try:
-            with tempfile.TemporaryFile(dir=existing):
-                free = shutil.disk_usage(existing).free / 2**30
-            yield Finding(name, "ok", f"{folder}, {free:.0f} GiB free")
-        except OSError as error:
-            yield Finding(name, "broken", f"{folder} cannot be written: {error}")

@@ -25,11 +25,9 @@ from pcnn.experiment.predictor import Predictor
 from pcnn.files.bounded import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.messages import counted, visible
-from pcnn.metrics.table import iou_table
 from pcnn.visualize import write_coloured_ply_parts
 from pcnn.visualize.segmentation import segmentation_picture
 from pcnn.visualize.view import POINTS, View, ViewedCloud
-from pcnn.visualize.view.of_files import labels_of
 
 if TYPE_CHECKING:
     from pcnn.cli.predict import PredictOptions
@@ -51,8 +49,6 @@ class Labelling:
     console: Console
     view: bool = False  # write pages for the browser
     alone: bool = False  # whether there is one cloud, whose files are named
-    truth: Mapping[Path, Path] = field(default_factory=dict)  # files of true labels
-    _judged: dict[Predictor, torch.Tensor] = field(default_factory=dict)
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _doubted: int = 0
@@ -110,9 +106,6 @@ class Labelling:
                 count, share = number[row], 100 * number[row] / number.sum()
                 text = f"{count:>13,} {share:7.1f} %   {sums[row] / count:10.2f}"
                 self.console.say(f"{predictor.class_names[row]:>20} {text}")
-        for predictor, counts in self._judged.items():
-            title = f"IoU against {counted(len(self.truth), 'file')} of true labels"
-            self.console.print(iou_table(counts, predictor.class_names, title))
         if self._lost:
             self.console.say(
                 f"{self._lost:,} of {counted(self._rows, 'point')} are missing returns (NaN, or "
@@ -162,8 +155,6 @@ class Labelling:
     ) -> None:
         labels = _labels(predictor, found, folder)
         trust = found.confidence if self.options.confidence else None
-        if cloud.path in self.truth:
-            self._judge(predictor, cloud, found)
         files = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
         if self.options.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
@@ -188,16 +179,6 @@ class Labelling:
         self._counts[predictor] = (before[0] + number, before[1] + sums)
         self._rows += cloud.points
         self._lost += cloud.points - found.returns
-
-    def _judge(self, predictor: Predictor, cloud: PartedCloud, found: Classified) -> None:
-        """Count the points of every true class (rows) that were given every class, or none."""
-        path = self.truth[cloud.path]
-        true = predictor.label_map.encode(labels_of(path, cloud.points), str(path))
-        known, number = true != IGNORE, len(predictor.class_names)
-        given = np.minimum(found.classes[known], number)
-        places = true[known].astype(np.int64) * (number + 1) + given
-        counts = np.bincount(places, minlength=number * (number + 1)).reshape(number, -1)
-        self._judged[predictor] = self._judged.get(predictor, 0) + torch.from_numpy(counts)
 
     def _draw(
         self, predictor: Predictor, cloud: PartedCloud, found: Classified, target: Path

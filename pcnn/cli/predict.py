@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import AllowTargets, Columns, Device, chosen_device, each, packages
+from pcnn.cli.options import AllowTargets, Columns, Device, chosen_device, packages
 from pcnn.messages import counted
 from pcnn.ranges import Distance, Length, Positive
 
@@ -30,10 +30,6 @@ class PredictOptions:
         "A checkpoint, seg_rooms or seg_streets; those by the span of every cloud unless given.",
     ] = None
     out: Annotated[Path, "Folder for the results."] = Path("predictions")
-    truth: Annotated[
-        list[Path] | None,
-        "True labels (.label, .npy, or a labelled cloud) for the IoU of every class; one a cloud.",
-    ] = None
     crop: Annotated[Length | None, "Leave points beyond so many metres unlabelled."] = None
     tile: Annotated[
         Length | None, "Edge of squares in metres; by their points, of large clouds, unless given."
@@ -84,14 +80,12 @@ def predict(options: PredictOptions) -> None:
         if model is not None:
             segmenters.load(model)
         targets, missing = plan_targets(paths, out)
-    truth = zip(targets, each("truth", options.truth, len(targets)), strict=True)
     labelling = Labelling(
         segmenters,
         options,
         console,
         view=len(targets) <= _VIEWED if options.view is None else options.view,
         alone=len(targets) == 1,
-        truth={cloud: file for cloud, file in truth if file is not None},
     )
     bad = missing + labelling.label_all(targets)
     labelling.summarise()

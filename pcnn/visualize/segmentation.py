@@ -88,7 +88,7 @@ def segmentation_picture(
     across = COLUMNS * len(panels)  # of the legend
     foot = 0.9 + 0.28 * -(-len(entries) // across)  # [inches]
     figure = new_page(SIDE * len(panels), 1.3 + SIDE + foot)
-    figure.subplots_adjust(0.05, foot / (1.3 + SIDE + foot), 0.98, 1 - 1.5 / (1.3 + SIDE + foot))
+    figure.subplots_adjust(0.07, foot / (1.3 + SIDE + foot), 0.98, 1 - 1.5 / (1.3 + SIDE + foot))
     dot = int(np.clip(np.sqrt(COVER * PIXELS**2 / max(len(points), 1)), *DOTS))
     for column, (name, rgb) in enumerate(panels, 1):
         place = figure.add_subplot(1, len(panels), column)

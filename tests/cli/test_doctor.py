@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import sys
-from collections import namedtuple
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +7,7 @@ import torch
 
 from pcnn.cli import doctor as command
 from pcnn.cli.doctor import Finding, diagnose, driver_cuda
-from pcnn.kernels.compiler import kernel_cache
 from tests.cli.invoking import invoke
-
-Version = namedtuple("Version", "major minor micro releaselevel serial")
 
 
 def found() -> dict[str, Finding]:
@@ -24,16 +18,13 @@ def test_a_working_machine_has_nothing_broken() -> None:
     report = found()
     assert not [finding for finding in report.values() if finding.state == "broken"]
     assert torch.__version__ in report["torch"].text
-    assert {"python", "pcnn", "driver", "triton", "cuda bindings", "user cache"} <= set(report)
+    assert {"python", "pcnn", "driver", "triton", "cuda bindings"} <= set(report)
 
 
 @pytest.mark.parametrize(
     ("subject", "change"),
     [
-        ("python", (sys, "version_info", Version(3, 9, 1, "final", 0))),
-        ("torch", (torch, "__version__", "2.5.1")),
         ("device", (command, "driver_cuda", lambda: (13, 0))),
-        ("user cache", (command, "user_cache", lambda: Path(__file__) / "cache")),
         ("cuda kernels", (command, "PROBE", "absent.cu")),
     ],
 )
@@ -53,7 +44,6 @@ def test_a_kernel_of_the_package_is_compiled() -> None:
     assert "NVRTC" in report["cuda bindings"].text
     assert report["cuda kernels"].state == "ok"
     assert "csrc/probe.cu compiles for sm_" in report["cuda kernels"].text
-    assert report["kernel cache"].text.startswith(str(kernel_cache()))
 
 
 @pytest.mark.gpu

@@ -181,21 +181,3 @@ def test_what_cannot_start_says_why(checkpoint: Path, tmp_path: Path) -> None:
     ):
         paths = [tmp_path / word for word in words.split()]
         assert named in run(*paths, "--out", tmp_path / "out", code=code)
-
-
-def test_true_labels_give_the_iou_of_every_class(checkpoint: Path, tmp_path: Path) -> None:
-    clouds = [tmp_path / "a.bin", tmp_path / "b.bin"]
-    for seed, path in enumerate(clouds):
-        cloud(301, seed).tofile(path)
-    words = (checkpoint, *clouds, "--out", tmp_path / "out", "--no-ply")
-    run(*words)
-    for path in clouds:  # what was predicted, and points that have no label
-        found = labels(tmp_path / "out", path.stem)
-        np.where(np.arange(301) < 40, 0, found).astype("<u4").tofile(path.with_suffix(".label"))
-    truth = [word for path in clouds for word in ("--truth", path.with_suffix(".label"))]
-    said = run(*words, *truth)
-    assert "accuracy 100.00 %" in said
-    assert "522" in said  # points
-    assert "--truth: 1 file for 2 clouds" in run(*words, *truth[:2], code=2)
-    clouds[0].with_suffix(".label").write_bytes(b"1234")
-    assert "a.label" in run(*words, *truth, code=1)
