@@ -119,7 +119,7 @@ SCHEDULES = FUNCTIONS["pcnn.tasks.schedules"]
 #: With the table above they choose every file of conf/.
 COMMANDS = (
     *(("task/loss=" + name,) for name in ("cross_entropy", "lovasz")),
-    *(("model=resunet", "dataset=kitti_pairs", f"task/loss={name}") for name in ("circle",)),
+    *(("model=resunet", "dataset=kitti_pairs", f"task/loss={name}") for name in ("info_nce",)),
     *((f"task.scheduler._target_=pcnn.tasks.schedules.{name}",) for name in SCHEDULES),
     *((f"task/optimizer={name}",) for name in options("task/optimizer")),
     *((f"augment={name}",) for name in options("augment") if not name.startswith("pairs")),

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from pcnn.late import late
 
 if TYPE_CHECKING:
-    from pcnn.losses.circle import Circle
     from pcnn.losses.cross_entropy import CrossEntropy, WeightedSum, inverse_log_frequency
     from pcnn.losses.hardest_contrastive import HardestContrastive
     from pcnn.losses.info_nce import InfoNCE
     from pcnn.losses.lovasz import LovaszSoftmax, lovasz_softmax
 
 __all__ = [
-    "Circle",
     "CrossEntropy",
     "HardestContrastive",
     "InfoNCE",
@@ -30,7 +28,6 @@ __all__ = [
 __getattr__ = late(
     __name__,
     {
-        ".circle": ("Circle",),
         ".cross_entropy": ("CrossEntropy", "WeightedSum", "inverse_log_frequency"),
         ".hardest_contrastive": ("HardestContrastive",),
         ".info_nce": ("InfoNCE",),

@@ -78,11 +78,3 @@ def samples_of_pairs(offsets: Tensor, total: int, samples: int) -> tuple[Tensor,
     shuffled = (pair + torch.rand(total, dtype=torch.float64, device=offsets.device)).argsort()
     place = offsets[:-1, None] + torch.arange(samples, device=offsets.device)
     return shuffled[place.clamp(max=total - 1)], place < offsets[1:, None]
-
-
-def distances(source: Tensor, target: Tensor) -> Tensor:
-    """Distances [B, K, K] between features [B, K, C], with slopes that are finite at 0."""
-    with torch.autocast(source.device.type, enabled=False):
-        squares = source.square().sum(2)[:, :, None] + target.square().sum(2)[:, None]
-        # at 0 the slope of the root is infinite; clamped, there is none
-        return (squares - 2 * source @ target.mT).clamp(min=1e-12).sqrt()

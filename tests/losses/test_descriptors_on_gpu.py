@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.losses import Circle, HardestContrastive, InfoNCE
+from pcnn.losses import HardestContrastive, InfoNCE
 from tests.losses.pairs import pair_batch, unit_rows
 from tests.waits import nothing_waits
 
@@ -22,8 +22,8 @@ def on_device(batch: Any) -> Any:
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "loss",
-    [HardestContrastive(), HardestContrastive(safe_radius=2.0), Circle(samples=512), InfoNCE()],
-    ids=["hardest", "safe", "circle", "info_nce"],
+    [HardestContrastive(), HardestContrastive(safe_radius=2.0), InfoNCE()],
+    ids=["hardest", "safe", "info_nce"],
 )
 @pytest.mark.parametrize("radius", [0.6, 0.0], ids=["positives", "none"])
 def test_same_value_without_waiting_for_the_device(loss: nn.Module, radius: float) -> None:
@@ -52,7 +52,7 @@ def test_samples_of_a_training_step_are_drawn_without_waiting() -> None:
     source = torch.rand(300, 3, generator=generator) * 3
     batch = on_device(pair_batch([source], [source + 0.05], 0.4, 0.3))
     sides = [unit_rows(300, 16, n, torch.float32).detach().cuda() for n in (1, 2)]
-    losses = [HardestContrastive(64, 32), Circle(samples=64)]
+    losses = [HardestContrastive(64, 32), InfoNCE(samples=64)]
     for loss in losses:
         loss(*sides, batch)
     with nothing_waits():

@@ -4,13 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from pcnn.losses import Circle, HardestContrastive, InfoNCE
+from pcnn.losses import HardestContrastive, InfoNCE
 from tests.losses.pairs import DEGENERATE, pair_batch, unit_rows
 
 LOSSES = {
     "hardest": HardestContrastive(),
     "safe": HardestContrastive(safe_radius=1.0),
-    "circle": Circle(),
     "info_nce": InfoNCE(),
 }
 each = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -53,9 +52,6 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype, loss: nn.Modu
     [
         (HardestContrastive, {"positives": 0}),
         (HardestContrastive, {"safe_radius": 0.0}),
-        (Circle, {"positive_radius": 2.0, "safe_radius": 1.0}),
-        (Circle, {"samples": 0}),
-        (Circle, {"scale": 0.0}),
         (InfoNCE, {"temperature": 0.0}),
         (InfoNCE, {"safe_radius": 0.0}),
         (InfoNCE, {"candidates": 0}),

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
-from pcnn.losses import Circle, HardestContrastive
+from pcnn.losses import HardestContrastive, InfoNCE
 from pcnn.metrics.registration import JudgedPairs, PairId, PairResult
 from pcnn.models import ResUNetBN2C
 from pcnn.registration.transforms import inverse, transform_points
@@ -159,7 +159,7 @@ DEGENERATE: dict[str, Callable[[], tuple[list[Tensor], list[Tensor]]]] = {
 
 @pytest.mark.parametrize(
     ("geometry", "loss"),
-    [("voxel", HardestContrastive(64, 32)), ("point", Circle(samples=64))],
+    [("voxel", HardestContrastive(64, 32)), ("point", InfoNCE(samples=64))],
     ids=["voxel", "point"],
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
