@@ -33,8 +33,6 @@ def test_a_batch_comes_back_as_it_was(placement: Placement, sizes: tuple[int, ..
         a, b = getattr(after.tensor.geometry, name), getattr(before.tensor.geometry, name)
         assert torch.equal(a, b)
     assert torch.equal(after.tensor.features, before.tensor.features)
-    starts = [place.start for place in packed.places]
-    assert all(start % 64 == 0 for start in starts)
 
 
 def test_tensors_of_all_kinds():
@@ -46,7 +44,6 @@ def test_tensors_of_all_kinds():
         "scalar": torch.tensor(True),
         "half": torch.tensor([1.5], dtype=torch.bfloat16),
         "twice": [base, base],
-        "gradient": torch.ones(2, requires_grad=True),
         "word": "text",
     }
     found = Packed.of(values).unpack()
@@ -54,7 +51,6 @@ def test_tensors_of_all_kinds():
         assert torch.equal(found[name], values[name])
         assert found[name].dtype == values[name].dtype
     assert found["twice"][0] is found["twice"][1]
-    assert found["gradient"].tolist() == [1.0, 1.0]
     assert found["word"] == "text"
 
 
@@ -107,11 +103,6 @@ def test_batches_that_are_never_taken_free_their_memory():
     *_, last = (isinstance(sent.buffer, Part) for sent in loader)
     assert last
     assert not memory.holds.any()
-
-
-def test_a_process_that_is_not_forked_has_no_such_memory():
-    collate = CollatePacked(CollateClouds(4), BatchMemory(1, 2, 64))
-    assert pickle.loads(pickle.dumps(collate)).memory is None
 
 
 @pytest.mark.gpu

@@ -11,7 +11,7 @@ from tests.datamodules.modules import folder_module
 
 @pytest.mark.parametrize(
     ("available", "usual", "for_cpu", "of_12"),
-    [(1, 0, 0, 1), (2, 1, 1, 2), (6, 5, 2, 6), (16, 15, 2, 12), (64, 16, 2, 12)],
+    [(1, 0, 0, 1), (6, 5, 2, 6), (64, 16, 2, 12)],
 )
 def test_one_core_is_left_to_the_training(
     available: int, usual: int, for_cpu: int, of_12: int

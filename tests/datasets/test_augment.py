@@ -12,10 +12,8 @@ import pytest
 import torch
 from scipy import interpolate, ndimage
 
-from pcnn.datasets import OnPoints
-from pcnn.datasets.cloud import Cloud, joined_cloud
+from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.semantic_kitti import SemanticKITTI
 from pcnn.datasets.transforms.augment import Augmentation, sample_generator
 from pcnn.datasets.transforms.crops import Pieces
@@ -26,7 +24,6 @@ from pcnn.datasets.transforms.features import (
     distort,
 )
 from pcnn.datasets.transforms.mixes import LaserMix, OneOf, PolarMix
-from pcnn.geometry import PointSet
 from tests.datasets.clouds import cloud, write_scan
 
 
@@ -49,33 +46,6 @@ def coloured(n: int, seed: int = 0) -> Cloud:
 def marked(n: int, seed: int, mark: float) -> Cloud:
     """A cloud whose feature says where it comes from."""
     return replace(cloud(n, seed), features=torch.full((n, 1), mark))
-
-
-def test_rotation_is_one_angle_of_the_whole_circle():
-    before = cloud(100)
-    after = only(rotate_z=True)(before, generator())
-    assert torch.equal(after.points[:, 2], before.points[:, 2])
-    torch.testing.assert_close(after.points[:, :2].norm(dim=1), before.points[:, :2].norm(dim=1))
-    x, y = before.points[:, 0], before.points[:, 1]
-    turned = torch.atan2(after.points[:, 1], after.points[:, 0]) - torch.atan2(y, x)
-    turned = torch.remainder(turned, 2 * math.pi)
-    torch.testing.assert_close(turned, turned[:1].expand(100), atol=1e-4, rtol=0)
-    points = [only(rotate_z=True)(cloud(1), generator(e)).points[0].tolist() for e in range(400)]
-    angles = [math.atan2(y, x) for x, y, _ in points]
-    quarters = np.histogram(angles, bins=4, range=(-math.pi, math.pi))[0]
-    assert (np.abs(quarters - 100) < 45).all()
-
-
-@pytest.mark.parametrize("degrees", [30.0, 360.0])
-def test_a_sector_is_a_wedge_of_the_given_width(degrees: float):
-    before, sizes = cloud(5000), []
-    for seed in range(5):
-        after = only(sector=degrees)(before, generator(seed))
-        angles = torch.atan2(after.points[:, 1], after.points[:, 0]).rad2deg().sort().values
-        gaps = torch.cat([angles.diff(), angles[:1] + 360 - angles[-1:]])
-        assert 360 - float(gaps.max()) <= degrees + 1e-3
-        sizes.append(after.n_points)
-    assert sum(sizes) / 5 == pytest.approx(5000 * degrees / 360, rel=0.1)
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -115,20 +85,13 @@ def test_an_augmentation_is_repeatable_and_leaves_its_input():
     ("kind", "arguments"),
     [
         (Augmentation, {"scale": (1.1, 0.9)}),
-        (Augmentation, {"scale": (0, 1)}),
         (Augmentation, {"drop": 1.0}),
-        (Augmentation, {"rotate_limit": 0}),
         (Augmentation, {"shift": (1.0, -1.0, 0.0)}),
-        (Augmentation, {"jitter": (0.02, 0.01)}),
         (Augmentation, {"jitter": (-0.01, 0.01)}),
         (Elastic, {"strengths": [[0.2, 0.0]]}),
-        (Chromatic, {"contrast": -1}),
         (Chromatic, {"gamma": [1.5, 1.0]}),
-        (Pieces, {"radius": [4.0, 1.5]}),
         (Pieces, {"thin": 1.0}),
-        (Remission, {"gain": [2.0, 1.0]}),
         (Remission, {"noise": -0.1}),
-        (LaserMix, {"areas": []}),
         (LaserMix, {"pitch": [3, -25]}),
         (PolarMix, {"swap": 2.0}),
     ],
@@ -170,29 +133,7 @@ def test_elastic_is_the_published_one(grain: float):
     assert float((after.points - before.points).norm(dim=1).max()) > 1e-3
 
 
-def test_clouds_that_a_change_does_not_suit_are_named():
-    without = replace(cloud(5), features=torch.zeros(5, 0))
-    for change, words in (
-        (Remission(), "no remission"),
-        (Chromatic(), "no colour"),
-        (Augmentation(mix=LaserMix()), "needs a set"),
-        (Elastic([[1e-4, 1.0]], share=1.0), "coarser grain"),
-    ):
-        with pytest.raises(ValueError, match=rf"c\.bin.*{words}"):
-            change(without, generator())
-
-
-def test_two_clouds_become_one():
-    first, second = cloud(5, 1), replace(cloud(3, 2), labels=None)
-    both = joined_cloud(first, second)
-    assert torch.equal(both.points, torch.cat([first.points, second.points]))
-    assert both.labels.tolist() == [*first.labels.tolist(), IGNORE, IGNORE, IGNORE]
-    assert (both.point_index, both.name) == (None, first.name)
-    with pytest.raises(ValueError, match="cannot be mixed"):
-        joined_cloud(first, replace(second, features=torch.zeros(3, 2)))
-
-
-@pytest.mark.parametrize("areas", [1, 3, 6])
+@pytest.mark.parametrize("areas", [1, 6])
 def test_lasermix_takes_bands_in_turn(areas: int):
     own, other = marked(3000, 1, 0.0), marked(3000, 2, 1.0)
     mixed = LaserMix(areas=[areas])(own, other, generator())
@@ -239,10 +180,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def mixing(root: Path, **options: Any) -> CloudDataset:
-    geometry = options.pop("geometry", None)
-    change = Augmentation(**options)
     scans = SemanticKITTI(root, [0])
-    return CloudDataset(scans, voxel_size=1.0, augment=change, seed=3, geometry=geometry)
+    return CloudDataset(scans, voxel_size=1.0, augment=Augmentation(**options), seed=3)
 
 
 @pytest.mark.parametrize("options", [{"mix": LaserMix()}, {"mix": PolarMix()}, {"mix3d": 1.0}])
@@ -263,11 +202,3 @@ def test_mix3d_adds_another_cloud_as_it_is_in_its_own_turn(root: Path):
     assert torch.equal(both.points[:300], own.points)
     (other,) = (i for i in (1, 2) if plain[2, i].cloud.n_points == both.n_points - 300)
     assert torch.equal(both.points[300:], plain[2, other].cloud.points)
-    assert torch.equal(mixing(root, mix3d=1e-9)[2, 0].cloud.points, own.points)
-    sample = mixing(root, mix3d=1.0, geometry=OnPoints())[0, 2]
-    assert isinstance(sample.geometry, PointSet)
-    assert sample.geometry.rows == sample.cloud.n_points > 100
-    for frame in (1, 2):  # the only scan of a set is mixed with itself
-        for kind, suffix in (("velodyne", "bin"), ("labels", "label")):
-            (root / "sequences/00" / kind / f"{frame:06d}.{suffix}").unlink()
-    assert mixing(root, mix=LaserMix(), mix3d=1.0)[0].cloud.n_points == 600

@@ -15,8 +15,6 @@ import trimesh
 from pcnn.datasets.label_files import label_source, read_labels, write_labelled
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.errors import FileError
-from pcnn.files.ply import write_ply
-from pcnn.visualize.view.of_files import viewed_file
 from tests.datasets.las_files import write_las
 from tests.datasets.point_files import N, pcd_bytes, ply_bytes, rotating, saved, table
 
@@ -75,19 +73,9 @@ def test_other_readers_read_the_same_labels(
         labels, confidence = read(written)
         np.testing.assert_array_equal(np.asarray(labels), LABELS)
         np.testing.assert_allclose(np.asarray(confidence), CONFIDENCE / 255, rtol=1e-7)
-    # a page finds it beside the labels or in their file, and takes a file of it
-    for shown in (
-        viewed_file(source, labels=written),
-        viewed_file(source, confidence=trust or written),
-    ):
-        assert shown.rows is not None
-        assert shown.confidence is not None
-        np.testing.assert_allclose(shown.confidence, CONFIDENCE[shown.rows] / 255, rtol=1e-6)
     if trust is None:  # again: it replaces the property
         again = write_labelled(tmp_path / "again", written, LABELS, confidence=255 - CONFIDENCE)
         np.testing.assert_allclose(readers[-1](again["labels"])[1], 1 - CONFIDENCE / 255, atol=1e-6)
-        bare = write_labelled(tmp_path / "bare", source, LABELS)
-        assert viewed_file(bare["labels"]).confidence is None
     if source.suffix == ".ply":  # all else is as it was
         before, after = read_points(source), read_points(written)
         np.testing.assert_array_equal(after.points, before.points)
@@ -122,8 +110,3 @@ def test_labels_beside_a_cloud(tmp_path: Path) -> None:
     (tmp_path / "a.b_label.npy").touch()
     with pytest.raises(FileError):
         label_source(cloud)
-
-
-def test_types_that_ply_does_not_have(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no type of PLY"):
-        write_ply(tmp_path / "a.ply", [], np.dtype([("x", "i8")]))

@@ -55,10 +55,6 @@ def test_what_is_simulated_is_said_and_a_default_root_is_real(
     assert found(tmp_path, calls) == DataSource(tmp_path / "default", "real")
     assert len(calls) == 1
     assert found(tmp_path, calls, source="simulated").kind == "simulated"
-    no_simulator = Published("Streets", "default", "no.module:SIMULATOR", "Download it.")
-    assert no_simulator.found(None, "auto", str(tmp_path), None).kind == "real"
-    with pytest.raises(ModuleNotFoundError):
-        no_simulator.found(None, "simulated", str(tmp_path), None)
 
 
 def test_a_root_that_does_not_serve_is_never_replaced(tmp_path: Path):

@@ -3,17 +3,16 @@
 import logging
 import multiprocessing
 import resource
-import shutil
 import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+
+import torch
 
 from pcnn.errors import FileError
 from tests.fuzz.mutators import mutated
@@ -26,61 +25,31 @@ MEMORY = 2 * GIB
 _PATIENCE = 60.0
 
 
-@dataclass
-class Findings:
-    """Results of many files."""
-
-    read: int = 0
-    refused: int = 0
-    bad: list[str] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def total(self) -> int:
-        """Number of files."""
-        return self.read + self.refused + len(self.bad)
-
-
-def fuzzed(seed: int, files: int | None = None, seconds: float | None = None) -> Findings:
-    """Read so many mutated files of all kinds in turn, or as many as the time is enough for."""
-    found, start, number = Findings(), time.monotonic(), 0
-    end = float("inf") if seconds is None else start + seconds
-    while (files is None or number < files) and time.monotonic() < end:
-        for at, name, outcome in _answers(seed, number, files, end):
+def fuzzed(seed: int, files: int) -> Iterator[tuple[int, str, str]]:
+    """Number, kind, and "read", "refused" or what is bad, of mutated files of all kinds in turn."""
+    number = 0
+    while number < files:
+        for at, name, outcome in _answers(seed, number, files):
             number = at
-            found.kinds[name] += 1
-            if outcome == "read":
-                found.read += 1
-            elif outcome == "refused":
-                found.refused += 1
-            else:
-                found.bad.append(f"seed {seed} file {number} ({name}): {outcome}")
+            yield number, name, outcome
         number += 1  # where a process ended, the next goes on behind
-    return found
 
 
-def _answers(
-    seed: int, first: int, files: int | None, end: float
-) -> Iterator[tuple[int, str, str]]:
-    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=_work, args=(theirs, seed, first, files, end)
-    )
+def _answers(seed: int, first: int, files: int) -> Iterator[tuple[int, str, str]]:
+    forked = multiprocessing.get_context("fork")
+    ours, theirs = forked.Pipe(duplex=False)
+    process = forked.Process(target=_work, args=(theirs, seed, first, files))
     process.start()
     theirs.close()
     number, name = first, "start"
     try:
-        while True:
-            if not ours.poll(_PATIENCE):
-                yield number, name, f"hangs for {_PATIENCE:g} s"
+        while ours.poll(_PATIENCE):
+            number, name, *outcome = ours.recv()
+            if outcome:
+                yield number, name, *outcome
+            if outcome and number == files - 1:
                 return
-            message = ours.recv()
-            if message is None:
-                return
-            if len(message) == 2:
-                number, name = message
-            else:
-                yield message
+        yield number, name, f"hangs for {_PATIENCE:g} s"
     except EOFError:
         process.join()
         yield number, name, f"the process ended with {process.exitcode}"
@@ -90,9 +59,7 @@ def _answers(
         ours.close()
 
 
-def _work(pipe: Connection, seed: int, first: int, files: int | None, end: float) -> None:
-    import torch
-
+def _work(pipe: Connection, seed: int, first: int, files: int) -> None:
     torch.set_num_threads(1)  # threads do not survive a fork
     warnings.simplefilter("ignore")
     logging.disable()  # a cache tells of every entry that it makes again
@@ -101,22 +68,19 @@ def _work(pipe: Connection, seed: int, first: int, files: int | None, end: float
     resource.setrlimit(resource.RLIMIT_AS, (space + 8 * GIB, space + 8 * GIB))
     with tempfile.TemporaryDirectory() as place:
         kinds = subjects(Path(place))
-        number = first
-        while (files is None or number < files) and time.monotonic() < end:
+        for number in range(first, files):
             subject = kinds[number % len(kinds)]
             pipe.send((number, subject.name))
             folder = Path(place) / str(number)
             folder.mkdir()
             pipe.send((number, subject.name, _outcome(Random(f"{seed}/{number}"), subject, folder)))
-            shutil.rmtree(folder)
-            number += 1
-    pipe.send(None)
 
 
 def _outcome(random: Random, subject: Subject, folder: Path) -> str:
-    data = mutated(random, random.choice(subject.samples), random.choice(subject.samples))
     path = folder / subject.name
-    path.write_bytes(data)
+    path.write_bytes(
+        mutated(random, random.choice(subject.samples), random.choice(subject.samples))
+    )
     for name, held in subject.around:
         (folder / name).write_bytes(held)
     start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

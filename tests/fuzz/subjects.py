@@ -1,6 +1,5 @@
 """Every kind of file that the project reads: small whole ones, and what reads them."""
 
-import importlib.util
 import io
 import json
 import pickle
@@ -31,7 +30,9 @@ from pcnn.experiment import run_folder
 from pcnn.experiment.resume import is_finished
 from pcnn.experiment.run_folder import read_counts
 from pcnn.files.simulated import read_marker
+from tests.datasets.las_files import write_las
 from tests.datasets.point_files import lines_of, pcd_bytes, ply_bytes, table
+from tests.datasets.registration.training_sets import listed_pairs
 
 P = 24  # points
 
@@ -48,13 +49,7 @@ class Subject:
 
 def subjects(folder: Path) -> list[Subject]:
     """All kinds; whole files are written into a folder to get their bytes."""
-    return [
-        *_clouds(folder),
-        *_arrays(folder),
-        *_registration(),
-        *_plain(),
-        *_experiments(folder),
-    ]
+    return [*_clouds(folder), *_arrays(folder), *_registration(), *_experiments(folder)]
 
 
 def _points() -> np.ndarray:
@@ -75,19 +70,16 @@ def _clouds(folder: Path) -> list[Subject]:
         Subject("a.ply", tuple(ply_bytes(kind, rows) for kind in plys), _read),
         Subject("a.pcd", tuple(pcd_bytes(kind, rows) for kind in pcds), _read),
         Subject("a.txt", (lines_of(points), lines_of(points, "x,y,z,r\n", ",")), _read),
-        Subject("a_cloud.npz", (_npz_of(points),), _read),
+        Subject("a_cloud.npz", (_bytes(np.savez, points=points, labels=np.arange(P)),), _read),
         Subject("a.label", (np.arange(P, dtype="<u4").tobytes(),), lambda p: read_labels(p, P)),
         Subject("a_label.npy", (_npy(np.arange(P)),), lambda p: read_labels(p, P)),
     ]
-    if importlib.util.find_spec("laspy") and importlib.util.find_spec("lazrs"):
-        from tests.datasets.las_files import write_las
-
-        for name in ("a.las", "a.laz"):
-            samples = []
-            for kind in (1, 7):
-                write_las(folder / name, P, kind)
-                samples.append((folder / name).read_bytes())
-            found.append(Subject(name, tuple(samples), _near))
+    for name in ("a.las", "a.laz"):
+        samples = []
+        for kind in (1, 7):
+            write_las(folder / name, P, kind)
+            samples.append((folder / name).read_bytes())
+        found.append(Subject(name, tuple(samples), _near))
     return found
 
 
@@ -95,9 +87,10 @@ def _near(path: Path) -> None:
     read_points(path, reading=Reading(centred=True))
 
 
-def _npz_of(points: np.ndarray) -> bytes:
+def _bytes(save: Callable[..., None], *values: Any, **more: Any) -> bytes:
+    """What a function writes into a file: as its first argument, or behind a value."""
     file = io.BytesIO()
-    np.savez(file, points=points, labels=np.arange(P))
+    save(*((values[0], file) if save is torch.save else (file, *values)), **more)
     return file.getvalue()
 
 
@@ -108,16 +101,10 @@ def _read(path: Path) -> None:
 
 def _arrays(folder: Path) -> list[Subject]:
     points = _points()[:, :3].copy()
-    packed, stored = io.BytesIO(), io.BytesIO()
-    np.savez_compressed(packed, pcd=points, color=points)
-    np.savez(stored, pcd=points)
-    pths = []
-    for value in (points, torch.from_numpy(points), points.astype(np.float64)):
-        file = io.BytesIO()
-        torch.save(value, file)
-        pths.append(file.getvalue())
-    old = io.BytesIO()
-    torch.save(torch.from_numpy(points), old, _use_new_zipfile_serialization=False)
+    compressed = _bytes(np.savez_compressed, pcd=points, color=points)
+    tensor = torch.from_numpy(points)
+    pths = [_bytes(torch.save, value) for value in (points, tensor, points.astype(np.float64))]
+    pths.append(_bytes(torch.save, tensor, _use_new_zipfile_serialization=False))
     source = folder / "source"
     source.write_bytes(b"")
     cloud = Cloud(torch.from_numpy(points), torch.ones(P, 1), torch.zeros(P).long(), "a", "a")
@@ -125,8 +112,8 @@ def _arrays(folder: Path) -> list[Subject]:
     cache.put("a", [source], lambda: cloud)
     lines = "".join(f"{x:.3f} {y:.3f} {z:.3f} 12 200 0\n" for x, y, z in points.tolist())
     return [
-        Subject("a.npz", (packed.getvalue(), stored.getvalue()), read_local),
-        Subject("a.pth", (*pths, old.getvalue()), read_fragment),
+        Subject("a.npz", (compressed, _bytes(np.savez, pcd=points)), read_local),
+        Subject("a.pth", tuple(pths), read_fragment),
         Subject("chair_1.txt", (lines.encode(), b"1 2 3 185\x10187 4\n"), read_annotation),
         Subject("entry.npz", ((cache.folder / "a.npz").read_bytes(),), _find_entry),
         Subject("0_1_2.npy", (_npy(np.eye(4)),), read_transform),
@@ -145,28 +132,9 @@ def _registration() -> list[Subject]:
     pose[:3, 3] = 1.5, 0.25, 0.0
     rows = "".join("\t".join(f"{v:.6f}" for v in row) + "\n" for row in pose.tolist())
     line = " ".join(f"{v:.6e}" for v in pose[:3].reshape(-1).tolist())
-    indoor = [
-        {
-            "overlap": np.float64(0.4),
-            "rotation": pose[:3, :3],
-            "translation": pose[:3, 3],
-            "scene_name": "s",
-            "frag_id0": 3,
-            "frag_id1": 7,
-            "pcd0": "a",
-            "pcd1": "b",
-        }
-    ]
-    predator = {
-        "src": ["test/s/cloud_bin_7.pth"],
-        "tgt": ["test/s/cloud_bin_3.pth"],
-        "rot": [pose[:3, :3]],
-        "trans": [pose[:3, 3:]],
-        "overlap": [np.float64(0.4)],
-    }
     kitti = [{"seq_id": 8, "frame0": 11, "frame1": 0, "transform": pose, "pcd0": "a", "pcd1": "b"}]
     info = "0 1 3\n" + "".join(" ".join(map(str, row)) + "\n" for row in np.eye(6).tolist())
-    lists = tuple(pickle.dumps(c, protocol=p) for c in (indoor, predator) for p in (2, 4, 5))
+    lists = tuple(pickle.dumps(c, protocol=p) for c in listed_pairs(pose) for p in (2, 4, 5))
     return [
         Subject("poses.txt", (f"{line}\n{line}\n{line}\n".encode(),), read_poses),
         Subject("calib.txt", (f"P0: {line}\nTr: {line}\n".encode(),), read_calibration),
@@ -180,21 +148,6 @@ def _registration() -> list[Subject]:
         Subject("indoor.pkl", lists, read_indoor_list),
         Subject(
             "kitti.pkl", tuple(pickle.dumps(kitti, protocol=p) for p in (2, 4)), read_kitti_list
-        ),
-    ]
-
-
-def _plain() -> list[Subject]:
-    classes = {
-        "names": ["ground", "tree"],
-        "colors": [[1, 2, 3], [4, 5, 6]],
-        "map": {2: "ground", 5: "tree", 1_000_000_000: "tree"},
-        "ignore": [0],
-    }
-    return [
-        Subject("classes.yaml", (yaml.safe_dump(classes).encode(),), _encode),
-        Subject(
-            "SIMULATED.json", (b'{"seed": 0, "version": "4"}',), lambda p: read_marker(p.parent)
         ),
     ]
 
@@ -219,22 +172,28 @@ def _experiments(folder: Path) -> list[Subject]:
         "global_step": 3,
         "callbacks": {"c": {"best_step": 3}},
     }
-    file = io.BytesIO()
-    torch.save(checkpoint, file)
-    exported = safetensors.torch.save(
-        {"a": torch.ones(3, 4), "b": torch.arange(3)},
-        {"pcnn": yaml.safe_dump({"pcnn_config": config, "global_step": 3})},
-    )
-    in_eight = safetensors.torch.save(
-        {**packed("a", torch.randn(2, 3, 4)), "b": torch.arange(3)},
-        {"pcnn": yaml.safe_dump({"pcnn_config": config, "global_step": 3})},
-    )
+    exported = [
+        safetensors.torch.save(
+            {**tensors, "b": torch.arange(3)},
+            {"pcnn": yaml.safe_dump({"pcnn_config": config, "global_step": 3})},
+        )
+        for tensors in ({"a": torch.ones(3, 4)}, packed("a", torch.randn(2, 3, 4)))
+    ]
     metrics = {"config_sha256": "0" * 64, "metrics": {"val/miou": 0.5}, "checkpoint": "best.ckpt"}
     counts = {"class_names": ["a", "b"], "counts": {"val": [[1, 2, 0], [0, 3, 1]]}}
+    classes = {
+        "names": ["ground", "tree"],
+        "colors": [[1, 2, 3], [4, 5, 6]],
+        "map": {2: "ground", 5: "tree", 1_000_000_000: "tree"},
+        "ignore": [0],
+    }
     text = yaml.safe_dump(config).encode()
+    marker = b'{"seed": 0, "version": "4"}'
     return [
-        Subject("best.ckpt", (file.getvalue(),), _checkpoint),
-        Subject("best.safetensors", (exported, in_eight), _checkpoint),
+        Subject("classes.yaml", (yaml.safe_dump(classes).encode(),), _encode),
+        Subject("SIMULATED.json", (marker,), lambda path: read_marker(path.parent)),
+        Subject("best.ckpt", (_bytes(torch.save, checkpoint),), _checkpoint),
+        Subject("best.safetensors", tuple(exported), _checkpoint),
         Subject("config.yaml", (text,), lambda p: run_folder.load_config(p.parent)),
         Subject(
             "metrics.json",
@@ -252,6 +211,4 @@ def _checkpoint(path: Path) -> None:
 
 
 def _npy(values: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, values)
-    return file.getvalue()
+    return _bytes(np.save, values)

@@ -40,21 +40,14 @@ def test_counts_beyond_float32_stay_exact():
     assert metric.compute().tolist() == [[2**24, 2**24 + 1, 2**24], [2**24] * 3]
 
 
-@pytest.mark.parametrize(
-    ("pred", "target"), [([5], [0]), ([0], [5]), ([-1], [0]), ([0], [-1])], ids=str
-)
-def test_labels_outside_the_range_raise(pred, target):
-    metric = ConfusionMatrix(5)
-    metric.update(torch.tensor(pred), torch.tensor(target))
-    with pytest.raises(ValueError, match="neither a class id"):
-        metric.compute()
-
-
-def test_bad_arguments_raise():
+def test_what_cannot_be_counted_is_refused():
+    for pred, target in ((5, 0), (0, 5), (-1, 0), (0, -1)):
+        metric = ConfusionMatrix(5)
+        metric.update(torch.tensor([pred]), torch.tensor([target]))
+        with pytest.raises(ValueError, match="neither a class id"):
+            metric.compute()
     with pytest.raises(ValueError, match="one of the 5 class ids"):
         ConfusionMatrix(5, ignore_index=0)
-    with pytest.raises(ValueError, match="at least 1"):
-        ConfusionMatrix(0)
     with pytest.raises(ValueError, match="equal length"):
         ConfusionMatrix(5).update(torch.zeros(3).long(), torch.zeros(4).long())
     with pytest.raises(TypeError, match="argmax"):

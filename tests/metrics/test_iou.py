@@ -13,7 +13,6 @@ from pcnn.metrics import (
     accuracy,
     best_constant,
     iou,
-    iou_table,
     mean_class_accuracy,
     miou_official,
     miou_present,
@@ -87,24 +86,6 @@ def test_best_constant_is_the_best_of_all_constants(case):
         scores.append(float(miou_present(metric.compute())))
     # it depends on the truth alone, so any prediction's matrix gives it
     assert float(best_constant(metric.compute())) == pytest.approx(max(scores), abs=1e-12)
-
-
-def test_wrong_shape_raises():
-    with pytest.raises(ValueError, match=r"\[C, C \+ 1\]"):
-        iou(torch.zeros(3, 5))
-
-
-def test_table_shows_every_class_and_marks_absent_ones():
-    from rich.console import Console
-
-    counts = torch.tensor([[1_500, 0, 0, 500], [0, 0, 0, 0], [0, 500, 500, 0]])
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(iou_table(counts, ["road", "bus", "tree"], "simulated"))
-    text = console.export_text()
-    for expected in ("simulated", "75.00", "absent", "50.00", "2,000", "41.67", "62.50"):
-        assert expected in text, expected
-    with pytest.raises(ValueError, match="2 class names for 3"):
-        iou_table(counts, ["a", "b"])
 
 
 def test_mean_class_accuracy_leaves_absent_classes_out():

@@ -15,8 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from pcnn.registration import evidence as looked_at
-from pcnn.registration import fit_kernel, surface_fit
-from pcnn.registration.cliques import poses
+from pcnn.registration import surface_fit
 from pcnn.registration.descriptor import Described
 from pcnn.registration.evidence import NAMES, PairEvidence
 
@@ -68,18 +67,16 @@ def axes(points: Tensor, places: Tensor, *_: object) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("view_points", [True, False])
-@pytest.mark.parametrize("pairs", [1, 2])
 def test_evidence_and_surfaces_need_no_look(
-    view_points: bool, pairs: int, monkeypatch: pytest.MonkeyPatch
+    view_points: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (looked_at, surface_fit):
         monkeypatch.setattr(module, "SortedCells", Unsorted)
         monkeypatch.setattr(module, "principal_axes", axes)
     sources, targets = (
-        [Described(numbers(n, 3), numbers(n, 32)) for n in (size, size + 7)][:pairs]
-        for size in (3000, 400)
+        [Described(numbers(n, 3), numbers(n, 32)) for n in (size, size + 7)] for size in (3000, 400)
     )
-    ends = [(numbers(90, 3), numbers(90, 3))] * pairs
+    ends, pairs = [(numbers(90, 3), numbers(90, 3))] * 2, 2
     with Gpu():
         pair = PairEvidence(sources, targets, ends, 0.075, 0.05, view_points)
         found = pair([torch.zeros(5, 4, 4).double()] * pairs)
@@ -87,17 +84,3 @@ def test_evidence_and_surfaces_need_no_look(
     assert [one.shape for one in found] == [(5, len(NAMES))] * pairs
     assert (found[0].dtype, found[0].device.type) == (torch.float64, "cpu")
     assert (moved.shape, moved.dtype) == ((pairs, 4, 4), torch.float64)
-
-
-@pytest.mark.parametrize("pairs", [1, 3])
-def test_poses_of_cliques_need_no_look(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fits(covariance: Tensor, *middles: Tensor) -> Tensor:
-        assert all(one.dtype == torch.float64 for one in (covariance, *middles))
-        return numbers(len(covariance), 3, 4, dtype=torch.float64)
-
-    monkeypatch.setattr(fit_kernel, "rigid_fits", fits)
-    counts = numbers(pairs, dtype=torch.int64) if pairs > 1 else None
-    with Gpu():
-        sides = numbers(2, pairs, 1500, 3)
-        found = poses(sides[0], sides[1], counts, 0.05)
-        assert found.agree.shape == (pairs, found.support.shape[1], 1500)

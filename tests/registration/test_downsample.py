@@ -20,12 +20,6 @@ def test_voxels_are_those_of_brute_force() -> None:
     assert voxel_firsts(points, 0.2).tolist() == firsts
 
 
-@pytest.mark.parametrize("size", [0.0, -1.0, math.nan, math.inf])
-def test_a_size_must_be_positive(size: float) -> None:
-    with pytest.raises(ValueError, match="must be positive"):
-        voxels_of(torch.rand(5, 3), size)
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [(math.nan, "NaN or infinite"), (math.inf, "NaN or infinite"), (1e30, "too large")],

@@ -89,23 +89,6 @@ def test_right_descriptors_register_everything_and_each_cloud_is_described_once(
     assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]
 
 
-def test_results_are_in_the_order_of_the_set_whatever_that_is() -> None:
-    scenes = Scenes()
-    half = len(scenes.pairs) // 2
-    scenes.pairs = [
-        p for both in zip(scenes.pairs[half:], scenes.pairs, strict=False) for p in both
-    ]
-    assert [pair.scene for pair in scenes.pairs[:3]] == ["b", "a", "b"]
-    rules = protocol("predator", "threedmatch")
-    settings = EstimateSettings(RansacSettings(0.05, hypotheses=1000))
-    done = evaluate_pairs(scenes, Places(scenes), rules, settings, [600])
-    names = [(result.scene, result.target, result.source) for result in done.results[600]]
-    assert names == [(pair.scene, pair.target, pair.source) for pair in scenes.pairs]
-    for pair, transform in zip(scenes.pairs, done.transforms[600], strict=True):
-        torch.testing.assert_close(transform, pair.transform, atol=0.2, rtol=0)
-    assert sorted(scenes.asked) == [(s, i) for s in "ab" for i in (0, 2, 4)]  # each once
-
-
 def test_an_interrupted_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "BATCH", 1)
     monkeypatch.setattr(evaluation, "CLOUDS", 2)
@@ -137,17 +120,6 @@ def test_an_interrupted_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.M
         rest.read(path, "these settings")
 
 
-def test_wrong_descriptors_fail_and_say_so() -> None:
-    scenes = Scenes()
-    rules = protocol("predator", "threedmatch")
-    done = evaluate_pairs(scenes, Places(scenes, noise=50.0), rules, SETTINGS, [300])
-    summary = summarize(done.results[300], rules)
-    assert summary.rr == 0.5
-    assert summary.fmr == 0.5
-    bad = [place for place, pair in enumerate(scenes.pairs) if 4 in (pair.source, pair.target)]
-    assert all(done.results[300][place].inlier_ratio < 0.05 for place in bad)
-
-
 def test_without_gt_info_rmse_is_that_of_shared_points() -> None:
     scenes = Scenes("kitti")
     rules = protocol("pointcnnpp", "kitti")  # RRE < 1 deg and RMSE < 0.2 m
@@ -158,18 +130,6 @@ def test_without_gt_info_rmse_is_that_of_shared_points() -> None:
     plain = protocol("fcgf", "kitti")
     unjudged = evaluate_pairs(scenes, Places(scenes), plain, settings, [200])
     assert all(torch.tensor(result.rmse).isnan() for result in unjudged.results[200])
-
-
-def test_clouds_that_cannot_be_described_are_named() -> None:
-    scenes = Scenes()
-    stranger = Scenes()
-    stranger.clouds = {number: cloud[:-1] for number, cloud in stranger.clouds.items()}
-    rules = protocol("predator", "threedmatch")
-    with pytest.raises(ValueError, match="a, cloud 2: an unknown cloud"):
-        evaluate_pairs(scenes, Places(stranger), rules, SETTINGS, [100])
-    scenes.pairs = []
-    with pytest.raises(ValueError, match="no pairs to evaluate"):
-        evaluate_pairs(scenes, Places(scenes), rules, SETTINGS, [100])
 
 
 @pytest.mark.parametrize("placement", [OnVoxels(), OnPoints(thin=0.05)])

@@ -92,19 +92,6 @@ def test_a_gpu_finds_the_same() -> None:
     assert len(wanted) > 1000
 
 
-def test_what_does_not_fit_together_is_refused() -> None:
-    source, ends, target, other, transforms = batch_of([(5, 5)], 1.0)
-    for bad, said in (
-        ((source, ends, target, other, transforms[0]), "transforms"),
-        ((source, ends[:1], target, other, transforms), "source"),
-        ((source, ends, target[:, :2], other, transforms), "target"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            positive_pairs(*bad, radius=0.1)
-    with pytest.raises(ValueError, match="radius"):
-        positive_pairs(source, ends, target, other, transforms, radius=0.0)
-
-
 def test_unit_length() -> None:
     rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e-6, 0.0]], requires_grad=True)
     found = unit_length(rows)

@@ -1,36 +1,19 @@
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 import pcnn
-from pcnn.experiment import descriptors, networks, register
-from pcnn.experiment.descriptors import after, chosen, of_checkpoint
+from pcnn.experiment import descriptors, register
+from pcnn.experiment.descriptors import after
 from pcnn.metrics.registration import rotation_error, translation_error
-from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described
-from pcnn.registration.network_descriptor import NetworkDescriptor
 from pcnn.registration.register import NoOverlapError, default_settings
-from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
+from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
 from tests.registration.clouds import Known, known, register_points, two_views
 from tests.registration.poses import random_pose
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_every_solver_finds_the_pose(solver: Any) -> None:
-    source, target, truth, descriptor = known()
-    found = register_points(
-        source, target, descriptor, default_settings(0.05, solver=solver), samples=None
-    )
-    assert float(rotation_error(found.transform, truth)) < 2
-    assert float(translation_error(found.transform, truth)) < 0.1
-    assert (found.solver, found.descriptor) == (solver, "known")
-    assert found.inliers > 200
-    assert found.overlap > 0.95
 
 
 def test_inliers_and_rmse_are_those_of_the_refined_transform() -> None:
@@ -102,8 +85,7 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
 @pytest.mark.parametrize(
     ("options", "bad"),
     [
-        *(("min_inliers", 0), ("min_confidence", torch.nan), ("min_overlap", torch.nan)),
-        *(("min_overlap", 1.5), ("min_overlap", -0.1)),
+        *(("min_inliers", 0), ("min_confidence", torch.nan), ("min_overlap", 1.5)),
         *(("solver", "magic"), ("seed", -1), ("cell", "any")),
     ],
 )
@@ -115,24 +97,15 @@ def test_options_out_of_range_are_refused(options: str, bad: Any) -> None:
         EstimateSettings(RansacSettings(0.1), sampling="best")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "more", "options"),
-    [(1.0, 0, {"min_inliers": 60}), (0.0, 600, {"min_overlap": 1.0}), (0.3, 0, {})],
-)
-def test_too_little_agreement_is_no_identity(
-    wrong: float, more: int, options: dict[str, Any]
-) -> None:
-    source, target, _, _ = known(wrong)
-    features = torch.rand(len(target), 3) if wrong == 1 else target.clone()
-    far, there = source, features
-    if more:
-        far, there = torch.cat([source, source + 50]), torch.cat([features, 0 * features])
-    both = Known((far, there), (target, target))
-    if not options:
-        assert register_points(far, target, both).inliers > 200
-        return
+def test_too_little_agreement_is_no_identity() -> None:
+    source, target, _, _ = known(0.0)
+    wrong = Known((source, torch.rand(len(target), 3)), (target, target))
     with pytest.raises(NoOverlapError):
-        register_points(far, target, both, **options)
+        register_points(source, target, wrong, min_inliers=60)
+    far = torch.cat([source, source + 50])
+    half = Known((far, torch.cat([target, 0 * target])), (target, target))
+    with pytest.raises(NoOverlapError):
+        register_points(far, target, half, min_overlap=1.0)
 
 
 def test_public_function_registers_two_turned_views_by_fpfh(
@@ -148,20 +121,6 @@ def test_public_function_registers_two_turned_views_by_fpfh(
     assert float(translation_error(found.transform, truth)) < 0.03
 
 
-def test_without_open3d_and_by_name_the_network_alone_is_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def missing(*_: Any, **__: Any) -> Any:
-        raise ImportError("no Open3D here")
-
-    source, target, _ = two_views()
-    monkeypatch.setattr(register, "after", lambda *given: after(*given)[-1:])
-    for named in (["reg_rooms"], []):
-        with pytest.raises(NoOverlapError, match=r"required \(min_"):
-            pcnn.register(source, target, *named)
-        monkeypatch.setattr("pcnn.registration.fpfh.open3d", missing)
-
-
 def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
     _, target, _ = two_views()
     found = pcnn.register(target, target)
@@ -174,7 +133,6 @@ def test_a_cloud_registers_onto_itself_by_shipped_weights() -> None:
     ("cloud", "words"),
     [
         (np.empty((0, 3)), "source: the cloud is empty"),
-        (np.full((9, 3), np.nan), "source: the cloud is empty: 9 rows without a return"),
         (np.zeros((9, 2)), r"source: points must be numbers \[P, 3\]"),
         (np.zeros((9, 3)), "source: the cloud is empty: 9 rows without a return"),
         (np.full((9, 3), 5_412_345.67), "9 points fill 1 voxel"),
@@ -186,51 +144,3 @@ def test_bad_clouds_are_named(cloud: Any, words: str) -> None:
     pytest.importorskip("open3d")
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         pcnn.register(cloud, torch.rand(500, 3))
-
-
-def checkpoint(path: Path, task: str = "registration", geometry: str = "voxel") -> Path:
-    cfg = {
-        "model": {
-            "name": "resunet",
-            "tasks": ["registration"],
-            "geometries": ["voxel", "point"],
-            "_target_": "pcnn.models.ResUNetBN2C",
-            "width": 0.25,
-        },
-        "engine": {"name": "reference"},
-        "task": {"name": task},
-        "geometry": {
-            "name": geometry,
-            "_target_": f"pcnn.datasets.On{geometry.capitalize()}s",
-        },
-        "dataset": {"name": "threedmatch", "voxel_size": 0.1},
-        "data": {
-            "source": "simulated",
-            "in_channels": 1,
-            "out_channels": 16,
-            "voxel_size": 0.1,
-        },
-    }
-    net = networks.network(OmegaConf.create(cfg), 1, 16)
-    state = {f"net.{name}": value for name, value in net.state_dict().items()}
-    torch.save({"state_dict": state, "pcnn_config": cfg}, path)
-    return path
-
-
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_a_network_that_went_wrong_describes_nothing(bad: float, tmp_path: Path) -> None:
-    descriptor = of_checkpoint(checkpoint(tmp_path / "a.ckpt"))
-    assert isinstance(descriptor, NetworkDescriptor)
-    for parameter in descriptor.net.parameters():
-        parameter.data.fill_(bad)
-    with pytest.raises(ValueError, match=r"a\.ckpt.* NaN or infinite descriptors"):
-        descriptor(torch.rand(300, 3))
-
-
-def test_checkpoints_of_other_tasks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="trained for segmentation"):
-        of_checkpoint(checkpoint(tmp_path / "a.ckpt", task="segmentation"))
-    with pytest.raises(ValueError, match="its own voxel size"):
-        chosen(checkpoint(tmp_path / "b.ckpt"), measured([]), voxel_size=0.1)
-    with pytest.raises(FileNotFoundError, match=r"none\.ckpt"):
-        chosen(tmp_path / "none.ckpt", measured([]), None)

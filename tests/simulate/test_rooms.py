@@ -10,11 +10,10 @@ import pytest
 
 from pcnn.datasets.s3dis.classes import ROOM_TYPES
 from pcnn.simulate.mesh import join, surface
-from pcnn.simulate.rooms.depth_camera import BOX_HIGH, BOX_LOW, DepthCamera, fuse, measure
+from pcnn.simulate.rooms.depth_camera import BOX_HIGH, BOX_LOW, DepthCamera, fuse
 from pcnn.simulate.rooms.furnish import build_room
 from pcnn.simulate.rooms.paint import Paint
 from pcnn.simulate.rooms.room import Room, draw_settings
-from pcnn.simulate.rooms.scanner import scan_room
 from pcnn.simulate.rooms.site import LABELS
 from pcnn.simulate.rooms.threedmatch import take_fragment
 from pcnn.simulate.rooms.walk import Motion, look
@@ -22,7 +21,6 @@ from pcnn.simulate.shapes import block
 from pcnn.simulate.simulator import draw
 
 MATT = Paint((0.5, 0.5, 0.5), returns=1.0, gloss=1e-6)
-AHEAD = look(np.zeros(3), 0.0, 0.0)  # along x
 EXACT = DepthCamera(*[0.0] * 5, loss=1.0)  # no noise, no error of calibration
 NOISY = replace(EXACT, disparity_noise=0.17, smooth_noise=0.25)
 STILL = replace(Motion(**draw(np.random.default_rng(0), Motion)), drift_shift=0.0, drift_turn=0.0)
@@ -46,10 +44,6 @@ def wall(distance: float, paint: Paint = MATT) -> tuple:
     return (distance, -9.0, -9.0), (distance + 0.1, 9.0, 9.0), paint
 
 
-def image(distance: float, camera: DepthCamera = EXACT, paint: Paint = MATT) -> np.ndarray:
-    return measure(np.random.default_rng(0), camera, bare_room(wall(distance, paint)), AHEAD)
-
-
 @pytest.mark.parametrize("room_type", ROOM_TYPES)
 def test_every_type_is_furnished_inside_its_walls(room_type: str) -> None:
     for built in (room(room_type, 0, "train"), room(room_type, 1, "val")):
@@ -70,38 +64,6 @@ def test_every_type_is_furnished_inside_its_walls(room_type: str) -> None:
             np.array([s.width / 2, s.depth / 2, s.height * 0.55]), rays
         )
         assert np.isfinite(distance).mean() > 0.97
-
-
-def test_all_classes_are_scanned() -> None:
-    """Shares of points, with wide bounds about those of S3DIS."""
-    held = np.zeros(len(LABELS))
-    for room_type in ROOM_TYPES:
-        for kind in ((0, "train"), (1, "val")):
-            built = room(room_type, *kind)
-            cloud = scan_room(np.random.default_rng(0), built, 0.1)
-            held += np.bincount(cloud.labels, minlength=len(held)) / len(cloud.labels)
-    share = dict(zip(LABELS, held / held.sum(), strict=True))
-    assert min(share.values()) > 0.001
-    for name, low, high in (
-        *(("wall", 0.2, 0.5), ("floor", 0.1, 0.3), ("ceiling", 0.1, 0.3)),
-        *(("clutter", 0.03, 0.2), ("door", 0.01, 0.1), ("chair", 0.005, 0.1)),
-        *(("table", 0.005, 0.1), ("bookcase", 0.005, 0.1)),
-    ):
-        assert low < share[name] < high, name
-
-
-def test_depth_is_along_the_axis_and_quantised() -> None:
-    depth = image(2.0)
-    # the disparity nearest to 351.3 / 2 = 175.65
-    np.testing.assert_allclose(depth[depth > 0], 351.3 / 176, rtol=1e-12)
-    assert (depth > 0).mean() > 0.95
-    for out_of_range in (0.3, 4.8):
-        assert not image(out_of_range).any()
-    images = (image(z, NOISY) for z in (1.0, 2.0, 4.0))
-    near, middle, far = (depth[depth > 0].std() for depth in images)
-    # noise grows with the square of the distance
-    assert middle / near == pytest.approx(4.0, rel=0.25)
-    assert far / middle == pytest.approx(4.0, rel=0.25)
 
 
 def test_a_fragment_has_one_point_a_voxel_on_what_was_seen() -> None:

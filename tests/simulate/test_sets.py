@@ -12,11 +12,8 @@ import pytest
 import torch
 
 from pcnn.datasets.registration.gt_files import read_scene
-from pcnn.datasets.s3dis.classes import ROOM_TYPES
 from pcnn.files.simulated import is_simulated
-from pcnn.simulate.rooms.s3dis import plan_area
-from pcnn.simulate.rooms.threedmatch import Scene
-from pcnn.simulate.streets.kitti import KITTI, plan_kitti
+from pcnn.simulate.streets.kitti import KITTI
 from tests.simulate.conftest import STREETS
 
 #: Points of every cloud, and the middle of them.
@@ -79,31 +76,6 @@ def test_scans_and_labels(streets: Path) -> None:
         assert set(np.unique(labels)) <= OFFICIAL
 
 
-def test_calibration_times_and_poses(streets: Path) -> None:
-    for name, count in {"00": 1, "08": 2}.items():
-        folder = streets / "sequences" / name
-        lines = dict(line.split(":") for line in (folder / "calib.txt").read_text().splitlines())
-        assert list(lines) == ["P0", "P1", "P2", "P3", "Tr"]
-        rotation = np.array(lines["Tr"].split(), float).reshape(3, 4)[:, :3]
-        # forward, left and up of the sensor are forward, -right and -down of the camera
-        np.testing.assert_allclose(rotation, [[0, -1, 0], [0, 0, -1], [1, 0, 0]])
-        np.testing.assert_allclose(np.loadtxt(folder / "times.txt", ndmin=1), np.arange(count))
-        poses = (folder / "poses.txt").read_text()
-        assert poses == (streets / "poses" / f"{name}.txt").read_text()
-        first = np.loadtxt(poses.splitlines(), ndmin=2)[0].reshape(3, 4)
-        np.testing.assert_allclose(first, np.eye(4)[:3], atol=1e-9)
-
-
-def test_scans_are_shared_along_the_official_split() -> None:
-    tasks = plan_kitti(train_scans=23, val_scans=8).tasks
-    sequences = {task.work[0] for task in tasks}
-    assert [(s.number, s.split) for s in sequences if s.scans == 8] == [(8, "val")]
-    assert sorted(s.scans for s in sequences if s.split == "train") == [2] * 7 + [3] * 3
-    taken = sorted((task.work[0].number, scan) for task in tasks for scan in task.work[1])
-    assert taken == sorted((s.number, scan) for s in sequences for scan in range(s.scans))
-    assert len({task.name for task in tasks}) == len(tasks)
-
-
 def pose(folder: Path, number: int) -> np.ndarray:
     return np.loadtxt(folder / f"cloud_bin_{number}.info.txt", skiprows=1)
 
@@ -159,11 +131,3 @@ def test_annotations_add_up_to_the_room(rooms: Path) -> None:
         seen |= {part.split("_")[0] for part in parts}
         assert own["angle"] in (0, 90, 180, 270)
     assert {"ceiling", "floor", "wall", "door", "table", "chair", "clutter"} <= seen
-
-
-def test_all_types_of_rooms_come() -> None:
-    few, many = ([plan_area(0, a, n, 0.1) for a in range(1, 7)] for n in (2, 30))
-    assert [plan[:2] for plan in many] == few
-    assert {job.room_type for plan in many for job in plan} == set(ROOM_TYPES)
-    for split in ("train", "val", "test"):
-        assert len({Scene(0, split, index, 2).room_type for index in range(11)}) == 11

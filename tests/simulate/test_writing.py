@@ -117,14 +117,9 @@ def test_two_at_once_write_one_set(tmp_path: Path) -> None:
     ("simulator", "wrong"),
     [
         (KITTI, {"train_scans": 0, "val_scans": 0}),
-        (KITTI, {"train_scans": -1}),
-        (KITTI, {"frame_stride": 0}),
         (KITTI, {"workers": 0}),
-        (KITTI, {"seed": -1}),
         (KITTI, {"sensors": "any"}),
         (THREEDMATCH, {"fragments": 1}),
-        (THREEDMATCH, {"train_scenes": 0, "val_scenes": 0, "test_scenes": 0}),
-        (S3DIS, {"rooms": 0}),
         (S3DIS, {"spacing": 0.0}),
     ],
 )
@@ -133,11 +128,6 @@ def test_senseless_requests_write_nothing(simulator: Simulator, wrong: dict, tmp
         simulator.write(tmp_path / "set", progress=False, **wrong)
     assert next(iter(wrong)) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_processes_that_simulate_streets_do_without_torch() -> None:
-    code = "import sys, pcnn.simulate.streets.kitti; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 WORKERS = """

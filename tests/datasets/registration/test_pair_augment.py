@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration.augment import PairAugmentation, centre
+from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.transforms.augment import sample_generator
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import Pair, world
@@ -39,7 +39,6 @@ def residual(pair: Pair) -> Tensor:
     [
         {"rotation": 180.0},
         {"rotation": 180.0, "axis": "vertical"},
-        {"rotation": 30.0, "scale": (0.8, 1.2), "scale_probability": 1.0},
         {"rotation": 180.0, "scale": (0.5, 2.0), "scale_probability": 1.0, "shift": 2.0},
         {"rotation": 0.0},
     ],
@@ -93,22 +92,6 @@ def test_threads_do_not_change_a_bit() -> None:
     assert torch.equal(*found)
 
 
-def test_where_points_lie_in_memory_does_not_change_a_bit() -> None:
-    pair = same_places(random_pose(8), 1000)
-    by_column = Pair(pair.source.T.contiguous().T, pair.target, pair.transform)
-    assert by_column.source.stride() != pair.source.stride()
-    kept = pair.source.clone()
-    found = [
-        Pair(*PairAugmentation(**ALL)(one, sample_generator(1, 0, 0))) for one in (pair, by_column)
-    ]
-    assert torch.equal(found[0].source, found[1].source)
-    assert torch.equal(found[0].transform, found[1].transform)
-    assert torch.equal(pair.source, kept)
-    assert torch.equal(by_column.source, kept)
-    # the mean adds one point after the other
-    assert np.array_equal(centre(by_column.source), kept.double().numpy().mean(0))
-
-
 def test_tiny_clouds_and_numbers_that_are_refused() -> None:
     pair = same_places(random_pose(7), 300)
     for rows in (0, 1):
@@ -118,10 +101,7 @@ def test_tiny_clouds_and_numbers_that_are_refused() -> None:
         assert bool(changed.transform.isfinite().all())
     for options, words in (
         ({"rotation": 181.0}, "rotation"),
-        ({"axis": "x"}, "axis"),
         ({"scale": (1.2, 0.8)}, "scale"),
-        ({"scale_probability": 1.5}, "scale_probability"),
-        ({"jitter": -0.1}, "jitter"),
         ({"warp": float("nan")}, "warp"),
         ({"drop": 1.0}, "drop"),
         ({"uniform_rotations": True, "axis": "vertical"}, "axis"),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.gt_files import (
     read_scene,
     scene_pairs,
@@ -26,6 +25,7 @@ from pcnn.metrics.registration import (
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import fragments, write_benchmark
+from tests.datasets.registration.training_sets import listed_pairs
 from tests.registration.poses import random_pose
 
 HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
@@ -81,52 +81,14 @@ def test_broken_ground_truth_is_named(tmp_path: Path) -> None:
 
 def test_lists_of_both_publishers_say_the_same(tmp_path: Path) -> None:
     pose = random_pose(0).numpy()
-    rotation, translation = pose[:3, :3], pose[:3, 3]
-    predator = {
-        "src": ["test/s/cloud_bin_7.pth"],
-        "tgt": ["test/s/cloud_bin_3.pth"],
-        "rot": [rotation],
-        "trans": [translation[:, None]],
-        "overlap": [np.float64(0.4)],
-    }
-    geotransformer = [
-        {
-            "overlap": np.float64(0.4),
-            "pcd0": "test/s/cloud_bin_3.pth",
-            "pcd1": "test/s/cloud_bin_7.pth",
-            "rotation": rotation,
-            "translation": translation,
-            "scene_name": "s",
-            "frag_id0": 3,
-            "frag_id1": 7,
-        }
-    ]
-    for content in (predator, geotransformer):
+    for content in listed_pairs(pose):
         (tmp_path / "a.pkl").write_bytes(pickle.dumps(content))
         (pair,) = read_indoor_list(tmp_path / "a.pkl")
         assert (pair.scene, pair.target, pair.source, pair.overlap) == ("s", 3, 7, 0.4)
         torch.testing.assert_close(pair.transform, torch.from_numpy(pose))
     (tmp_path / "a.pkl").write_bytes(pickle.dumps([{"overlap": 1.0}]))
-    with pytest.raises(ValueError, match=r"a\.pkl: not a whole list of indoor pairs"):
-        read_indoor_list(tmp_path / "a.pkl")
-    (tmp_path / "a.pkl").write_bytes(b"no pickle")
-    with pytest.raises(ValueError, match=r"a\.pkl"):
-        read_indoor_list(tmp_path / "a.pkl")
-
-
-def test_fragments_of_both_precisions(tmp_path: Path) -> None:
-    for kind in ("float32", "float64"):
-        points = np.random.default_rng(0).random((7, 3)).astype(kind)
-        torch.save(points, tmp_path / "cloud_bin_0.pth")
-        read = read_fragment(tmp_path / "cloud_bin_0.pth")
-        assert read.dtype == torch.float32
-        np.testing.assert_array_equal(read.numpy(), points.astype(np.float32))
-    points[2] = np.nan
-    np.savez(tmp_path / "a.npz", pcd=points)
-    assert read_fragment(tmp_path / "a.npz").shape == (6, 3)
-    torch.save(points, tmp_path / "a.pth")
     with pytest.raises(FileError):
-        read_fragment(tmp_path / "a.pth")
+        read_indoor_list(tmp_path / "a.pkl")
 
 
 def benchmark(data_root: Path, pair_list: str) -> list:

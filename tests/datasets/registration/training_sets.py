@@ -15,6 +15,28 @@ from tests.datasets.registration.scenes import fragments, world, write_fragments
 from tests.registration.poses import shifted, turned
 
 
+def listed_pairs(pose: np.ndarray) -> tuple[object, object]:
+    """One pair of scene s, fragment 7 onto 3, as Predator lists it and as GeoTransformer does."""
+    predator = {
+        "src": ["test/s/cloud_bin_7.pth"],
+        "tgt": ["test/s/cloud_bin_3.pth"],
+        "rot": [pose[:3, :3]],
+        "trans": [pose[:3, 3:]],
+        "overlap": [np.float64(0.4)],
+    }
+    geotransformer = {
+        "overlap": np.float64(0.4),
+        "pcd0": "test/s/cloud_bin_3.pth",
+        "pcd1": "test/s/cloud_bin_7.pth",
+        "rotation": pose[:3, :3],
+        "translation": pose[:3, 3],
+        "scene_name": "s",
+        "frag_id0": 3,
+        "frag_id1": 7,
+    }
+    return predator, [geotransformer]
+
+
 def write_predator(root: Path, scenes: tuple[str, ...] = ("a", "b"), number: int = 4) -> None:
     """Predator's archive: fragments, train_info.pkl of all scenes but the last, val_info.pkl."""
     pairs, _ = scene_pairs(*fragments(number), "scene", overlaps=(0.02, 1.0))
