@@ -33,7 +33,7 @@ def test_messages_name_the_project_and_its_extras() -> None:
         for path in ROOT.glob("pcnn/**/*.py")
         for extra in re.findall(r"\binstall\([\"'](\w+)[\"']\)", path.read_text())
     }
-    assert {"las", "tensorboard"} <= named <= EXTRAS.keys()
+    assert {"las"} <= named <= EXTRAS.keys()
     assert install("las") == f"pip install '{DISTRIBUTION}[las]'"
 
 

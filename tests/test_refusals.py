@@ -154,7 +154,7 @@ MAPS: list[Row] = [
     (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),
     *(
         (lambda given=given: Neighbourhood(**given), V, next(iter(given)))
-        for given in ({"outside": "keep"}, {"metric": "cube"}, {"volume": math.inf}, {"cell": -1.0})
+        for given in ({"outside": "keep"}, {"volume": math.inf}, {"cell": -1.0})
     ),
     (
         lambda: scan(60, downsampling="cell_origin").map_to(
