@@ -32,11 +32,6 @@ def open3d() -> ModuleType:
     return imported
 
 
-def open3d_name() -> str:
-    """Its name with version, for reports: results differ between versions."""
-    return f"open3d {open3d().__version__}"
-
-
 def cloud_of(points: Tensor) -> Any:
     """An Open3D cloud of points [P, 3]."""
     o3d = open3d()
