@@ -25,8 +25,7 @@ from pcnn.kernels.recorded import compile_all
 from pcnn.maps import SortedSearch
 from pcnn.maps.radius import RadiusSearch
 from pcnn.models import ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
-from pcnn.models.blocks import convolutions_of
-from pcnn.models.minkunet import MinkUNet, widths
+from pcnn.models.minkunet import MinkUNet
 from pcnn.nn import Conv3d
 from pcnn.nn.planned import PlannedModule
 from pcnn.ops import voxelize
@@ -52,14 +51,8 @@ def minkunet(
     engine: Engine, width: float = 1.0, size: int = 3, classes: int | None = None
 ) -> PlannedModule:
     """MinkUNet42, its 3^3 kernels of another size if asked for (Spira Table 4)."""
-
-    def conv(c_in: int, c_out: int, kernel: Any, stride: Any = 1, *, bias: bool = True) -> Conv3d:
-        return Conv3d(
-            c_in, c_out, size if kernel == 3 else kernel, stride, bias=bias, engine=engine
-        )
-
-    _, transposed = convolutions_of(engine)
-    return MinkUNet(CHANNELS, classes, *widths(width), conv, transposed, nn.BatchNorm1d)
+    kernels: Any = {"stem_kernels": (size, size), "kernel_size": size}
+    return MinkUNet(CHANNELS, classes, width, engine, **kernels)
 
 
 #: Networks by name: of an engine and a width, and ``minkunet`` of a kernel size.

@@ -29,11 +29,9 @@ from pcnn.models import (
     ResNet18,
     ResUNetBN2C,
     SparseResNet21,
-    SparseResNetClassification,
     SparseResNetLarge,
     SparseResNetSegmentation,
     SpUNet,
-    VoxelBackbone,
     VoxelResBackbone,
 )
 
@@ -53,17 +51,14 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "sparse_resnet": lambda engine: SparseResNetSegmentation(
         SparseResNet21(4, width=0.5, engine=engine), 5, hidden=8, engine=engine
     ),
-    "sparse_resnet_large": lambda engine: SparseResNetClassification(
-        SparseResNetLarge(4, width=0.25, engine=engine), 5
-    ),
+    "sparse_resnet_large": lambda engine: SparseResNetLarge(4, width=0.25, engine=engine),
     "spunet": lambda engine: SpUNet(4, 5, width=0.125, engine=engine),
     "spvcnn": lambda engine: SPVCNN(4, 5, width=0.125, dropout=0.0, engine=engine),
     "voxel_resbackbone": lambda engine: VoxelResBackbone(4, width=0.5, engine=engine),
-    "voxel_backbone": lambda engine: VoxelBackbone(4, width=0.5, engine=engine),
 }
 GEOMETRIES = ("voxel", "point")
 #: Networks on voxels alone.
-VOXELS_ALONE = ("spvcnn", "voxel_resbackbone", "voxel_backbone")
+VOXELS_ALONE = ("spvcnn", "voxel_resbackbone")
 CASES = tuple(
     (name, geometry)
     for name in NETWORKS

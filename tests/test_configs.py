@@ -23,7 +23,7 @@ from tests.experiment.sweep import CONF, composed
 
 #: Tasks of every model, of every data set, and engines of every geometry.
 MODELS = {
-    "sparse_resnet": {"segmentation", "classification"},
+    "sparse_resnet": {"segmentation"},
     "minkunet": {"segmentation", "registration"},
     "spunet": {"segmentation"},
     "spvcnn": {"segmentation"},

@@ -39,10 +39,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }
 #: Functions that make an object as a class does.
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
-    "pcnn.models": (
-        *("MinkUNet42", "ResNet18", "ResUNetBN2C", "SparseResNet21", "SparseResNetLarge"),
-        *("SpUNet", "sparse_resnet_for"),
-    ),
+    "pcnn.models": ("MinkUNet42", "SparseResNet21", "SparseResNetLarge", "SpUNet"),
     "pcnn.tasks.schedules": (
         *("constant", "cosine", "exponential", "multi_step", "one_cycle", "poly"),
     ),

@@ -26,7 +26,6 @@ from pcnn.models import (
     MinkUNet42,
     ResUNetBN2C,
     SpUNet,
-    VoxelBackbone,
     VoxelResBackbone,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
@@ -82,14 +81,6 @@ OPENPCDET: Sequence[Rule] = (
         lambda n, k, part: f"conv{n + 1}.{k + (n > 0)}.{_POINTCEPT[part]}",
     ),
     (r"stages\.4\.(conv|norm)", lambda part: f"conv_out.{_PLACE[part]}"),
-)
-#: VoxelBackBone8x of OpenPCDet, the backbone of SECOND: plain layers in place of blocks.
-SECOND: Sequence[Rule] = (
-    (
-        r"stages\.(\d)\.1\.(\d)\.(conv|norm)",
-        lambda n, k, part: f"conv{n + 1}.{k + (n > 0)}.{_PLACE[part]}",
-    ),
-    *OPENPCDET,
 )
 
 #: Entries of a state by the name of the layer and of the entry in it.
@@ -255,13 +246,6 @@ _CENTERPOINT = PublishedNetwork(
     head=None,
     prefixes=("backbone_3d.",),
 )
-_SECOND = replace(
-    _CENTERPOINT,
-    source="VoxelBackBone8x of OpenPCDet",
-    make=VoxelBackbone,
-    rules=SECOND,
-)
-
 
 #: By the package and the network of ours.
 PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
@@ -270,7 +254,6 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     ("minkowski", "resunet"): _RESUNET,
     ("spconv", "spunet"): _SPUNET,
     ("spconv", "centerpoint"): _CENTERPOINT,
-    ("spconv", "second"): _SECOND,
 }
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {

@@ -4,17 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pcnn.models.minkunet import MinkUNet, MinkUNet42, SpUNet
-from pcnn.models.resnet import ResNet, ResNet18
-from pcnn.models.resunet import ResUNet, ResUNetBN2C
+from pcnn.models.resnet import ResNet18
+from pcnn.models.resunet import ResUNetBN2C
 from pcnn.models.sparse_resnet import (
     SparseResNet,
     SparseResNet21,
-    SparseResNetClassification,
     SparseResNetLarge,
     SparseResNetSegmentation,
-    VoxelBackbone,
     VoxelResBackbone,
-    sparse_resnet_for,
 )
 from pcnn.models.spvcnn import SPVCNN
 
@@ -30,21 +27,16 @@ __all__ = [
     "SPVCNN",
     "MinkUNet",
     "MinkUNet42",
-    "ResNet",
     "ResNet18",
-    "ResUNet",
     "ResUNetBN2C",
     "SpUNet",
     "SparseResNet",
     "SparseResNet21",
-    "SparseResNetClassification",
     "SparseResNetLarge",
     "SparseResNetSegmentation",
-    "VoxelBackbone",
     "VoxelResBackbone",
     "available",
     "load",
-    "sparse_resnet_for",
 ]
 
 

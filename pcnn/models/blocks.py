@@ -1,12 +1,12 @@
-"""Blocks every network is assembled from; convolution and norm are injected."""
+"""Layers and blocks that every network is assembled from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,26 +22,6 @@ from pcnn.tensor import SparseTensor
 
 #: Norm of a number of channels, on features ``[N, C]``.
 NormFactory = Callable[[int], nn.Module]
-
-
-class ConvFactory(Protocol):
-    """`pcnn.nn.Conv3d` or `ConvTranspose3d`, or any callable with the same arguments."""
-
-    def __call__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        *,
-        bias: bool = True,
-    ) -> nn.Module:
-        """Make a layer that maps a sparse tensor (and optional sites) to a sparse tensor."""
-
-
-def convolutions_of(engine: str | Engine | None) -> tuple[ConvFactory, ConvFactory]:
-    """What makes convolutions of an engine, forward and transposed."""
-    return partial(Conv3d, engine=engine), partial(ConvTranspose3d, engine=engine)
 
 
 def scaled(width: float, channels: tuple[int, ...]) -> tuple[int, ...]:
@@ -103,27 +83,17 @@ class ResidualBlock(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        conv: ConvFactory,
-        norm: NormFactory,
+        layers: Layers,
         kernel_size: Size = 3,
         stride: int = 1,
     ) -> None:
         super().__init__()
-        self.first = ConvNorm(
-            conv(in_channels, out_channels, kernel_size, stride, bias=False), norm(out_channels)
-        )
-        self.second = ConvNorm(
-            conv(out_channels, out_channels, kernel_size, bias=False),
-            norm(out_channels),
-            activation=False,
-        )
+        channels = in_channels, out_channels
+        self.first = layers.conv(*channels, kernel_size, stride)
+        self.second = layers.conv(out_channels, out_channels, kernel_size, activation=False)
         self.shortcut: nn.Module = nn.Identity()
         if in_channels != out_channels or stride != 1:
-            self.shortcut = ConvNorm(
-                conv(in_channels, out_channels, 1, stride, bias=False),
-                norm(out_channels),
-                activation=False,
-            )
+            self.shortcut = layers.conv(*channels, 1, stride, activation=False)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         """Features ``[N_in, C_in]`` to ``[N_out, C_out]``."""
@@ -136,19 +106,52 @@ class ResidualBlock(nn.Module):
         return second.added_to(shortcut(x), y)
 
 
-def residual_stack(
-    in_channels: int,
-    out_channels: int,
-    count: int,
-    conv: ConvFactory,
-    norm: NormFactory,
-    kernel_size: Size = 3,
-) -> nn.Sequential:
-    """``count`` residual blocks, the first of which changes the channels."""
-    widths = [in_channels, *(out_channels for _ in range(count))]
-    return nn.Sequential(
-        *(ResidualBlock(a, b, conv, norm, kernel_size) for a, b in pairwise(widths))
-    )
+@dataclass(frozen=True)
+class Layers:
+    """Makes the layers of a network, of one engine and one kind of norm."""
+
+    engine: str | Engine | None = None
+    norm: NormFactory = nn.BatchNorm1d
+
+    def conv(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        activation: bool = True,
+        padding: Size | None = None,
+    ) -> ConvNorm:
+        """A convolution without bias, its norm, and ReLU unless ``activation`` is off."""
+        how = kernel_size, stride, padding
+        layer = Conv3d(in_channels, out_channels, *how, bias=False, engine=self.engine)
+        return ConvNorm(layer, self.norm(out_channels), activation)
+
+    def transposed(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 2,
+        activation: bool = True,
+    ) -> ConvNorm:
+        """The same with a transposed convolution."""
+        how = in_channels, out_channels, kernel_size, stride
+        layer = ConvTranspose3d(*how, bias=False, engine=self.engine)
+        return ConvNorm(layer, self.norm(out_channels), activation)
+
+    def blocks(
+        self,
+        in_channels: int,
+        out_channels: int,
+        count: int,
+        kernel_size: Size = 3,
+        stride: int = 1,
+    ) -> nn.Sequential:
+        """Residual blocks, the first of which changes channels and resolution."""
+        first = ResidualBlock(in_channels, out_channels, self, kernel_size, stride)
+        same = out_channels, out_channels, self, kernel_size
+        return nn.Sequential(first, *(ResidualBlock(*same) for _ in range(count - 1)))
 
 
 def checkpoint_activations(net: nn.Module, levels: Collection[int]) -> int:

@@ -7,19 +7,13 @@ convolutions with K > 1 and 21,709,184 convolution weights at width 1 with 4 inp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
 from torch import nn
 
-from pcnn.models.blocks import (
-    ConvFactory,
-    ConvNorm,
-    NormFactory,
-    convolutions_of,
-    residual_stack,
-    scaled,
-)
+from pcnn.models.blocks import Layers, NormFactory, scaled
 from pcnn.nn import FeatureWise, PlannedModule, cat
 from pcnn.ops import Engine
 from pcnn.ranges import Width
@@ -28,7 +22,8 @@ from pcnn.tensor import SparseTensor
 ENCODER = (32, 64, 128, 256)
 DECODER = (256, 128, 96, 96)
 STEM = 32
-#: Residual blocks of SpUNet's levels: of the encoder, then of the decoder.
+#: Residual blocks of the levels of the encoder, then of the decoder.
+BLOCKS = (2, 2, 2, 2, 2, 2, 2, 2)
 SPUNET_BLOCKS = (2, 3, 4, 6, 2, 2, 2, 2)
 
 
@@ -38,61 +33,56 @@ class MinkUNet(PlannedModule):
     Args:
         in_channels: input features per site.
         out_channels: outputs per site; ``None`` leaves the decoder's features without a head.
-        stem: channels at full resolution.
-        encoder: channels of the encoder's levels.
-        decoder: channels of the decoder's levels.
-        conv: makes convolutions.
-        conv_transpose: makes transposed convolutions.
+        width: factor on all channels, rounded down.
+        engine: engine of the convolutions.
         norm: makes norms.
-        blocks: residual blocks a level, or of every level of the encoder, then of the decoder.
-        stem_kernels: kernel sizes of the convolutions at full resolution.
-        widen_on_entry: a level takes on its channels in its strided convolution; otherwise in its
-            first residual block.
         input_norm: standardise the input channels by a norm of their own. Metres and remission
             differ by two orders of magnitude; without it the small channels are learned late.
+        blocks: residual blocks of every level of the encoder, then of the decoder.
+        stem_kernels: kernel sizes of the convolutions at full resolution.
+        kernel_size: of the residual blocks.
+        widen_on_entry: a level takes on its channels in its strided convolution; otherwise in its
+            first residual block.
     """
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int | None,
-        stem: int,
-        encoder: tuple[int, ...],
-        decoder: tuple[int, ...],
-        conv: ConvFactory,
-        conv_transpose: ConvFactory,
-        norm: NormFactory,
-        blocks: int | tuple[int, ...] = 2,
-        stem_kernels: tuple[int, ...] = (3, 3),
-        widen_on_entry: bool = False,
+        width: float = 1.0,
+        engine: str | Engine | None = None,
+        norm: NormFactory = nn.BatchNorm1d,
         input_norm: bool = False,
+        blocks: Sequence[int] = BLOCKS,
+        stem_kernels: Sequence[int] = (3, 3),
+        kernel_size: int = 3,
+        widen_on_entry: bool = False,
     ) -> None:
         super().__init__()
+        layers = Layers(engine, norm)
         self.in_channels = in_channels
         self.input = FeatureWise(norm(in_channels) if input_norm else nn.Identity())
-        counts = (blocks,) * (len(encoder) + len(decoder)) if isinstance(blocks, int) else blocks
+        stem, decoder = int(width * STEM), scaled(width, DECODER)
+        widths = [stem, *scaled(width, ENCODER)]
         self.stem = nn.Sequential(
             *(
-                ConvNorm(conv(stem if n else in_channels, stem, size, bias=False), norm(stem))
+                layers.conv(stem if n else in_channels, stem, size)
                 for n, size in enumerate(stem_kernels)
             )
         )
-        widths = [stem, *encoder]
         levels: list[nn.Module] = []
-        for (a, b), count in zip(pairwise(widths), counts[: len(encoder)], strict=True):
+        for (a, b), count in zip(pairwise(widths), blocks[: len(ENCODER)], strict=True):
             entered = b if widen_on_entry else a
-            entry = ConvNorm(conv(a, entered, 2, 2, bias=False), norm(entered))
-            levels.append(nn.Sequential(entry, residual_stack(entered, b, count, conv, norm)))
+            entry = layers.conv(a, entered, 2, 2)
+            levels.append(nn.Sequential(entry, layers.blocks(entered, b, count, kernel_size)))
         self.encoder = nn.ModuleList(levels)
-        skips = widths[-2::-1]  # channels joined at each step up, coarse to fine
-        inputs = [widths[-1], *decoder[:-1]]
         self.up = nn.ModuleList(
-            ConvNorm(conv_transpose(a, b, 2, 2, bias=False), norm(b))
-            for a, b in zip(inputs, decoder, strict=True)
+            layers.transposed(a, b, 2) for a, b in pairwise([widths[-1], *decoder])
         )
+        skips = widths[-2::-1]  # channels joined at each step up, coarse to fine
         self.decoder = nn.ModuleList(
-            residual_stack(b + skip, b, count, conv, norm)
-            for b, skip, count in zip(decoder, skips, counts[len(encoder) :], strict=True)
+            layers.blocks(b + skip, b, count, kernel_size)
+            for b, skip, count in zip(decoder, skips, blocks[len(ENCODER) :], strict=True)
         )
         self.head: nn.Module = nn.Identity()
         if out_channels is not None:
@@ -111,11 +101,6 @@ class MinkUNet(PlannedModule):
         return out
 
 
-def widths(width: float) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Channels of stem, encoder and decoder, rounded down."""
-    return int(width * STEM), scaled(width, ENCODER), scaled(width, DECODER)
-
-
 def MinkUNet42(
     in_channels: int = 4,
     out_channels: int | None = 19,
@@ -124,20 +109,12 @@ def MinkUNet42(
     norm: NormFactory = nn.BatchNorm1d,
     input_norm: bool = False,
 ) -> MinkUNet:
-    """MinkUNet42 of a given width (0.5, 0.64 and 1.0 are published).
+    """3D-MinkUNet of SPVNAS (Tang et al. 2020), which TorchSparse, Minuet and Spira evaluate.
 
-    Args:
-        in_channels: input features per site.
-        out_channels: classes; ``None`` for no head.
-        width: factor on all channels, rounded down.
-        engine: engine of the convolutions.
-        norm: makes norms.
-        input_norm: standardise the input channels first; not in the published network.
-
-    3D-MinkUNet of SPVNAS (Tang et al. 2020), which TorchSparse, Minuet and Spira evaluate.
+    Arguments are those of `MinkUNet`; widths 0.5, 0.64 and 1.0 are published, without
+    ``input_norm``.
     """
-    parts = *widths(width), *convolutions_of(engine), norm
-    return MinkUNet(in_channels, out_channels, *parts, input_norm=input_norm)
+    return MinkUNet(in_channels, out_channels, width, engine, norm, input_norm)
 
 
 def SpUNet(
@@ -154,5 +131,5 @@ def SpUNet(
     blocks; four times its transpose, the skip joined behind, with 2 residual blocks. Arguments are
     those of `MinkUNet42`.
     """
-    parts = *widths(width), *convolutions_of(engine), norm, SPUNET_BLOCKS, (5,)
-    return MinkUNet(in_channels, out_channels, *parts, widen_on_entry=True, input_norm=input_norm)
+    own = in_channels, out_channels, width, engine, norm, input_norm
+    return MinkUNet(*own, SPUNET_BLOCKS, (5,), widen_on_entry=True)

@@ -2,27 +2,18 @@
 
 Stages of one (strided) convolution and two residual blocks. SparseResNet21 has 3^3 kernels and ends
 in a (1, 1, 3) kernel of stride (1, 1, 2): 21 convolutions, 2,691,264 weights. SparseResNetLarge has
-5^3 kernels throughout: 20 convolutions, 12,232,000 weights (4 input channels). The backbone of
-SECOND, from which they come, has plain convolutions in place of the blocks.
+5^3 kernels throughout: 20 convolutions, 12,232,000 weights (4 input channels).
 """
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from pcnn.models.blocks import (
-    ConvFactory,
-    ConvNorm,
-    NormFactory,
-    convolutions_of,
-    residual_stack,
-    scaled,
-)
-from pcnn.nn import FeatureWise, GlobalAvgPool, PlannedModule, cat
+from pcnn.models.blocks import Layers, NormFactory, scaled
+from pcnn.nn import FeatureWise, PlannedModule, cat
 from pcnn.nn.conv import Size
 from pcnn.ops import Engine
 from pcnn.ranges import Channels, Width
@@ -31,9 +22,6 @@ from pcnn.tensor import SparseTensor
 CHANNELS = (16, 32, 64, 128)
 #: Kernel and stride of a last convolution that halves z alone.
 TAIL = (1, 1, 3), (1, 1, 2)
-#: Channels of the stages of SECOND and of its tail, and plain convolutions behind every entry.
-SECOND_CHANNELS = (16, 32, 64, 64, 128)
-SECOND_DEPTHS = (1, 2, 2, 2)
 
 
 class SparseResNet(PlannedModule):
@@ -41,16 +29,13 @@ class SparseResNet(PlannedModule):
 
     Args:
         in_channels: input features per site.
-        channels: channels of the stages.
-        kernel_size: of every convolution in the stages.
-        tail: (kernel size, stride) of a last convolution that keeps the channels, or ``None``.
-        conv: makes convolutions.
+        width: factor on all channels, rounded down; 1 is the published network.
+        engine: engine of the convolutions.
         norm: makes norms.
+        kernel_size: of every convolution in the stages.
+        tail: whether a last convolution halves z alone.
         flat_ends: the convolution that enters the last stage has no padding along z, and the tail
-            none at all, as in detectors whose volume ends at the ground; ``conv`` then takes
-            ``padding``.
-        depths: plain convolutions behind the entry of every stage, in place of two residual blocks.
-        tail_channels: of the tail's output; ``None``: as many as of its input.
+            none at all, as in detectors whose volume ends at the ground.
 
     Attributes:
         channels: of every stage's output.
@@ -60,41 +45,30 @@ class SparseResNet(PlannedModule):
     def __init__(
         self,
         in_channels: int,
-        channels: tuple[int, ...],
-        kernel_size: int,
-        tail: tuple[Size, Size] | None,
-        conv: ConvFactory,
-        norm: NormFactory,
+        width: float = 1.0,
+        engine: str | Engine | None = None,
+        norm: NormFactory = nn.BatchNorm1d,
+        kernel_size: int = 3,
+        tail: bool = True,
         flat_ends: bool = False,
-        depths: tuple[int, ...] | None = None,
-        tail_channels: int | None = None,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
-        widths = [in_channels, *channels]
+        layers, channels = Layers(engine, norm), scaled(width, CHANNELS)
         strides: list[Size] = [2 if number else 1 for number in range(len(channels))]
         stages: list[nn.Module] = []
-        for number, (a, b) in enumerate(pairwise(widths)):
+        for number, (a, b) in enumerate(pairwise([in_channels, *channels])):
             half = kernel_size // 2
             last = flat_ends and number == len(channels) - 1
-            padding: dict[str, Any] = {"padding": (half, half, 0)} if last else {}
-            entry = conv(a, b, kernel_size, strides[number], bias=False, **padding)
-            if depths is None:
-                blocks = residual_stack(b, b, 2, conv, norm, kernel_size)
-            else:
-                plain = (conv(b, b, kernel_size, bias=False) for _ in range(depths[number]))
-                blocks = nn.Sequential(*(ConvNorm(layer, norm(b)) for layer in plain))
-            stages.append(nn.Sequential(ConvNorm(entry, norm(b)), blocks))
-        if tail is not None:
-            wide = tail_channels or widths[-1]
-            padding = {"padding": 0} if flat_ends else {}
-            last_layer = conv(widths[-1], wide, *tail, bias=False, **padding)
-            stages.append(ConvNorm(last_layer, norm(wide)))
-            widths.append(wide)
-            strides.append(tail[1])
+            padding = (half, half, 0) if last else None
+            entry = layers.conv(a, b, kernel_size, strides[number], padding=padding)
+            stages.append(nn.Sequential(entry, layers.blocks(b, b, 2, kernel_size)))
+        if tail:
+            wide = channels[-1]
+            stages.append(layers.conv(wide, wide, *TAIL, padding=0 if flat_ends else None))
+            channels, strides = (*channels, wide), [*strides, TAIL[1]]
         self.stages = nn.ModuleList(stages)
-        self.channels = tuple(widths[1:])
-        self.strides = tuple(strides)
+        self.channels, self.strides = channels, tuple(strides)
 
     def forward(self, x: SparseTensor) -> list[SparseTensor]:
         """Outputs of all stages, fine to coarse."""
@@ -112,8 +86,7 @@ def SparseResNet21(
     norm: NormFactory = nn.BatchNorm1d,
 ) -> SparseResNet:
     """SparseResNet21: 3^3 kernels, and a last convolution that halves z alone."""
-    make, _ = convolutions_of(engine)
-    return SparseResNet(in_channels, scaled(width, CHANNELS), 3, TAIL, make, norm)
+    return SparseResNet(in_channels, width, engine, norm)
 
 
 def VoxelResBackbone(
@@ -125,31 +98,9 @@ def VoxelResBackbone(
     """The backbone of CenterPoint as OpenPCDet has it (``VoxelResBackBone8x``).
 
     SparseResNet21 with other paddings along z. It wants voxels whose sites are ``reached`` in a
-    volume (``downsampling``, ``spatial_shape``).
-
-    Args:
-        in_channels: input features per site.
-        width: factor on all channels, rounded down; 1 is the published network.
-        engine: engine of the convolutions.
-        norm: makes norms.
+    volume (``downsampling``, ``spatial_shape``). Arguments are those of `SparseResNet`.
     """
-    make, _ = convolutions_of(engine)
-    return SparseResNet(in_channels, scaled(width, CHANNELS), 3, TAIL, make, norm, True)
-
-
-def VoxelBackbone(
-    in_channels: int = 4,
-    width: Width = 1.0,
-    engine: str | Engine | None = None,
-    norm: NormFactory = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01),
-) -> SparseResNet:
-    """The backbone of SECOND (Yan et al. 2018) as OpenPCDet has it (``VoxelBackBone8x``).
-
-    Plain convolutions, with the arguments, paddings and sites of `VoxelResBackbone`.
-    """
-    make, _ = convolutions_of(engine)
-    *widths, wide = scaled(width, SECOND_CHANNELS)
-    return SparseResNet(in_channels, tuple(widths), 3, TAIL, make, norm, True, SECOND_DEPTHS, wide)
+    return SparseResNet(in_channels, width, engine, norm, flat_ends=True)
 
 
 def SparseResNetLarge(
@@ -159,8 +110,7 @@ def SparseResNetLarge(
     norm: NormFactory = nn.BatchNorm1d,
 ) -> SparseResNet:
     """SparseResNetLarge (CenterPoint-Large): 5^3 kernels."""
-    make, _ = convolutions_of(engine)
-    return SparseResNet(in_channels, scaled(width, CHANNELS), 5, None, make, norm)
+    return SparseResNet(in_channels, width, engine, norm, kernel_size=5, tail=False)
 
 
 class SparseResNetSegmentation(PlannedModule):
@@ -192,16 +142,14 @@ class SparseResNetSegmentation(PlannedModule):
         super().__init__()
         self.in_channels = backbone.in_channels
         self.backbone = backbone
-        make, raised = convolutions_of(engine)
+        layers = Layers(engine, norm)
         *skips, last = backbone.channels
         inputs = [last, *(hidden for _ in skips[1:])]  # channels of what is raised, coarse to fine
         self.up = nn.ModuleList(
-            ConvNorm(raised(c, hidden, stride, stride, bias=False), norm(hidden))
+            layers.transposed(c, hidden, stride, stride)
             for c, stride in zip(inputs, backbone.strides[:0:-1], strict=True)
         )
-        self.join = nn.ModuleList(
-            ConvNorm(make(hidden + c, hidden, 1, bias=False), norm(hidden)) for c in skips[::-1]
-        )
+        self.join = nn.ModuleList(layers.conv(hidden + c, hidden, 1) for c in skips[::-1])
         self.head = FeatureWise(nn.Linear(hidden if skips else last, out_channels))
 
     def forward(self, x: SparseTensor) -> SparseTensor:
@@ -211,52 +159,3 @@ class SparseResNetSegmentation(PlannedModule):
             hidden = join(cat(up(hidden, skip), skip))
         out: SparseTensor = self.head(hidden)
         return out
-
-
-class SparseResNetClassification(PlannedModule):
-    """A `SparseResNet`, the mean of its last stage over each cloud, and a linear layer.
-
-    An empty cloud has zeros for a mean, so its logits are the layer's bias.
-
-    Args:
-        backbone: the encoder.
-        out_channels: classes.
-    """
-
-    def __init__(self, backbone: SparseResNet, out_channels: int) -> None:
-        super().__init__()
-        self.in_channels = backbone.in_channels
-        self.backbone = backbone
-        self.average = GlobalAvgPool()
-        self.head = nn.Linear(backbone.channels[-1], out_channels)
-
-    def forward(self, x: SparseTensor) -> Tensor:
-        """Features ``[N, in_channels]`` to one row of logits per cloud ``[B, out_channels]``."""
-        logits: Tensor = self.head(self.average(self.backbone(x)[-1]))
-        return logits
-
-
-def sparse_resnet_for(
-    task: str,
-    backbone: SparseResNet,
-    out_channels: int,
-    hidden: Channels = 64,
-    engine: str | Engine | None = None,
-) -> nn.Module:
-    """The network of a task, ``segmentation`` or ``classification``, around a backbone.
-
-    Args:
-        task: of the network.
-        backbone: the encoder.
-        out_channels: classes.
-        hidden: channels of the decoder; a classification has none.
-        engine: engine of the decoder.
-
-    Raises:
-        ValueError: another task.
-    """
-    if task == "segmentation":
-        return SparseResNetSegmentation(backbone, out_channels, hidden, engine=engine)
-    if task == "classification":
-        return SparseResNetClassification(backbone, out_channels)
-    raise ValueError(f"task must be segmentation or classification, got {task!r}")

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import VoxelGrid
 from pcnn.geometry.sites import find_cells, require_voxels
-from pcnn.models.blocks import LinearNorm, NormFactory, convolutions_of
-from pcnn.models.minkunet import MinkUNet, widths
+from pcnn.models.blocks import LinearNorm, NormFactory, scaled
+from pcnn.models.minkunet import DECODER, ENCODER, STEM, MinkUNet
 from pcnn.nn import FeatureWise, cat
 from pcnn.ops import Engine
 from pcnn.ops.devoxelize import (
@@ -94,10 +94,8 @@ class SPVCNN(MinkUNet):
         norm: NormFactory = nn.BatchNorm1d,
         input_norm: bool = False,
     ) -> None:
-        stem, encoder, decoder = widths(width)
-        parts = stem, encoder, decoder, *convolutions_of(engine), norm
-        super().__init__(in_channels, out_channels, *parts, input_norm=input_norm)
-        met = stem, encoder[-1], decoder[1], decoder[3]
+        super().__init__(in_channels, out_channels, width, engine, norm, input_norm)
+        met = scaled(width, (STEM, ENCODER[-1], DECODER[1], DECODER[3]))
         self.points = nn.ModuleList(LinearNorm(a, b, norm, nn.ReLU()) for a, b in pairwise(met))
         self.dropout = FeatureWise(nn.Dropout(dropout))
 

@@ -194,14 +194,11 @@ class Fcgf(Plain):
 
 
 class OpenPcDet(Plain):
-    """VoxelResBackBone8x of OpenPCDet (spconv), an eighth as wide; sites are (batch, z, y, x).
+    """VoxelResBackBone8x of OpenPCDet (spconv), an eighth as wide; sites are (batch, z, y, x)."""
 
-    With ``plain`` it is VoxelBackBone8x, whose stages are convolutions alone.
-    """
-
-    def __init__(self, sites: Tensor, shape: Sequence[int], plain: bool) -> None:
+    def __init__(self, sites: Tensor, shape: Sequence[int]) -> None:
         super().__init__(sites, 1e-3)
-        self.shape, self.plain = tuple(shape), plain  # (z, y, x)
+        self.shape = tuple(shape)  # (z, y, x)
 
     def subm(self, name: str, x: Tensor, out: int, bias: bool = False) -> Tensor:
         weight = self.parameter(f"{name}.weight", out, 3, 3, 3, x.shape[1], scale=0.3)
@@ -242,17 +239,13 @@ class OpenPcDet(Plain):
     def __call__(self, x: Tensor) -> list[Tensor]:
         x = self.norm("conv_input.1", self.subm("conv_input.0", x, 2)).relu()
         found = []
-        for stage, out in ((1, 2), (2, 4), (3, 8), (4, 8 if self.plain else 16)):
+        for stage, out in ((1, 2), (2, 4), (3, 8), (4, 16)):
             if stage > 1:
                 padding = (0, 1, 1) if stage == 4 else (1, 1, 1)
                 x = self.strided(f"conv{stage}.0.0", x, out, (3,) * 3, (2,) * 3, padding)
                 x = self.norm(f"conv{stage}.0.1", x).relu()
-            for number in range(1 if self.plain and stage == 1 else 2):
-                name = f"conv{stage}.{number + (stage > 1)}"
-                if self.plain:
-                    x = self.norm(f"{name}.1", self.subm(f"{name}.0", x, out)).relu()
-                else:
-                    x = self.block(name, x)
+            for number in range(2):
+                x = self.block(f"conv{stage}.{number + (stage > 1)}", x)
             found.append(x)
         x = self.strided("conv_out.0", x, 16, (3, 1, 1), (2, 1, 1), (0, 0, 0))
         return [*found, self.norm("conv_out.1", x).relu()]

@@ -19,7 +19,6 @@ from pcnn.models import (
     ResNet18,
     ResUNetBN2C,
     SparseResNet21,
-    SparseResNetClassification,
     SparseResNetLarge,
     SparseResNetSegmentation,
     SpUNet,
@@ -55,10 +54,7 @@ SEGMENTERS: dict[str, Make] = {
     "spunet": partial(SpUNet, in_channels=4, width=0.125),
     "spvcnn": partial(SPVCNN, width=0.125),
 }
-CLASSIFIERS: dict[str, Make] = {
-    "resnet18": partial(ResNet18, width=0.125),
-    "sparse_resnet": around(SparseResNetClassification, SparseResNet21),
-}
+CLASSIFIERS: dict[str, Make] = {"resnet18": partial(ResNet18, width=0.125)}
 #: Those that serve native points, without chance.
 ON_POINTS: dict[str, Make] = {
     **{name: SEGMENTERS[name] for name in ("minkunet", "resunet", "sparse_resnet")},

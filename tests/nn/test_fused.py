@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.models.blocks import ConvNorm, ResidualBlock
+from pcnn.models.blocks import ConvNorm, Layers, ResidualBlock
 from pcnn.nn import Conv3d, ConvTranspose3d, Sequential
 from tests.nn.fusing import joined, layer, recorded, separate, shaken, tensor
 from tests.tolerance import RELATIVE_RMS, relative_rms
@@ -22,8 +22,8 @@ DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 COPIES = [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 
 
-def block_of(channels: int = 6, conv: Callable[..., nn.Module] = Conv3d) -> ResidualBlock:
-    return shaken(ResidualBlock(4, channels, conv, nn.BatchNorm1d))  # type: ignore[return-value]
+def block_of(channels: int = 6, engine: Any = None) -> ResidualBlock:
+    return shaken(ResidualBlock(4, channels, Layers(engine)))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -56,7 +56,7 @@ def test_a_block_against_float64(
     channels: int, source: Callable[..., pcnn.SparseTensor], dtype: torch.dtype
 ) -> None:
     engine, calls = recorded()
-    block = block_of(channels, lambda *a, **k: Conv3d(*a, engine=engine, **k)).to(dtype)
+    block = block_of(channels, engine).to(dtype)
     x = source(dtype=dtype)
     with torch.no_grad():
         y = block(x)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
-from pcnn.models.blocks import ConvNorm, ResidualBlock
+from pcnn.models.blocks import ConvNorm, Layers, ResidualBlock
 from pcnn.nn import Conv3d, Sequential, fused
 from pcnn.ops.normalized import _Normalized
 from tests.clouds import surface_grid
@@ -43,7 +43,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "grouped": lambda: conv_norm(conv(4, 6, 3, groups=2), momentum=None),
     "strided": lambda: conv_norm(conv(4, 6, 2, 2), affine=False),
     "all frozen": lambda: conv_norm(conv(4, 6, 3)).requires_grad_(False),
-    "thin block": lambda: ResidualBlock(4, 4, partial(Conv3d, engine="reference"), nn.BatchNorm1d),
+    "thin block": lambda: ResidualBlock(4, 4, Layers("reference")),
     "sequence": lambda: Sequential(conv(4, 6, 3), nn.BatchNorm1d(6), nn.ReLU(), conv(6, 3, 1)),
 }
 NODES = {"thin block": 2}
