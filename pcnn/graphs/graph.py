@@ -16,11 +16,10 @@ from pcnn.graphs.memory import Clouds, Tensors
 from pcnn.graphs.runner import Runner, Source
 from pcnn.graphs.sizes import Edges
 from pcnn.maps.voxel_points import REDUCTIONS
-from pcnn.ops.room_levels import WaitsForDevice
 from pcnn.tensor import SparseTensor, require_sparse
 
 #: What leaves calls to the network; all else is wrong with the input.
-FAILURES = (NoGraph, WaitsForDevice, torch.OutOfMemoryError)
+FAILURES = (NoGraph, torch.OutOfMemoryError)
 
 
 class GraphedNetwork:

@@ -1,7 +1,7 @@
 """What a network is called with in inference, and its memory of fixed size with the plan inside.
 
 A graph holds tensors of one size, so the points of an input are a capacity, and so are the rows of
-every level, of which the first ``count`` are sites (`pcnn.ops.room_levels.Room`). On voxels levels
+every level, of which the first ``count`` are sites (`pcnn.ops.device_plan.Room`). On voxels levels
 and maps are made inside of the graph, which reports how many sites there were: an input with more
 than there is room for has given no result. What a graph cannot plan is planned before, and copied
 (`pcnn.graphs.fixed_input`).
@@ -21,14 +21,16 @@ from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.geometry.padding import Part
+from pcnn.graphs.capture import NoGraph
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.outputs import Copies
 from pcnn.graphs.sizes import HEADROOM, Edges, Planned, Unfit, levels_of
 from pcnn.maps.cell_bits import fitting_words
+from pcnn.maps.levels import box_of
 from pcnn.maps.place import Intake, place
 from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
+from pcnn.ops.device_plan import Room, bound_of
 from pcnn.ops.plan import Planner
-from pcnn.ops.room_levels import Room
 from pcnn.ops.voxel_plan import VoxelPlan
 from pcnn.ops.voxelize import voxelize
 from pcnn.tensor import SparseTensor
@@ -89,7 +91,7 @@ class VoxelMemory:
 
     def plan(self) -> None:
         grid, self.report = self._plan.in_room(
-            self._keys, self._count, self._like.batch_size, "floor", self.room
+            self._keys, self._count, self._like.batch_size, self.room
         )
         self.tensor = SparseTensor(self._features, grid)
 
@@ -105,10 +107,11 @@ class VoxelMemory:
         return self._sites(given.geometry, rows, wanted, copies)
 
     def _rows(self, numbers: Sequence[int]) -> list[int]:
-        seen = self._plan.seen(numbers, self._like.batch_size, "floor")
+        plan = self._plan.fixed
+        seen = plan.seen(numbers, self._like.batch_size)
         if not self.room.holds(seen):
             raise Unfit
-        return self._plan.rows_of(seen, "floor")
+        return [seen.rows[plan.place[number]] for number in range(len(plan.place))]
 
     def _sites(
         self, root: VoxelGrid, rows: Sequence[int], wanted: set[int], copies: Copies
@@ -177,7 +180,7 @@ class CloudMemory(VoxelMemory):
 
         cells = cells_of_points(self._points, self._clouds, self._voxel_size)
         grid, self.report = self._plan.in_room(
-            cells, self._count, self._like.batch_size, "floor", self.room, reduce_points
+            cells, self._count, self._like.batch_size, self.room, reduce_points
         )
         self.tensor = SparseTensor(inputs, grid)
 
@@ -193,7 +196,7 @@ class CloudMemory(VoxelMemory):
         assert isinstance(fixed, VoxelGrid)
         assert fixed.inverse is not None
         assert fixed.order is not None
-        box = self._plan.box_of(numbers)
+        box = box_of(numbers, DEFAULT_FORMAT)
         with outside_inference_mode():
             keys, inverse, order = (
                 copies.of(*one)
@@ -204,10 +207,13 @@ class CloudMemory(VoxelMemory):
                 )
             )
         copies.fill()
-        bound = max(0, *box[1], *(-value for value in box[0]))
-        root = replace(
-            self._like, keys=keys, bound=bound, box=box, inverse=inverse, check=False
-        ).keep_order(order)
+        found: dict[str, Any] = {
+            "keys": keys,
+            "bound": bound_of(box),
+            "box": box,
+            "inverse": inverse,
+        }
+        root = replace(self._like, **found, check=False).keep_order(order)
         return self._sites(root, rows, wanted, copies)
 
 
@@ -215,7 +221,10 @@ def room_for(
     planner: Planner, grid: VoxelGrid, points: int, edges: Edges, keyed: bool, old: Room | None
 ) -> Room:
     """Sizes for a planned grid and others like it, of so many points or keys at most."""
-    sizes = planner.on_voxels.room_of(grid, keyed)
+    why = planner.on_voxels.waits(grid.device)
+    if why is not None:
+        raise NoGraph(why)
+    sizes = planner.on_voxels.fixed.room_of(grid, keyed)
     rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
     if keyed:
         rows[0] = points
@@ -320,4 +329,5 @@ def _plans_inside(x: SparseTensor, planner: Planner) -> bool:
     if not isinstance(at, VoxelGrid) or at.key_format is not DEFAULT_FORMAT:
         return False
     plain = at.tensor_stride == (1, 1, 1) and at.spatial_shape is None
-    return plain and planner.on_voxels.waits(at.device, at.downsampling) is None
+    floored = plain and at.downsampling == "floor"
+    return floored and planner.on_voxels.waits(at.device) is None

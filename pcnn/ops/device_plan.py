@@ -1,33 +1,38 @@
 """A network's levels and maps on a device: few launches, one look at the counts.
 
 Every level is made from the finest sites at once, every map is searched in the same launch as the
-others. The host waits once, for the numbers of sites (and of triplets, when backward will list
-them), so that results are as long as they need to be.
+others. Then the host waits once, for the numbers of sites (and of triplets, when backward will list
+them), so that results are as long as they need to be. Or it never waits: results are as long as a
+`Room` says, of which a cloud fills a part.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry import KeyFormat, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.steps import WHOLE_SLOTS
+from pcnn.geometry.steps import TILE_ROWS, WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
 from pcnn.maps.base import Relation, Sites, TableSearch, Task, first_rows
+from pcnn.maps.cell_bits import CellBits, bitmap_words, fitting_words
 from pcnn.maps.device_layouts import map_of_table
 from pcnn.maps.levels import (
     EXTENT_WORDS,
+    MAX_LEVELS,
     Levels,
     box_of,
     check_overflow,
     extent_of,
+    fitting_counts,
     pack_cells,
     rows_above,
     scratch_words,
@@ -37,20 +42,38 @@ from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.tiling import DisjointMap, DisjointTables, disjoint_maps
 from pcnn.maps.windowed import Windowed
 from pcnn.ops.recipe import Recipe
-from pcnn.ops.room_levels import (
-    FINEST,
-    HEAD,
-    LEVEL_PASSES,
-    ROOT_PASSES,
-    WORDS,
-    Meanwhile,
-    Room,
-    levels_in_room,
-)
 
-Maps = list[KernelMap | None]
-#: A map as a search leaves it.
-Found = Task | DisjointTables
+#: Levels and maps of a recipe, as far as they are made together.
+Grids = list[Any]  # of VoxelGrid, or None
+Maps = list[Any]  # of KernelMap, or None
+
+#: Of the report of a plan, behind the extent of the cloud: the passes that sorting the finest sites
+#: and the levels took, the words that bitmaps take, and the number of finest sites. Those of all
+#: other levels follow, then the triplets of the slots of every map.
+HEAD = EXTENT_WORDS + 4
+ROOT_PASSES, LEVEL_PASSES, WORDS, FINEST = range(EXTENT_WORDS, HEAD)
+
+#: Work that a plan launches beside its tables, from the order of the cells by row ``[P]`` int32,
+#: the row of every cell ``[P]`` int64, and the number of rows.
+Meanwhile = Callable[[Tensor, Tensor, int], None]
+
+
+@dataclass(frozen=True)
+class Room:
+    """Sizes of a plan that does not know its cloud: those of the tensors that it makes."""
+
+    points: int  # cells that it takes
+    rows: tuple[int, ...]  # sites of the finest level, then of every other level that is sorted
+    passes: tuple[int, int]  # of the two sorts
+    words: int = 0  # of the bitmaps that levels are found in; 0 where they are sorted
+    whole: bool = False  # the finest level is found there too
+    #: maps, by number in the recipe and side, whose ``fitting_steps`` are in sections
+    cut: frozenset[tuple[int, bool]] = frozenset()
+
+    def holds(self, other: Room) -> bool:
+        """True if a cloud that takes the other room fits into this one."""
+        theirs, own = ((*r.rows, *r.passes, r.words) for r in (other, self))
+        return all(needed <= there for needed, there in zip(theirs, own, strict=True))
 
 
 @dataclass(frozen=True)
@@ -70,23 +93,21 @@ class SearchedMap:
         return self.relation.kernel.volume > WHOLE_SLOTS
 
 
-def searched_maps(
-    recipe: Recipe, strides: Mapping[int, Triple], key_format: KeyFormat, word: int
-) -> list[SearchedMap]:
-    """The maps of a recipe that a plan finds together."""
-    found = []
-    for number, planned in enumerate(recipe.maps):
-        if planned.source not in strides or planned.target not in strides:
-            continue
-        fine, coarse = strides[planned.source], strides[planned.target]
-        kernel, ends = planned.kernel, (planned.source, planned.target)
-        steps = tuple(a * b for a, b in zip(fine, kernel.stride, strict=True))
-        tiles = kernel.is_disjoint and bool(planned.target) and steps == coarse
-        relation = Relation(kernel, fine, key_format)
-        slots = slice(word, word + kernel.volume)
-        found.append(SearchedMap(number, *ends, relation, tiles, slots))
-        word = slots.stop
-    return found
+@dataclass(frozen=True)
+class LaunchedLevels:
+    """Sites of all levels; of a cloud that does not fit its room there are none."""
+
+    report: Tensor  # int32 numbers, from the extent on
+    sites: list[Sites]  # of the finest level, then of every stride that is sorted
+    levels: Levels | None  # all others than the finest, if there are any
+    inverse: Tensor | None  # [P] int64 row of every cell; None: of keys, which are the rows
+    order: Tensor | None  # [P] int32 cells by row
+
+    def inside(self, place: int) -> int | None:
+        """Where ``levels`` hold one of the sites; ``None``: it is the finest, made before."""
+        if self.levels is not None and self.levels.whole:
+            return place
+        return place - 1 if place else None
 
 
 class DevicePlan:
@@ -108,94 +129,76 @@ class DevicePlan:
             if floored and parent in self.strides:
                 (x, y, z), (a, b, c) = self.strides[parent], kernel.stride
                 self.strides[number] = x * a, y * b, z * c
-        #: strides that are sorted, and the place of every level among them
+        #: strides that are sorted, and the place of every level behind the finest and among them
         self.wanted = sorted({s for number, s in self.strides.items() if number})
-        self.place = {n: self.wanted.index(s) for n, s in self.strides.items() if n}
-        first = HEAD + len(self.wanted)
-        self.maps = searched_maps(recipe, self.strides, key_format, first)
-        self.words = self.maps[-1].slots.stop if self.maps else first
-        self.has_large = any(entry.is_large for entry in self.maps)
-        self.has_disjoint = any(entry.tiles for entry in self.maps)
+        self.place = {n: self.wanted.index(s) + 1 if n else 0 for n, s in self.strides.items()}
+        self.words = HEAD + len(self.wanted)
+        self.maps: list[SearchedMap] = []
         #: the map, if there is one, whose inputs learn the row above them while it is built
         self.above: dict[int, int] = {}
-        for entry in self.maps:
-            level = recipe.levels[entry.target - 1] if entry.target else None
-            if entry.tiles and level is not None and level[0] == entry.source:
-                self.above[entry.target] = entry.number
+        for number in range(len(recipe.maps)):
+            self._add(number)
         #: passes to launch for the two sorts: what the last batch took, as scans of one sensor are
         #: similar. A cloud that takes more is sorted again.
-        self.passes = [MAX_PASSES, MAX_PASSES]
+        self.passes = MAX_PASSES, MAX_PASSES
         self.margin = max((self._margin(entry) for entry in self.maps), default=0)
+
+    def _add(self, number: int) -> None:
+        """Find a map together with the others, if both its levels are."""
+        planned = self.recipe.maps[number]
+        kernel, source, target = planned.kernel, planned.source, planned.target
+        if source not in self.strides or target not in self.strides:
+            return
+        spacing, first = self.strides[source], self.words
+        steps = tuple(a * b for a, b in zip(spacing, kernel.stride, strict=True))
+        tiles = kernel.is_disjoint and bool(target) and steps == self.strides[target]
+        relation = Relation(kernel, spacing, self.key_format)
+        self.words += kernel.volume
+        slots = slice(first, self.words)
+        self.maps.append(SearchedMap(number, source, target, relation, tiles, slots))
+        if tiles and self.recipe.levels[target - 1][0] == source:
+            self.above[target] = number
 
     def _margin(self, entry: SearchedMap) -> int:
         """How far a map reaches beyond the coordinates of the finest sites."""
-        reach = self.recipe.maps[entry.number].kernel.reach * max(self.strides[entry.source])
+        reach = entry.relation.kernel.reach * max(entry.relation.spacing)
         level, coarsest = entry.target, 0
         while level:  # floor moves a coordinate by up to its stride
             coarsest += max(self.strides[level]) - 1
             level = self.recipe.levels[level - 1][0]
         return coarsest + reach
 
-    def on_cells(
-        self, cells: Tensor, batch_size: int | None, listed: bool
-    ) -> tuple[list[VoxelGrid | None], Maps]:
-        """Quantised cells in any order to a geometry with its levels and tables."""
-        n, key_format, passes = cells.shape[0], self.key_format, self.passes
-        parts = [self.words, scratch_words(1, n), scratch_words(max(1, len(self.wanted)), n)]
-        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=cells.device)
-        report, scratch, more = zeros.split_with_sizes(parts)
-        extent, needed, _, count = report[:HEAD].split_with_sizes([EXTENT_WORDS, 1, 2, 1])
-        keys, _ = pack_cells(cells, key_format, extent)
-        finest = unique_sites(
-            keys,
-            extent,
-            [(1, 1, 1)],
-            key_format,
-            counts=count,
-            scratch=scratch,
-            passes=passes[0],
-            needed=needed,
+    def exact(
+        self, given: Tensor | VoxelGrid, batch_size: int | None, listed: bool
+    ) -> tuple[Grids, Maps]:
+        """Cells in any order, or a geometry, to a geometry with its levels and tables."""
+        grid, passes = given if isinstance(given, VoxelGrid) else None, self.passes
+        made = self._launched(given.keys if isinstance(given, VoxelGrid) else given, passes)
+        tables = self._tables(made, True) if listed else {}
+        known = grid is not None and not (self.wanted or listed)
+        numbers = [0] * self.words if known else read_report(made.report)
+        box = None
+        if grid is None:
+            box = self._check_extent(numbers, batch_size)
+        else:
+            check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
+            self.key_format.check_bound(grid.bound, self.margin, "plan")
+        first, others = (
+            new or old for new, old in zip(numbers[ROOT_PASSES:WORDS], passes, strict=True)
         )
-        root = finest.keys[0]
-        levels = self._levels(Sites(root, n, count), report, more, passes[1])
-        tables = None
-        if listed:
-            sites = self._sites(Sites(root, n, count), levels, None)
-            tables = self._tables(sites, levels, report, True)
-        numbers = read_report(report)
-        box = self._check_extent(numbers, batch_size)
-        if self._took_more(numbers, passes):
-            return self.on_cells(cells, batch_size, listed)
-        grid = VoxelGrid(
-            root[: numbers[FINEST]],
-            batch_size or max(1, numbers[0]),
-            bound_of(box),
-            self.strides[0],
-            self.downsampling,
-            finest.inverse[0].to(torch.int64),
-            key_format,
-            box,
-        ).keep_order(finest.order)
-        return self._cut(grid, levels, tables, report, numbers)
-
-    def on_grid(self, grid: VoxelGrid, listed: bool) -> tuple[list[VoxelGrid | None], Maps]:
-        """Levels and tables of a geometry; see `on_cells`."""
-        parts = [self.words, scratch_words(max(1, len(self.wanted)), grid.rows)]
-        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=grid.device)
-        report, scratch = zeros.split_with_sizes(parts)
-        root, passes = Sites(grid.keys, grid.rows), self.passes
-        if self.wanted:
-            extent_of(grid.keys, self.key_format, report[:EXTENT_WORDS])
-        levels = self._levels(root, report, scratch, passes[1])
-        tables = None
-        if listed:
-            tables = self._tables(self._sites(root, levels, None), levels, report, True)
-        numbers = read_report(report) if self.wanted or listed else [0] * self.words
-        check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
-        if self._took_more(numbers, passes):
-            return self.on_grid(grid, listed)
-        self.key_format.check_bound(grid.bound, self.margin, "plan")
-        return self._cut(grid, levels, tables, report, numbers)
+        # of those that this call launched: another thread may have changed the plan's since
+        self.passes = first, others
+        if first > passes[0] or others > passes[1]:  # a sort was cut short
+            return self.exact(given, batch_size, listed)
+        rows = numbers[FINEST : HEAD + len(self.wanted)]
+        if grid is not None:
+            rows[0] = grid.rows
+        pairs = zip(made.sites, rows, strict=True)
+        made = replace(made, sites=[Sites(one.keys, many) for one, many in pairs])
+        # tables that are not there yet are made of their length
+        tables = tables or self._tables(made, False)
+        grid = grid or self._grid(made, batch_size or max(1, numbers[0]), box)
+        return self._finish(grid, made, tables, numbers if listed else None)
 
     def in_room(
         self,
@@ -205,29 +208,12 @@ class DevicePlan:
         room: Room,
         beside: Beside,
         meanwhile: Meanwhile | None = None,
-    ) -> tuple[list[VoxelGrid | None], Maps, Tensor]:
-        """As `on_cells` without a look at the counts; a cloud that does not fit has no sites."""
-        key_format = self.key_format
-        given = cells, count, batch_size, self.wanted, key_format, room, self.words
-        made = levels_in_room(*given, beside, meanwhile)
-        report, keys, levels, (finest, *rows) = made.report, made.keys, made.levels, made.rows
-        counts = made.counts.split(1)
-        grid = VoxelGrid(
-            keys,
-            batch_size,
-            # coordinates are seen too late to refuse them here: as large as they may be
-            min(key_format.half) - 1 - self.margin,
-            self.strides[0],
-            self.downsampling,
-            made.inverse,
-            key_format,
-            count=counts[0],
-        )
-        if made.order is not None:
-            grid.keep_order(made.order)
-        sites = self._sites(Sites(keys, finest, counts[0], True), levels, rows, counts[1:])
-        tables = self._tables(sites, levels, report, False)
-        return *self._finish(grid, levels, tables, report, rows, sites, beside=beside), report
+    ) -> tuple[Grids, Maps, Tensor]:
+        """The same without a look at the report; a cloud that does not fit has no sites."""
+        given = cells, room.passes, beside, count, batch_size, room, meanwhile
+        made = self._launched(*given)
+        grid, tables = self._grid(made, batch_size, None), self._tables(made, False)
+        return *self._finish(grid, made, tables, None, beside), made.report
 
     def seen(self, numbers: Sequence[int], batch_size: int) -> Room:
         """The room that a cloud takes, from its report; 0 behind the first that does not fit."""
@@ -235,6 +221,28 @@ class DevicePlan:
         rows = tuple(numbers[FINEST : HEAD + len(self.wanted)])
         passes = numbers[ROOT_PASSES], numbers[LEVEL_PASSES]
         return Room(0, rows, passes, numbers[WORDS])
+
+    def room_of(self, grid: VoxelGrid, keyed: bool = False) -> Room:
+        """The room that a planned geometry of the same network takes; keyed: from sorted keys."""
+        grids = self.recipe.levels_of(grid)
+        sizes = {self.place[number]: level.rows for number, level in enumerate(grids)}
+        cut = set()
+        for number, planned in enumerate(self.recipe.maps):
+            built = planned.found(grids)
+            for flipped in (False, True):
+                if built is not None and ("fitting_steps", flipped) in built.edges.layouts:
+                    tiles = len(built.edges.layouts["fitting_steps", flipped][0])
+                    if tiles > -(-built.edges.rows[not flipped] // TILE_ROWS):
+                        cut.add((number, flipped))
+        box = grid.extent, grid.batch_size
+        words = fitting_words(bitmap_words(*box, [(1, 1, 1), *self.wanted]), grid.rows)
+        whole = bool(words) and len(self.wanted) < MAX_LEVELS and not keyed
+        if not whole:
+            words = fitting_words(bitmap_words(*box, self.wanted), grid.rows)
+        points, rows = 0 if grid.inverse is None else len(grid.inverse), sorted(sizes)
+        # passes also where a larger box would leave bitmaps out
+        many = tuple(sizes[place] for place in rows)
+        return Room(points, many, self.passes, words, whole, frozenset(cut))
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -246,88 +254,125 @@ class DevicePlan:
         self.key_format.check_bound(bound_of(box), self.margin, "plan")
         return box
 
-    def _took_more(self, numbers: list[int], launched: list[int]) -> bool:
-        """True if a sort was cut short; remembers the passes that the sorts take.
-
-        Passes are those that the call launched: another thread may have changed the plan's since.
-        """
-        took = numbers[ROOT_PASSES:WORDS]
-        self.passes = [new or old for new, old in zip(took, launched, strict=True)]
-        return any(new > old for new, old in zip(took, launched, strict=True))
-
-    def _levels(self, root: Sites, report: Tensor, scratch: Tensor, passes: int) -> Levels | None:
-        """Launch what makes the sites of all levels."""
-        if not self.wanted:
-            return None
-        return unique_sites(
-            root.keys,
-            report[:EXTENT_WORDS],
-            self.wanted,
-            self.key_format,
-            root.count,
-            report[HEAD : HEAD + len(self.wanted)],
-            scratch,
-            passes,
-            report[LEVEL_PASSES:WORDS],
-        )
-
-    def _sites(
+    def _launched(
         self,
-        root: Sites,
-        levels: Levels | None,
-        rows: Sequence[int] | None,
-        counts: Sequence[Tensor] | None = None,
-    ) -> dict[int, Sites]:
-        """Sites of every level; room for as many as the finest has, until ``rows`` are known."""
-        # with both rows and counts, rows are those of a `Room`
-        found = {0: root}
-        if levels is not None:
-            keys = levels.keys.unbind()
-            if rows is None:
-                counts = levels.counts.split(1)
-            for level, place in self.place.items():
-                many = root.rows if rows is None else rows[place]
-                count = None if counts is None else counts[place]
-                found[level] = Sites(keys[place + levels.whole], many, count, root.fixed)
-        return found
+        cells: Tensor,  # [P, 4] int32, or sorted keys [P] int64
+        passes: tuple[int, int],
+        beside: Beside | None = None,
+        count: Tensor | None = None,
+        clouds: int = 0,
+        room: Room | None = None,
+        meanwhile: Meanwhile | None = None,
+    ) -> LaunchedLevels:
+        """Launch what finds the sites of all levels."""
+        n, device, strides = len(cells), cells.device, self.wanted
+        beside, key_format, rooms, bits = beside or Beside(), self.key_format, None, None
+        rows = [n] * (1 + len(strides))
+        if room is not None:  # no level has more sites than a finer one
+            rows = rooms = [min(own, room.rows[0], n) for own in room.rows]
+            bits = CellBits.of(room.words, device) if room.words else None
+        if bits is not None:
+            with beside.branch(bits):
+                bits.marks.zero_()
+        keys, keyed = cells, cells.ndim == 1
+        parts = [self.words, 0 if keyed else scratch_words(1, n)]
+        parts += [0 if bits is not None else scratch_words(max(1, len(strides)), rows[0])]
+        zeros = torch.zeros(sum(parts), dtype=torch.int32, device=device)
+        report, scratch, more = zeros.split_with_sizes(parts)
+        extent, found = report[:EXTENT_WORDS], report[FINEST : HEAD + len(strides)]
+        if not keyed:
+            keys, _ = pack_cells(cells, key_format, extent, count)
+        elif strides or room is not None:
+            extent_of(keys, key_format, extent, count)
 
-    def _tables(
-        self,
-        sites: dict[int, Sites],
-        levels: Levels | None,
-        report: Tensor,
-        listed: bool,
-    ) -> dict[int, Found]:
+        def by_sort(counts: Tensor | None) -> Levels:
+            needed = report[ROOT_PASSES:LEVEL_PASSES]
+            sizes = counts, scratch, passes[0], needed, rooms and rooms[:1]
+            return unique_sites(keys, extent, [(1, 1, 1)], key_format, count, *sizes)
+
+        levels: Levels | None = None
+        root: Levels | None = None
+        needed = report[WORDS:FINEST]
+        if bits is not None and room is not None and room.whole and not keyed:
+            assert count is not None
+            beside.join()
+            with beside.branch(keys, zeros):  # the sort finds the order alone
+                root = by_sort(None)
+            box = extent, [(1, 1, 1), *strides], key_format, clouds
+            levels = bits.sites(keys, count, *box, rows, found, needed, whole=True)
+            sites = levels.keys[0, : rows[0]]
+        else:
+            many: Tensor | None = found[:1]
+            if not keyed:
+                root = by_sort(many)
+                sites = root.keys[0, : rows[0]]
+            else:
+                sites = keys[: rows[0]]
+                if count is not None:
+                    found[:1].copy_(count)
+            if room is not None:
+                many = fitting_counts(found[:1], rows[:1])
+            elif keyed:
+                many = None
+            if bits is not None:
+                assert many is not None
+                beside.join()
+                given = extent, strides, key_format, clouds, rows[1:], found[1:], needed
+                levels = bits.sites(sites, many, *given)
+            elif strides:
+                sizes = found[1:], more, passes[1], report[LEVEL_PASSES:WORDS]
+                given_rooms = rooms and rooms[1:]
+                levels = unique_sites(sites, extent, strides, key_format, many, *sizes, given_rooms)
+        inverse = order = None
+        if root is not None:
+            order = root.order
+            with beside.branch(root):
+                inverse = root.inverse[0].to(torch.int64)
+                if meanwhile is not None:
+                    meanwhile(order, inverse, rows[0])
+        counts = list((found if room is None else fitting_counts(found, rows)).split(1))
+        every = [sites] if levels is None else [sites, *levels.keys[levels.whole :]]
+        made = [Sites(*one, room is not None) for one in zip(every, rows, counts, strict=True)]
+        if keyed and room is None:
+            made[0] = Sites(sites, n)
+        return LaunchedLevels(report, made, levels, inverse, order)
+
+    def _grid(self, made: LaunchedLevels, batch_size: int, box: Box | None) -> VoxelGrid:
+        """The finest level, of known box; in a room of none."""
+        own = made.sites[0]
+        # there coordinates are seen too late to refuse them: as large as they may be
+        bound = min(self.key_format.half) - 1 - self.margin if box is None else bound_of(box)
+        kind = self.strides[0], self.downsampling, made.inverse, self.key_format, box
+        grid = VoxelGrid(own.keys[: own.rows], batch_size, bound, *kind, count=own.count)
+        return grid if made.order is None else grid.keep_order(made.order)
+
+    def _tables(self, made: LaunchedLevels, listed: bool) -> dict[int, Task | DisjointTables]:
         """Search every map; count triplets into the report if they are listed or decide."""
-        results: dict[int, Found] = {}
+        results: dict[int, Task | DisjointTables] = {}
         tilings: dict[int, DisjointMap] = {}
         searches: list[Task] = []
-        first: tuple[Tensor, ...] = ()
-        inverse: tuple[Tensor, ...] = ()
-        if levels is not None and self.has_disjoint:
-            first, inverse = levels.first.unbind(), levels.inverse.unbind()
         for entry in self.maps:
-            source, target = sites[entry.source], sites[entry.target]
-            counts = None
+            finer, coarser = self.place[entry.source], self.place[entry.target]
+            source, target, counts = made.sites[finer], made.sites[coarser], None
             # a room says which maps are cut, so nothing asks for the density of large ones
             if listed or (entry.is_large and not target.fixed):
-                counts = report[entry.slots]
+                counts = made.report[entry.slots]
             if not entry.tiles:
                 searches.append(Task.of(self.search, source, target, entry.relation, counts))
                 results[entry.number] = searches[-1]
-            else:
-                assert levels is not None
-                finer, coarser = (self._place_in(levels, n) for n in (entry.source, entry.target))
-                assert coarser is not None
-                tilings[entry.number] = DisjointMap(
-                    source,
-                    None if finer is None else first[finer],
-                    inverse[coarser],
-                    entry.relation.kernel.size,
-                    self.strides[entry.source],
-                    target.rows,
-                    counts,
-                )
+                continue
+            levels, inside, above = made.levels, made.inside(finer), made.inside(coarser)
+            assert levels is not None
+            assert above is not None
+            tilings[entry.number] = DisjointMap(
+                source,
+                None if inside is None else levels.first[inside],
+                levels.inverse[above],
+                entry.relation.kernel.size,
+                entry.relation.spacing,
+                target.rows,
+                counts,
+            )
         if searches:
             self.search.search(searches)
         if tilings:
@@ -335,97 +380,67 @@ class DevicePlan:
             results.update(zip(tilings, built, strict=True))
         return results
 
-    def _cut(
-        self,
-        grid: VoxelGrid,
-        levels: Levels | None,
-        tables: dict[int, Found] | None,
-        report: Tensor,
-        numbers: list[int],
-    ) -> tuple[list[VoxelGrid | None], Maps]:
-        """Cut results to their length; tables that are not there yet are made of that length."""
-        rows = numbers[HEAD : HEAD + len(self.wanted)]
-        sites = self._sites(Sites(grid.keys, grid.rows), levels, rows)
-        listed = None if tables is None else numbers
-        if tables is None:
-            tables = self._tables(sites, levels, report, False)
-        return self._finish(grid, levels, tables, report, rows, sites, listed)
-
     def _finish(
         self,
         grid: VoxelGrid,
-        levels: Levels | None,
-        tables: dict[int, Found],
-        report: Tensor,
-        rows: Sequence[int],
-        sites: dict[int, Sites],
-        listed: list[int] | None = None,
+        made: LaunchedLevels,
+        tables: dict[int, Task | DisjointTables],
+        listed: list[int] | None,  # the report, if triplets are listed
         beside: Beside | None = None,
-    ) -> tuple[list[VoxelGrid | None], Maps]:
-        """Cache levels and maps on the geometry; ``listed``: the report, if triplets are listed."""
-        dense = self.has_large and not sites[0].fixed  # a room says which maps are cut
-        counted = report.to(torch.int64) if listed or dense else report
-        with (beside or Beside()).branch(levels):
-            above = self._rows_above(grid.rows, levels, rows, tables)
-        grids: list[VoxelGrid | None] = [grid] + [None] * len(self.recipe.levels)
+    ) -> tuple[Grids, Maps]:
+        """Cache levels and maps on the geometry."""
+        # a room says which maps are cut
+        dense = not made.sites[0].fixed and any(entry.is_large for entry in self.maps)
+        counted = made.report.to(torch.int64) if listed or dense else made.report
+        with (beside or Beside()).branch(made.levels):
+            above = self._rows_above(made, tables)
+        grids: Grids = [grid] + [None] * len(self.recipe.levels)
         for number, (parent, _, kernel) in enumerate(self.recipe.levels, 1):
             finer = grids[parent]
             if number in above and finer is not None:
-                own = sites[number]
+                own = made.sites[self.place[number]]
                 given = self.strides[number], own.keys[: own.rows], above[number], own.count
                 grids[number] = finer.level(kernel) or finer.keep_level(
                     kernel, finer.floor_level(*given)
                 )
         maps: Maps = [None] * len(self.recipe.maps)
         for entry in self.maps:
-            planned = self.recipe.maps[entry.number]
-            source, target = grids[entry.source], grids[entry.target]
-            assert source is not None
-            assert target is not None
+            kernel, source, target = entry.relation.kernel, grids[entry.source], grids[entry.target]
             found = tables[entry.number]
             if isinstance(found, Task):
                 written = (found.table,) if found.masks is None else (found.table, found.masks)
-                made = first_rows(target.rows, *written)
-                built = map_of_table(source, target, planned.kernel, *made)
+                built = map_of_table(source, target, kernel, *first_rows(target.rows, *written))
             else:
-                counted_rows = source.count, target.count
-                built = found.kernel_map(source.rows, target.rows, row_counts=counted_rows)
+                row_counts = source.count, target.count
+                built = found.kernel_map(source.rows, target.rows, row_counts)
             if listed:
                 ends = [0, *itertools.accumulate(listed[entry.slots])]
                 built.edges.layouts["offsets", False] = (torch.tensor(ends),)
             if listed or (entry.is_large and dense):
                 built.edges.layouts["counts", False] = (counted[entry.slots],)
-            maps[entry.number] = source.add_map(target, planned.kernel, built)
+            maps[entry.number] = source.add_map(target, kernel, built)
         return grids, maps
 
-    def _place_in(self, levels: Levels, level: int) -> int | None:
-        """Place of a level among those that were made; ``None``: it is the finest, made before."""
-        if level:
-            return self.place[level] + levels.whole
-        return 0 if levels.whole else None
-
     def _rows_above(
-        self,
-        finest: int,
-        levels: Levels | None,
-        rows: Sequence[int],
-        tables: dict[int, Found],
+        self, made: LaunchedLevels, tables: dict[int, Task | DisjointTables]
     ) -> dict[int, Tensor]:
         """Row of every level above each row of the finer one it was made from, int64."""
         found: dict[int, Tensor] = {}
-        if levels is None:
-            return found
         wanted: dict[int, tuple[int | None, int, int]] = {}
         for number, place in self.place.items():
-            parent = self.recipe.levels[number - 1][0]
-            many = rows[self.place[parent]] if parent else finest
+            if not number:
+                continue
+            parent = self.place[self.recipe.levels[number - 1][0]]
+            many, above = made.sites[parent].rows, made.inside(place)
             built = tables[self.above[number]] if number in self.above else None
             if isinstance(built, DisjointTables) and built.inverse is not None:
                 (found[number],) = first_rows(many, built.inverse)
             else:
-                wanted[number] = self._place_in(levels, parent), place + levels.whole, many
-        if wanted:
-            found.update(zip(wanted, rows_above(levels, list(wanted.values())), strict=True))
+                assert above is not None
+                wanted[number] = made.inside(parent), above, many
+        if made.levels is not None and wanted:
+            above_them = rows_above(made.levels, list(wanted.values()))
+            found.update(zip(wanted, above_them, strict=True))
         return found
 
 

@@ -165,8 +165,13 @@ class Planner:
         Raises:
             ValueError: wrong shape or dtype, or cells beyond the packed keys.
         """
+        if cells.ndim != 2 or cells.shape[1] != 4 or cells.dtype != torch.int32:
+            raise ValueError(
+                f"cells must be [P, 4] int32 (batch, x, y, z), got {cells.dtype} "
+                f"{tuple(cells.shape)}"
+            )
         with outside_inference_mode():
-            return self.on_voxels.on_cells(cells, batch_size, downsampling, backward)
+            return self.on_voxels(cells, backward, batch_size, downsampling)
 
     @property
     def on_voxels(self) -> VoxelPlan:

@@ -38,19 +38,20 @@ class PointPlan(NetworkPlan):
         # the dry run met no such map: the layers choose again, or say that nothing serves it
         return [key for key in missing if key[0] not in STEPS]
 
-    def __call__(self, root: PointSet, backward: bool) -> None:
+    def __call__(self, given: PointSet, backward: bool) -> PointSet:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
-        maps = self._maps(self._levels(root))
+        maps = self._maps(self._levels(given))
         views: list[View] = []
         for built, wanted in zip(maps, self.wanted[backward], strict=True):
             sides = built, built.transpose()
             views += [(sides[flipped], name) for name, flipped in self.missing(built, wanted)]
-        if has_kernels(root.device):
+        if has_kernels(given.device):
             step_views((view, name) for view, name in views if name in STEPS)
         for view, name in views:
             view.layout(name)
         for built, wanted in zip(maps, self.wanted[backward], strict=True):
             _give_up(built, set(wanted))
+        return given
 
     def _levels(self, root: PointSet) -> list[PointSet]:
         """The set and its levels, kept with it."""

@@ -57,6 +57,14 @@ class Recipe:
     levels: tuple[tuple[int, str, Kernel], ...]
     maps: tuple[PlannedMap, ...]  # the maps between them
 
+    def levels_of(self, root: Geometry) -> list[Any]:
+        """A geometry and its levels, in the order of the recipe; ``None`` for those not there."""
+        found: list[Any] = [root]
+        for parent, direction, kernel in self.levels:
+            above = found[parent]
+            found.append(None if above is None else above.level(kernel, direction == "down"))
+        return found
+
     def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
         """True if some layout lists triplets; arguments as in `PlannedMap.layouts`."""
         wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
@@ -76,12 +84,9 @@ class NetworkPlan:
 
     def is_planned(self, root: Geometry, backward: bool) -> bool:
         """True if all that a call would build is there already."""
-        sites = [root]
-        for parent, direction, kernel in self.recipe.levels:
-            level = sites[parent].level(kernel, direction == "down")
-            if level is None:
-                return False
-            sites.append(level)
+        sites = self.recipe.levels_of(root)
+        if any(level is None for level in sites):
+            return False
         for planned, wanted in zip(self.recipe.maps, self.wanted[backward], strict=True):
             built = planned.found(sites)
             if built is None or self.missing(built, wanted):
@@ -98,7 +103,7 @@ class NetworkPlan:
             missing = [key for key in tables if key not in there]
         return missing
 
-    def __call__(self, root: Any, backward: bool) -> None:
+    def __call__(self, given: Any, backward: bool) -> Any:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
         raise NotImplementedError
 

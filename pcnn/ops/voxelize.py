@@ -18,11 +18,13 @@ from pcnn.geometry import (
     quantize,
 )
 from pcnn.geometry.checks import as_tensor, check_features, check_finite, check_points, voxel_sizes
+from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
+from pcnn.ops.device_plan import DevicePlan
 from pcnn.ops.plan import Planner
+from pcnn.ops.recipe import Recipe
 from pcnn.ops.reduce import BY_NAME
-from pcnn.ops.voxel_plan import grid_of_device_cells
 from pcnn.tensor import SparseTensor
 
 #: Dtypes that features are summed in as they are.
@@ -174,7 +176,9 @@ def _quantized(
     cells = cells_of_points(points, batch, voxel_sizes(voxel_size))
     try:
         if planner is None:
-            return grid_of_device_cells(cells, batch_size, downsampling)
+            plan = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling, DEFAULT_FORMAT)
+            found: VoxelGrid = plan.exact(cells, batch_size, False)[0][0]
+            return found
         return planner.voxelize(cells, batch_size, downsampling=downsampling)
     except ValueError as error:
         refused = error

@@ -143,14 +143,14 @@ def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(
     def read(report: Tensor) -> list[int]:
         if others:  # a larger cloud was planned there while this one was sorted
             for plan in planner.on_voxels._device_plans.values():
-                plan.passes = [device_plan.MAX_PASSES] * 2
+                plan.passes = device_plan.MAX_PASSES, device_plan.MAX_PASSES
         return report.tolist()
 
     monkeypatch.setattr(device_plan, "read_report", read)
     for cells in (small, wide, small):
         # with backward, maps are searched before the host knows that the sort was cut short
         for plan in planner.on_voxels._device_plans.values():
-            plan.passes = [1, 1]
+            plan.passes = 1, 1
         grid = planner.voxelize(cells, backward=backward)
         same_cells(grid, cells, 1)
         check(planner, grid, backward)

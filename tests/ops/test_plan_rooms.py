@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
 from pcnn.ops import Planner
-from pcnn.ops.device_plan import read_report
-from pcnn.ops.room_levels import Room
+from pcnn.ops.device_plan import Room, read_report
 from tests.maps import conftest
 from tests.maps.guarded import guarded
 from tests.ops.test_device_plan import MODELS, cells_on
@@ -40,8 +39,8 @@ def in_room(
     plan, given = planner.on_voxels, padded(cells, room)
     guard = guarded(patch) if patch and cells.device.type == "cpu" else nullcontext()
     with guard, nothing_waits(cells.device):
-        grid, report = plan.in_room(*given, 3, "floor", room)
-    return grid, plan.seen(read_report(report), 3, "floor")
+        grid, report = plan.in_room(*given, 3, room)
+    return grid, plan.fixed.seen(read_report(report), 3)
 
 
 def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
@@ -62,7 +61,7 @@ def test_equal_those_of_exact_size(
     cells = cells_on(device)
     exact = planner.voxelize(cells, 3)
     plan = planner.on_voxels
-    needed = plan.room_of(exact)
+    needed = plan.fixed.room_of(exact)
     assert needed.words
     assert needed.whole
     room = larger(needed)
@@ -103,7 +102,9 @@ def test_equal_those_of_exact_size(
 @pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
     planner = Planner(MODELS["minkunet42"](), ("steps",))
-    room = larger(planner.on_voxels.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3)))
+    room = larger(
+        planner.on_voxels.fixed.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3))
+    )
     for cell, rule in (
         ([0, 0, 1 << 20, 0], r"y leaves -131072\.\.131071"),
         ([0, 131030, 0, 0], r"plan: .* kernel 42 more"),
