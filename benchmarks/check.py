@@ -18,8 +18,7 @@ from torch import Tensor
 
 from pcnn.dataflows import ConvSpec, Reference
 from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet, VoxelGrid, grid_of_cells
-from pcnn.maps.conformance import check_builder
-from pcnn.ops.conformance import check_dataflow
+from pcnn.ops.conformance import check_builder, check_dataflow
 from pcnn.ops.engine import Engine
 
 Pair = tuple[Tensor, Tensor]  # rows j of the input and i of the output of one slot

@@ -19,10 +19,10 @@ from benchmarks.run import Case, Options, Prepare, by_part, run, same
 from benchmarks.workloads import Scene, scenes
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
-from pcnn.maps.conformance import check_builder
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.windowed import Windowed
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
+from pcnn.ops.conformance import check_builder
 from pcnn.ops.engine import ENGINES
 from pcnn.ops.plan import Planner
 from pcnn.ops.recipe import Recipe

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
-from pcnn.maps.conformance import wavy_cells as surface
-from pcnn.maps.conformance import wavy_grid as surface_grid
+from pcnn.ops.conformance import wavy_cells as surface
+from pcnn.ops.conformance import wavy_grid as surface_grid
 
 __all__ = ["batched", "cloud", "dense_grid", "surface", "surface_grid", "triplets_of"]
 

@@ -25,9 +25,8 @@ from pcnn.experiment import build
 from pcnn.experiment.predictor import Predictor
 from pcnn.experiment.run import describe_data
 from pcnn.experiment.run_config import checked
-from pcnn.maps.conformance import check_builder
 from pcnn.nn import Conv3d
-from pcnn.ops.conformance import check_dataflow
+from pcnn.ops.conformance import check_builder, check_dataflow
 from tests.experiment.command import run
 
 ROOT = Path(__file__).parents[1]

@@ -34,7 +34,7 @@ from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import SortedSearch
 from pcnn.maps import steps as device_steps
 from pcnn.ops import conformance
-from pcnn.ops.conformance import Case, FanIn, moved, random_map
+from pcnn.ops.conformance import Case, FanIn, random_map
 from tests.clouds import surface_grid
 from tests.kernels.triton.conftest import DEVICE
 from tests.specs import EXACT, spec_of
@@ -109,7 +109,8 @@ def test_slots_with_several_inputs(flow: Dataflow, case: Case) -> None:
 def test_what_follows_a_product(
     flow: Dataflow, c_skip: int, epilogue: str, dtype: torch.dtype, n: int
 ) -> None:
-    conformance.check_fused(flow, on_device(FLAT, 16, 18, dtype, n=n), c_skip, epilogue)
+    case = on_device(FLAT, 16, 18, dtype, n=n, c_skip=c_skip, epilogue=epilogue)
+    conformance.check_products(flow, case)
 
 
 def test_sections_of_slots_meet_in_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,13 +124,13 @@ def test_sections_of_slots_meet_in_the_output(monkeypatch: pytest.MonkeyPatch) -
 def test_tiles_of_too_many_steps_are_summed_at_the_gather(
     groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built = moved(random_map(30, 300, 27, 300), DEVICE)
+    built = random_map(30, 300, 27, 300, device=DEVICE)
     ends = built.layout("steps")[2].tolist()
     x, weight = (torch.randn(*size, device=DEVICE) for size in ((30, 20), (27, 20 // groups, 6)))
     wanted = product(Reference(), built, x, weight, EXACT._replace(groups=groups))
     for room in (0, ends[0], ends[-1] - 1):
         leave_room(monkeypatch, built, room)
-        again = moved(built, DEVICE)
+        again = random_map(30, 300, 27, 300, device=DEVICE)
         assert again.layout("steps")[3].shape[0] == room
         for flow in (WIDE, OutputStationary(replace(GEMM, split=3))):
             out = product(flow, again, x, weight, spec_of(SINGLE)._replace(groups=groups))
@@ -138,7 +139,7 @@ def test_tiles_of_too_many_steps_are_summed_at_the_gather(
 
 def test_lists_in_memory_of_fixed_size() -> None:
     """Spare entries are not read: they name rows of NaN."""
-    built = moved(random_map(30, 140, 9, 400), DEVICE)
+    built = random_map(30, 140, 9, 400, device=DEVICE)
     room = MapRoom(50, 2 * TILE_ROWS, 700)
 
     def lists(names: tuple[str, ...]) -> list[torch.Tensor]:
