@@ -18,6 +18,7 @@ from benchmarks.rows import Row
 from benchmarks.run import Case, Options, Prepare, by_part, run, same
 from benchmarks.workloads import Scene, scenes
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.packing import pack
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.windowed import Windowed
@@ -157,10 +158,10 @@ def _sort_case(place: Place, figure: str) -> Case:
     row = {"figure": figure, "what": "map", "workload": place.workload, "engine": "pack_and_sort"}
 
     def checked() -> Prepare:
-        cells, layout = _shuffled(grid), grid.key_format
-        if not torch.equal(layout.pack(cells).sort()[0], grid.keys):
+        cells = _shuffled(grid)
+        if not torch.equal(pack(cells).sort()[0], grid.keys):
             raise CheckFailed("sorted keys are not those of the grid")
-        return same(lambda: layout.pack(cells).sort())
+        return same(lambda: pack(cells).sort())
 
     return Case({**row, **keys}, checked)
 

@@ -27,10 +27,8 @@ struct BitsArguments {
     u32* counts;           // [levels] sites
     i64 n;
     i64 words;
-    i64 sentinel;          // of spare keys
     int clouds;
     int levels;
-    KeyFields fields;
     Stride strides[MAX_LEVELS];
     u32 rooms[MAX_LEVELS];  // rows that what follows has room for: no inverse leads beyond them
 };
@@ -60,12 +58,11 @@ __device__ __forceinline__ void find_boxes(const BitsArguments& a, Boxes& boxes)
         u64 cells = (u64)a.clouds;
 #pragma unroll
         for (int f = 1; f < 4; ++f) {
-            const int width = field_bits(a.fields, f), half = 1 << (width - 1);
             const int step = a.strides[threadIdx.x].axis[f - 1];
             box.shift[f] = (step & (step - 1)) == 0 ? __ffs(step) - 1 : -1;
             const bool some = extent.above[f] > 0;
-            box.low[f] = some ? floor_divide((int)((1u << width) - extent.below[f]) - half, step) : 0;
-            box.size[f] = some ? (u32)(floor_divide((int)extent.above[f] - 1 - half, step) - box.low[f] + 1) : 1u;
+            box.low[f] = some ? floor_divide(AXIS_HALF - (int)extent.below[f], step) : 0;
+            box.size[f] = some ? (u32)(floor_divide((int)extent.above[f] - 1 - AXIS_HALF, step) - box.low[f] + 1) : 1u;
             cells = min(cells * box.size[f], 1ull << 42);  // beyond any memory
         }
         box.chunks = (u32)((cells + CHUNK * 32 - 1) / (CHUNK * 32));
@@ -90,23 +87,22 @@ __device__ __forceinline__ int coarse_of(const BitsArguments& a, const CellBox& 
 
 // Bit of the coarse cell of a key.
 __device__ __forceinline__ u32 bit_of(const BitsArguments& a, const CellBox& box, int level, i64 key) {
-    u32 bit = field_of(a.fields, key, 0);
+    u32 bit = field_of(key, 0);
 #pragma unroll
     for (int f = 1; f < 4; ++f) {
-        const int cell = (int)field_of(a.fields, key, f) - (1 << (field_bits(a.fields, f) - 1));
-        bit = bit * box.size[f] + (u32)(coarse_of(a, box, level, f, cell) - box.low[f]);
+        const int coarse = coarse_of(a, box, level, f, coordinate_of(key, f));
+        bit = bit * box.size[f] + (u32)(coarse - box.low[f]);
     }
     return bit;
 }
 
 // Packed key of the site that a key lies in.
 __device__ __forceinline__ i64 site_of(const BitsArguments& a, const CellBox& box, int level, i64 key) {
-    i64 site = field_of(a.fields, key, 0);
+    i64 site = field_of(key, 0);
 #pragma unroll
     for (int f = 1; f < 4; ++f) {
-        const int width = field_bits(a.fields, f), half = 1 << (width - 1);
-        const int coarse = coarse_of(a, box, level, f, (int)field_of(a.fields, key, f) - half);
-        site = site << width | (i64)(coarse * a.strides[level].axis[f - 1] + half);
+        const int coarse = coarse_of(a, box, level, f, coordinate_of(key, f));
+        site = site << AXIS_BITS | (i64)(coarse * a.strides[level].axis[f - 1] + AXIS_HALF);
     }
     return site;
 }
@@ -186,7 +182,7 @@ KERNEL(rows_of_cells, BitsArguments, THREADS) {
     const i64 row = (blockIdx.x - level * blocks) * THREADS + threadIdx.x;
     if (row >= a.n) return;
     if (row >= (i64)a.counts[level]) {
-        a.unique_keys[level * a.n + row] = a.sentinel;
+        a.unique_keys[level * a.n + row] = SENTINEL;
         a.first[level * a.n + row] = 0;
     }
     u32 site = 0;

@@ -2,7 +2,7 @@
 //
 // The parents are known since the coarse sites were made (levels.cu), so nothing is searched.
 
-#include "common.cuh"
+#include "key_fields.cuh"
 
 #define MAX_TASKS 16
 
@@ -23,7 +23,6 @@ struct DisjointTask {
     i64 first_block;
     int size[3];
     int spacing[3];      // tensor stride of the inputs
-    int bits[3];         // of the key's axes
     int words;
     int fill;            // whether rows beyond the inputs are written as empty
 };
@@ -33,9 +32,9 @@ struct DisjointArguments {
     int n;
 };
 
-__device__ __forceinline__ int slot_along(i64 field, int bits, int spacing, int size) {
-    int cell = (int)(field & ((1ll << bits) - 1)) - (1 << (bits - 1));
-    int place = cell / spacing % size;  // inputs are multiples of their spacing
+__device__ __forceinline__ int slot_along(const DisjointTask& task, i64 key, int axis) {
+    int size = task.size[axis];
+    int place = coordinate_of(key, axis + 1) / task.spacing[axis] % size;  // inputs are multiples of their spacing
     return place < 0 ? place + size : place;
 }
 
@@ -54,10 +53,8 @@ KERNEL(disjoint_map, DisjointArguments, 256) {
         return;
     }
     i64 key = task.keys[j];
-    int z = slot_along(key, task.bits[2], task.spacing[2], task.size[2]);
-    int y = slot_along(key >> task.bits[2], task.bits[1], task.spacing[1], task.size[1]);
-    int x = slot_along(key >> (task.bits[2] + task.bits[1]), task.bits[0], task.spacing[0], task.size[0]);
-    int slot = (x * task.size[1] + y) * task.size[2] + z;
+    int slot = slot_along(task, key, 0) * task.size[1] + slot_along(task, key, 1);
+    slot = slot * task.size[2] + slot_along(task, key, 2);
     i64 i = task.above ? task.above[j] : (i64)task.parent[task.first ? task.first[j] : j];
     if (task.inverse) task.inverse[j] = i;
     if (task.counts) atomicAdd(&task.counts[slot], 1u);

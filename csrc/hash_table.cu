@@ -63,7 +63,7 @@ __device__ __forceinline__ Site site_of(const Cells& cells, i64 key, bool live) 
     Site site;
     site.live = live;
     site.key = key;
-    site.batch = key >> cells.batch_shift;
+    site.batch = key >> BATCH_SHIFT;
 #pragma unroll
     for (int axis = STORE == GRID ? 0 : 2; axis < 3; ++axis) site.cell[axis] = cell_of(cells, key, axis);
     return site;
@@ -102,7 +102,7 @@ __device__ __forceinline__ bool may_be(u64 entry, i64 key) {
 // along z so share one sector, and a column of slots reads one or two in place of K_z.
 // `z` is the cell, not the coordinate: with a tensor stride the low bits of a coordinate idle.
 __device__ __forceinline__ u32 home_of(const Store& store, i64 key, int z) {
-    const u32 z_mask = (1u << store.cells.bits[2]) - 1u;
+    const u32 z_mask = (1u << AXIS_BITS) - 1u;
     const u32 h = hash_of((u32)((u64)key >> 32), ((u32)key & ~z_mask) + ((u32)z >> GROUP_BITS));
     return (h >> store.hash_shift) << GROUP_BITS | ((u32)z & (GROUP - 1));
 }
@@ -166,7 +166,7 @@ __device__ __forceinline__ void insert_site(const Store& store, i64 i) {
     const i64 key = store.sources[i];
     int cell[3];
     for (int axis = 0; axis < 3; ++axis) cell[axis] = cell_of(store.cells, key, axis) - box.low[axis];
-    const i64 line = line_of(box, key >> store.cells.batch_shift, cell[0], cell[1]);
+    const i64 line = line_of(box, key >> BATCH_SHIFT, cell[0], cell[1]);
     static_cast<int*>(store.slots)[line + cell[2]] = (int)i;
 }
 

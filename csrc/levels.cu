@@ -13,9 +13,9 @@ struct Seen {
     u32 below[4] = {0, 0, 0, 0};
     u32 overflow = 0;
 
-    __device__ void add(const KeyFields& fields, int f, u32 field) {
+    __device__ void add(int f, u32 field) {
         above[f] = max(above[f], field + 1u);
-        below[f] = max(below[f], (1u << field_bits(fields, f)) - field);
+        below[f] = max(below[f], (1u << field_bits(f)) - field);
     }
 
     __device__ void flush(Extent* extent) {
@@ -45,7 +45,6 @@ struct CellsArguments {
     Extent* extent;
     const u32* count;  // n on the device, or null: then `n`
     i64 n;
-    KeyFields fields;
 };
 
 KERNEL(pack_cells, CellsArguments, 256) {
@@ -57,15 +56,15 @@ KERNEL(pack_cells, CellsArguments, 256) {
         i64 key = 0;
 #pragma unroll
         for (int f = 0; f < 4; ++f) {
-            int bits = field_bits(a.fields, f);
-            i64 value = (i64)part[f] + (f ? 1ll << (bits - 1) : 0);
+            int bits = field_bits(f);
+            i64 value = (i64)part[f] + field_half(f);
             // the largest batch index stays free, so that no key equals the sentinel
-            i64 limit = f ? 1ll << bits : max((1ll << bits) - 1, 1ll);
+            i64 limit = f ? 1ll << bits : (1ll << bits) - 1;
             if (value < 0 || value >= limit) {
                 seen.overflow |= 1u << f;
                 value = 0;
             }
-            seen.add(a.fields, f, (u32)value);
+            seen.add(f, (u32)value);
             key = (key << bits) | value;
         }
         a.keys[i] = key;
@@ -80,7 +79,7 @@ KERNEL(extent_of_keys, CellsArguments, 256) {
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
         i64 key = a.keys[i];
 #pragma unroll
-        for (int f = 0; f < 4; ++f) seen.add(a.fields, f, field_of(a.fields, key, f));
+        for (int f = 0; f < 4; ++f) seen.add(f, field_of(key, f));
     }
     seen.flush(a.extent);
 }
@@ -91,12 +90,12 @@ struct CellRange {
     int bits[4];
 };
 
-__device__ __forceinline__ CellRange cell_range(const Extent& extent, const KeyFields& fields, const Stride& stride) {
+__device__ __forceinline__ CellRange cell_range(const Extent& extent, const Stride& stride) {
     CellRange range;
 #pragma unroll
     for (int f = 0; f < 4; ++f) {
-        int width = field_bits(fields, f), half = f ? 1 << (width - 1) : 0, step = f ? stride.axis[f - 1] : 1;
-        int low = (int)((1u << width) - extent.below[f]) - half, high = (int)extent.above[f] - 1 - half;
+        int half = field_half(f), step = f ? stride.axis[f - 1] : 1;
+        int low = (int)((1u << field_bits(f)) - extent.below[f]) - half, high = (int)extent.above[f] - 1 - half;
         bool some = extent.above[f] > 0;
         range.low[f] = some ? floor_divide(low, step) : 0;
         range.bits[f] = some ? bits_for((u64)(floor_divide(high, step) - range.low[f]) + 1) : 0;
@@ -117,7 +116,6 @@ struct LevelArguments {
     i64 n;
     int levels;
     int key_bits;        // of the level number
-    KeyFields fields;
     Stride strides[MAX_LEVELS];
 };
 
@@ -130,7 +128,7 @@ KERNEL(level_keys, LevelArguments, 256) {
     if (threadIdx.x == 0) widest = 0;
     __syncthreads();
     if ((int)threadIdx.x < a.levels) {
-        CellRange range = cell_range(*a.extent, a.fields, a.strides[threadIdx.x]);
+        CellRange range = cell_range(*a.extent, a.strides[threadIdx.x]);
         ranges[threadIdx.x] = range;
         atomicMax(&widest, range.bits[0] + range.bits[1] + range.bits[2] + range.bits[3]);
     }
@@ -148,10 +146,7 @@ KERNEL(level_keys, LevelArguments, 256) {
         i64 key = valid ? a.keys[i] : 0;
         int cell[4];
 #pragma unroll
-        for (int f = 0; f < 4; ++f) {
-            int half = f ? 1 << (field_bits(a.fields, f) - 1) : 0;
-            cell[f] = (int)field_of(a.fields, key, f) - half;
-        }
+        for (int f = 0; f < 4; ++f) cell[f] = coordinate_of(key, f);
         for (int level = 0; level < a.levels; ++level) {
             const CellRange& range = ranges[level];
             u64 sort_key = level;
@@ -188,7 +183,6 @@ struct UniqueArguments {
     i64 n;
     i64 capacity;
     i64 tiles;            // of a level
-    KeyFields fields;
     Stride strides[MAX_LEVELS];
     u32 rooms[MAX_LEVELS];  // rows that what follows has room for: no inverse leads beyond them
 };
@@ -249,10 +243,9 @@ KERNEL(unique_sites, UniqueArguments, 256) {
                 i64 coarse = 0;
 #pragma unroll
                 for (int f = 0; f < 4; ++f) {
-                    int width = field_bits(a.fields, f), half = f ? 1 << (width - 1) : 0;
-                    int cell = (int)field_of(a.fields, fine[i], f) - half;
                     int step = f ? stride.axis[f - 1] : 1;
-                    coarse = (coarse << width) | (i64)(floor_divide(cell, step) * step + half);
+                    int low = floor_divide(coordinate_of(fine[i], f), step) * step;
+                    coarse = (coarse << field_bits(f)) | (i64)(low + field_half(f));
                 }
                 a.unique_keys[level * a.capacity + row] = coarse;
                 a.first[level * a.capacity + row] = source[i];

@@ -2,7 +2,7 @@
 // corner. Which cells there are, levels.cu says. Distances are sums of squares in the order x, y, z,
 // one rounding an operation: every device and every run chooses the same rows.
 
-#include "common.cuh"
+#include "key_fields.cuh"
 
 struct PointLevelArguments {
     const float* points;  // [n, 3] of the finer level
@@ -17,21 +17,17 @@ struct PointLevelArguments {
     i64* coarse_keys;     // [m] in cells of the coarse level
     i64 n, m;
     double size[3];       // of a coarse cell [m]
-    int bits[3];          // of x, y and z in a key
     int stride[3];        // of the coarse level, in cells of the finest
     int nearest;          // 0: the lowest corner of the cell
 };
 
 // Cell of a coarse site along an axis, and a place in it: 0 its lowest corner, 0.5 its centre.
 __device__ __forceinline__ int coarse_cell(const PointLevelArguments& a, i64 key, int axis) {
-    int shift = 0;
-    for (int other = 2; other > axis; --other) shift += a.bits[other];
-    const int cell = (int)(key >> shift & ((1ll << a.bits[axis]) - 1)) - (1 << (a.bits[axis] - 1));
-    return cell / a.stride[axis];  // sites are multiples of the stride
+    return coordinate_of(key, axis + 1) / a.stride[axis];  // sites are multiples of the stride
 }
 
 __device__ __forceinline__ double place_in_cell(const PointLevelArguments& a, i64 key, int axis, double share) {
-    const i64 cloud = key >> (a.bits[0] + a.bits[1] + a.bits[2]);
+    const i64 cloud = key >> BATCH_SHIFT;
     const double cell = (double)coarse_cell(a, key, axis);
     return __dadd_rn(__dmul_rn(__dadd_rn(cell, share), a.size[axis]), a.start[3 * cloud + axis]);
 }
@@ -68,10 +64,10 @@ KERNEL(place_level, PointLevelArguments, 256) {
     const i64 site = (i64)blockIdx.x * 256 + threadIdx.x;
     if (site >= a.m) return;
     const i64 key = a.keys[site];
-    i64 packed = key >> (a.bits[0] + a.bits[1] + a.bits[2]);
+    i64 packed = key >> BATCH_SHIFT;
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-        packed = packed << a.bits[axis] | (i64)(coarse_cell(a, key, axis) + (1 << (a.bits[axis] - 1)));
+        packed = packed << AXIS_BITS | (i64)(coarse_cell(a, key, axis) + AXIS_HALF);
         a.coarse[3 * site + axis] =
             a.nearest ? a.points[3 * (i64)a.chosen[site] + axis] : (float)place_in_cell(a, key, axis, 0.0);
     }

@@ -103,25 +103,25 @@ __device__ __forceinline__ void visit_candidates(const Arguments& a, i64 i, Visi
     const i64 key = a.keys[i], before = i ? a.keys[i - 1] : -1;
     // Inputs next to each other in the sorted list reach many sites in common. The second one
     // leaves those out: arithmetic here is cheaper than a longer list to sort.
-    const bool neighbours = i && key >> a.cells.batch_shift == before >> a.cells.batch_shift;
+    const bool neighbours = i && key >> BATCH_SHIFT == before >> BATCH_SHIFT;
     const Axis x(a, 0, KX, SX, DX, PX, key, before);
     const Axis y(a, 1, KY, SY, DY, PY, key, before);
     const Axis z(a, 2, KZ, SZ, DZ, PZ, key, before);
-    const i64 batch = key >> a.cells.batch_shift << a.cells.batch_shift;
+    const i64 batch = key >> BATCH_SHIFT << BATCH_SHIFT;
 #pragma unroll
     for (int p = 0; p < x.count; ++p) {
         const bool x_valid = x.valid(p) && inside(a, x.cell(p), 0);
         const bool x_repeated = neighbours && x.repeated(p);
-        const i64 plane = batch | (i64)field_of(a, x.cell(p), 0) << a.cells.shift[0];
+        const i64 plane = batch | (i64)field_of(a, x.cell(p), 0) << 2 * AXIS_BITS;
 #pragma unroll
         for (int q = 0; q < y.count; ++q) {
             const bool y_valid = x_valid && y.valid(q) && inside(a, y.cell(q), 1);
             const bool y_repeated = x_repeated && y.repeated(q);
-            const i64 line = plane | (i64)field_of(a, y.cell(q), 1) << a.cells.shift[1];
+            const i64 line = plane | (i64)field_of(a, y.cell(q), 1) << AXIS_BITS;
 #pragma unroll
             for (int r = 0; r < z.count; ++r)
                 if (y_valid && z.valid(r) && inside(a, z.cell(r), 2) && !(y_repeated && z.repeated(r)))
-                    visit(line | (i64)field_of(a, z.cell(r), 2) << a.cells.shift[2]);
+                    visit(line | (i64)field_of(a, z.cell(r), 2));
         }
     }
 }

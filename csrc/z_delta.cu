@@ -8,7 +8,7 @@
 //
 // variants: DELTAS=1 KEY_BITS=64 | DELTAS=1 KEY_BITS=32 | DELTAS=0 KEY_BITS=64
 
-#include "common.cuh"
+#include "key_fields.cuh"
 
 #ifndef KEY_BITS
 #define KEY_BITS 64
@@ -53,23 +53,17 @@ struct NarrowArguments {
     const i64* keys;  // [n]
     u32* narrow;      // [n]
     i64 n;
-    int shift_x, shift_y, shift_z, bits_x, bits_y, bits_z;  // of the fields of a 64-bit key
-    int bias_x, bias_y, bias_z;                             // 32-bit field minus 64-bit field
-    int narrow_x, narrow_y;                                 // shifts in a 32-bit key; z has none
+    int bias[3];   // 32-bit field minus 64-bit field, of x, y and z
+    int shift[2];  // of x and y in a 32-bit key; z has none
 };
-
-__device__ __forceinline__ u32 narrow_field(i64 key, int shift, int bits, int bias) {
-    return (u32)((key >> shift) & ((1ll << bits) - 1)) + (u32)bias;
-}
 
 // 32-bit keys of 64-bit ones whose cloud is 0 and whose coordinates fit: the caller has checked.
 KERNEL(narrow_keys, NarrowArguments, 256) {
     i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= a.n) return;
     const i64 key = a.keys[i];
-    a.narrow[i] = (narrow_field(key, a.shift_x, a.bits_x, a.bias_x) << a.narrow_x) |
-                  (narrow_field(key, a.shift_y, a.bits_y, a.bias_y) << a.narrow_y) |
-                  narrow_field(key, a.shift_z, a.bits_z, a.bias_z);
+    const u32 x = field_of(key, 1) + (u32)a.bias[0], y = field_of(key, 2) + (u32)a.bias[1];
+    a.narrow[i] = x << a.shift[0] | y << a.shift[1] | (field_of(key, 3) + (u32)a.bias[2]);
 }
 #endif
 

@@ -16,6 +16,7 @@ from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.dense_box import DenseBox
 from pcnn.geometry.kernel_map import one_line, outside_inference_mode
 from pcnn.geometry.kernel_slots import Triple, triple
+from pcnn.geometry.packing import BATCH_SHIFT
 from pcnn.geometry.sites import require_voxels
 from pcnn.rowwise import acts_by_row, batch_norm
 
@@ -210,7 +211,7 @@ class SparseTensor:
         parts = []
         for cloud, (start, end) in enumerate(pairwise(whole.batch_offsets.tolist())):
             part: Any = whole.at_rows(torch.arange(start, end, device=whole.device))
-            keys = part.keys - (cloud << whole.key_format.batch_shift)
+            keys = part.keys - (cloud << BATCH_SHIFT)
             own = whole.of_cloud(cloud)
             alone = replace(part, keys=keys, batch_size=1, **own, check=False)
             parts.append(SparseTensor(self.features[start:end], alone))

@@ -21,7 +21,6 @@ from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY
 from pcnn.geometry import (
     Kernel,
     KernelMap,
-    KeyFormat,
     Neighbourhood,
     PointSet,
     VoxelGrid,
@@ -29,6 +28,7 @@ from pcnn.geometry import (
     point_set_of,
     quantize,
 )
+from pcnn.geometry.packing import BATCH_SHIFT, pack
 from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.point_cells import checked_reach
 from pcnn.maps.radius import RadiusSearch
@@ -121,19 +121,18 @@ GEOMETRY: list[Row] = [
     (lambda: VoxelGrid(grid().keys.int(), 1, 100), V, "keys must be"),
     (lambda: VoxelGrid(grid().coords, 1, 100), V, "keys must be"),
     (lambda: native(keys=lambda p: p.keys.flip(0)), V, "point set: keys"),
-    (lambda: native(keys=lambda p: p.keys + (5 << p.key_format.batch_shift)), V, "set: keys"),
+    (lambda: native(keys=lambda p: p.keys + (5 << BATCH_SHIFT)), V, "set: keys"),
     (lambda: native(keys=lambda p: p.keys.int()), V, "keys must be"),
     (lambda: native(one_per_cell=lambda _: True), V, "repeated"),
     (lambda: native(points=lambda p: p.points.double()), V, "points must be"),
     (lambda: native(points=lambda p: p.points[1:]), V, "points must be"),
     (lambda: native(origins=lambda p: p.origins[:1]), V, "origins must be"),
     (lambda: native(corners=lambda p: p.corners.float()), V, "corners must be"),
-    (lambda: KeyFormat().pack(grid().coords[:, 1:]), V, "coords must be"),
-    (lambda: KeyFormat().pack(grid().coords.float() / 2), V, "integers"),
-    (lambda: KeyFormat(10, (18, 18, 18)), V, "63"),
+    (lambda: pack(grid().coords[:, 1:]), V, "coords must be"),
+    (lambda: pack(grid().coords.float() / 2), V, "integers"),
     (lambda: PointSet.collate([]), V, "at least one"),
     (lambda: PointSet.collate([pointset(), pointset(batch_size=2)]), V, "set 1 holds 2"),
-    (lambda: PointSet.collate([pointset(), pointset(voxel_size=2.0)]), V, "another grid size"),
+    (lambda: PointSet.collate([pointset(), pointset(voxel_size=2.0)]), V, "another cell"),
     (lambda: PointSet.collate([pointset()] * 512), V, "at most 511"),
     (lambda: scan(50).map_to(scan(50), HALVED, RadiusSearch()), V, "takes tensor stride"),
     (lambda: pointset().map_to(pointset(batch_size=2), K3, RadiusSearch()), V, "1 clouds"),

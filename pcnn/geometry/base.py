@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.geometry.kernel_map import KernelMap, outside_inference_mode
 from pcnn.geometry.kernel_slots import Kernel, Triple
-from pcnn.geometry.packing import KeyFormat
+from pcnn.geometry.packing import BATCH_SHIFT, MAX_BATCH, unpack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,7 +67,6 @@ class Geometry:
     tensor_stride: Triple
     downsampling: str
     inverse: Tensor | None
-    key_format: KeyFormat
     finer: Finer
     #: ``[1]`` int32 on the device, rows that hold a site; ``None``: all of them
     count: Tensor | None = None
@@ -115,18 +114,18 @@ class Geometry:
     @property
     def coords(self) -> Tensor:
         """``[N, 4]`` int32 (batch, x, y, z): voxels of the finest level, or cells of the own."""
-        return self.key_format.unpack(self.keys)
+        return unpack(self.keys)
 
     @property
     def batch_index(self) -> Tensor:
         """``[N]`` int64 cloud of every row."""
-        return self.keys >> self.key_format.batch_shift
+        return self.keys >> BATCH_SHIFT
 
     @property
     def batch_offsets(self) -> Tensor:
         """``[B + 1]`` int64: rows of cloud b are ``offsets[b]..offsets[b + 1]``."""
         starts = torch.arange(self.batch_size + 1, device=self.device)
-        return torch.searchsorted(self.keys, starts << self.key_format.batch_shift)
+        return torch.searchsorted(self.keys, starts << BATCH_SHIFT)
 
     @property
     def plan_kind(self) -> PointKind | None:
@@ -349,7 +348,7 @@ class Geometry:
         """Fields that all kinds join in one way; ``shared`` names the values of `_kind`."""
         if not parts:
             raise ValueError(f"collate needs at least one {cls.kind}")
-        first, most = parts[0], parts[0].key_format.max_batch
+        first = parts[0]
         for place, part in enumerate(parts):
             if part.batch_size != 1:
                 raise ValueError(
@@ -357,17 +356,16 @@ class Geometry:
                 )
             if part._kind != first._kind:
                 raise ValueError(f"{cls.short} {place} has another {shared} than {cls.short} 0")
-        if len(parts) > most:
-            raise ValueError(f"a batch holds at most {most} clouds, got {len(parts)}")
-        shift = first.key_format.batch_shift
-        keys = torch.cat([part.keys + (index << shift) for index, part in enumerate(parts)])
+        if len(parts) > MAX_BATCH:
+            raise ValueError(f"a batch holds at most {MAX_BATCH} clouds, got {len(parts)}")
+        keys = torch.cat([part.keys + (index << BATCH_SHIFT) for index, part in enumerate(parts)])
         finer, inverse = _joined_inverses(parts)
         return {"keys": keys, "batch_size": len(parts), "inverse": inverse, "finer": finer}
 
     @property
     def _kind(self) -> tuple[Any, ...]:
         """The values in which geometries of one batch agree."""
-        return self.tensor_stride, self.downsampling, self.key_format
+        return self.tensor_stride, self.downsampling
 
 
 def joined_rows(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:

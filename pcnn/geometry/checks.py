@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
+from pcnn.geometry.packing import BATCH_SHIFT, MAX_BATCH
 
 
 def check_integers(tensor: Tensor, shape: str, name: str) -> None:
@@ -18,9 +18,7 @@ def check_integers(tensor: Tensor, shape: str, name: str) -> None:
         raise ValueError(f"{name} must be {shape} int64, got {tuple(tensor.shape)} {tensor.dtype}")
 
 
-def check_order(
-    keys: Tensor, batch_size: int, key_format: KeyFormat, unique: bool, subject: str
-) -> None:
+def check_order(keys: Tensor, batch_size: int, unique: bool, subject: str) -> None:
     """Refuse keys that do not ascend, or lie outside of the batch; waits for their device."""
     if not len(keys):
         return
@@ -33,7 +31,7 @@ def check_order(
             f"{kind}; pcnn.from_coordinates and pcnn.voxelize order cells with their features"
         )
     first, last = int(keys[0]), int(keys[-1])
-    if first < 0 or last >> key_format.batch_shift >= batch_size:
+    if first < 0 or last >> BATCH_SHIFT >= batch_size:
         raise ValueError(
             f"{subject}: keys {first}..{last} lie outside the {batch_size} clouds of the batch"
         )
@@ -67,11 +65,11 @@ def check_batch(batch: Tensor, rows: int) -> None:
 
 def clouds_of(first: int, last: int, batch_size: int | None) -> int:
     """Number of clouds of batch indices, or the one given; refuses those that do not fit it."""
-    clouds, most = last + 1 if batch_size is None else batch_size, DEFAULT_FORMAT.max_batch
+    clouds = last + 1 if batch_size is None else batch_size
     if first < 0 or last >= clouds:
         raise ValueError(f"batch indices {first}..{last} do not fit {clouds} clouds")
-    if not 1 <= clouds <= most:
-        raise ValueError(f"a batch holds 1 to {most} clouds, got {clouds}")
+    if not 1 <= clouds <= MAX_BATCH:
+        raise ValueError(f"a batch holds 1 to {MAX_BATCH} clouds, got {clouds}")
     return clouds
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.checks import check_finite, check_points, clouds_of, voxel_sizes
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.packing import HALF, pack
 from pcnn.geometry.point_set import USUAL, Neighbourhood, PointSet, Sizes, nearest_rows
 
 #: Origins are multiples of so many cells, rounded up to a power of two [m].
@@ -67,7 +67,6 @@ def _sorted(
     downsampling: str,
     neighbourhood: Neighbourhood,
 ) -> PointSet:
-    key_format = DEFAULT_FORMAT
     device = points.device
     if batch is None:
         batch = torch.zeros(len(points), dtype=torch.int64, device=device)
@@ -84,12 +83,12 @@ def _sorted(
     unit = 2.0 ** math.ceil(math.log2(_ORIGIN_CELLS * max(sizes)))
     origins = torch.round(middle / unit) * unit
     size = torch.tensor(sizes, dtype=torch.float64, device=device)
-    quarter = torch.tensor([half // 2 for half in key_format.half], device=device)  # of an axis
+    quarter = HALF // 2  # of what an axis holds
     first_cell = torch.round(middle / size / quarter) * quarter  # [B, 3] float64, whole numbers
     from_zero = torch.floor(exact / size)
     cells = from_zero - first_cell[batch]
     coords = torch.cat([batch[:, None], cells.to(torch.int64)], dim=1)
-    keys, order = torch.sort(key_format.pack(coords), stable=True)
+    keys, order = torch.sort(pack(coords), stable=True)
     repeated = _checked(from_zero, cells, keys)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order), device=device)
@@ -104,7 +103,6 @@ def _sorted(
         one_per_cell=not repeated,
         inverse=inverse,
         chosen=order,
-        key_format=key_format,
         neighbourhood=neighbourhood,
     )
     if downsampling != "cell_origin":
@@ -134,12 +132,10 @@ def _checked(whole: Tensor, cells: Tensor, keys: Tensor) -> bool:
             f"point set: coordinates lie {numbers[7]:.3g} cells from zero, where float64 tells "
             "cells no longer apart; subtract an offset"
         )
-    for axis, name in enumerate("xyz"):
-        limit = DEFAULT_FORMAT.half[axis] - 1
-        low, high = numbers[axis], numbers[3 + axis]
-        if max(high, -low) > limit:
+    for name, low, high in zip("xyz", numbers[:3], numbers[3:6], strict=True):
+        if max(high, -low) >= HALF:
             raise ValueError(
                 f"point set: cells lie at {low:.0f}..{high:.0f} along {name} about the middle of "
-                f"their cloud, but a packed key holds {-limit}..{limit}"
+                f"their cloud, but a packed key holds {1 - HALF}..{HALF - 1}"
             )
     return bool(numbers[6])

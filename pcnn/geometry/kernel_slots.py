@@ -14,13 +14,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from pcnn.geometry.packing import KeyFormat
+from pcnn.geometry.packing import SHIFTS, delta
 
 Triple = tuple[int, int, int]
 
@@ -144,12 +143,12 @@ class Kernel:
         """Largest absolute offset on any axis, in units of the input's voxels."""
         return max((abs(value) for offset in self.offsets for value in offset), default=0)
 
-    def key_steps(self, spacing: Triple, key_format: KeyFormat) -> tuple[int, int, int, int]:
+    def key_steps(self, spacing: Triple, shifts: Triple = SHIFTS) -> tuple[int, int, int, int]:
         """Key of slot (0, 0, 0) less that of its output, and what a slot along x, y and z adds."""
         origin = [-p * s for p, s in zip(self.padding, spacing, strict=True)]
-        axes = zip(self.dilation, spacing, key_format.shifts, strict=True)
+        axes = zip(self.dilation, spacing, shifts, strict=True)
         x, y, z = ((d * s) << shift for d, s, shift in axes)
-        return key_format.delta(origin), x, y, z
+        return delta(origin, shifts), x, y, z
 
     def shape_after(self, shape: Triple) -> Triple:
         """Shape of the output of a dense convolution over a volume of this shape, as in torch."""

@@ -3,97 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry.kernel_slots import Triple
+#: Bits of a coordinate, and left shifts of x, y, z and the batch, as in ``csrc/key_fields.cuh``.
+AXIS_BITS = 18
+SHIFTS = (2 * AXIS_BITS, AXIS_BITS, 0)
+BATCH_SHIFT = 3 * AXIS_BITS
+
+#: Bias of every axis: it holds ``-HALF .. HALF - 1``.
+HALF = 1 << (AXIS_BITS - 1)
+
+#: The largest key, behind all sites: that of a row without one.
+SENTINEL = (1 << 63) - 1
+
+#: Largest number of clouds in a batch.
+MAX_BATCH = 511
+
+_BIASES = sum(HALF << shift for shift in SHIFTS)
 
 
-@dataclass(frozen=True)
-class KeyFormat:
-    """Bit widths of a packed key, batch in the highest bits."""
-
-    batch_bits: int = 9  # clouds a batch may hold are 2 ** batch_bits - 1
-    axis_bits: Triple = (18, 18, 18)  # bits of x, y and z; an axis holds -2 ** (bits - 1) .
-
-    def __post_init__(self) -> None:
-        if self.batch_bits + sum(self.axis_bits) > 63:
-            raise ValueError(f"a packed key has 63 usable bits, {self} asks for more")
-
-    @property
-    def shifts(self) -> Triple:
-        """Left shift of the x, y and z fields."""
-        _, y_bits, z_bits = self.axis_bits
-        return y_bits + z_bits, z_bits, 0
-
-    @property
-    def batch_shift(self) -> int:
-        """Left shift of the batch field."""
-        return sum(self.axis_bits)
-
-    @property
-    def half(self) -> Triple:
-        """Bias of every axis: half its range."""
-        x_bits, y_bits, z_bits = self.axis_bits
-        return 1 << (x_bits - 1), 1 << (y_bits - 1), 1 << (z_bits - 1)
-
-    @property
-    def fields(self) -> tuple[Triple, int]:
-        """Widths of the fields, as the struct ``KeyFields`` of device kernels holds them."""
-        return self.axis_bits, self.batch_bits
-
-    def cells(self, spacing: Triple, step: Sequence[int]) -> tuple[Any, ...]:
-        """The same as the struct ``Cells``: multiples of a step stay multiples once biased."""
-        if max(self.axis_bits) > 30:
-            raise ValueError(f"cells of keys have at most 30 bits an axis, got {self}")
-        bias = [-half % one for half, one in zip(self.half, step, strict=True)]
-        return self.shifts, self.axis_bits, spacing, bias, self.batch_shift
-
-    @property
-    def sentinel(self) -> int:
-        """The largest key, behind all sites: that of a row without one."""
-        return (1 << (self.batch_bits + sum(self.axis_bits))) - 1
-
-    @property
-    def max_batch(self) -> int:
-        """Largest number of clouds in a batch."""
-        return max(1, (1 << self.batch_bits) - 1)
-
-    def pack(self, coords: Tensor) -> Tensor:
-        """Pack integer coordinates."""
-        if coords.ndim != 2 or coords.shape[1] != 4:
-            raise ValueError(f"coords must be [N, 4] (batch, x, y, z), got {tuple(coords.shape)}")
-        if coords.is_floating_point() or coords.is_complex() or coords.dtype == torch.bool:
-            raise ValueError(f"coords must hold integers, got {coords.dtype}")
-        fields = coords.to(torch.int64)
-        keys = fields[:, 0] << self.batch_shift
-        for axis in range(3):
-            keys = keys + ((fields[:, axis + 1] + self.half[axis]) << self.shifts[axis])
-        return keys
-
-    def unpack(self, keys: Tensor) -> Tensor:
-        """Invert `pack`: ``[N]`` int64 keys to ``[N, 4]`` int32 (batch, x, y, z)."""
-        fields = [keys >> self.batch_shift]
-        for bits, shift, half in zip(self.axis_bits, self.shifts, self.half, strict=True):
-            fields.append(((keys >> shift) & ((1 << bits) - 1)) - half)
-        return torch.stack(fields, dim=1).to(torch.int32)
-
-    def delta(self, offset: Sequence[int]) -> int:
-        """Difference of two keys of one cloud whose coordinates differ by ``offset`` (x, y, z)."""
-        return sum(value << shift for value, shift in zip(offset, self.shifts, strict=True))
-
-    def check_bound(self, bound: int, reach: int, subject: str) -> None:
-        """Refuse coordinates so large that a neighbour's key would borrow from another field."""
-        limit = min(self.half) - 1
-        if bound + reach > limit:
-            raise ValueError(
-                f"{subject}: coordinates reach {bound} voxels and the kernel {reach} more, but a "
-                f"packed key holds at most {limit}; centre the cloud or use larger voxels"
-            )
+def pack(coords: Tensor) -> Tensor:
+    """Pack integer coordinates ``[N, 4]`` (batch, x, y, z) to ``[N]`` int64."""
+    if coords.ndim != 2 or coords.shape[1] != 4:
+        raise ValueError(f"coords must be [N, 4] (batch, x, y, z), got {tuple(coords.shape)}")
+    if coords.is_floating_point() or coords.is_complex() or coords.dtype == torch.bool:
+        raise ValueError(f"coords must hold integers, got {coords.dtype}")
+    batch, x, y, z = coords.to(torch.int64).unbind(1)
+    return (batch << BATCH_SHIFT) + (x << SHIFTS[0]) + (y << SHIFTS[1]) + z + _BIASES
 
 
-#: Format of the keys of every grid by default.
-DEFAULT_FORMAT = KeyFormat()
+def unpack(keys: Tensor) -> Tensor:
+    """Invert `pack`: ``[N]`` int64 keys to ``[N, 4]`` int32 (batch, x, y, z)."""
+    axes = [(keys >> shift & (1 << AXIS_BITS) - 1) - HALF for shift in SHIFTS]
+    return torch.stack([keys >> BATCH_SHIFT, *axes], dim=1).to(torch.int32)
+
+
+def delta(offset: Sequence[int], shifts: Sequence[int] = SHIFTS) -> int:
+    """Difference of two keys of one cloud whose coordinates differ by ``offset`` (x, y, z)."""
+    return sum(value << shift for value, shift in zip(offset, shifts, strict=True))
+
+
+def check_bound(bound: int, reach: int, subject: str) -> None:
+    """Refuse coordinates so large that a neighbour's key would borrow from another field."""
+    if bound + reach >= HALF:
+        raise ValueError(
+            f"{subject}: coordinates reach {bound} voxels and the kernel {reach} more, but a "
+            f"packed key holds at most {HALF - 1}; centre the cloud or use larger voxels"
+        )

@@ -14,7 +14,7 @@ from pcnn.geometry.base import Finer, Geometry, PointKind, joined_rows
 from pcnn.geometry.checks import check_integers, check_order
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
-from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
+from pcnn.geometry.packing import pack
 
 Sizes = tuple[float, float, float]
 
@@ -83,7 +83,6 @@ class PointSet(Geometry):
             row above every row of the finer one; ``None`` if it is not known.
         chosen: ``[N]`` int64, which of those points, or rows of the finer level, every row is;
             ``None`` where the rows are none of them.
-        key_format: bit key_format of the keys.
         neighbourhood: how kernels relate the points; levels have that of the finest points.
         finer: of a level, the inverses from the points up to the finer set; ``None`` if they are
             not known.
@@ -107,7 +106,6 @@ class PointSet(Geometry):
     one_per_cell: bool = False
     inverse: Tensor | None = None
     chosen: Tensor | None = None
-    key_format: KeyFormat = DEFAULT_FORMAT
     neighbourhood: Neighbourhood = USUAL
     finer: Finer = ()
     count: Tensor | None = None
@@ -139,7 +137,7 @@ class PointSet(Geometry):
                     f"clouds, got {list(tensor.shape)} {tensor.dtype}"
                 )
         if check and self.count is None and self.keys.device.type == "cpu":
-            check_order(self.keys, clouds, self.key_format, self.one_per_cell, "point set")
+            check_order(self.keys, clouds, self.one_per_cell, "point set")
 
     def __repr__(self) -> str:
         size, stride = per_axis(self.voxel_size), per_axis(self.tensor_stride)
@@ -176,11 +174,9 @@ class PointSet(Geometry):
         points that ``inverse`` and ``chosen`` count.
 
         Raises:
-            ValueError: no set, a set of several clouds, or sets of unlike cells, downsampling or
-                key format.
+            ValueError: no set, a set of several clouds, or sets of unlike cells or downsampling.
         """
-        shared = "grid size, tensor stride, downsampling, key format or neighbourhood"
-        joined = PointSet._joined(sets, shared)
+        joined = PointSet._joined(sets, "cell, tensor stride, downsampling or neighbourhood")
         below = [len(s.inverse) for s in sets if s.inverse is not None]
         chosen = [s.chosen for s in sets if s.chosen is not None]
         known = joined["inverse"] is not None and len(chosen) == len(sets)
@@ -208,7 +204,7 @@ class PointSet(Geometry):
         cells = self.cells.to(torch.int64)
         step = torch.tensor(kernel.stride, device=self.device)
         cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
-        keys, inverse = torch.unique(self.key_format.pack(cells), sorted=True, return_inverse=True)
+        keys, inverse = torch.unique(pack(cells), sorted=True, return_inverse=True)
         coarse = self.level_of(kernel.stride, self.points.new_empty(len(keys), 3), keys, inverse)
         if self.downsampling == "cell_origin":
             return replace(coarse, points=coarse.in_cells(0.0).to(torch.float32))

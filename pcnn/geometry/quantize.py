@@ -20,7 +20,7 @@ from pcnn.geometry.checks import (
     voxel_sizes,
 )
 from pcnn.geometry.kernel_slots import Triple, triple
-from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
+from pcnn.geometry.packing import BATCH_SHIFT, HALF, SHIFTS, check_bound, delta, pack
 from pcnn.geometry.voxel_grid import Box, VoxelGrid
 
 #: Bits of the whole numbers that float64 holds exactly.
@@ -79,24 +79,23 @@ def _merged(
     downsampling: str,
     stride: Triple = (1, 1, 1),
 ) -> VoxelGrid:
-    key_format = DEFAULT_FORMAT
     first, last = 0, 0 if batch_size is None or len(cells) else -1
     if batch is not None and len(batch):
         first, last = torch.stack(batch.aminmax()).tolist()
     clouds = clouds_of(first, last, batch_size)
     low, high = box
     bound = max(0, *high, *(-value for value in low))
-    key_format.check_bound(bound, 0, "voxel grid")
+    check_bound(bound, 0, "voxel grid")
     found = cell_order(cells, batch, clouds, box)
     if found is not None:
         numbers, inverse = found.merged()
-        keys = found.keys(numbers, key_format)
+        keys = found.keys(numbers)
     else:
         if batch is None:
             batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
         coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
-        keys, inverse = torch.unique(key_format.pack(coords), sorted=True, return_inverse=True)
-    return VoxelGrid(keys, clouds, bound, stride, downsampling, inverse, key_format, box)
+        keys, inverse = torch.unique(pack(coords), sorted=True, return_inverse=True)
+    return VoxelGrid(keys, clouds, bound, stride, downsampling, inverse, box)
 
 
 def _box(cells: Tensor) -> Box:
@@ -127,18 +126,15 @@ class CellOrder:
         # numpy finds places and takes them in a third of the time of torch's masked_select
         return torch.from_numpy(cells[np.flatnonzero(begins)]), inverse
 
-    def keys(self, cells: Tensor, key_format: KeyFormat) -> Tensor:
+    def keys(self, cells: Tensor) -> Tensor:
         """Packed keys of some of the cells, ``[M]`` int64."""
         numbers = cells.numpy()
-        keys = numbers >> sum(self.bits) << key_format.batch_shift
-        below, least = sum(self.bits), 0
-        for bits, low, half, shift in zip(
-            self.bits, self.low, key_format.half, key_format.shifts, strict=True
-        ):
+        keys = numbers >> sum(self.bits) << BATCH_SHIFT
+        below = sum(self.bits)
+        for bits, shift in zip(self.bits, SHIFTS, strict=True):
             below -= bits
             keys += (numbers >> below & (1 << bits) - 1) << shift
-            least += low + half << shift
-        keys += least
+        keys += delta([low + HALF for low in self.low])
         return torch.from_numpy(keys)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pcnn.geometry.base import Geometry
 from pcnn.geometry.checks import check_batch
+from pcnn.geometry.packing import HALF, pack
 from pcnn.geometry.voxel_grid import VoxelGrid
 
 
@@ -30,11 +31,10 @@ def find_cells(grid: VoxelGrid, cells: Tensor, batch: Tensor | None) -> tuple[Te
     if not cells.is_floating_point():
         cells = cells.to(torch.int64)
     inside = (clouds >= 0) & (clouds < grid.batch_size)  # [P]
-    for axis, half in enumerate(grid.key_format.half):
-        inside &= (cells[:, axis] >= -half) & (cells[:, axis] < half)
+    inside &= ((cells >= -HALF) & (cells < HALF)).all(1)
     coords = torch.cat([clouds[:, None], cells], dim=1)
     coords = torch.where(inside[:, None], coords, 0).to(torch.int64)  # [P, 4]
-    rows, there = find_keys(grid.keys, grid.key_format.pack(coords))
+    rows, there = find_keys(grid.keys, pack(coords))
     return rows, there & inside
 
 

@@ -13,7 +13,7 @@ from pcnn.geometry.base import Finer, Geometry
 from pcnn.geometry.checks import check_integers, check_order
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
-from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
+from pcnn.geometry.packing import check_bound, pack
 
 Box = tuple[Triple, Triple]
 
@@ -37,7 +37,6 @@ class VoxelGrid(Geometry):
             site) or ``reached`` (every site that some triplet reaches).
         inverse: ``[P]`` int64, row of every point the grid was made from; for a level made by
             floor, the row above every site of the finer grid; ``None`` otherwise.
-        key_format: bit key_format of the keys.
         box: lowest and highest coordinate along x, y and z, if the host knows them.
         finer: of a level, the inverses from the points up to the finer grid; ``None`` if they are
             not known.
@@ -59,7 +58,6 @@ class VoxelGrid(Geometry):
     tensor_stride: Triple = (1, 1, 1)
     downsampling: str = "floor"
     inverse: Tensor | None = None
-    key_format: KeyFormat = DEFAULT_FORMAT
     box: Box | None = None
     finer: Finer = ()
     count: Tensor | None = None
@@ -76,10 +74,10 @@ class VoxelGrid(Geometry):
             raise ValueError(
                 f"downsampling must be one of {', '.join(DOWNSAMPLING)}, got {self.downsampling!r}"
             )
-        self.key_format.check_bound(self.bound, 0, "voxel grid")
+        check_bound(self.bound, 0, "voxel grid")
         check_integers(self.keys, "[N]", "voxel grid: keys")
         if check and self.count is None and self.keys.device.type == "cpu":
-            check_order(self.keys, self.batch_size, self.key_format, True, "voxel grid")
+            check_order(self.keys, self.batch_size, True, "voxel grid")
 
     def __repr__(self) -> str:
         stride, how = per_axis(self.tensor_stride), self.downsampling
@@ -106,12 +104,10 @@ class VoxelGrid(Geometry):
         sits in the highest bits of a key, so the joined keys are sorted already.
 
         Raises:
-            ValueError: no grid, a grid of several clouds, or grids of unlike stride, downsampling,
-                key format or spatial shape.
+            ValueError: no grid, a grid of several clouds, or grids of unlike stride, downsampling
+                or spatial shape.
         """
-        joined = VoxelGrid._joined(
-            grids, "tensor stride, downsampling, key format or spatial shape"
-        )
+        joined = VoxelGrid._joined(grids, "tensor stride, downsampling or spatial shape")
         bound, box = max(g.bound for g in grids), joint_box([g.extent for g in grids])
         return replace(grids[0], bound=bound, box=box, **joined)
 
@@ -157,7 +153,6 @@ class VoxelGrid(Geometry):
             stride,
             self.downsampling,
             inverse,
-            self.key_format,
             self.coarse_box(stride),
             self.inverses(),
             count,
@@ -192,7 +187,7 @@ class VoxelGrid(Geometry):
     def _check_new_map(self, out: VoxelGrid, kernel: Kernel, anywhere: bool = False) -> None:
         super()._check_new_map(out, kernel)
         reach = kernel.reach * max(self.tensor_stride)
-        self.key_format.check_bound(max(self.bound, out.bound), reach, "kernel map")
+        check_bound(max(self.bound, out.bound), reach, "kernel map")
 
 
 def joint_box(boxes: Sequence[Box]) -> Box:
@@ -212,7 +207,7 @@ def _level_in(
         ends = ((n - 1) * step for n, step in zip(shape, stride, strict=True))
         x, y, z = (min(bound, max(0, end)) for end in ends)
         box, bound = ((0, 0, 0), (x, y, z)), max(x, y, z)
-    own = grid.batch_size, bound, stride, grid.downsampling, None, grid.key_format, box
+    own = grid.batch_size, bound, stride, grid.downsampling, None, box
     return VoxelGrid(keys, *own, spatial_shape=shape)
 
 
@@ -225,7 +220,7 @@ def _floored(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
     stride = _spacing_after(grid, kernel)
     coords = grid.coords.to(torch.int64)
     coords[:, 1:] -= coords[:, 1:] % torch.tensor(stride, device=grid.device)
-    keys, inverse = torch.unique(grid.key_format.pack(coords), sorted=True, return_inverse=True)
+    keys, inverse = torch.unique(pack(coords), sorted=True, return_inverse=True)
     return grid.floor_level(stride, keys, inverse)
 
 
@@ -253,7 +248,7 @@ def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
 
 def _around(grid: VoxelGrid, kernel: Kernel, sign: int, spacing: Triple) -> Tensor:
     """``[N K, 4]`` int64 coordinates of all sites and slots: one way or the other by its offset."""
-    grid.key_format.check_bound(grid.bound, kernel.reach * max(spacing), "reached sites")
+    check_bound(grid.bound, kernel.reach * max(spacing), "reached sites")
     offsets = kernel.offset_tensor(grid.device) * torch.tensor(spacing, device=grid.device)
     around = grid.coords.to(torch.int64)[:, None].repeat(1, kernel.volume, 1)
     around[:, :, 1:] += sign * offsets
@@ -265,5 +260,5 @@ def _sites_of(grid: VoxelGrid, coords: Tensor, step: Tensor, shape: Triple | Non
     if shape is not None:
         end = torch.tensor(shape, device=grid.device) * step
         coords = coords[((coords[:, 1:] >= 0) & (coords[:, 1:] < end)).all(1)]
-    keys: Tensor = torch.unique(grid.key_format.pack(coords), sorted=True)
+    keys: Tensor = torch.unique(pack(coords), sorted=True)
     return keys

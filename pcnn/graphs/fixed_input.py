@@ -12,6 +12,7 @@ from torch import Tensor
 from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
+from pcnn.geometry.packing import SENTINEL
 from pcnn.geometry.padding import MapRoom, Padding, Part
 from pcnn.graphs.capture import NoGraph
 from pcnn.graphs.sizes import Planned, Sizes, Unfit, held_layouts, padding_of
@@ -144,7 +145,7 @@ def _frames_of(geometry: Geometry) -> dict[str, Tensor]:
 
 def _empty(like: Geometry, rows: int, count: Tensor, frames: dict[str, Any]) -> Geometry:
     """A geometry of spare rows alone."""
-    keys = torch.full((rows,), like.key_format.sentinel, dtype=torch.int64, device=like.device)
+    keys = torch.full((rows,), SENTINEL, dtype=torch.int64, device=like.device)
     sites: dict[str, Any] = {"keys": keys, "count": count, "inverse": None, "finer": None}
     if isinstance(like, PointSet):
         points = like.points.new_zeros(rows, 3)
@@ -155,7 +156,7 @@ def _empty(like: Geometry, rows: int, count: Tensor, frames: dict[str, Any]) -> 
 
 def _places(own: Geometry, level: Geometry) -> list[Part]:
     """Parts to copy of the sites of a level."""
-    parts = [Part(own.keys, level.keys, own.key_format.sentinel)]
+    parts = [Part(own.keys, level.keys, SENTINEL)]
     if isinstance(own, PointSet) and isinstance(level, PointSet):
         parts.append(Part(own.points, level.points, 0))
     return parts

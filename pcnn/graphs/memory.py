@@ -19,7 +19,7 @@ from torch import Tensor
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.packing import SENTINEL
 from pcnn.geometry.padding import Part
 from pcnn.graphs.capture import NoGraph
 from pcnn.graphs.fixed_input import FixedInput
@@ -75,8 +75,7 @@ class VoxelMemory:
         self._like = replace(x.geometry, keys=none, inverse=None, check=False)
         rows, device = room.points, x.device
         self._count = torch.zeros(1, dtype=torch.int32, device=device)
-        sentinel = self._like.key_format.sentinel
-        self._keys = torch.full((rows,), sentinel, dtype=torch.int64, device=device)
+        self._keys = torch.full((rows,), SENTINEL, dtype=torch.int64, device=device)
         self._features = x.features.new_zeros(rows, x.channels)
         self.report: Tensor | None = None
         self.tensor = x
@@ -87,7 +86,7 @@ class VoxelMemory:
     def take(self, given: SparseTensor) -> None:
         at, none = given.geometry, self._count[:0]
         parts = [Part(self._count, none, at.rows), Part(self._features, given.features)]
-        place([*parts, Part(self._keys, at.keys, at.key_format.sentinel)])
+        place([*parts, Part(self._keys, at.keys, SENTINEL)])
 
     def plan(self) -> None:
         grid, self.report = self._plan.in_room(
@@ -196,7 +195,7 @@ class CloudMemory(VoxelMemory):
         assert isinstance(fixed, VoxelGrid)
         assert fixed.inverse is not None
         assert fixed.order is not None
-        box = box_of(numbers, DEFAULT_FORMAT)
+        box = box_of(numbers)
         with outside_inference_mode():
             keys, inverse, order = (
                 copies.of(*one)
@@ -326,7 +325,7 @@ def part_of(x: SparseTensor) -> SparseTensor:
 def _plans_inside(x: SparseTensor, planner: Planner) -> bool:
     """True if levels and maps of an input are made in its graph."""
     at = x.geometry
-    if not isinstance(at, VoxelGrid) or at.key_format is not DEFAULT_FORMAT:
+    if not isinstance(at, VoxelGrid):
         return False
     plain = at.tensor_stride == (1, 1, 1) and at.spatial_shape is None
     floored = plain and at.downsampling == "floor"

@@ -9,9 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
+from pcnn.geometry.packing import SHIFTS
 from pcnn.geometry.steps import WHOLE_SLOTS, check_table_size
 from pcnn.maps.device_layouts import map_of_table
 
@@ -50,7 +51,7 @@ class Relation:
 
     kernel: Kernel
     spacing: Triple  # tensor stride of the inputs
-    key_format: KeyFormat
+    shifts: Triple = SHIFTS  # of x, y and z in a key
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def build_table(
     if kernel.volume > WHOLE_SLOTS:
         counts = torch.zeros(kernel.volume, dtype=torch.int32, device=source.device)
     sites = Sites(source.keys, source.rows), Sites(target.keys, target.rows)
-    relation = Relation(kernel, source.tensor_stride, source.key_format)
+    relation = Relation(kernel, source.tensor_stride)
     task = Task.of(search, *sites, relation, counts)
     search.search([task])
     wide = None if counts is None else counts.to(torch.int64)

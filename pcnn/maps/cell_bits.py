@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KeyFormat
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import cuda
@@ -69,7 +68,6 @@ class CellBits:
         count: Tensor,  # [1] int32, how many of them count
         extent: Tensor,
         strides: Sequence[Triple],
-        key_format: KeyFormat,
         clouds: int,
         rooms: Sequence[int],
         counts: Tensor,  # [L] int32 for the numbers of sites: 0 where the cloud does not fit
@@ -98,10 +96,8 @@ class CellBits:
             "counts": counts,
             "n": n,
             "words": self.words,
-            "sentinel": key_format.sentinel,
             "clouds": clouds,
             "levels": levels,
-            "fields": key_format.fields,
             "strides": [(stride,) for stride in strides],
             "rooms": rooms,
         }

@@ -79,7 +79,7 @@ class DoubleTraversed:
         scratch = torch.empty(columns // 4 + volume * pitch, dtype=torch.int32, device=device)
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
         counts = torch.empty(volume, dtype=torch.int64, device=device)
-        origin, *steps = kernel.key_steps(source.tensor_stride, source.key_format)
+        origin, *steps = kernel.key_steps(source.tensor_stride)
         given: dict[str, Any] = {
             **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
             "origin": origin,

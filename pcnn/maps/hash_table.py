@@ -10,6 +10,7 @@ import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import HALF
 from pcnn.kernels.cuda import module
 from pcnn.maps.device_layouts import map_of_table
 
@@ -101,7 +102,7 @@ class HashTable:
             **_cells(source),
         }
         kernels.launch("insert", -(-n_in // THREADS), store=store, n=n_in)
-        origin, *steps = kernel.key_steps(source.tensor_stride, source.key_format)
+        origin, *steps = kernel.key_steps(source.tensor_stride)
         kernels.launch(
             "search",
             min(layer.blocks, -(-n_out // ROWS)),
@@ -187,9 +188,8 @@ def _box_cells(source: VoxelGrid) -> Triple:
 
 def _cells(source: VoxelGrid) -> dict[str, Any]:
     """How a key splits into cells of the sites, and the box of them, as `Store` holds both."""
-    key_format, stride = source.key_format, source.tensor_stride
-    fields = key_format.cells(stride, stride)
-    bias = fields[3]
-    axes = zip(source.extent[0], key_format.half, bias, stride, strict=True)
-    low = [first // step + (half + own) // step for first, half, own, step in axes]
-    return {"cells": fields, "box": (low, _box_cells(source))}
+    stride = source.tensor_stride
+    bias = [-HALF % step for step in stride]  # multiples of a step stay multiples once biased
+    axes = zip(source.extent[0], bias, stride, strict=True)
+    low = [first // step + (HALF + own) // step for first, own, step in axes]
+    return {"cells": (stride, bias), "box": (low, _box_cells(source))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -84,12 +86,9 @@ class SortedSearch:
         if source.rows == 0 or target.rows == 0:
             empty = source.keys.new_zeros(0)
             return assemble_pairs([(empty, empty)] * kernel.volume, source, target, symmetric)
-        deltas = [
-            source.key_format.delta(
-                [v * t for v, t in zip(offset, source.tensor_stride, strict=True)]
-            )
-            for offset in kernel.offsets
-        ]
+        origin, *steps = kernel.key_steps(source.tensor_stride)
+        slots = itertools.product(*map(range, kernel.size))
+        deltas = [origin + sum(map(operator.mul, slot, steps)) for slot in slots]
         if symmetric:
             found = _search(source.keys, source.keys, deltas[: kernel.volume // 2])
             rows = torch.arange(source.rows, device=source.device)

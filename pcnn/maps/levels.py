@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KeyFormat
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import HALF, MAX_BATCH, SENTINEL
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_PASSES, TILE, RadixSort, passes_of, state_words
@@ -38,7 +38,6 @@ class Levels:
 
 def pack_cells(
     cells: Tensor,  # [N, 4] int32 (batch, x, y, z), in any order
-    key_format: KeyFormat,
     extent: Tensor | None = None,
     count: Tensor | None = None,  # [1] int32, number of cells that count
 ) -> tuple[Tensor, Tensor]:
@@ -48,16 +47,15 @@ def pack_cells(
     extent = _empty_extent(cells.device) if extent is None else extent
     given: dict[str, Any] = {"cells": cells, "keys": keys, "extent": extent, "count": count, "n": n}
     module = cuda.module("levels.cu", cells.device)
-    module.launch("pack_cells", _walking(n), **given, fields=key_format.fields)
+    module.launch("pack_cells", _walking(n), **given)
     return keys, extent
 
 
-def check_overflow(flags: int, key_format: KeyFormat) -> None:
+def check_overflow(flags: int) -> None:
     """Refuse cells that do not fit a packed key."""
     for field, name in enumerate(_FIELD_NAMES):
         if flags >> field & 1:
-            half = key_format.half[field - 1]
-            limit = f"-{half}..{half - 1}" if field else f"0..{key_format.max_batch - 1}"
+            limit = f"-{HALF}..{HALF - 1}" if field else f"0..{MAX_BATCH - 1}"
             raise ValueError(f"voxel grid: {name} leaves {limit}, all that a packed key holds")
     if flags & _TOO_WIDE:
         raise ValueError(
@@ -68,7 +66,6 @@ def check_overflow(flags: int, key_format: KeyFormat) -> None:
 
 def extent_of(
     keys: Tensor,  # [N] int64 packed
-    key_format: KeyFormat,
     extent: Tensor | None = None,
     count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
 ) -> Tensor:
@@ -77,7 +74,7 @@ def extent_of(
     given: dict[str, Any] = {"cells": None, "keys": keys, "extent": extent, "count": count}
     given["n"] = keys.shape[0]
     module = cuda.module("levels.cu", keys.device)
-    module.launch("extent_of_keys", _walking(keys.shape[0]), **given, fields=key_format.fields)
+    module.launch("extent_of_keys", _walking(keys.shape[0]), **given)
     return extent
 
 
@@ -85,7 +82,6 @@ def unique_sites(
     keys: Tensor,  # [N] int64 packed keys, in any order, duplicates allowed
     extent: Tensor,
     strides: Sequence[Triple],
-    key_format: KeyFormat,
     count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
     counts: Tensor | None = None,  # [L] int32 for the numbers of sites, made if not given
     scratch: Tensor | None = None,  # [scratch_words(L, N)] int32, zeroed, made if not given
@@ -102,7 +98,7 @@ def unique_sites(
         scratch = torch.zeros(scratch_words(levels, n), dtype=torch.int32, device=device)
     words = state_words(levels * n)
     sort = RadixSort.of(levels * n, device, scratch[:words])
-    shared: dict[str, Any] = {"keys": keys, "count": count, "n": n, "fields": key_format.fields}
+    shared: dict[str, Any] = {"keys": keys, "count": count, "n": n}
     shared["strides"] = [(stride,) for stride in strides]
     module = cuda.module("levels.cu", device)
     module.launch(
@@ -122,7 +118,7 @@ def unique_sites(
         sites = torch.empty(levels, n, dtype=torch.int64, device=device)
         first, inverse = torch.empty(2, levels, n, dtype=torch.int32, device=device).unbind()
     else:
-        sites = torch.full((levels, n), key_format.sentinel, dtype=torch.int64, device=device)
+        sites = torch.full((levels, n), SENTINEL, dtype=torch.int64, device=device)
         first, inverse = torch.zeros(2, levels, n, dtype=torch.int32, device=device).unbind()
     if counts is None:
         counts = torch.empty(levels, dtype=torch.int32, device=device)
@@ -176,12 +172,12 @@ def scratch_words(levels: int, n: int) -> int:
     return state_words(levels * n) + levels * (max(1, -(-n // TILE)) + 1)
 
 
-def box_of(extent: Sequence[int], key_format: KeyFormat) -> Box:
+def box_of(extent: Sequence[int]) -> Box:
     """Lowest and highest coordinate of every axis, from the words of an extent on the host."""
     if not extent[1]:
         return (0, 0, 0), (0, 0, 0)
-    x, y, z = (key_format.half[axis] - extent[5 + axis] for axis in range(3))
-    u, v, w = (extent[1 + axis] - 1 - key_format.half[axis] for axis in range(3))
+    x, y, z = (HALF - extent[5 + axis] for axis in range(3))
+    u, v, w = (extent[1 + axis] - 1 - HALF for axis in range(3))
     return (x, y, z), (u, v, w)
 
 

@@ -54,11 +54,11 @@ def point_levels(
     parts = [EXTENT_WORDS, 1, len(wanted), scratch_words(len(wanted), root.rows)]
     words = torch.zeros(sum(parts), dtype=torch.int32, device=root.device)
     extent, needed, counts, scratch = words.split_with_sizes(parts)
-    extent_of(root.keys, root.key_format, extent)
-    given = root.keys, extent, wanted, root.key_format, None, counts, scratch, passes, needed
+    extent_of(root.keys, extent)
+    given = root.keys, extent, wanted, None, counts, scratch, passes, needed
     sites = unique_sites(*given)
     numbers = pinned.read_copy(words[: sum(parts[:3])])  # the one wait
-    check_overflow(numbers[EXTENT_WORDS - 1], root.key_format)
+    check_overflow(numbers[EXTENT_WORDS - 1])
     took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
     if took > passes:
         return point_levels(root, steps, took)
@@ -105,7 +105,6 @@ def _level(
         "n": n,
         "m": m,
         "size": [edge * step for edge, step in zip(fine.voxel_size, stride, strict=True)],
-        "bits": fine.key_format.axis_bits,
         "stride": total,
         "nearest": int(nearest),
     }

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pcnn.errors import DenseCloudError
 from pcnn.geometry import KernelMap, PointSet
+from pcnn.geometry.packing import unpack
 from pcnn.geometry.steps import TILE_ROWS, stored_steps
 from pcnn.kernels import pinned
 
@@ -94,7 +95,7 @@ def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int
     """Centre [m] of the cell with the most points, in the frame the points came in."""
     keys, counts = torch.unique_consecutive(points.keys, return_counts=True)
     place = counts.argmax()
-    cloud, *cell = points.key_format.unpack(keys[place : place + 1])[0].tolist()
+    cloud, *cell = unpack(keys[place : place + 1])[0].tolist()
     corner = points.corners[cloud].tolist()
     axes = zip(corner, cell, points.voxel_size, strict=True)
     x, y, z = (start + (number + 0.5) * edge for start, number, edge in axes)

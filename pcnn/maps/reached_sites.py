@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KeyFormat, VoxelGrid
+from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import HALF, check_bound
 from pcnn.kernels.cuda import module
 from pcnn.maps.levels import extent_of, unique_sites
 from pcnn.maps.radix_sort import MAX_ITEMS
@@ -40,7 +41,7 @@ def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -
     steps = zip(grid.tensor_stride, kernel.stride, strict=True)
     x, y, z = (t * s for t, s in steps)
     reach = kernel.reach * max(grid.tensor_stride)
-    grid.key_format.check_bound(grid.bound, reach, "reached sites")
+    check_bound(grid.bound, reach, "reached sites")
     axes = zip(kernel.size, _periods(kernel), strict=True)
     most = math.prod(-(-size // period) for size, period in axes)
     if grid.rows * most > MAX_ITEMS:
@@ -55,7 +56,7 @@ def reached_sites(grid: VoxelGrid, kernel: Kernel, *, simplified: bool = True) -
         found = torch.empty(grid.rows * most, dtype=torch.int64, device=grid.device)
         count = torch.zeros(1, dtype=torch.int32, device=grid.device)
         _reach(grid, kernel, keys, found, count, simplified and most <= UNROLLED)
-        keys = _unique(keys, found, count, grid.key_format, (x, y, z), reach)
+        keys = _unique(keys, found, count, (x, y, z), reach)
     return grid.reached_level(kernel, keys)
 
 
@@ -74,13 +75,11 @@ def _reach(
     grid: VoxelGrid, kernel: Kernel, keys: Tensor, found: Tensor, count: Tensor, unrolled: bool
 ) -> None:
     """Write the candidates of all inputs to ``found``, and their number to ``count``."""
-    key_format = grid.key_format
     steps = [t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True)]
-    low, span = [0] * 3, [(1 << bits) - 1 for bits in key_format.axis_bits]
+    low, span = [0] * 3, [2 * HALF - 1] * 3
     if grid.spatial_shape is not None:
-        low = list(key_format.half)
-        axes = zip(_volume(grid, kernel), steps, key_format.half, strict=True)
-        span = [min((n - 1) * step, half - 1) for n, step, half in axes]
+        low, cells = [HALF] * 3, zip(_volume(grid, kernel), steps, strict=True)
+        span = [min((n - 1) * step, HALF - 1) for n, step in cells]
     defines: dict[str, int] = {}
     if unrolled:
         own = kernel.size, kernel.stride, kernel.dilation, _periods(kernel)
@@ -93,7 +92,7 @@ def _reach(
         candidates=found,
         count=count,
         n=grid.rows,
-        cells=key_format.cells(grid.tensor_stride, steps),
+        cells=(grid.tensor_stride, [-HALF % step for step in steps]),
         size=kernel.size,
         stride=kernel.stride,
         dilation=kernel.dilation,
@@ -104,12 +103,10 @@ def _reach(
     )
 
 
-def _unique(
-    keys: Tensor, found: Tensor, count: Tensor, key_format: KeyFormat, stride: Triple, reach: int
-) -> Tensor:
+def _unique(keys: Tensor, found: Tensor, count: Tensor, stride: Triple, reach: int) -> Tensor:
     """Ascending distinct keys of the first ``count`` ones ``found``, which lie around ``keys``."""
-    extent = extent_of(keys, key_format)
+    extent = extent_of(keys)
     extent[1:4].add_(reach)  # highest x, y, z
     extent[5:8].add_(reach)  # lowest, counted from the top
-    levels = unique_sites(found, extent, [stride], key_format, count)
+    levels = unique_sites(found, extent, [stride], count)
     return levels.keys[0, : int(levels.counts[0])].clone()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, KeyFormat, PointSet
+from pcnn.geometry import Kernel, KernelMap, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import Layout, mask_words
 from pcnn.kernels import cuda
@@ -74,15 +74,15 @@ class DisjointTables:
         return built
 
 
-def disjoint_maps(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
+def disjoint_maps(maps: Sequence[DisjointMap]) -> list[DisjointTables]:
     """Build maps of one device, `MAX_TASKS` in a launch."""
     tables: list[DisjointTables] = []
     for start in range(0, len(maps), MAX_TASKS):
-        tables += _tables(maps[start : start + MAX_TASKS], key_format)
+        tables += _tables(maps[start : start + MAX_TASKS])
     return tables
 
 
-def _tables(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[DisjointTables]:
+def _tables(maps: Sequence[DisjointMap]) -> list[DisjointTables]:
     kind: dict[str, Any] = {"dtype": torch.int32, "device": maps[0].source.keys.device}
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
@@ -98,15 +98,11 @@ def _tables(maps: Sequence[DisjointMap], key_format: KeyFormat) -> list[Disjoint
             above = torch.empty(rows, dtype=torch.int64, device=kind["device"])
             tables = DisjointTables(tables.table, masks.view(-1, words), *sides, above)
         results.append(tables)
-    _launch(maps, [{**vars(tables), "slots": None} for tables in results], key_format)
+    _launch(maps, [{**vars(tables), "slots": None} for tables in results])
     return results
 
 
-def _launch(
-    maps: Sequence[DisjointMap],
-    written: Sequence[dict[str, Tensor | None]],
-    key_format: KeyFormat,
-) -> None:
+def _launch(maps: Sequence[DisjointMap], written: Sequence[dict[str, Tensor | None]]) -> None:
     tasks, blocks = [], 0
     for entry, results in zip(maps, written, strict=True):
         task = {
@@ -121,7 +117,6 @@ def _launch(
             "first_block": blocks,
             "size": entry.size,
             "spacing": entry.spacing,
-            "bits": key_format.axis_bits,
             "words": mask_words(entry.volume),
             "fill": int(entry.source.fixed),
         }
@@ -168,7 +163,7 @@ class CellParents:
         slots = torch.empty(n, dtype=torch.int32, device=device)
         sites, none = Sites(source.keys, n), dict.fromkeys(("table", "masks", "masks_t", "inverse"))
         task = DisjointMap(sites, None, None, kernel.size, (1, 1, 1), target.rows, above=parent)
-        _launch([task], [{**none, "table_t": table, "slots": slots}], source.key_format)
+        _launch([task], [{**none, "table_t": table, "slots": slots}])
         places = places_in_table(table)
 
         def rows(kernel_map: KernelMap) -> Layout:

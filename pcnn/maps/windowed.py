@@ -52,7 +52,7 @@ class Windowed:
             sites, rows = Sites(source.keys, source.rows), (source.rows, target.rows)
             given = sites, None, None, kernel.size, source.tensor_stride, target.rows
             task = DisjointMap(*given, above=target.inverse, both=False)
-            return disjoint_maps([task], source.key_format)[0].kernel_map(*rows)
+            return disjoint_maps([task])[0].kernel_map(*rows)
         return build_table(self, source, target, kernel)
 
     def search(self, tasks: Sequence[Task]) -> None:
@@ -107,7 +107,7 @@ def _launch(searches: Sequence[Task], most: int) -> None:
     places = starts.split_with_sizes(probes)
     for (search, shape), own, place in zip(each, blocks, places, strict=True):
         relation, source, target = search.relation, search.source, search.target
-        delta, *step = relation.kernel.key_steps(relation.spacing, relation.key_format)
+        delta, *step = relation.kernel.key_steps(relation.spacing, relation.shifts)
         task: dict[str, Any] = {
             "source": source.keys,
             "source_count": source.count,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import HALF
 from pcnn.geometry.voxel_grid import Box, joint_box
 from pcnn.kernels import cuda
 from pcnn.maps.base import Relation, Sites, Task, build_table
@@ -70,10 +71,10 @@ class ZDelta:
             )
         box = joint_box([source.extent, target.extent])
         narrow = NarrowKeys.of(box, kernel, source.tensor_stride)
-        keys = narrow.pack(source.keys, source.key_format)
-        others = keys if target is source else narrow.pack(target.keys, source.key_format)
+        keys = narrow.pack(source.keys)
+        others = keys if target is source else narrow.pack(target.keys)
         sites = Sites(keys, source.rows), Sites(others, target.rows)
-        relation = Relation(kernel, source.tensor_stride, narrow.key_format)
+        relation = Relation(kernel, source.tensor_stride, narrow.shifts)
         task = Task.of(self, *sites, relation)
         self.search([task])
         return map_of_table(source, target, kernel, task.table)
@@ -90,7 +91,7 @@ class ZDelta:
             relation, source, target = task.relation, task.source, task.target
             kernel = relation.kernel
             tiles = self._tiles(kernel, target.rows)
-            base, *steps = kernel.key_steps(relation.spacing, relation.key_format)
+            base, *steps = kernel.key_steps(relation.spacing, relation.shifts)
             part = {
                 **tiles.fields,
                 **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
@@ -178,25 +179,22 @@ class NarrowKeys:
         return cls((x, y, z), (low[0], low[1], low[2]))
 
     @property
-    def key_format(self) -> KeyFormat:
-        """Shifts of the fields, as sums of key deltas take them."""
-        return KeyFormat(0, self.axis_bits)
+    def shifts(self) -> Triple:
+        """Left shifts of x, y and z."""
+        _, y, z = self.axis_bits
+        return y + z, z, 0
 
-    def pack(self, keys: Tensor, own: KeyFormat) -> Tensor:
+    def pack(self, keys: Tensor) -> Tensor:
         """``[N]`` int32 keys of 64-bit ones."""
         narrow = torch.empty(keys.shape[0], dtype=torch.int32, device=keys.device)
-        biases = (-half - low for half, low in zip(own.half, self.low, strict=True))
-        x, y, _ = self.key_format.shifts
-        shifts, bits = own.shifts, own.axis_bits
-        names = (f"{name}_{axis}" for name in ("shift", "bits", "bias") for axis in "xyz")
-        fields = dict(zip(names, (*shifts, *bits, *biases), strict=True))
         kernels = cuda.module(SOURCE, keys.device, DELTAS=1, KEY_BITS=32)
-        sides: dict[str, Any] = {
-            "keys": keys,
-            "narrow": narrow,
-            "n": len(keys),
-            "narrow_x": x,
-            "narrow_y": y,
-        }
-        kernels.launch("narrow_keys", -(-len(keys) // _THREADS), **sides, **fields)
+        kernels.launch(
+            "narrow_keys",
+            -(-len(keys) // _THREADS),
+            keys=keys,
+            narrow=narrow,
+            n=len(keys),
+            bias=[-HALF - low for low in self.low],
+            shift=self.shifts[:2],
+        )
         return narrow

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.packing import HALF as LIMIT
 from pcnn.kernels.conv_spec import tf32_products
 from pcnn.maps import BruteForce, MapBuilder, Windowed
 
@@ -95,7 +95,7 @@ def _relations(device: torch.device) -> Iterator[Relation]:
     for grid, kernels in ((coarse, (K3, Kernel.of(2, (1, 1, 2)))), (reached, ())):
         for kernel in (*kernels, DOWN, EVEN):
             yield grid, grid.strided(kernel), kernel
-    limit = min(DEFAULT_FORMAT.half) - 2  # the largest coordinate with a neighbour on either side
+    limit = LIMIT - 2  # the largest coordinate with a neighbour on either side
     cells = wavy_cells(200) % 3 + torch.tensor([limit - 2, -limit, 0])
     far = grid_of_cells(cells, torch.arange(200) % 4, 4).to(device)
     yield far, far, K3

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KeyFormat, VoxelGrid
+from pcnn.geometry import VoxelGrid
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import HALF, check_bound
 from pcnn.geometry.steps import TILE_ROWS, WHOLE_SLOTS
 from pcnn.geometry.voxel_grid import Box
 from pcnn.kernels import pinned
@@ -118,10 +119,9 @@ class DevicePlan:
         recipe: Recipe,
         spacing: Triple,
         downsampling: str,
-        key_format: KeyFormat,
         search: TableSearch | None = None,
     ) -> None:
-        self.recipe, self.downsampling, self.key_format = recipe, downsampling, key_format
+        self.recipe, self.downsampling = recipe, downsampling
         self.search = search or Windowed()
         self.strides = {0: spacing}
         for number, (parent, direction, kernel) in enumerate(recipe.levels, 1):
@@ -152,7 +152,7 @@ class DevicePlan:
         spacing, first = self.strides[source], self.words
         steps = tuple(a * b for a, b in zip(spacing, kernel.stride, strict=True))
         tiles = kernel.is_disjoint and bool(target) and steps == self.strides[target]
-        relation = Relation(kernel, spacing, self.key_format)
+        relation = Relation(kernel, spacing)
         self.words += kernel.volume
         slots = slice(first, self.words)
         self.maps.append(SearchedMap(number, source, target, relation, tiles, slots))
@@ -181,8 +181,8 @@ class DevicePlan:
         if grid is None:
             box = self._check_extent(numbers, batch_size)
         else:
-            check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
-            self.key_format.check_bound(grid.bound, self.margin, "plan")
+            check_overflow(numbers[EXTENT_WORDS - 1])
+            check_bound(grid.bound, self.margin, "plan")
         first, others = (
             new or old for new, old in zip(numbers[ROOT_PASSES:WORDS], passes, strict=True)
         )
@@ -246,12 +246,12 @@ class DevicePlan:
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
-        check_overflow(numbers[EXTENT_WORDS - 1], self.key_format)
+        check_overflow(numbers[EXTENT_WORDS - 1])
         clouds = numbers[0]
         if batch_size is not None and clouds > batch_size:
             raise ValueError(f"batch index {clouds - 1} does not fit {batch_size} clouds")
-        box = box_of(numbers, self.key_format)
-        self.key_format.check_bound(bound_of(box), self.margin, "plan")
+        box = box_of(numbers)
+        check_bound(bound_of(box), self.margin, "plan")
         return box
 
     def _launched(
@@ -266,7 +266,7 @@ class DevicePlan:
     ) -> LaunchedLevels:
         """Launch what finds the sites of all levels."""
         n, device, strides = len(cells), cells.device, self.wanted
-        beside, key_format, rooms, bits = beside or Beside(), self.key_format, None, None
+        beside, rooms, bits = beside or Beside(), None, None
         rows = [n] * (1 + len(strides))
         if room is not None:  # no level has more sites than a finer one
             rows = rooms = [min(own, room.rows[0], n) for own in room.rows]
@@ -281,14 +281,14 @@ class DevicePlan:
         report, scratch, more = zeros.split_with_sizes(parts)
         extent, found = report[:EXTENT_WORDS], report[FINEST : HEAD + len(strides)]
         if not keyed:
-            keys, _ = pack_cells(cells, key_format, extent, count)
+            keys, _ = pack_cells(cells, extent, count)
         elif strides or room is not None:
-            extent_of(keys, key_format, extent, count)
+            extent_of(keys, extent, count)
 
         def by_sort(counts: Tensor | None) -> Levels:
             needed = report[ROOT_PASSES:LEVEL_PASSES]
             sizes = counts, scratch, passes[0], needed, rooms and rooms[:1]
-            return unique_sites(keys, extent, [(1, 1, 1)], key_format, count, *sizes)
+            return unique_sites(keys, extent, [(1, 1, 1)], count, *sizes)
 
         levels: Levels | None = None
         root: Levels | None = None
@@ -298,7 +298,7 @@ class DevicePlan:
             beside.join()
             with beside.branch(keys, zeros):  # the sort finds the order alone
                 root = by_sort(None)
-            box = extent, [(1, 1, 1), *strides], key_format, clouds
+            box = extent, [(1, 1, 1), *strides], clouds
             levels = bits.sites(keys, count, *box, rows, found, needed, whole=True)
             sites = levels.keys[0, : rows[0]]
         else:
@@ -317,12 +317,12 @@ class DevicePlan:
             if bits is not None:
                 assert many is not None
                 beside.join()
-                given = extent, strides, key_format, clouds, rows[1:], found[1:], needed
+                given = extent, strides, clouds, rows[1:], found[1:], needed
                 levels = bits.sites(sites, many, *given)
             elif strides:
                 sizes = found[1:], more, passes[1], report[LEVEL_PASSES:WORDS]
                 given_rooms = rooms and rooms[1:]
-                levels = unique_sites(sites, extent, strides, key_format, many, *sizes, given_rooms)
+                levels = unique_sites(sites, extent, strides, many, *sizes, given_rooms)
         inverse = order = None
         if root is not None:
             order = root.order
@@ -341,8 +341,8 @@ class DevicePlan:
         """The finest level, of known box; in a room of none."""
         own = made.sites[0]
         # there coordinates are seen too late to refuse them: as large as they may be
-        bound = min(self.key_format.half) - 1 - self.margin if box is None else bound_of(box)
-        kind = self.strides[0], self.downsampling, made.inverse, self.key_format, box
+        bound = HALF - 1 - self.margin if box is None else bound_of(box)
+        kind = self.strides[0], self.downsampling, made.inverse, box
         grid = VoxelGrid(own.keys[: own.rows], batch_size, bound, *kind, count=own.count)
         return grid if made.order is None else grid.keep_order(made.order)
 
@@ -376,7 +376,7 @@ class DevicePlan:
         if searches:
             self.search.search(searches)
         if tilings:
-            built = disjoint_maps(list(tilings.values()), self.key_format)
+            built = disjoint_maps(list(tilings.values()))
             results.update(zip(tilings, built, strict=True))
         return results
 

@@ -43,8 +43,8 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         return reached_sites(grid, kernel)
     x, y, z = (t * s for t, s in zip(grid.tensor_stride, kernel.stride, strict=True))
     stride = x, y, z
-    keys, key_format, box = grid.keys, grid.key_format, (grid.extent, grid.batch_size)
-    extent = extent_of(keys, key_format)
+    keys, box = grid.keys, (grid.extent, grid.batch_size)
+    extent = extent_of(keys)
     words = fitting_words(bitmap_words(*box, [stride]), grid.rows)
     if words:
         report = torch.zeros(3, dtype=torch.int32, device=grid.device)
@@ -53,10 +53,10 @@ def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
         bits = CellBits.of(words, grid.device)
         bits.marks.zero_()
         sizes = grid.batch_size, [grid.rows], counts, needed
-        levels = bits.sites(keys, given, extent, [stride], key_format, *sizes)
+        levels = bits.sites(keys, given, extent, [stride], *sizes)
     else:
         passes = passes_of(box_bits(*box, stride))
-        levels = unique_sites(keys, extent, [stride], key_format, passes=passes)
+        levels = unique_sites(keys, extent, [stride], passes=passes)
     (rows,) = pinned.read_copy(levels.counts)
     return grid.floor_level(stride, levels.keys[0, :rows], levels.inverse[0].to(torch.int64))
 

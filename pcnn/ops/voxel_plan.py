@@ -12,7 +12,6 @@ from torch import Tensor
 from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.packing import DEFAULT_FORMAT, KeyFormat
 from pcnn.geometry.steps import STEPS
 from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
@@ -39,7 +38,7 @@ class VoxelPlan(NetworkPlan):
         self._search = cast(TableSearch, engine.builder) if together else None
         #: what is made at once: all that is floor alone, or the levels of it
         self._recipe = recipe if together else Recipe(recipe.levels, ())
-        self._device_plans: dict[tuple[Triple, str, KeyFormat], DevicePlan] = {}
+        self._device_plans: dict[tuple[Triple, str], DevicePlan] = {}
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {
             both: bool(together) and recipe.lists_triplets(both, layouts) for both in (False, True)
@@ -55,9 +54,9 @@ class VoxelPlan(NetworkPlan):
     ) -> VoxelGrid:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
         maps: Maps = []
-        key = (1, 1, 1), downsampling, DEFAULT_FORMAT
+        key = (1, 1, 1), downsampling
         if isinstance(given, VoxelGrid):
-            key = given.tensor_stride, given.downsampling, given.key_format
+            key = given.tensor_stride, given.downsampling
         if has_kernels(given.device):
             ready = self._device_plan(*key)
             grids, maps = ready.exact(given, batch_size, self._lists[backward])
@@ -86,7 +85,7 @@ class VoxelPlan(NetworkPlan):
     @property
     def fixed(self) -> DevicePlan:
         """The plan of rooms, where nothing of it `waits`."""
-        return self._device_plan((1, 1, 1), "floor", DEFAULT_FORMAT)
+        return self._device_plan((1, 1, 1), "floor")
 
     def waits(self, device: torch.device) -> str | None:
         """Why `in_room` does not serve the network; ``None``: it does."""
@@ -111,9 +110,9 @@ class VoxelPlan(NetworkPlan):
                     return f"a layer reads {name!r}, a list whose length is counted"
         return None
 
-    def _device_plan(self, spacing: Triple, downsampling: str, key_format: KeyFormat) -> DevicePlan:
+    def _device_plan(self, spacing: Triple, downsampling: str) -> DevicePlan:
         """The plan for sites of one spacing."""
-        key = spacing, downsampling, key_format
+        key = spacing, downsampling
         if key not in self._device_plans:
             self._device_plans[key] = DevicePlan(self._recipe, *key, self._search)
         return self._device_plans[key]

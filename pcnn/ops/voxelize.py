@@ -18,7 +18,6 @@ from pcnn.geometry import (
     quantize,
 )
 from pcnn.geometry.checks import as_tensor, check_features, check_finite, check_points, voxel_sizes
-from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.voxel_points import REDUCTIONS, cells_of_points, reduce_by_row
 from pcnn.ops.device_plan import DevicePlan
@@ -176,7 +175,7 @@ def _quantized(
     cells = cells_of_points(points, batch, voxel_sizes(voxel_size))
     try:
         if planner is None:
-            plan = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling, DEFAULT_FORMAT)
+            plan = DevicePlan(Recipe((), ()), (1, 1, 1), downsampling)
             found: VoxelGrid = plan.exact(cells, batch_size, False)[0][0]
             return found
         return planner.voxelize(cells, batch_size, downsampling=downsampling)

@@ -4,27 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.geometry import Kernel, KeyFormat, grid_of_cells
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry import Kernel, grid_of_cells
+from pcnn.geometry.packing import HALF, MAX_BATCH, pack, unpack
 from pcnn.geometry.quantize import cell_order
 
-LAYOUTS = [KeyFormat(), KeyFormat(3, (20, 20, 20)), KeyFormat(0, (12, 12, 8))]
 
-
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_packing_keeps_coordinates_and_order_to_the_limit(layout: KeyFormat) -> None:
-    half = torch.tensor(layout.half)
-    corners = torch.cartesian_prod(*[torch.tensor([-int(h), -1, 0, int(h) - 1]) for h in half])
-    batches = torch.tensor([0, max(0, layout.max_batch - 1)])
-    coords = torch.cat(
-        [torch.cat([torch.full((len(corners), 1), int(b)), corners], 1) for b in batches]
-    )
-    keys = layout.pack(coords)
-    assert torch.equal(layout.unpack(keys).long(), coords)
+def test_packing_keeps_coordinates_and_order_to_the_limit() -> None:
+    axis = torch.tensor([-HALF, -1, 0, HALF - 1])
+    coords = torch.cartesian_prod(torch.tensor([0, MAX_BATCH - 1]), axis, axis, axis)
+    keys = pack(coords)
+    assert torch.equal(unpack(keys).long(), coords)
     assert (keys >= 0).all()
-    expected = sorted({tuple(row) for row in coords.tolist()})
-    got = layout.unpack(torch.unique(keys)).tolist()
-    assert [tuple(row) for row in got] == expected
+    assert torch.equal(keys, keys.unique())  # sorted, as the coordinates are
 
 
 BOX = ((-3, -2, -1), (4, 2, 2))
@@ -46,9 +37,9 @@ def test_cells_rise_and_points_of_one_keep_their_order(clouds: int, far: int) ->
     assert found is not None
     rows = torch.cat([batch[:, None], cells], 1)
     assert found.order.tolist() == sorted(range(len(rows)), key=lambda p: rows[p].tolist())
-    keys, inverse = torch.unique(DEFAULT_FORMAT.pack(rows), return_inverse=True)
+    keys, inverse = torch.unique(pack(rows), return_inverse=True)
     merged, of_point = found.merged()
-    assert torch.equal(found.keys(merged, DEFAULT_FORMAT), keys)
+    assert torch.equal(found.keys(merged), keys)
     assert torch.equal(of_point, inverse)
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, VoxelGrid
 from pcnn.geometry.layouts import Layout
+from pcnn.geometry.packing import pack, unpack
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
 from pcnn.maps.pairs import transposed_table
 
@@ -33,7 +34,7 @@ def block(side: int, clouds: int, device: str, share: float = 1.0) -> VoxelGrid:
 def column(grid: VoxelGrid, offset: tuple[int, int, int], rows: Tensor) -> Tensor:
     """Input row of one slot of some output rows, -1 where it is empty, by torch."""
     step = torch.tensor((0, *offset), device=rows.device)
-    wanted = grid.key_format.pack(grid.key_format.unpack(grid.keys[rows]).long() + step)
+    wanted = pack(unpack(grid.keys[rows]).long() + step)
     place = torch.searchsorted(grid.keys, wanted).clamp_(max=grid.rows - 1)
     return torch.where(grid.keys[place] == wanted, place, -1).to(torch.int32)
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KeyFormat, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.packing import SENTINEL, pack, unpack
 from pcnn.maps.cell_bits import CellBits, bitmap_words
 from pcnn.maps.levels import (
     Levels,
@@ -28,7 +28,6 @@ from tests.kernels.emulator import EmulatedModule
 from tests.maps.guarded import POISON, guarded
 
 LIMIT = 1 << 17
-FORMATS = DEFAULT_FORMAT, KeyFormat(3, (12, 12, 9))
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,16 @@ class Case:
     cells: Tensor  # [N, 4] int32
     count: int
     strides: list[Triple]
-    key_format: KeyFormat
 
     @property
     def keys(self) -> Tensor:
-        return self.key_format.pack(self.cells[: self.count])
+        return pack(self.cells[: self.count])
 
     def sites(self, stride: Triple) -> tuple[Tensor, Tensor]:
         """Sorted sites of a level, and the site of every cell."""
         step = torch.tensor((1, *stride), device=self.cells.device)
         coarse = torch.div(self.cells[: self.count].long(), step, rounding_mode="floor") * step
-        return torch.unique(self.key_format.pack(coarse), sorted=True, return_inverse=True)
+        return torch.unique(pack(coarse), sorted=True, return_inverse=True)
 
 
 def drawn(number: int, device: torch.device) -> Case:
@@ -58,14 +56,13 @@ def drawn(number: int, device: torch.device) -> Case:
     cells = surface(n, seed=number) if draw.random() < 0.7 else surface(n) % 4
     generator = torch.Generator().manual_seed(number)
     batch = torch.randint(0, clouds, (n, 1), generator=generator)
-    key_format = draw.choice(FORMATS)
-    if key_format is DEFAULT_FORMAT and n and draw.random() < 0.3:
+    if n and draw.random() < 0.3:
         cells = cells % 50 + torch.tensor([LIMIT - 50, 16 - LIMIT, 0])
     strides: list[Triple] = [(1, 1, 1), (2, 2, 2), (4, 4, 4), (4, 2, 1), (3, 3, 3), (16, 16, 16)]
     strides = sorted(draw.sample(strides, draw.randint(1, 6)))
     count = n if draw.random() < 0.5 else 2 * n // 3
     whole = torch.cat([batch, cells], 1).to(device, torch.int32)
-    return Case(whole, count, strides, key_format)
+    return Case(whole, count, strides)
 
 
 def on_device(number: int, device: torch.device) -> Tensor:
@@ -80,7 +77,7 @@ def check(found: Levels, case: Case, rooms: Sequence[int] | None) -> None:
         assert torch.equal(found.keys[level, :many], sites)
         if rooms is not None:  # no row leads beyond the room, and spare keys lie behind all
             inverse = inverse.clamp(max=rooms[level] - 1)
-            assert (found.keys[level, many:] == case.key_format.sentinel).all()
+            assert (found.keys[level, many:] == SENTINEL).all()
         assert torch.equal(found.inverse[level, : case.count].long(), inverse)
         first = found.first[level, :many].long()
         rows = torch.arange(many, device=sites.device)
@@ -96,28 +93,28 @@ def test_every_level_holds_the_floor_of_every_cell(
 ) -> None:
     monkeypatch.setattr(EmulatedModule, "descending", number % 2 == 1)
     case = drawn(number, device)
-    keys, extent = pack_cells(case.cells, case.key_format)
+    keys, extent = pack_cells(case.cells)
     assert torch.equal(keys[: case.count], case.keys)
-    extent = extent_of(keys[: case.count].clone(), case.key_format)
+    extent = extent_of(keys[: case.count].clone())
     rooms = None if way == "sort" else [max(1, len(case.cells) // 2 + 3)] * len(case.strides)
     count = on_device(case.count, device)
     with guarded(monkeypatch):
-        given = keys, extent, case.strides, case.key_format, count
+        given = keys, extent, case.strides, count
         if way != "bits":
             check(unique_sites(*given, rooms=rooms), case, rooms)
             return
         # of rows in order, as those of a level are; a word too few finds nothing
         ordered = case.keys.unique()
-        case = Case(case.key_format.unpack(ordered), len(ordered), case.strides, case.key_format)
-        words = bitmap_words(box_of(extent.tolist(), case.key_format), 3, case.strides)
+        case = Case(unpack(ordered), len(ordered), case.strides)
+        words = bitmap_words(box_of(extent.tolist()), 3, case.strides)
         for short in (0, 1):
             bits = CellBits.of(max(words, 4096) - 4096 * short, device)
             bits.marks.zero_()
             report = torch.zeros(len(case.strides) + 1, dtype=torch.int32, device=device)
             counts, needed = report[:-1], report[-1:]
             count, sizes = on_device(case.count, device), (3, rooms, counts, needed)
-            own = torch.cat([ordered, ordered.new_full((7,), case.key_format.sentinel)])
-            found = bits.sites(own, count, extent, case.strides, case.key_format, *sizes)
+            own = torch.cat([ordered, ordered.new_full((7,), SENTINEL)])
+            found = bits.sites(own, count, extent, case.strides, *sizes)
             assert int(needed) == words
             if short:
                 assert not counts.any()
@@ -140,25 +137,25 @@ def test_every_level_holds_the_floor_of_every_cell(
 )
 def test_cells_that_no_key_holds_are_named(cell: tuple[int, ...], name: str) -> None:
     low = [0, -LIMIT, -LIMIT, -LIMIT]
-    keys, extent = pack_cells(torch.tensor([low, cell], dtype=torch.int32), DEFAULT_FORMAT)
+    keys, extent = pack_cells(torch.tensor([low, cell], dtype=torch.int32))
     if name == "more than 64 bits":
         strides: list[Triple] = [(1, 1, 1), (2, 2, 2)]
-        found = unique_sites(keys, extent, strides, DEFAULT_FORMAT)
+        found = unique_sites(keys, extent, strides)
         assert found.counts.tolist() == [2, 2]
-        check_overflow(int(extent[-1]), DEFAULT_FORMAT)
-        unique_sites(keys, extent, [*strides, (3, 3, 3)], DEFAULT_FORMAT)
+        check_overflow(int(extent[-1]))
+        unique_sites(keys, extent, [*strides, (3, 3, 3)])
     with pytest.raises(ValueError, match=name):
-        check_overflow(int(extent[-1]), DEFAULT_FORMAT)
+        check_overflow(int(extent[-1]))
 
 
 def some_keys(n: int) -> tuple[Tensor, Tensor]:
     keys = torch.zeros(1, dtype=torch.int64)
-    return keys.expand(n), extent_of(keys, DEFAULT_FORMAT)
+    return keys.expand(n), extent_of(keys)
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (
-        lambda: unique_sites(*some_keys(3), [(n, n, n) for n in range(1, 14)], DEFAULT_FORMAT),
+        lambda: unique_sites(*some_keys(3), [(n, n, n) for n in range(1, 14)]),
         "at most 12 levels, got 13",
     ),
     (lambda: RadixSort.of(1 << 30, torch.device("cpu")), "1073741823"),
@@ -180,7 +177,7 @@ def test_what_does_not_fit_is_refused(call: Callable[[], object], word: str) -> 
 def at_the_limit() -> VoxelGrid:
     limit = LIMIT - 2
     corners = torch.tensor([[b, x, y, 0] for b in (0, 1) for x in (-limit, limit) for y in (-5, 6)])
-    keys = DEFAULT_FORMAT.pack(corners).sort().values
+    keys = pack(corners).sort().values
     return VoxelGrid(keys, 2, limit, downsampling="reached")
 
 
@@ -193,10 +190,6 @@ def reached(number: int, simplified: bool) -> tuple[VoxelGrid, Kernel]:
     )
     given = (3, 2, 1, 1) if simplified else (size, stride, dilation, padding)
     kernel = Kernel.of(*given)  # type: ignore[arg-type]
-    if number % 8 == 0:
-        layout = KeyFormat(3, (10, 12, 9))
-        keys = layout.pack(surface_grid(200, batch_size=2).coords)
-        return VoxelGrid(keys, 2, 20, downsampling="reached", key_format=layout), kernel
     if number % 8 == 1:
         return at_the_limit(), Kernel.of(3, 2)
     n, shape = draw.choice((0, 1, 33, 300)), (9, 8, 7)

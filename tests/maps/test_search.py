@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, KernelMap, KeyFormat, VoxelGrid, grid_of_cells
+from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.packing import SENTINEL, delta
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, Windowed, ZDelta
 from pcnn.maps.base import Relation, Sites, TableSearch, Task
 from tests import oracle
@@ -83,11 +84,6 @@ def at_the_limit() -> VoxelGrid:
     return grid_of_cells(cells, torch.arange(150) % 4, 4)
 
 
-def other_format() -> VoxelGrid:
-    layout = KeyFormat(3, (10, 12, 9))
-    return VoxelGrid(layout.pack(surface_grid(150, 2).coords), 2, 20, key_format=layout)
-
-
 #: Sites that are hard for some search.
 CLOUDS: dict[str, Callable[[], VoxelGrid]] = {
     "empty": lambda: surface_grid(0, batch_size=2),
@@ -102,7 +98,6 @@ CLOUDS: dict[str, Callable[[], VoxelGrid]] = {
     "shared_low_half": shared_low_half,
     "wall_and_line": wall_and_line,
     "at_the_limit": at_the_limit,
-    "other_format": other_format,
 }
 
 
@@ -133,7 +128,7 @@ def drawn(name: str, number: int, compiled: bool) -> Searched:
         kernel = Kernel.of(size, 1, axes(draw, 1, 2, 3))
     target = source.strided(kernel)
     if number == 7:  # beyond every key
-        moved = target.keys + target.key_format.delta((150, 0, 0))
+        moved = target.keys + delta((150, 0, 0))
         target = replace(target, keys=moved, bound=target.bound + 150, box=None, inverse=None)
     elif kind == "given" and target.rows:
         kept = [draw.random() < 0.6 for _ in range(target.rows)]
@@ -227,10 +222,10 @@ def test_many_maps_of_sites_that_the_device_counts(
         for source, target, kernel in cases:
             ends = []
             for grid, spare in ((source, 5), (target, 70)):
-                keys = torch.cat([grid.keys, torch.full((spare,), grid.key_format.sentinel)])
+                keys = torch.cat([grid.keys, torch.full((spare,), SENTINEL)])
                 count = torch.tensor([grid.rows], dtype=torch.int32)
                 ends.append(Sites(keys, len(keys), count, fixed))
-            relation = Relation(kernel, source.tensor_stride, source.key_format)
+            relation = Relation(kernel, source.tensor_stride)
             counts = torch.zeros(kernel.volume, dtype=torch.int32)
             tasks.append(Task.of(search, ends[0], ends[-1], relation, counts))
         search.search(tasks)
@@ -265,9 +260,8 @@ def built(builder: MapBuilder, grid: VoxelGrid, kernel: Kernel | None = None) ->
     return builder.build(grid, grid, kernel or Kernel.of(3))
 
 
-def keys(n: int, layout: KeyFormat | None = None, device: str = "cpu") -> VoxelGrid:
-    given = {} if layout is None else {"key_format": layout}
-    return VoxelGrid(torch.empty(n, dtype=torch.int64, device=device), 1, 0, **given)
+def keys(n: int, device: str = "cpu") -> VoxelGrid:
+    return VoxelGrid(torch.empty(n, dtype=torch.int64, device=device), 1, 0)
 
 
 def cube() -> Tensor:
@@ -276,7 +270,7 @@ def cube() -> Tensor:
 
 def allocated(*rows: int) -> Task:
     key = torch.zeros(1, dtype=torch.int64)
-    relation = Relation(Kernel.of(3), (1, 1, 1), KeyFormat(1, (2, 2, 2)))
+    relation = Relation(Kernel.of(3), (1, 1, 1))
     return Task.of(Windowed(), *(Sites(key.expand(n), n) for n in rows), relation)
 
 
@@ -291,7 +285,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: built(ZDelta(key_bits=32), surface_grid(10, batch_size=2)), "key_bits"),
     (lambda: built(ZDelta(), surface_grid(10), Kernel.of((1, 1, 1001))), "1001"),
     (lambda: built(Windowed(), surface_grid(10), Kernel.of((1, 1, 1001))), "1001"),
-    (lambda: built(HashTable(), keys(0, KeyFormat(1, (2, 31, 2))), Kernel.of(1)), "30 bits"),
     (
         lambda: built(DoubleTraversed("d", 16, 16), keys(1 << 28, device="meta"), Kernel.of(7)),
         "source_block and query_block",

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, PointSet, VoxelGrid, point_set_of
-from pcnn.geometry.packing import DEFAULT_FORMAT
 from pcnn.maps import SortedSearch
 from pcnn.maps.base import Sites
 from pcnn.maps.levels import pack_cells, unique_sites
@@ -96,11 +95,11 @@ def test_more_maps_of_voxels_than_a_launch_takes(
 ) -> None:
     n = 100_000 if device.type == "cuda" else 2500
     cells = torch.cat([torch.randint(0, 3, (n, 1)), surface(n, seed=2)], 1).to(device, torch.int32)
-    keys, extent = pack_cells(cells, DEFAULT_FORMAT)
-    finest = unique_sites(keys, extent, [(1, 1, 1)], DEFAULT_FORMAT)
+    keys, extent = pack_cells(cells)
+    finest = unique_sites(keys, extent, [(1, 1, 1)])
     rows = int(finest.counts[0])
     root = finest.keys[0, :rows].contiguous()
-    levels = unique_sites(root, extent, STRIDES, DEFAULT_FORMAT)
+    levels = unique_sites(root, extent, STRIDES)
     grids = [
         VoxelGrid(levels.keys[level, :count], 3, 1000, stride)
         for level, (count, stride) in enumerate(zip(levels.counts.tolist(), STRIDES, strict=True))
@@ -119,7 +118,7 @@ def test_more_maps_of_voxels_than_a_launch_takes(
         maps.append(DisjointMap(sites, first, parents, kernel.size, spacing, rows, counts))
     assert len(maps) > 16
     with guarded(monkeypatch):
-        tables = disjoint_maps(maps, DEFAULT_FORMAT)
+        tables = disjoint_maps(maps)
     for built, entry, (source, target, kernel) in zip(tables, maps, cases, strict=True):
         truth = SortedSearch().build(source, target, kernel)
         alike(built.kernel_map(source.rows, target.rows), truth, "table", "masks", "pairs")

@@ -11,6 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import pcnn
 from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry.packing import SENTINEL
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
@@ -64,7 +65,7 @@ def test_native_points() -> None:
 
 def test_spare_rows_never_stay() -> None:
     full = surface_grid(40)
-    keys = torch.cat([full.keys, torch.full((5,), full.key_format.sentinel)])
+    keys = torch.cat([full.keys, torch.full((5,), SENTINEL)])
     count = torch.tensor([full.rows], dtype=torch.int32)
     grid = VoxelGrid(keys, 1, full.bound, count=count)
     y = prune(pcnn.SparseTensor(torch.randn(len(keys), 2), grid), torch.ones(len(keys)) > 0)

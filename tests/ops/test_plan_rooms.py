@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import VoxelGrid
+from pcnn.geometry.packing import SENTINEL
 from pcnn.ops import Planner
 from pcnn.ops.device_plan import Room, read_report
 from tests.maps import conftest
@@ -83,7 +84,7 @@ def test_equal_those_of_exact_size(
         assert fixed.count is not None
         assert int(fixed.count) == level.rows
         assert torch.equal(fixed.keys[: level.rows], level.keys)
-        assert (fixed.keys[level.rows :] == fixed.key_format.sentinel).all()
+        assert (fixed.keys[level.rows :] == SENTINEL).all()
         if number:
             assert torch.equal(fixed.inverse[: len(level.inverse)], level.inverse)
     for entry in planner.recipe.maps:

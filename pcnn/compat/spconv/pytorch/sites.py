@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
-from pcnn.geometry.packing import DEFAULT_FORMAT
+from pcnn.geometry.packing import check_bound, pack
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.ops.engine import Engine
 from pcnn.ops.sites import dilated_sites, output_sites
@@ -92,7 +92,7 @@ class Sites:
         axes, device = len(self.spatial_shape), indices.device
         coords = indices.new_zeros(len(indices), 1 + MOST_AXES)
         coords[:, : 1 + axes] = indices
-        keys, order = torch.sort(DEFAULT_FORMAT.pack(coords))
+        keys, order = torch.sort(pack(coords))
         self.order = self.rank = None
         x, y, z = (*self.spatial_shape, *[1] * (MOST_AXES - axes))
         if len(keys):
@@ -195,6 +195,6 @@ def _spaced(grid: VoxelGrid, scale: tuple[int, int, int]) -> VoxelGrid:
     coords = grid.coords.to(torch.int64)
     coords[:, 1:] *= torch.tensor(scale, device=grid.device)
     bound = grid.bound * max(scale)
-    grid.key_format.check_bound(bound, 0, "transposed convolution")
-    keys = grid.key_format.pack(coords)
+    check_bound(bound, 0, "transposed convolution")
+    keys = pack(coords)
     return VoxelGrid(keys, grid.batch_size, bound, (x, y, z), grid.downsampling, check=False)
