@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.s3dis.classes import CLASS_NAMES
+from pcnn.datasets.s3dis_labels import CLASS_NAMES
 from pcnn.files.whole_file import whole_file
 
 #: Labels of ScanNet (NYU40) as classes of S3DIS. All others are clutter, but those of UNKNOWN.

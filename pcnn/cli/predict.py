@@ -101,11 +101,12 @@ def predict(options: PredictOptions) -> None:
 def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Path]]:
     """The model and the clouds of a command line, whose first path may be a checkpoint."""
     from pcnn.checkpoints.exported_file import SUFFIX
-    from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
+    from pcnn.datasets.readers.clouds import SUFFIXES
+    from pcnn.datasets.readers.formats import TEXTS
 
     first, *others = paths
     of_a_run = first.suffix.lower() in (".ckpt", ".pt", SUFFIX)
-    of_a_cloud = first.is_dir() or first.suffix.lower() in (*SUFFIXES, *ALSO)
+    of_a_cloud = first.is_dir() or first.suffix.lower() in (*SUFFIXES, *TEXTS)
     if not of_a_run and (model is not None or not others or of_a_cloud):
         return model, paths
     if model is not None:
@@ -118,7 +119,8 @@ def separated(model: str | None, paths: list[Path]) -> tuple[str | None, list[Pa
 def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[str]]:
     """Result of every cloud, without suffix, and what is missing among the paths."""
     from pcnn.datasets.label_files import is_cloud_file, without_label_files
-    from pcnn.datasets.readers.clouds import ALSO, SUFFIXES
+    from pcnn.datasets.readers.clouds import SUFFIXES
+    from pcnn.datasets.readers.formats import TEXTS
 
     targets: dict[Path, Path] = {}
     missing: list[str] = []
@@ -129,11 +131,12 @@ def plan_targets(paths: list[Path], out: Path) -> tuple[dict[Path, Path], list[s
         if path.is_dir():
             files = sorted(path.rglob("*"))
             clouds = without_label_files(c for c in files if is_cloud_file(c))
-            clouds = clouds or [file for file in files if file.suffix.lower() in ALSO]
+            clouds = clouds or [file for file in files if file.suffix.lower() in TEXTS]
             if path.resolve() in results.parents:  # results of a run before
                 clouds = [c for c in clouds if results not in Path(realpath(c)).parents]
             if not clouds:
-                missing.append(f"{path}: no cloud ({', '.join((*SUFFIXES, *ALSO))}) in this folder")
+                formats = ", ".join((*SUFFIXES, *TEXTS))
+                missing.append(f"{path}: no cloud ({formats}) in this folder")
         elif not path.exists():
             missing.append(f"{path}: no such file or folder")
             continue

@@ -23,7 +23,7 @@ import torch
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.errors import UNREADABLE, ConfigError, FileError
-from pcnn.files.bounded import named, read_npz
+from pcnn.files.bounded import named
 from pcnn.files.text import read_json
 from pcnn.files.whole_file import whole_file
 
@@ -76,8 +76,7 @@ _ARRAYS |= {"point_index": (np.int64, 1)}
 
 def read_entry(file: Path | IO[bytes], origin: Path) -> tuple[Cloud, np.ndarray]:
     """A cloud as `write_entry` wrote it, and the stamp of its sources."""
-    data = read_npz(file, origin=origin)
-    with named(origin, "cache entry"):
+    with named(origin, "cache entry"), np.load(file) as data:
         found: dict[str, torch.Tensor | None] = {"labels": None, "point_index": None}
         for name, (kind, axes) in _ARRAYS.items():
             array = data.get(name)

@@ -105,16 +105,13 @@ class CloudSets(ABC):
     on_floor = False
     #: intensities are known to lie in 0..1
     unit_intensity = False
+    #: channels besides x, y, z where they are the same in all clouds; None: the clouds are asked
+    known_channels: Sequence[str] | None = None
 
     @property
     @abstractmethod
     def label_map(self) -> LabelMap:
         """The classes, their colours, and their labels in the set's files."""
-
-    @property
-    def known_channels(self) -> Sequence[str] | None:
-        """Channels of the clouds besides x, y, z where they are the same in all; None: ask them."""
-        return None
 
     @property
     @abstractmethod

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import torch
 from annotated_types import MinLen
 
-from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import (
     SPLIT_NAMES,
@@ -38,109 +37,19 @@ from pcnn.ranges import PartialShare, Positive
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class FolderSplit:
-    """The split of a folder of clouds.
-
-    Where ``root/train`` or ``root/val`` exists, these folders and ``root/test`` hold the clouds.
-    Otherwise the clouds are sorted by the hashes of their names: the first ``val_fraction``
-    validate, the next ``test_fraction`` test, the others train. A share above zero is one cloud at
-    least, but one trains before any validates, and one validates before any tests. Where nothing is
-    set apart for the test, it reads what validates.
-    """
-
-    root: Path  # the folder
-    val_fraction: PartialShare = 0.2  # share of the clouds that validates, in [0, 1)
-    test_fraction: PartialShare = 0.0  # share that tests, in [0, 1); both together below 1
-    columns: tuple[str, ...] | None = None  # names of the columns of files of bare numbers
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.test_fraction >= 1.0 - self.val_fraction:
-            shares = f"{self.test_fraction} with val_fraction {self.val_fraction}"
-            raise ValueError(f"test_fraction must lie in [0, 1 - val_fraction), got {shares}")
-        if not self.root.is_dir():
-            raise FileNotFoundError(f"{self.root} is not a folder of clouds")
-
-    @property
-    def has_own_test(self) -> bool:
-        """True where the test reads other clouds than the validation."""
-        return "test" in self._folders if self._folders else self.test_fraction > 0.0
-
-    def clouds(self, split: Split) -> list[Path]:
-        """Return the clouds of a split, sorted; an empty list where none are meant for it."""
-        wanted = "val" if split == "test" and not self.has_own_test else split
-        if self._folders:
-            if wanted not in self._folders and wanted != "train":
-                return []
-            return self._found(self._folders.get(wanted), split)
-        clouds = self._found(self.root, split)
-        by_hash = sorted(clouds, key=lambda p: hashlib.sha256(self.name(p).encode()).digest())
-        val, test = held_out(len(clouds), self.val_fraction, self.test_fraction)
-        start, end = {"val": (0, val), "test": (val, val + test)}.get(wanted, (val + test, None))
-        return sorted(by_hash[start:end])
-
-    def name(self, path: Path) -> str:
-        """Return the path of a cloud below the root, without suffix."""
-        return path.relative_to(self.root).with_suffix("").as_posix()
-
-    @cached_property
-    def _folders(self) -> dict[str, Path]:
-        """Folders of the splits; none where the root has neither ``train`` nor ``val``."""
-        found = {name: self.root / name for name in SPLIT_NAMES if (self.root / name).is_dir()}
-        return found if found.keys() & {"train", "val"} else {}
-
-    def _found(self, folder: Path | None, split: Split) -> list[Path]:
-        below = [] if folder is None else folder.rglob("*")
-        clouds = sorted(without_label_files(p for p in below if is_cloud_file(p, also=True)))
-        labelled = [path for path in clouds if self._may_be_labelled(path)]
-        # texts and archives may be anything else
-        clouds = [path for path in clouds if is_cloud_file(path) or path in labelled]
-        by_name: dict[str, Path] = {}
-        for path in clouds:
-            other = by_name.setdefault(self.name(path), path)
-            if other != path:
-                raise ValueError(f"{other} and {path} have one name; keep one of them")
-        if not labelled:
-            raise FileNotFoundError(
-                f"{self.root}: no labelled cloud for {split} (NAME.label, NAME_label.npy, labels/, "
-                "a column 'label' or 'class', or classes of LAS)"
-            )
-        without = [name for name, path in by_name.items() if path not in labelled]
-        if without and (split != "val" or self._folders):  # one split names those without any
-            warn_left_out(self.root, without, len(clouds), "clouds have no labels")
-        return labelled
-
-    def _may_be_labelled(self, path: Path) -> bool:
-        try:
-            return label_source(path, self.columns) is not None
-        except FileError:
-            return is_cloud_file(path)  # it is named when it is read
-
-
-def held_out(n: int, val_fraction: float, test_fraction: float) -> tuple[int, int]:
-    """Return how many of n clouds validate and how many test."""
-    val = min(max(1, round(n * val_fraction)), n - 1) if val_fraction else 0
-    test = min(max(1, round(n * test_fraction)), n - 1 - val) if test_fraction else 0
-    return val, test
-
-
 class FolderClouds:
     """Clouds of a split in files that `pcnn.datasets.read_points` reads, in subfolders too."""
 
-    def __init__(
-        self, split: FolderSplit, name: Split, labels: LabelMap, reading: Reading | None = None
-    ) -> None:
-        self.split = split
-        self.label_map = labels
-        self.reading = replace(reading or Reading(), centred=True)
-        self._clouds = split.clouds(name)
+    def __init__(self, sets: FolderSets, split: Split) -> None:
+        self.sets = sets
+        self.reading = replace(sets.reading, centred=True)
+        self._clouds = sets.clouds(split)
 
     def __len__(self) -> int:
         return len(self._clouds)
 
     def name(self, index: int) -> str:
-        return self.split.name(self._clouds[index])
+        return self.sets.name(self._clouds[index])
 
     def sources(self, index: int) -> Sequence[Path]:
         path = self._clouds[index]
@@ -151,8 +60,8 @@ class FolderClouds:
         channels, columns = self.reading.channels, self.reading.columns
         return {
             "set": "folder",
-            "root": str(self.split.root.resolve()),
-            "labels": sorted(self.label_map.raw_to_train.items()),
+            "root": str(Path(self.sets.root).resolve()),
+            "labels": sorted(self.sets.label_map.raw_to_train.items()),
             "channels": None if channels is None else list(channels),
             "intensity_max": self.reading.intensity_max,
             "columns": None if columns is None else list(columns),
@@ -170,9 +79,8 @@ class FolderClouds:
                 return self.reading.names(table)
             except UNREADABLE as error:
                 refusals.append(str(error))
-        raise FileError(
-            self.split.root, f"none of {len(refusals)} clouds can be read; {refusals[0]}"
-        )
+        none = f"none of {len(refusals)} clouds can be read; {refusals[0]}"
+        raise FileError(Path(self.sets.root), none)
 
     def read(self, index: int) -> Cloud:
         path = self._clouds[index]
@@ -184,7 +92,7 @@ class FolderClouds:
             labels = torch.from_numpy(read_labels(source, cloud.n_points_total))[cloud.point_index]
         assert labels is not None  # label_source names the cloud itself only when it has labels
         try:
-            train = self.label_map.encode(labels.numpy(), str(source))
+            train = self.sets.label_map.encode(labels.numpy(), str(source))
         except FileError as error:  # no damage, but classes that nobody named
             raise UserError(f"{error}\npossible: dataset.class_names, dataset.classes") from error
         return replace(cloud, labels=torch.from_numpy(train))
@@ -192,7 +100,14 @@ class FolderClouds:
 
 @dataclass(frozen=True)
 class FolderSets(CloudSets):
-    """The splits of a folder of clouds, as `FolderSplit` has them."""
+    """The splits of a folder of clouds.
+
+    Where ``root/train`` or ``root/val`` exists, these folders and ``root/test`` hold the clouds.
+    Otherwise the clouds are sorted by the hashes of their names: the first ``val_fraction``
+    validate, the next ``test_fraction`` test, the others train. A share above zero is one cloud at
+    least, but one trains before any validates, and one validates before any tests. Where nothing is
+    set apart for the test, it reads what validates.
+    """
 
     root: str  # the folder
     classes: str | Mapping[str, Any] | None = None  # a YAML file of classes, or what it holds
@@ -201,12 +116,15 @@ class FolderSets(CloudSets):
     intensity_max: Positive | None = None  # the number in the files that becomes intensity 1
     columns: str | Sequence[str] | None = None  # of files of bare numbers, or a layout
     fill: Mapping[str, float] | None = None  # numbers for channels that a file lacks, by name
-    val_fraction: PartialShare = 0.2
-    test_fraction: PartialShare = 0.0  # share that tests; 0: the test reads what validates
+    val_fraction: PartialShare = 0.2  # share of the clouds that validates, in [0, 1)
+    test_fraction: PartialShare = 0.0  # share that tests, in [0, 1); both together below 1
     always_centred = True
 
     def __post_init__(self) -> None:
         _ = self.label_map, self.reading  # refuse what does not fit together
+        if self.test_fraction >= 1.0 - self.val_fraction:
+            shares = f"{self.test_fraction} with val_fraction {self.val_fraction}"
+            raise ValueError(f"test_fraction must lie in [0, 1 - val_fraction), got {shares}")
 
     @cached_property
     def label_map(self) -> LabelMap:
@@ -233,14 +151,9 @@ class FolderSets(CloudSets):
     def unit_intensity(self) -> bool:  # type: ignore[override]
         return self.intensity_max is not None
 
-    @cached_property
-    def split(self) -> FolderSplit:
-        columns = self.reading.columns
-        return FolderSplit(Path(self.root), self.val_fraction, self.test_fraction, columns)
-
     @property
     def tests_on_validation(self) -> bool:
-        return not self.split.has_own_test
+        return "test" not in self._folders if self._folders else not self.test_fraction
 
     @property
     def note_on_test(self) -> str:  # type: ignore[override]
@@ -250,9 +163,66 @@ class FolderSets(CloudSets):
         )
 
     def find(self, split: Split) -> FolderClouds | None:
-        found = FolderClouds(self.split, split, self.label_map, self.reading)
+        found = FolderClouds(self, split)
         if len(found):
             return found
         text = "%s: no clouds are left for the %s split%s"
         log.warning(text, self.root, SPLIT_NAMES[split], without_figures(split))
         return None
+
+    def clouds(self, split: Split) -> list[Path]:
+        """Return the clouds of a split, sorted; an empty list where none are meant for it."""
+        wanted = "val" if split == "test" and self.tests_on_validation else split
+        if self._folders:
+            if wanted not in self._folders and wanted != "train":
+                return []
+            return self._labelled(self._folders.get(wanted), split)
+        clouds = self._labelled(Path(self.root), split)
+        by_hash = sorted(clouds, key=lambda p: hashlib.sha256(self.name(p).encode()).digest())
+        val = test = 0
+        if self.val_fraction:
+            val = min(max(1, round(len(clouds) * self.val_fraction)), len(clouds) - 1)
+        if self.test_fraction:
+            test = min(max(1, round(len(clouds) * self.test_fraction)), len(clouds) - 1 - val)
+        start, end = {"val": (0, val), "test": (val, val + test)}.get(wanted, (val + test, None))
+        return sorted(by_hash[start:end])
+
+    def name(self, path: Path) -> str:
+        """Return the path of a cloud below the root, without suffix."""
+        return path.relative_to(self.root).with_suffix("").as_posix()
+
+    @cached_property
+    def _folders(self) -> dict[str, Path]:
+        """Folders of the splits; none where the root has neither ``train`` nor ``val``."""
+        root = Path(self.root)
+        if not root.is_dir():
+            raise FileNotFoundError(f"{root} is not a folder of clouds")
+        found = {name: root / name for name in SPLIT_NAMES if (root / name).is_dir()}
+        return found if found.keys() & {"train", "val"} else {}
+
+    def _labelled(self, folder: Path | None, split: Split) -> list[Path]:
+        """The labelled clouds below a folder; texts may be anything else, and clouds too."""
+        below = [] if folder is None else folder.rglob("*")
+        clouds = sorted(without_label_files(p for p in below if is_cloud_file(p, also=True)))
+        labelled = [path for path in clouds if self._may_be_labelled(path)]
+        clouds = [path for path in clouds if is_cloud_file(path) or path in labelled]
+        by_name: dict[str, Path] = {}
+        for path in clouds:
+            other = by_name.setdefault(self.name(path), path)
+            if other != path:
+                raise ValueError(f"{other} and {path} have one name; keep one of them")
+        if not labelled:
+            raise FileNotFoundError(
+                f"{self.root}: no labelled cloud for {split} (NAME.label, NAME_label.npy, labels/, "
+                "a column 'label' or 'class', or classes of LAS)"
+            )
+        without = [name for name, path in by_name.items() if path not in labelled]
+        if without and (split != "val" or self._folders):  # one split names those without any
+            warn_left_out(Path(self.root), without, len(clouds), "clouds have no labels")
+        return labelled
+
+    def _may_be_labelled(self, path: Path) -> bool:
+        try:
+            return label_source(path, self.reading.columns) is not None
+        except FileError:
+            return is_cloud_file(path)  # it is named when it is read

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from pcnn.datasets.readers import las
-from pcnn.datasets.readers.clouds import ALSO, SUFFIXES, has_own_labels, read_columns
+from pcnn.datasets.readers.clouds import SUFFIXES, has_own_labels, read_columns
 from pcnn.datasets.readers.columns import PART
+from pcnn.datasets.readers.formats import TEXTS
 from pcnn.errors import FileError
 from pcnn.files.bounded import named, read_npy
 from pcnn.files.ply import write_ply
@@ -53,7 +54,7 @@ def is_cloud_file(path: Path, also: bool = False) -> bool:
     """True where the name of a file is that of a cloud; `also`: or of numbers that may be one."""
     # .npy files of labels, or of their confidence
     beside = path.suffix == ".npy" and path.stem.endswith(("_label", "_confidence"))
-    return path.suffix.lower() in (*SUFFIXES, *(ALSO if also else ())) and not beside
+    return path.suffix.lower() in (*SUFFIXES, *(TEXTS if also else ())) and not beside
 
 
 def _places(path: Path) -> Iterator[Path]:
@@ -135,8 +136,15 @@ def write_labelled(
         las.write_las_labels(path, source, labels)
     elif suffix == ".ply":
         path = target.with_name(f"{target.name}{suffix}")
-        dtype, parts = _completed(source, labels, confidence)
-        write_ply(path, parts, dtype)
+        added: dict[str, np.ndarray] = {"label": labels.astype("<i4")}
+        if confidence is not None:
+            added["confidence"] = confidence / _FULL
+        held = {n: v for n, v in read_columns(source).values.items() if n.lower() not in added}
+        columns = held | added
+        table = np.empty(len(labels), [(n, v.dtype, v.shape[1:]) for n, v in columns.items()])
+        for name, values in columns.items():
+            table[name] = values
+        write_ply(path, [table], table.dtype)
         return {"labels": path}
     elif as_words or (suffix == ".bin" and _fit_words(labels)):
         path = target.with_name(f"{target.name}.label")
@@ -162,24 +170,3 @@ def _write_npy(path: Path, values: np.ndarray, kind: str) -> None:
         for first in range(0, len(values), PART):
             part = values[first : first + PART].astype(kind)
             file.write((part / _FULL if kind == "<f4" else part).tobytes())
-
-
-def _completed(
-    source: Path, labels: np.ndarray, confidence: np.ndarray | None
-) -> tuple[np.dtype, Iterator[np.ndarray]]:
-    """Points of a file with all their fields, and labels and confidence, part by part."""
-    added: dict[str, np.ndarray] = {"label": labels.astype("<i4")}
-    if confidence is not None:
-        added["confidence"] = confidence / _FULL
-    held = {n: v for n, v in read_columns(source).values.items() if n.lower() not in added}
-    columns = held | added
-    dtype = np.dtype([(n, v.dtype, v.shape[1:]) for n, v in columns.items()])
-
-    def parts() -> Iterator[np.ndarray]:
-        for first in range(0, len(labels), PART):
-            found = np.empty(len(labels[first : first + PART]), dtype)
-            for name, values in columns.items():
-                found[name] = values[first : first + PART]
-            yield found
-
-    return dtype, parts()

@@ -133,12 +133,9 @@ class SemanticKITTISets(CloudSets):
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator
     unit = "scan"
     label_map = SEMANTIC_KITTI
+    known_channels = SemanticKITTI.channels
     word_labels = True
     unit_intensity = True
-
-    @property
-    def known_channels(self) -> Sequence[str]:
-        return SemanticKITTI.channels
 
     @property
     def tests_on_validation(self) -> bool:

@@ -55,7 +55,7 @@ def register(
     wrong.
 
     Args:
-        source: file (.ply, .pcd, .bin, .npy, .npz, .pth), points [P, 3] [m], or what `points_of`
+        source: file (.ply, .pcd, .bin, .npy, .pth), points [P, 3] [m], or what `points_of`
             gave.
         target: likewise.
         model: ``reg_rooms``, ``reg_turned``, ``reg_streets`` (shipped weights), ``fpfh``, or a

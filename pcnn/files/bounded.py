@@ -6,15 +6,10 @@
 from __future__ import annotations
 
 import errno
-import io
 import mmap
-import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -73,97 +68,27 @@ def named(path: object, kind: str) -> Iterator[None]:
         raise FileError(path, f"not a whole {kind} ({text.strip()})") from error
 
 
-_NPY_HEADER = 1 << 14  # bytes; NumPy itself writes 128 for an array without fields
-
-
-def stamp_of(file: int | Path) -> tuple[int, int]:
-    found = os.stat(file)
-    return found.st_size, found.st_mtime_ns
-
-
 def read_npy(path: Path) -> np.ndarray:
-    with named(path, ".npy file"), path.open("rb") as file:
-        size = path.stat().st_size
-        check_size(path, size)
-        dtype, shape, fortran, start = _announced(file, size, path)
-        return _shaped(np.fromfile(path, dtype, prod(shape), offset=start), shape, fortran)
+    """The array of a file, which is mapped first: what its header claims allocates nothing."""
+    with named(path, ".npy file"):
+        check_size(path, path.stat().st_size)
+        try:
+            held = np.load(path, mmap_mode="r")
+        except MemoryError as error:  # of Python's parser
+            raise FileError(path, "not a whole .npy file: its header cannot be read") from error
+        if not isinstance(held, np.memmap) or held.offset + held.nbytes != path.stat().st_size:
+            raise FileError(path, "not a whole .npy file: its bytes are not those of one array")
+        return np.array(held)
 
 
-def header_of(path: Path) -> tuple[np.dtype, tuple[int, ...]]:
-    """Type and shape of the array of an ``.npy`` file."""
-    with named(path, ".npy file"), path.open("rb") as file:
-        return _announced(file, path.stat().st_size, path)[:2]
+def forget_pages(*arrays: np.ndarray) -> None:
+    """Let pages of mapped files count as memory of this process no more; the values stay.
 
-
-def _announced(
-    file: IO[bytes], size: int, path: object
-) -> tuple[np.dtype, tuple[int, ...], bool, int]:
-    """Type, shape and order of an array, and the bytes in front of its numbers, by its header."""
-    start = io.BytesIO(file.read(_NPY_HEADER))
-    try:
-        # version 3 differs from 2 in the encoding of names alone
-        read = [np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0]
-        major, _ = np.lib.format.read_magic(start)
-        shape, fortran, dtype = read[major > 1](start)
-    except Exception as error:  # of Python's parser, too: SyntaxError, MemoryError, ...
-        words = f"{type(error).__name__}: {str(error)[:80]}"
-        raise FileError(path, f"not a whole .npy file ({words})") from error
-    if dtype.hasobject or not dtype.itemsize or any(type(n) is bool or n < 0 for n in shape):
-        raise FileError(path, f"no array of numbers: {str(dtype)[:80]} {list(shape)}")
-    needed = prod(shape) * dtype.itemsize
-    if needed != size - start.tell():
-        told = f"{str(dtype)[:80]} {list(shape)} needs {needed} bytes, not {size - start.tell()}"
-        raise FileError(path, f"not a whole .npy file: {told}")
-    return dtype, shape, fortran, start.tell()
-
-
-def _shaped(values: np.ndarray, shape: tuple[int, ...], fortran: bool) -> np.ndarray:
-    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
-
-
-#: Deflate packs 258 bytes into 2 bits at best.
-_RATIO, _SLACK = 1032, 1 << 10
-_ENCRYPTED = 1
-
-
-def read_npz(file: Path | IO[bytes], origin: Path | None = None) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz`` file by name; of an open one, `origin` is named in errors."""
-    path = file if isinstance(file, Path) else origin
-    found: dict[str, np.ndarray] = {}
-    with named(path, ".npz file"), zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-        check_size(path, sum(member.file_size for member in members), "what it unpacks to")
-        for member in members:
-            name = member.filename.removesuffix(".npy")
-            # what is read is bounded by what the file holds, whatever it claims
-            packed = member.compress_type == zipfile.ZIP_DEFLATED
-            most = (_RATIO if packed else 1) * member.compress_size + _SLACK
-            if (
-                name in found
-                or not member.filename.endswith(".npy")
-                or not (packed or member.compress_type == zipfile.ZIP_STORED)
-                or member.flag_bits & _ENCRYPTED
-                or member.file_size > most
-            ):
-                raise FileError(path, f"member {member.filename[:80]!r} is no plain array")
-            content = archive.read(member)
-            dtype, shape, fortran, start = _announced(io.BytesIO(content), len(content), path)
-            values = np.frombuffer(bytearray(content), dtype, prod(shape), start)
-            found[name] = _shaped(values, shape, fortran)
-    return found
-
-
-def forget_pages(*arrays: np.ndarray | None) -> None:
-    """Let pages of mapped files that were read or written count as memory of this process no more.
-
-    The values stay what they are, in the file. Arrays in memory, those mapped by copy on write
-    (mode ``c``), whose changes are in no file, and None are left alone.
+    Arrays in memory are left alone. None may be mapped by copy on write, in mode ``c``.
     """
     for values in arrays:
         base: object = values
-        private = False
         while isinstance(base, np.ndarray):
-            private |= isinstance(base, np.memmap) and base.mode == "c"
             base = base.base
-        if isinstance(base, mmap.mmap) and not private and hasattr(mmap, "MADV_DONTNEED"):
+        if isinstance(base, mmap.mmap):
             base.madvise(mmap.MADV_DONTNEED)

@@ -36,7 +36,7 @@ def write_ply(path: Path, parts: Iterable[np.ndarray], dtype: np.dtype, comment:
     with whole_file(path) as file:
         file.write(header(0))
         for vertices in parts:
-            file.write(vertices.astype(packed, copy=False).tobytes())
+            file.write(vertices.astype(packed, copy=False).data)
             count += len(vertices)
         file.seek(0)
         file.write(header(count))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.datasets.s3dis.classes import CLASS_NAMES
+from pcnn.datasets.s3dis_labels import CLASS_NAMES
 
 
 def room_arrays(points: int, seed: int = 0) -> dict[str, np.ndarray]:

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pcnn.datasets.cloud_dataset import CloudDataset
-from pcnn.datasets.folder import FolderClouds, FolderSets, FolderSplit
-from pcnn.datasets.labels import IGNORE, LabelMap, read_classes
-from pcnn.datasets.readers.clouds import Reading
+from pcnn.datasets.folder import FolderClouds, FolderSets
+from pcnn.datasets.labels import IGNORE
 from tests.datasets.clouds import scan
 from tests.datasets.point_files import ply_bytes, table
 
@@ -37,16 +35,8 @@ def clouds(root: Path, labels: object = CLASSES, **options: object) -> CloudData
     return CloudDataset(found(root, "train", labels, val_fraction=0.0, **options), voxel_size=1.0)
 
 
-def found(
-    root: Path,
-    split: str,
-    labels: object = CLASSES,
-    reading: Reading | None = None,
-    **shares: float,
-) -> FolderClouds:
-    if not isinstance(labels, LabelMap):
-        labels = read_classes({"names": list(labels)})
-    return FolderClouds(FolderSplit(root, **shares), split, labels, reading)
+def found(root: Path, split: str, labels: object = CLASSES, **options: object) -> FolderClouds:
+    return FolderClouds(FolderSets(str(root), class_names=labels, **options), split)
 
 
 def names(root: Path, split: str, **options: object) -> list[str]:
@@ -119,23 +109,17 @@ def test_what_does_not_fit_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match="have one name"):
         clouds(tmp_path)
     with pytest.raises(ValueError, match="test_fraction"):
-        FolderSplit(tmp_path, test_fraction=0.9)
+        found(tmp_path, "train", test_fraction=0.9)
 
 
-def test_label_columns_and_archives_train(tmp_path: Path) -> None:
+def test_label_columns_train(tmp_path: Path) -> None:
     points = np.column_stack([scan(60), np.arange(60) % 3]).astype("<f4")
     points.tofile(tmp_path / "a.bin")
     np.save(tmp_path / "b.npy", points)
-    np.savez(tmp_path / "d.npz", points=points[:, :4], labels=(np.arange(60) % 3))
     for stem in ("readme", "a"):  # beside a cloud of that name
         (tmp_path / f"{stem}.txt").write_text("not a cloud\n")
-    np.savez(tmp_path / "weights.npz", weights=np.zeros(3))
     columns = ("x", "y", "z", "intensity", "label")
-    with_npz = FolderSets(str(tmp_path), class_names=["a", "b", "c"], columns=columns)
-    split = FolderSplit(tmp_path, 0.0, columns=columns)
-    files = [path.name for path in split.clouds("train")]
-    assert files == ["a.bin", "b.npy", "d.npz"]
-    clouds = replace(with_npz, val_fraction=0.0).find("train")
-    assert clouds is not None
-    for index in range(len(clouds)):
-        assert clouds.read(index).labels.tolist() == (np.arange(60) % 3).tolist()
+    data = found(tmp_path, "train", ["a", "b", "c"], columns=columns, val_fraction=0.0)
+    assert [data.sources(index)[0].name for index in range(len(data))] == ["a.bin", "b.npy"]
+    for index in range(len(data)):
+        assert data.read(index).labels.tolist() == (np.arange(60) % 3).tolist()

@@ -40,14 +40,6 @@ SCANS: dict[str, tuple[str, Any, Reading]] = {
     "npy with labels": ("a.npy", LABELLED, Reading(columns=NAMES)),
     "npy of fields": ("a.npy", table(), PLAIN),
     "npy of Fortran": ("a.npy", np.asfortranarray(rotating()), PLAIN),
-    "npz": ("a.npz", lambda p: np.savez(p, points=rotating(), labels=np.arange(N)), PLAIN),
-    "npz of columns": (
-        "a.npz",
-        lambda p: np.savez_compressed(
-            p, **dict(zip(("x", "y", "z", "r"), rotating().T, strict=True))
-        ),
-        Reading(("r",)),
-    ),
     **{
         f"ply {kind}": ("a.ply", ply_bytes(kind, table()), PLAIN)
         for kind in ("ascii", "binary_little_endian", "binary_big_endian")
@@ -61,7 +53,7 @@ SCANS: dict[str, tuple[str, Any, Reading]] = {
         Reading(("i",)),
     ),
 }
-LABELS_OF = ("bin with", "npy with", "npy of fields", "npz", "ply", "pcd", "csv", "xyz")
+LABELS_OF = ("bin with", "npy with", "npy of fields", "ply", "pcd", "csv", "xyz")
 
 
 @pytest.mark.parametrize("name", SCANS)
@@ -73,11 +65,10 @@ def test_formats_hold_the_same_points_whole_and_in_parts(
     cloud = read_points(path, reading=reading)
     np.testing.assert_array_equal(cloud.points, rotating()[:, :3])
     np.testing.assert_array_equal(cloud.features, rotating()[:, 3:])
-    labelled = name.startswith(LABELS_OF) and name != "npz of columns"
+    labelled = name.startswith(LABELS_OF)
     assert (cloud.labels is not None) == labelled
     assert label_source(path, reading.columns) == (path if labelled else None)
-    for module in ("clouds", "columns"):
-        monkeypatch.setattr(f"pcnn.datasets.readers.{module}.PART", 64)
+    monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 64)
     parted = open_parts(path, reading)
     assert [len(part) for part in parted] == [64, 64, 64, 64, N - 256]
     part = parted.whole()
@@ -233,7 +224,6 @@ def without(old: str, new: str = "") -> bytes:
         ("a.bin", [b""]),
         ("a.txt", [b"", b"# x y z\n", b"1 2\n3 4", b"1 2 3\n1 2 a", b"1 2 3\n1 2", b"\xff\xfe"]),
         ("a.npy", [b"", b"PK\3\4", b"\x93NUMPY\1\0\xff\xff" + b"[" * 9999]),
-        ("a.npz", [b"", b"PK\5\6" + bytes(18)]),
         (
             "a.ply",
             [

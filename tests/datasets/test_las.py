@@ -27,7 +27,6 @@ def test_las_files_keep_their_millimetres(
     assert cloud.labels.tolist() == np.resize(CODES, 40).tolist()
     colours = [1.0, 0.2, 0.0] if kind in (2, 7) else []
     np.testing.assert_allclose(cloud.features[3], [3 * 655 / 65535, *colours], rtol=1e-6)
-    monkeypatch.setattr(las, "PART", 16)
     monkeypatch.setattr("pcnn.datasets.readers.clouds.PART", 16)
     parted = open_parts(path, Reading(("return_number", "Intensity"), intensity_max=6550.0))
     assert [len(part) for part in parted] == [16, 16, 8]
@@ -48,7 +47,7 @@ def test_a_library_that_breaks_costs_one_file(
     write_las(tmp_path / "a.las")
     with monkeypatch.context() as patched:
         patched.setattr(las, "_CHILD", tmp_path / "child.py")
-        patched.setattr(las, "_SILENCE", 1)
+        patched.setattr(las, "_SECONDS", 1)
         (tmp_path / "child.py").write_text(program)
         refused(tmp_path / "a.las")
     assert read_points(tmp_path / "a.las", reading=Reading(centred=True)).n_points == 40
@@ -78,6 +77,6 @@ def test_a_labelled_copy_keeps_all_else(tmp_path: Path, name: str, kind: int) ->
         assert after.point_format.id == (kind if labels.max() <= 31 else max(kind, 6))
         assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
     for wrong in (np.zeros(39), np.full(40, 256), np.full(40, -1)):
-        with pytest.raises(ValueError, match=r"b\.la"):
+        with pytest.raises(ValueError, match=r"[ab]\.la"):
             las.write_las_labels(tmp_path / "b.las", tmp_path / name, wrong.astype(np.int64))
         assert not (tmp_path / "b.las").exists()

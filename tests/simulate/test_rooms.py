@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pcnn.datasets.s3dis.classes import ROOM_TYPES
+from pcnn.datasets.s3dis_labels import ROOM_TYPES
 from pcnn.simulate.mesh import join, surface
 from pcnn.simulate.rooms.depth_camera import BOX_HIGH, BOX_LOW, DepthCamera, fuse
 from pcnn.simulate.rooms.furnish import build_room

@@ -22,15 +22,13 @@ from pcnn.datasets.readers.columns import (
     valid_returns,
 )
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.bounded import named
+from pcnn.files.bounded import check_size, forget_pages, named
 from pcnn.messages import counted
 
 if TYPE_CHECKING:
     from pcnn.datasets.cloud import Cloud
 
 SUFFIXES = (".bin", ".npy", ".pcd", ".ply", *las.SUFFIXES)
-#: Of clouds that are taken where they are named; in a folder such files may be anything else.
-ALSO = (".npz", *formats.TEXTS)
 
 #: Coordinates beyond this [m] are those of a map: float32 would keep them to half a millimetre.
 _FAR = 1e4
@@ -38,7 +36,6 @@ _FAR = 1e4
 _ABOUT_SENSOR = 30.0
 #: Their median height above it: most are ground [m].
 _GROUND = (-4.0, 0.5)
-_MISSING = "missing returns (NaN or infinite numbers, or at (0, 0, 0))"
 
 
 @dataclass(frozen=True)
@@ -150,24 +147,18 @@ def chosen_columns(columns: str | Sequence[str] | None) -> tuple[str, ...] | Non
 _PLAIN = Reading()
 
 
-def open_points(path: Path, reading: Reading = _PLAIN) -> Columns | las.LasFile:
-    suffix = path.suffix.lower()
-    if not path.is_file():
-        raise MissingFileError(path, "no such file")
-    with named(path, f"{suffix} file"):
-        if suffix in las.SUFFIXES:
-            return las.open_las(path)
-        if suffix not in formats.READERS:
-            raise FileError(path, f"a cloud ends in {', '.join((*SUFFIXES, *ALSO))}")
-        layout = None if reading.columns is None else layout_of(reading.columns)
-        return formats.READERS[suffix](path, layout)
-
-
 def read_columns(path: Path, reading: Reading = _PLAIN, *further: str) -> Columns:
     """All rows of a file, missing returns among them; of LAS files the wanted columns alone."""
-    with named(path, f"{path.suffix} file"):
-        wanted = (*reading.wanted, "classification", *further)
-        return open_points(path, reading).whole(wanted)
+    suffix = path.suffix.lower()
+    with named(path, f"{suffix} file"):
+        if not path.is_file():
+            raise MissingFileError(path, "no such file")
+        if suffix in las.SUFFIXES:
+            return las.read_las(path, (*reading.wanted, "classification", *further))
+        if suffix not in formats.READERS:
+            raise FileError(path, f"a cloud ends in {', '.join((*SUFFIXES, *formats.TEXTS))}")
+        layout = None if reading.columns is None else layout_of(reading.columns)
+        return formats.READERS[suffix](path, layout)
 
 
 def read_points(path: str | Path, name: str | None = None, reading: Reading = _PLAIN) -> Cloud:
@@ -184,8 +175,6 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     * ``.txt``, ``.xyz``, ``.csv``, ``.asc``: a line a point, names of the columns in a first line,
       behind ``#`` or not. Without names four columns are x, y, z, intensity, and six x, y, z, red,
       green, blue.
-    * ``.npz``: ``points`` [P, 3 or more] (or ``xyz``, ``coords``), or ``x``, ``y``, ``z``; other
-      arrays [P] are columns by their names, ``colors`` [P, 3] colours, ``labels`` labels.
     * ``.las``, ``.laz``: x, y, z; intensity / 65535, and colours in 0..1 where the point format has
       them, become the channels, ``classification`` the labels, as it is. Needs the extra ``las``.
 
@@ -200,14 +189,13 @@ def read_points(path: str | Path, name: str | None = None, reading: Reading = _P
     path = Path(path)
     table = read_columns(path, reading)
     with named(path, f"{path.suffix} file"):
-        part = _part(table, reading, 0)
-        if len(table) and not len(part):
-            raise FileError(path, f"all {counted(len(table), 'point')} are {_MISSING}")
+        check_size(path, table.places.nbytes, what="its points")
+        part = _whole(table, reading)
         places, labels = part.places, table.labels
         origin = reading.origin(places, table.in_map)
         x, y, z = origin.tolist()
-        if labels is not None and len(part) < len(table):
-            labels = labels[part.rows]
+        if labels is not None:
+            labels = (labels if len(part) == len(table) else labels[part.rows]).astype(np.int64)
         return Cloud(
             torch.from_numpy(rounded_points(places - origin if origin.any() else places, path)),
             torch.from_numpy(part.channels),
@@ -248,11 +236,19 @@ def _part(table: Columns, reading: Reading, first: int) -> Part:
     return Part(rows + first, places, channels)
 
 
+def _whole(table: Columns, reading: Reading) -> Part:
+    part = _part(table, reading, 0)
+    if len(table) and not len(part):
+        found = f"all {counted(len(table), 'point')} are missing returns"
+        raise FileError(table.path, f"{found} (NaN or infinite numbers, or at (0, 0, 0))")
+    return part
+
+
 @dataclass(frozen=True, eq=False)
 class PartedCloud:
-    """A cloud that is read part by part, as often as is asked for; of LAS from the disk."""
+    """A cloud that is taken part by part, as often as is asked for."""
 
-    file: Columns | las.LasFile  # points in memory, or on the disk
+    file: Columns  # in memory, or mapped
     reading: Reading  # which channels are read
 
     @property
@@ -268,22 +264,15 @@ class PartedCloud:
         return self.file.in_map
 
     def __iter__(self) -> Iterator[Part]:
-        first = 0
         with named(self.path, f"{self.path.suffix} file"):
-            for table in self.file.parts(self.reading.wanted):
-                part = _part(table, self.reading, first)
+            for first in range(0, max(self.points, 1), PART):
+                part = _part(self.file[first : first + PART], self.reading, first)
                 yield replace(part, places=part.places.astype(np.float64, copy=False))
-                first += PART
+                forget_pages(self.file.places)
 
     def whole(self) -> Part:
-        parts = list(self)
-        if self.points and not any(map(len, parts)):
-            raise FileError(self.path, f"all {counted(self.points, 'point')} are {_MISSING}")
-        return Part(
-            np.concatenate([part.rows for part in parts]),
-            np.concatenate([part.places for part in parts]),
-            np.concatenate([part.channels for part in parts]),
-        )
+        part = _whole(self.file, self.reading)
+        return replace(part, places=part.places.astype(np.float64, copy=False))
 
     def sample(self, most: int) -> np.ndarray:
         """Places [M, 3] float64 of some points, spread over the file, M about ``most``."""
@@ -293,7 +282,7 @@ class PartedCloud:
 
 
 def open_parts(path: Path, reading: Reading) -> PartedCloud:
-    return PartedCloud(open_points(path, reading), reading)
+    return PartedCloud(read_columns(path, reading), reading)
 
 
 def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
@@ -307,9 +296,7 @@ def has_own_labels(path: Path, columns: Sequence[str] | None = None) -> bool:
 def intensity_top(cloud: PartedCloud) -> float:
     """The largest intensity of a cloud whose format does not say which number is 1; else 0."""
     table = cloud.file
-    if isinstance(table, las.LasFile) or table.intensity_max != 1.0:
-        return 0.0
     values = table.find("intensity")
-    if values is None or values.ndim != 1:
+    if table.intensity_max != 1.0 or values is None or values.ndim != 1:
         return 0.0
     return float(values[valid_returns(table.places) & np.isfinite(values)].max(initial=0))

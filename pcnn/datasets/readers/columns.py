@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,10 +41,9 @@ def also_called(name: str) -> tuple[str, ...]:
 def find_name(name: str, names: Iterable[str]) -> str | None:
     """Find a channel among names: as it is, then in any case, then what else means the same."""
     names = tuple(names)
-    if name in names:
-        return name
     lower = {candidate.lower(): candidate for candidate in reversed(names)}
-    return next((lower[n] for n in also_called(name) if n in lower), None)
+    found = [lower[called] for called in also_called(name) if called in lower]
+    return name if name in names else next(iter(found), None)
 
 
 def colours_first(names: Sequence[str]) -> bool:
@@ -60,7 +59,7 @@ class Columns:
     path: Path  # the file
     places: np.ndarray  # [P, 3] numbers in the unit of the file, missing returns among them
     values: Mapping[str, np.ndarray] = field(default_factory=dict)  # further columns [P]
-    labels: np.ndarray | None = None  # [P] int64 as the file itself holds them, or None
+    labels: np.ndarray | None = None  # [P] integers as the file itself holds them, or None
     intensity_max: float = 1.0  # the number that is intensity 1 in this format
     in_map: bool = False  # the format's coordinates are those of a map
     unnamed: bool = False  # the file has no names; these number its columns
@@ -72,14 +71,6 @@ class Columns:
         values = {name: column[rows] for name, column in self.values.items()}
         labels = None if self.labels is None else self.labels[rows]
         return replace(self, places=self.places[rows], values=values, labels=labels)
-
-    def parts(self, wanted: Sequence[str] = ()) -> Iterator[Columns]:
-        """The points in order, `PART` at a time; at least one part. All columns are there."""
-        for first in range(0, max(len(self), 1), PART):
-            yield self[first : first + PART]
-
-    def whole(self, wanted: Sequence[str] = ()) -> Columns:
-        return self
 
     def find(self, name: str) -> np.ndarray | None:
         """The values of a channel, whatever the file calls it; None where it has none."""

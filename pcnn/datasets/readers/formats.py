@@ -1,4 +1,4 @@
-"""Points of all formats but LAS: BIN, NPY, NPZ, text, PLY and PCD.
+"""Points of all formats but LAS: BIN, NPY, text, PLY and PCD.
 
 Whatever is raised while a file is read becomes one `FileError` that names it
 (`pcnn.files.bounded.named`); what is checked here are claims that would take memory or time.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import warnings
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,7 @@ from pcnn.datasets.readers.columns import (
     ranges,
 )
 from pcnn.errors import FileError
-from pcnn.files.bounded import check_size, header_of, read_npy, read_npz, read_whole
+from pcnn.files.bounded import check_size, read_npy, read_whole
 
 _HEADER = 1 << 16  # bytes
 _AXES = {"x", "y", "z"}
@@ -113,42 +112,6 @@ def _npy(path: Path, layout: Layout | None) -> Columns:
     return Columns(path, rows[:, :3], dict(zip(names, rows.T[3:], strict=True)), unnamed=True)
 
 
-_POINTS = ("points", "xyz", "pcd", "coords", "coord", "pos", "positions", "vertices", "cloud")
-_COLOURS = ("colors", "colours", "color", "colour", "rgb")
-_LABELS = ("label", "labels", "class", "classes")
-
-
-def _npz(path: Path, layout: Layout | None) -> Columns:
-    """Arrays ``points`` [P, 3 or more] (or ``xyz``, ...), or x, y, z; others by their names."""
-    arrays = {name.lower(): values for name, values in read_npz(path).items()}
-    name = next((n for n in _POINTS if n in arrays), None)
-    columns: dict[str, np.ndarray] = {}
-    if name is not None:
-        values = arrays.pop(name)
-        if values.ndim != 2 or values.shape[1] < 3 or values.dtype.kind not in "fiu":
-            raise FileError(path, f"{name} must be numbers [P, 3 or more], found {values.shape}")
-        names: Sequence[str] = ("x", "y", "z", *(["intensity"] if values.shape[1] == 4 else []))
-        if layout is not None and len(layout.names) == values.shape[1]:
-            names = layout.names
-        columns = dict(zip(names, values.T, strict=False))
-    count = len(columns.get("x", arrays.get("x", ())))
-    for name, values in arrays.items():
-        if values.dtype.kind not in "fiub" or values.shape[:1] != (count,):
-            continue
-        if name in _COLOURS and values.ndim == 2 and values.shape[1] >= len(COLORS):
-            columns |= dict(zip(COLORS, values.T, strict=False))
-        elif name in _LABELS and values.ndim == 1 and values.dtype.kind in "iu":
-            columns[LABEL] = values
-        elif values.ndim == 1:
-            columns.setdefault(name, values)
-    if not columns.keys() >= _AXES:
-        raise FileError(path, f"no array {', '.join(_POINTS[:3])} among {', '.join(arrays)[:200]}")
-    table = np.empty(count, [(n, v.dtype) for n, v in columns.items()])
-    for name, values in columns.items():
-        table[name] = values
-    return _fields(path, table)
-
-
 _COMMENT = (b"#", b"//", b"%")
 _BETWEEN = bytes.maketrans(b",;\t", b"   ")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -173,8 +136,7 @@ def _text(path: Path, layout: Layout | None) -> Columns:
     if not rows:
         raise FileError(path, "the file is empty: it has no row of numbers")
     width = len(rows[0].split())
-    kind = np.dtype([(str(number), "f8") for number in range(width)])
-    values = _text_rows(path, b"\n".join(rows), kind, len(rows)).view("f8").reshape(-1, width)
+    values = np.loadtxt([row.decode("ascii") for row in rows], comments=None, ndmin=2)
     if layout is None and len(names) == width:
         layout = layout_of(names)
     if layout is None:
@@ -311,7 +273,6 @@ TEXTS = (".txt", ".xyz", ".csv", ".asc")
 READERS: dict[str, Callable[[Path, Layout | None], Columns]] = {
     ".bin": _bin,
     ".npy": _npy,
-    ".npz": _npz,
     ".pcd": _pcd,
     ".ply": _ply,
     **dict.fromkeys(TEXTS, _text),
@@ -320,23 +281,17 @@ READERS: dict[str, Callable[[Path, Layout | None], Columns]] = {
 
 def names_in(path: Path, columns: Sequence[str] | None) -> list[str]:
     """Names of the columns of a file, as far as its start tells them."""
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        with zipfile.ZipFile(path) as archive:
-            members = [name.removesuffix(".npy").lower() for name in archive.namelist()]
-        return [LABEL if name in _LABELS else name for name in members]
+    suffix, known = path.suffix.lower(), list(layout_of(columns).names) if columns else []
     with path.open("rb") as file:
         head = file.read(_HEADER)
     if suffix == ".npy":
-        named = header_of(path)[0].names
-        return list(named or (columns and layout_of(columns).names) or ())
+        return list(np.load(path, mmap_mode="r").dtype.names or known)
     if suffix in (".ply", ".pcd"):
         rule = rb"property[ \t]+\w+[ \t]+(\S+)" if suffix == ".ply" else rb"FIELDS([^\n]*)"
         header, end, _ = head.partition(b"end_header" if suffix == ".ply" else b"\nDATA ")
         if not end:
             raise FileError(path, "no whole header")
         return b" ".join(re.findall(rule, header)).decode().split()
-    known = list(layout_of(columns).names) if columns else []
     if suffix not in TEXTS:
         return known
     lines = [line.lstrip(b"#/% ").split() for line in head.translate(_BETWEEN).splitlines()]

@@ -12,23 +12,21 @@ from torch import Tensor
 
 from pcnn.datasets.readers.clouds import SUFFIXES, Reading, read_points
 from pcnn.datasets.readers.columns import rounded_points, valid_returns
-from pcnn.errors import MissingFileError
 from pcnn.files.bounded import named
 from pcnn.files.pickles import array_of, read_arrays
 from pcnn.messages import counted
 from pcnn.registration.transforms import LocalCloud
 
 #: In the order in which they are looked for.
-FRAGMENT_SUFFIXES = (".pth", ".npz", *SUFFIXES)
+FRAGMENT_SUFFIXES = (".pth", *SUFFIXES)
 
 
 def read_fragment(path: Path) -> Tensor:
     """Points [P, 3] float32 of a file."""
-    path = Path(path)
     with named(path, f"{path.suffix} file"):
         if path.suffix != ".pth":
             return read_points(path, reading=Reading(channels=())).points
-        array = _saved(path)
+        array = _numbers(read_arrays(path), path)
         if not np.isfinite(array).all():
             raise ValueError("points hold NaN or infinite numbers")
         return torch.from_numpy(rounded_points(array, path))
@@ -39,34 +37,25 @@ def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud
     path = Path(path)
     with named(path, f"{path.suffix} file"):
         if path.suffix == ".pth":
-            return local_points(_saved(path), path)
+            return local_points(read_arrays(path), path)
         reading = Reading(channels=(), centred=True, columns=columns)
         cloud = read_points(path, reading=reading)
         origin = torch.tensor(cloud.origin, dtype=torch.float64)
-        return _with_points(cloud.points, origin, cloud.n_points_total, path)
+        if not cloud.n_points:
+            raise ValueError("the cloud is empty")
+        return LocalCloud(cloud.points, origin, cloud.n_points_total - cloud.n_points)
 
 
 def local_points(values: Any, name: object) -> LocalCloud:
     """An array or tensor [P, 3] as `read_local` has a file."""
-    array = _numbers(values, name)
-    array = array[valid_returns(array)]
+    whole = _numbers(values, name)
+    array = whole[valid_returns(whole)]
+    if not len(array):
+        raise ValueError(f"{name}: the cloud is empty; it has {counted(len(whole), 'row')}")
     origin = Reading(centred=True).origin(array, in_map=False)
     moved = array - origin if origin.any() else array
     points = torch.from_numpy(rounded_points(moved, name))
-    return _with_points(points, torch.from_numpy(origin), len(values), name)
-
-
-def _with_points(points: Tensor, origin: Tensor, rows: int, name: object) -> LocalCloud:
-    if len(points):
-        return LocalCloud(points, origin, rows - len(points))
-    lost = f": {counted(rows, 'row')} without a return (NaN or zeros)" if rows else ""
-    raise ValueError(f"{name}: the cloud is empty{lost}")
-
-
-def _saved(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise MissingFileError(path, "no such file")
-    return _numbers(read_arrays(path), path)
+    return LocalCloud(points, torch.from_numpy(origin), len(whole) - len(array))
 
 
 def _numbers(values: Any, origin: object) -> np.ndarray:

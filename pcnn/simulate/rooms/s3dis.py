@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.s3dis.classes import AREAS, CLASS_NAMES, ROOM_TYPES, TEST_AREAS
+from pcnn.datasets.s3dis import AREAS, TEST_AREAS
+from pcnn.datasets.s3dis_labels import CLASS_NAMES, ROOM_TYPES
 from pcnn.files.whole_file import whole_file
 from pcnn.ranges import Count, Seed, Spacing
 from pcnn.simulate.mesh import rotation_z

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.datasets.s3dis.classes import CLASS_NAMES
+from pcnn.datasets.s3dis_labels import CLASS_NAMES
 from pcnn.simulate.catalogue import Catalogue, Thing
 from pcnn.simulate.mesh import Floats, Mesh, surface
 from pcnn.simulate.rooms.paint import Palette

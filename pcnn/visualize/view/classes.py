@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pcnn.datasets.labels import LabelMap, read_classes
+from pcnn.datasets.s3dis_labels import S3DIS
 from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.visualize.palette import UNLABELLED, distinct_colours
 from pcnn.visualize.view.cloud import ViewedCloud
@@ -79,14 +80,8 @@ def with_classes(
 
 
 def _label_map(wanted: str | Path) -> LabelMap:
-    if str(wanted) == "kitti":
-        return SEMANTIC_KITTI
-    if str(wanted) == "s3dis":
-        from pcnn.datasets.s3dis.classes import CLASS_COLORS, CLASS_NAMES
-
-        colors = [list(color) for color in CLASS_COLORS]
-        return read_classes({"names": list(CLASS_NAMES), "colors": colors})
-    return read_classes(Path(wanted))
+    known = {"kitti": SEMANTIC_KITTI, "s3dis": S3DIS}
+    return known.get(str(wanted)) or read_classes(Path(wanted))
 
 
 def _numbered(

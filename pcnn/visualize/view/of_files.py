@@ -69,7 +69,7 @@ def _layers(
         found["labels" if labels is None else "truth"] = own
     elif table.labels is not None and (truth is None or table.in_map):
         held_as_truth = labels is not None and not table.in_map
-        found["truth" if held_as_truth else "labels"] = table.labels
+        found["truth" if held_as_truth else "labels"] = table.labels.astype(np.int64)
     return found
 
 
@@ -96,7 +96,7 @@ def labels_of(path: Path, n_points: int, reading: Reading = _PLAIN) -> NDArray[n
         raise FileError(path, "holds no labels (a property label or class, or classification)")
     if len(found) != n_points:
         raise FileError(path, f"{len(found)} labels for a cloud of {n_points} points")
-    return found
+    return found.astype(np.int64)
 
 
 def _confidence(

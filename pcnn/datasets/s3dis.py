@@ -16,23 +16,17 @@ from annotated_types import Interval, MinLen
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.cloud_sets import CloudSets, DataSource, Published, Split
-from pcnn.datasets.labels import IGNORE, LabelMap
 from pcnn.datasets.readers.columns import COLORS, rounded_points
-from pcnn.datasets.s3dis.classes import (
-    AREAS,
-    CLASS_COLORS,
-    CLASS_NAMES,
-    CLUTTER,
-    ROOM_TYPES,
-    TEST_AREAS,
-    TYPE_COLORS,
-    room_type,
-)
+from pcnn.datasets.s3dis_labels import CLASS_NAMES, ROOM_TYPES, S3DIS, S3DIS_TYPES
 from pcnn.datasets.transforms.crops import on_floor
 from pcnn.errors import FileError, MissingFileError
 from pcnn.files.bounded import named, read_whole
 
 log = logging.getLogger(__name__)
+
+AREAS = (1, 2, 3, 4, 5, 6)
+TEST_AREAS = (5,)
+"""Tested by the usual split; the other five train."""
 
 DOWNLOAD = (
     "Fill in the form at http://buildingparser.stanford.edu/dataset.html, download "
@@ -45,10 +39,6 @@ DOWNLOAD = (
 class Room:
     name: str  # as in Area_1/office_3
     folder: Path  # where its files lie
-
-    @property
-    def area(self) -> int:
-        return int(self.name.partition("/")[0].removeprefix("Area_"))
 
     @property
     def files(self) -> list[Path]:
@@ -66,8 +56,8 @@ class Room:
             name = path.stem.rpartition("_")[0] or path.stem
             if name not in CLASS_NAMES:
                 tell(f"{path}: class {name!r} is none of the 13, read as clutter")
-            known = CLASS_NAMES.index(name) if name in CLASS_NAMES else CLUTTER
-            labels.append(torch.full((len(parts[-1]),), known))
+                name = "clutter"
+            labels.append(torch.full((len(parts[-1]),), CLASS_NAMES.index(name)))
         values = np.concatenate(parts)
         if not len(values):
             tell(f"{self.folder}: the room {self.name} holds no points")
@@ -203,19 +193,13 @@ class S3DISSets(CloudSets):
     val_areas: Sequence[_Area] | None = None  # areas to validate on
     train_areas: Annotated[Sequence[_Area], MinLen(1)] | None = None  # areas to train on
     simulate: Mapping[str, Any] | None = None  # arguments of the simulator
+    label_map = S3DIS
+    known_channels = COLORS
     unit = "room"
     on_floor = True
 
     def __post_init__(self) -> None:
         _ = self.areas  # refuses what does not exist
-
-    @property
-    def label_map(self) -> LabelMap:
-        return _numbered(CLASS_NAMES, CLASS_COLORS)
-
-    @property
-    def known_channels(self) -> Sequence[str]:
-        return S3DISRooms.channels
 
     @cached_property
     def areas(self) -> dict[Split, tuple[int, ...]]:
@@ -247,16 +231,11 @@ class S3DISSets(CloudSets):
 class S3DISTypeSets(S3DISSets):
     """The splits of S3DIS for a classification of whole rooms; arguments as `S3DISSets`."""
 
-    @property
-    def label_map(self) -> LabelMap:
-        return _numbered(ROOM_TYPES, TYPE_COLORS)
+    label_map = S3DIS_TYPES
 
     def class_of(self, name: str) -> int:
-        return room_type(name)
-
-
-def _numbered(names: Sequence[str], colors: Sequence[tuple[int, int, int]]) -> LabelMap:
-    """A map of labels that are the train ids themselves."""
-    numbers = tuple(range(len(names)))
-    own = {**{n: n for n in numbers}, IGNORE: IGNORE}
-    return LabelMap(tuple(names), tuple(colors), own, numbers, IGNORE)
+        stem = name.rpartition("/")[2].rpartition("_")[0]
+        if stem not in ROOM_TYPES:
+            types = ", ".join(ROOM_TYPES)
+            raise ValueError(f"{name}: a room is called TYPE_n with a type of {types}")
+        return ROOM_TYPES.index(stem)
