@@ -4,7 +4,7 @@
     python -m benchmarks.fit_verifier rooms --out verifier.json
 
 Prints the calibration error, false answers and answers kept, each of places that the model did not
-see. `pcnn register --verifier verifier.json` takes the file.
+see.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def judged_pairs(
         drawn = torch.randperm(len(pairs), generator=generator)[:a_scene].tolist()
         pairs = [pairs[row] for row in drawn]
         clouds = sorted({at for pair in pairs for at in (pair.source, pair.target)})
-        held = {at: descriptor(data.cloud(scene, at)) for at in clouds}
+        held = {at: descriptor([data.cloud(scene, at)])[0] for at in clouds}
         own = list(held.values())
         chosen: list[tuple[Described, Described, Tensor | None]] = [
             (held[pair.source], held[pair.target], pair.transform) for pair in pairs

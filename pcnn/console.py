@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from types import TracebackType
@@ -61,10 +61,8 @@ class Progress:
     The lines come by the clock, also while nothing gets done.
     """
 
-    def __init__(
-        self, console: Console, label: str, total: int, figures: Callable[[], str] = str
-    ) -> None:
-        self._console, self._label, self._total, self._figures = console, label, total, figures
+    def __init__(self, console: Console, label: str, total: int) -> None:
+        self._console, self._label, self._total = console, label, total
         self._done, self._began = 0, time.monotonic()
         self._bar: rich.progress.Progress | None = None
         self._over = Event()
@@ -98,11 +96,11 @@ class Progress:
         wait = FIRST
         while not self._over.wait(wait):
             wait = EVERY
-            said = [f"{self._label}: {self._done} of {self._total}", self._figures()]
+            said = f"{self._label}: {self._done} of {self._total}"
             if self._done:
                 seconds = (time.monotonic() - self._began) / self._done
-                said.append(f"{duration(seconds * (self._total - self._done))} left")
-            self._console.say(", ".join(part for part in said if part))
+                said += f", {duration(seconds * (self._total - self._done))} left"
+            self._console.say(said)
 
 
 def duration(seconds: float) -> str:

@@ -143,7 +143,6 @@ def test_what_predicts_registers_and_views_imports_no_training(tmp_path: Path) -
     assert answers(alone, [(viewed, {})], numpy_alone)[0].code == 0
     lines = [
         f"pcnn predict {clouds[0]} {options} --out {tmp_path / 'labels'}",
-        f"pcnn registration describe {clouds[0]} --out {tmp_path / 'described.npz'}",
         str(program),
         f"pcnn register {clouds[0]} {clouds[1]} --view --out {tmp_path / 'pair'}",
     ]

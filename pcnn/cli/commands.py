@@ -19,7 +19,6 @@ from pcnn.cli.predict import predict
 from pcnn.cli.preprocess import preprocess
 from pcnn.cli.profile import profile
 from pcnn.cli.register import register
-from pcnn.cli.registration import app as registration_app
 from pcnn.cli.simulate import app as simulate_app
 from pcnn.cli.tune import tune
 from pcnn.cli.view import report, view
@@ -66,7 +65,6 @@ app.add(export, f"pcnn export {LAST} net.safetensors")
 app.add(convert, "pcnn convert init.pt --from torchsparse --model minkunet")
 app.add(preprocess, "pcnn preprocess dataset=kitti dataset.root=data/kitti --workers 8")
 app.add_typer(simulate_app, name="simulate")
-app.add_typer(registration_app, name="registration")
 
 
 def print_version(wanted: bool) -> None:

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from pcnn.experiment import networks
 from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, scene_of, weights_file
-from pcnn.experiment.register_options import CellRule, DescriptorOptions
+from pcnn.experiment.register_options import RegisterOptions
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
-from pcnn.registration.cell_size import KNOWN, Rescaled, fitting_cell
-from pcnn.registration.cloud_measures import CloudMeasures
+from pcnn.registration.cloud_measures import KNOWN, CloudMeasures, fitting_cell
 from pcnn.registration.descriptor import Descriptor
 from pcnn.registration.fpfh import FPFH
 from pcnn.registration.network_descriptor import NetworkDescriptor
@@ -52,44 +51,49 @@ class Choice:
         return self.name if self.name in VERIFIED else "reg_rooms"
 
 
-def chosen(model: str | Path | None, clouds: CloudMeasures, voxel_size: float | None) -> Choice:
-    """Choose the descriptor that a name stands for."""
-    if model is None and voxel_size is not None:
-        return Choice(None, voxel_size, "FPFH, because a voxel size was given")
+def chosen(options: RegisterOptions, clouds: CloudMeasures) -> list[Choice]:
+    """What describes clouds, and what is asked next where that finds no transform."""
     indoors, spans = scene_of(clouds.spans)
     name, like, cell = _PLACES[indoors]
-    if str(model) == "fpfh":
-        if voxel_size is not None:
-            return Choice(None, voxel_size, f"model fpfh, voxels of {voxel_size:g} m as given")
+    model, given = options.model, options.voxel_size
+    if model == "fpfh":
+        if given is not None:
+            return [Choice(None, given, f"model fpfh, voxels of {given:g} m as given")]
         why = f"{spans}, {'up to' if indoors else 'beyond'} {ROOMS_UP_TO:g} m"
-        return Choice(None, cell, f"model fpfh, voxels of {cell:g} m because {why}", like)
-    if model is None:
-        why = f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
-        return Choice(weights_file(name), None, why)
-    if voxel_size is not None:
-        raise ValueError(f"{model} was trained at its own voxel size; leave voxel_size out")
-    return Choice(weights_file(model), None, f"model {model}")
-
-
-def after(choice: Choice, clouds: CloudMeasures) -> list[Choice]:
-    """What is asked in turn where shipped weights found no transform."""
-    indoors, _ = scene_of(clouds.spans)
-    _, like, cell = _PLACES[indoors]
-    found, asked = [], "the network"
+        return [Choice(None, cell, f"model fpfh, voxels of {cell:g} m because {why}", like)]
+    if given is not None:
+        raise ValueError("voxel_size is of model=fpfh; a network has its own")
+    if model is not None:
+        return [Choice(weights_file(model), None, f"model {model}")]
+    why = f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: reg_rooms)"
+    found, asked = [Choice(weights_file(name), None, why)], "the network"
     if indoors:
-        why = f"{choice.reason}; {asked} found nothing: {TURNED}, for clouds that lie any way"
-        found, asked = [Choice(weights_file(TURNED), None, why)], "both networks"
-    return [*found, Choice(None, cell, f"{choice.reason}; {asked} found nothing: FPFH", like)]
+        turned = f"{why}; {asked} found nothing: {TURNED}, for clouds that lie any way"
+        found, asked = [*found, Choice(weights_file(TURNED), None, turned)], "both networks"
+    return [*found, Choice(None, cell, f"{why}; {asked} found nothing: FPFH", like)]
 
 
 def descriptor_of(
-    options: DescriptorOptions, choice: Choice, clouds: CloudMeasures
+    options: RegisterOptions, choice: Choice, clouds: CloudMeasures
 ) -> tuple[Descriptor, Choice]:
-    """What was chosen, in cells that fit the clouds, and why."""
-    return fitted(made(options, choice), choice, clouds, options.cell)
+    """What was chosen, in the cell that `fitting_cell` finds, and the choice with the reason."""
+    own = made(options, choice)
+    benchmark = own.benchmark if isinstance(own, NetworkDescriptor) else choice.like
+    if benchmark not in KNOWN:
+        return own, choice
+    known = KNOWN[benchmark]
+    if isinstance(own, FPFH):
+        known = replace(known, spacing=FPFH_SPACING)
+    cell, why = fitting_cell(clouds, own.voxel_size, known)
+    if cell == own.voxel_size:
+        return own, choice
+    reason = f"{choice.reason}; cells of {cell:.2g} m in place of {own.voxel_size:.2g} m: {why}"
+    if isinstance(own, FPFH):
+        return replace(own, voxel_size=cell), replace(choice, voxel_size=cell, reason=reason)
+    return replace(own, factor=cell / own.voxel_size), replace(choice, reason=reason)
 
 
-def made(options: DescriptorOptions, choice: Choice) -> Descriptor:
+def made(options: RegisterOptions, choice: Choice) -> FPFH | NetworkDescriptor:
     """What was chosen, in its own cells."""
     if choice.weights is not None:
         return of_checkpoint(choice.weights, device_of(options.device), options.allow_targets)
@@ -102,27 +106,6 @@ def device_of(name: str) -> str:
     if name != "auto":
         return name
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def fitted(
-    descriptor: Descriptor, choice: Choice, clouds: CloudMeasures, rule: CellRule = "auto"
-) -> tuple[Descriptor, Choice]:
-    """A descriptor in the cell that `fitting_cell` finds, and the choice with the reason for it."""
-    benchmark = descriptor.benchmark if isinstance(descriptor, NetworkDescriptor) else choice.like
-    if benchmark not in KNOWN or rule == "trained":
-        return descriptor, choice
-    own, known = descriptor.voxel_size, KNOWN[benchmark]
-    if isinstance(descriptor, FPFH):
-        known = replace(known, spacing=FPFH_SPACING)
-    found = fitting_cell(clouds, own, known, always=rule == "clouds")
-    cell = found.cell
-    if cell == own:
-        return descriptor, choice
-    reason = f"{choice.reason}; cells of {cell:.2g} m in place of {own:.2g} m: {found.reason}"
-    if isinstance(descriptor, FPFH):
-        made = FPFH(cell, sensor_at_origin=descriptor.sensor_at_origin)
-        return made, replace(choice, voxel_size=cell, reason=reason)
-    return Rescaled(descriptor, cell / own), replace(choice, reason=reason)
 
 
 def trained_descriptor(

@@ -16,7 +16,6 @@ from pcnn.experiment.register import reason_of, register_pair
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import CloudMeasures, measured
 from pcnn.registration.descriptor import described_all
-from pcnn.registration.evaluation import CLOUDS
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.pose_graph import Edge, PoseGraph, pose_graph
 from pcnn.registration.register import NoOverlapError, Registration
@@ -56,14 +55,9 @@ def register_many(
     there = [cloud.to(device_of(options.device)) for cloud in clouds]
     points = [cloud.points for cloud in there]
     measures = measured(points)
-    choice = chosen(options.model, measures, options.voxel_size)
-    descriptor, choice = descriptor_of(options, choice, measures)
+    descriptor, choice = descriptor_of(options, chosen(options, measures)[0], measures)
     progress("describing all clouds")
-    described = [
-        one
-        for at in range(0, len(points), CLOUDS)
-        for one in described_all(descriptor, points[at : at + CLOUDS], names[at : at + CLOUDS])
-    ]
+    described = described_all(descriptor, points, names)
     found: dict[tuple[int, int], Registration] = {}
     refused: dict[tuple[int, int], str] = {}
     edges, reach = [], AGREE * descriptor.voxel_size

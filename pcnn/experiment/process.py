@@ -153,5 +153,4 @@ def how_to_go_on(folder: Path, name: str) -> str:
 
 def nothing_written(name: str) -> str:
     """That an evaluation has to be done again."""
-    again = "evaluates again, pairs of clouds from where they stopped"
-    return f"{name}: stopped; no figures were written. The same command {again}."
+    return f"{name}: stopped; no figures were written. The same command evaluates again."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -14,10 +13,10 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
-from pcnn.experiment.descriptors import Choice, after, chosen, descriptor_of, device_of
-from pcnn.experiment.register_options import DescriptorOptions, RegisterOptions
+from pcnn.experiment.descriptors import Choice, chosen, descriptor_of, device_of
+from pcnn.experiment.register_options import RegisterOptions
 from pcnn.messages import counted
-from pcnn.registration.cloud_measures import CloudMeasures, measured
+from pcnn.registration.cloud_measures import measured
 from pcnn.registration.descriptor import Described, Descriptor, described_all
 from pcnn.registration.register import (
     AmbiguousError,
@@ -27,8 +26,9 @@ from pcnn.registration.register import (
     default_settings,
     register_described,
 )
+from pcnn.registration.settings import Solver
 from pcnn.registration.transforms import LocalCloud, to_given
-from pcnn.registration.verifier import Verifier, read_verifier, shipped_verifier
+from pcnn.registration.verifier import shipped_verifier
 
 log = logging.getLogger(__name__)
 
@@ -93,20 +93,15 @@ def register_two(
     clouds = [cloud.to(device_of(options.device)) for cloud in (source, target)]
     points = [cloud.points for cloud in clouds]
     measures = measured(points)
-    first = chosen(options.model, measures, options.voxel_size)
-    network = first.weights is not None
-    if not network and options.verifier is not None:
-        raise ValueError("verifier: poses of FPFH have no confidence; name a network")
     refused: dict[str, ValueError] = {}
-    others = after(first, measures) if options.model is None and network else []
-    for turn, choice in enumerate([first, *others]):
+    for choice in chosen(options, measures):
         for error in refused.values() if choice.weights is None else ():
             if isinstance(error, NotRigidError):
                 raise error  # true of the clouds, whatever describes them
         try:
             descriptor, choice = descriptor_of(options, choice, measures)
-            if turn == 0:
-                warn_of_units(measures, descriptor)
+            if not refused and (doubt := measures.doubt(descriptor.voxel_size)):
+                log.warning("%s", doubt)
             progress("describing both clouds")
             one, other = described_all(descriptor, points, names)
             found = register_pair(clouds, (one, other), descriptor, choice, options, progress)
@@ -145,48 +140,20 @@ def register_pair(
     network = choice.weights is not None
     # of a cloud that was moved near zero the sensor's place is not known
     seen = options.sensor_at_origin and not any(cloud.moved for cloud in clouds)
-    solver = options.solver or ("cliques" if network else "ransac")
-    settings = replace(
-        default_settings(descriptor.voxel_size, options.seed, solver, seen),
-        verifier=verifier_of(options, choice),
-        surfaces=options.surfaces,
-    )
+    solver: Solver = "cliques" if network else "ransac"
+    settings = default_settings(descriptor.voxel_size, options.seed, solver, seen)
     found = register_described(
         *described,
         descriptor,
-        settings,
+        replace(settings, verifier=shipped_verifier(choice.verified_as)),
         min_confidence=options.min_confidence if network else 0.0,
         min_inliers=options.min_inliers or (3 if network else FPFH_MIN_INLIERS),
-        min_overlap=options.min_overlap,
         allow_ambiguous=options.allow_ambiguous,
         device=device_of(options.device),
         progress=progress,
     )
     confidence = found.confidence if network else math.nan
     return replace(found, reason=choice.reason, confidence=confidence)
-
-
-def verifier_of(options: RegisterOptions, choice: Choice) -> Verifier:
-    """The verifier that an option names, or the one of the network."""
-    if options.verifier is None or choice.weights is None:
-        return shipped_verifier(choice.verified_as)
-    return _read_once(Path(options.verifier))
-
-
-_read_once = functools.lru_cache(maxsize=2)(read_verifier)
-
-
-def described_cloud(
-    cloud: LocalCloud, name: str, options: DescriptorOptions
-) -> tuple[Described, Descriptor, str]:
-    """Descriptors of a cloud, in its local frame, what made them, and why it was chosen."""
-    points = [cloud.points.to(device_of(options.device))]
-    measures = measured(points)
-    choice = chosen(options.model, measures, options.voxel_size)
-    descriptor, choice = descriptor_of(options, choice, measures)
-    warn_of_units(measures, descriptor)
-    (found,) = described_all(descriptor, points, [name])
-    return found.to("cpu"), descriptor, choice.reason
 
 
 def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -> LocalCloud:
@@ -201,9 +168,3 @@ def points_of(cloud: Cloud, name: str, columns: tuple[str, ...] | None = None) -
         rows = counted(read.missing, "row")
         log.warning("%s: %s without a return (NaN or zeros) left out", name, rows)
     return read
-
-
-def warn_of_units(measures: CloudMeasures, descriptor: Descriptor) -> None:
-    """Log why the unit of clouds looks wrong."""
-    if doubt := measures.doubt(descriptor.voxel_size):
-        log.warning("%s", doubt)

@@ -200,8 +200,9 @@ def fit_and_evaluate(
         if trainer.is_global_zero:  # pairs are few, and RANSAC runs in batches: one rank does it
             device = trainer.strategy.root_device
             pairs = datamodule.pairs("test")
-            done = evaluate_trained(cfg, run.folder, pairs, checkpoint, device, trainer.loggers)
-            metrics, facts = metrics | done.figures, done.facts
+            given = run.folder, pairs, checkpoint, device, trainer.loggers
+            figures, facts = evaluate_trained(cfg, *given)
+            metrics |= figures
     elif cfg.test:
         metrics |= evaluate(trainer, task, datamodule, checkpoint, "test")
     if trainer.is_global_zero:

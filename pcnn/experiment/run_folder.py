@@ -25,7 +25,6 @@ from pcnn.files.whole_file import drop_parts, whole_file
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
-PAIRS_SO_FAR = "pairs.part.npz"  # of an evaluation of registration that was interrupted
 CONFUSION = "confusion.json"  # counts, class by class
 LAST = Path("checkpoints", "last.ckpt")
 
@@ -43,7 +42,6 @@ def sha256(path: Path) -> str:
 
 def record(folder: Path, cfg: DictConfig, resumed: bool) -> None:
     """Write the resolved configuration into the run folder, less what no file may say."""
-    resumed |= (folder / PAIRS_SO_FAR).exists()
     if (folder / CONFIG).exists() and not resumed:
         raise ConfigError(
             "hydra.run.dir", f"{folder} holds a run already; resume={folder} goes on with it"

@@ -2,7 +2,7 @@
 
 In the order in which a pair goes through it:
 
-- `cloud_measures`, `cell_size`: width and density of the clouds, and the cell that follows.
+- `cloud_measures`: width and density of the clouds, and the cell that follows.
 - `descriptor`, with `network_descriptor` and `fpfh`: points with a descriptor each.
 - `matching`: which points are compared, and their nearest descriptors.
 - `ransac`, `cliques` (`compatibility`): solvers, each from matches to a `solution`.

@@ -1,4 +1,4 @@
-"""Width and density of clouds, and one point a voxel, of cells ``floor(p / size)``."""
+"""Width and density of clouds, cells that fit them, and one point a voxel."""
 
 from __future__ import annotations
 
@@ -64,6 +64,45 @@ def measured(clouds: Sequence[Tensor]) -> CloudMeasures:
     sparsest = max(apart) if apart and min(apart) > 0.0 else 0.0
     spans = tuple(span(points) for points in clouds)
     return CloudMeasures(len(clouds), max(widths, default=0.0), sparsest, spans)
+
+
+@dataclass(frozen=True)
+class KnownClouds:
+    """Clouds that a descriptor knows, in its own cells."""
+
+    least: float  # width below which there are too few cells to tell places apart
+    usual: float  # width of most clouds that it was trained on
+    most: float  # width above which clouds are no longer described in these cells
+    spacing: float  # largest spacing of clouds that fill their surfaces as those of the training do
+
+
+#: By the benchmark that a network was trained for, measured on simulated training clouds: widths of
+#: 42 to 55 cells in rooms, 120 to 139 on drives; spacings of 0.6 to 0.7, and 1.0 to 1.6.
+KNOWN = {
+    "threedmatch": KnownClouds(20.0, 50.0, 1000.0, 1.25),
+    "kitti": KnownClouds(20.0, 130.0, 1000.0, 2.5),
+}
+
+
+def fitting_cell(clouds: CloudMeasures, trained: float, known: KnownClouds) -> tuple[float, str]:
+    """The cell [m] in which clouds look as those of the training, and why it is another.
+
+    The trained one where it fits the width, otherwise one in proportion to it; larger where the
+    sparsest cloud needs it, and at most a `least`-th of the width.
+    """
+    width, spacing = clouds.width, clouds.spacing
+    if not spacing > 0.0:
+        return trained, ""
+    cell, reason = trained, ""
+    if not known.least * trained <= width <= known.most * trained:
+        cell = width / known.usual
+        reason = clouds.in_words
+    needed = spacing / known.spacing
+    if needed > cell:
+        cell = needed
+        sparse = f"points are {spacing:.2g} m apart"
+        reason = f"{reason} and {sparse}" if reason else sparse
+    return min(cell, width / known.least), reason
 
 
 def extent(points: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from pcnn.registration.rigid_fit import from_quaternion
 
 SHORTEST = 1e-8
+CLOUDS = 8  # that are described at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Described:
 
 
 class Descriptor(Protocol):
-    """A cloud in, described points out."""
+    """Clouds in, described points out."""
 
     @property
     def name(self) -> str:
@@ -37,26 +38,25 @@ class Descriptor(Protocol):
     def voxel_size(self) -> float:
         """The cell that it describes once [m]; distances of matching follow from it."""
 
-    def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3] float32 [m]; ValueError where they are too few."""
+    def __call__(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Describe clouds [P, 3] float32 [m] at once; ValueError where one has too few points."""
 
 
 def described_all(
     descriptor: Descriptor, clouds: Sequence[Tensor], names: Sequence[str]
 ) -> list[Described]:
-    """Describe clouds [P, 3] [m], in one batch where the descriptor can; errors name the cloud."""
-    many: Callable[[Sequence[Tensor]], list[Described]] | None = getattr(descriptor, "many", None)
-    try:
-        if many is not None and clouds:
-            return many(clouds)
-    except ValueError:
-        pass  # of one of them: which one follows
-    found = []
-    for name, points in zip(names, clouds, strict=True):
+    """Describe clouds [P, 3] [m], some in a batch; errors name the cloud."""
+    found: list[Described] = []
+    for at in range(0, len(clouds), CLOUDS):
+        some = clouds[at : at + CLOUDS]
         try:
-            found.append(descriptor(points))
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+            found += descriptor(some)
+        except ValueError:  # of one of them: which one follows
+            for name, points in zip(names[at : at + CLOUDS], some, strict=True):
+                try:
+                    found += descriptor([points])
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from error
     return found
 
 
@@ -77,25 +77,19 @@ class TurnedAtRandom:
         """That of the descriptor [m]."""
         return self.descriptor.voxel_size
 
-    def __call__(self, points: Tensor) -> Described:
-        """Turn points [P, 3] float32 [m] about their mean and describe them."""
-        return self.many([points])[0]
-
-    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
-        """Turn several clouds and describe them."""
+    def __call__(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Turn clouds [P, 3] float32 [m] about their means, describe them, turn them back."""
         turns = [self._turn(points) for points in clouds]
         middles = [points.mean(0) for points in clouds]
         turned = [
             (points - middle) @ turn.T
             for points, middle, turn in zip(clouds, middles, turns, strict=True)
         ]
-        back = []
-        names = [f"cloud {number}" for number in range(len(clouds))]
-        found = described_all(self.descriptor, turned, names)
-        for one, middle, turn in zip(found, middles, turns, strict=True):
-            places = one.points @ turn.to(one.points) + middle.to(one.points)
-            back.append(replace(one, points=places))
-        return back
+        found = zip(self.descriptor(turned), middles, turns, strict=True)
+        return [
+            replace(one, points=one.points @ turn.to(one.points) + middle.to(one.points))
+            for one, middle, turn in found
+        ]
 
     def _turn(self, points: Tensor) -> Tensor:
         content = points.cpu().contiguous().numpy().tobytes()

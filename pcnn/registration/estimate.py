@@ -59,24 +59,22 @@ def estimate_all(
 ) -> list[Estimate]:
     """Estimate the transforms of several pairs, the solver at all of them at once."""
     begun = time.perf_counter()
-    clouds: list[tuple[Described, Described]] = []  # on the device
-    matched: list[tuple[Tensor, Tensor]] = []
-    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        seed = settings.seed if names is None else seed_of(names[place], settings.seed)
-        one, other = source.to(device), target.to(device)
-        try:
-            matches = sampled_matches(
-                one.features,
-                other.features,
-                samples,
-                settings.matching,
-                settings.sampling,
-                torch.Generator().manual_seed(seed),
-            )
-        except ValueError as error:
-            raise ValueError(str(error) if names is None else f"{names[place]}: {error}") from error
-        clouds.append((one, other))
-        matched.append((one.points[matches.source], other.points[matches.target]))
+    pairs = zip(sources, targets, strict=True)
+    clouds = [(source.to(device), target.to(device)) for source, target in pairs]
+    features = [[pair[end].features for pair in clouds] for end in (0, 1)]
+    finite = [torch.stack([one.isfinite().all() for one in side]) for side in features if side]
+    for place, known in enumerate((finite[0] & finite[1]).tolist() if clouds else ()):
+        if not known:
+            named = "" if names is None else f"{names[place]}: "
+            raise ValueError(f"{named}descriptors hold NaN or infinite numbers: none is nearest")
+    own = settings.seed
+    seeds = [own] * len(clouds) if names is None else [seed_of(name, own) for name in names]
+    rules = settings.matching, settings.sampling
+    rows = sampled_matches(features[0], features[1], samples, *rules, seeds)
+    matched = [
+        (one.points[moved], other.points[met])
+        for (one, other), (moved, met) in zip(clouds, rows, strict=True)
+    ]
     moving, fixed = [one for one, _ in matched], [other for _, other in matched]
     solutions = solve_all(moving, fixed, settings)
     found = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pcnn.config.values import check_fields
 from pcnn.messages import counted
 from pcnn.ranges import Length
 from pcnn.registration.cloud_measures import voxel_means
@@ -19,6 +21,7 @@ FEWEST = 4  # points that a normal and a histogram need
 _NORMAL_NEIGHBOURS, _FEATURE_NEIGHBOURS = 30, 100
 
 
+@dataclass(frozen=True)
 class FPFH:
     """Histograms [N, 33] of angles between the normals around a point, by Open3D.
 
@@ -29,15 +32,22 @@ class FPFH:
     Source: Rusu, Blodow, Beetz 2009; radii as in Open3D's tutorial of global registration.
     """
 
-    def __init__(self, voxel_size: Length = 0.05, sensor_at_origin: bool = False) -> None:
-        if not 0 < voxel_size < math.inf:
-            raise ValueError(f"voxel_size must be positive [m], got {voxel_size}")
-        self.voxel_size = voxel_size
-        self.sensor_at_origin = sensor_at_origin
-        self.name = f"fpfh {voxel_size:g} m" + ", normals to the origin" * sensor_at_origin
+    voxel_size: Length = 0.05  # [m]
+    sensor_at_origin: bool = False
 
-    def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3] [m]."""
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def name(self) -> str:
+        """The method, its voxel, and whether normals point to the sensor."""
+        return f"fpfh {self.voxel_size:g} m" + ", normals to the origin" * self.sensor_at_origin
+
+    def __call__(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Describe clouds [P, 3] [m], one after the other."""
+        return [self._described(points) for points in clouds]
+
+    def _described(self, points: Tensor) -> Described:
         o3d = open3d()
         thin = voxel_means(points.cpu(), self.voxel_size)
         if len(thin) < FEWEST:

@@ -1,73 +1,70 @@
-"""Putative matches between the descriptors of two clouds, and samples of them."""
+"""Putative matches between the descriptors of pairs of clouds, and samples of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from pcnn.registration.nearest import nearest_descriptors
+from pcnn.registration.nearest import nearest_rows
 from pcnn.registration.settings import Matching, Sampling
 
-
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """Pairs of points that may belong together."""
-
-    source: Tensor  # [M] int64, rows of the source cloud
-    target: Tensor  # [M] int64, rows of the target cloud
-    distance: Tensor  # [M] float32 between the two descriptors; small is good
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def take(self, rows: Tensor) -> Matches:
-        """The matches of some rows."""
-        return Matches(self.source[rows], self.target[rows], self.distance[rows])
+#: Rows [M] int64 of a source, and of their partners in the target.
+Matches = tuple[Tensor, Tensor]
 
 
-def match(source: Tensor, target: Tensor, matching: Matching = "one_way") -> Matches:
-    """Match every source descriptor with its nearest target descriptor."""
-    if not bool(torch.isfinite(source).all() & torch.isfinite(target).all()):
-        raise ValueError("descriptors hold NaN or infinite numbers: nothing is nearest to them")
-    distance, index = nearest_descriptors(source, target)
-    rows = torch.arange(len(source), device=source.device)
-    matches = Matches(rows, index, distance)
-    if matching == "one_way":
-        return matches
-    _, back = nearest_descriptors(target, source)
-    return matches.take((back[index] == rows).nonzero().squeeze(1))
+def match(
+    sources: Sequence[Tensor], targets: Sequence[Tensor], matching: Matching = "one_way"
+) -> list[Matches]:
+    """Match every descriptor of the sources [N_b, C] with the nearest of their targets [M_b, C]."""
+    index = nearest_rows(sources, targets)  # [B, N]
+    rows = torch.arange(index.shape[1], device=index.device).expand_as(index)
+    sizes = torch.tensor(list(map(len, sources)))[:, None]
+    keep = rows < sizes.to(index.device)
+    if matching == "mutual":
+        keep &= nearest_rows(targets, sources).gather(1, index) == rows
+    counts = keep.sum(1).tolist()
+    return list(zip(rows[keep].split(counts), index[keep].split(counts), strict=True))
 
 
 def sampled_matches(
-    source: Tensor,  # [N, C] descriptors
-    target: Tensor,  # [M, C] descriptors
+    sources: Sequence[Tensor],  # [N_b, C] descriptors of every pair
+    targets: Sequence[Tensor],  # [M_b, C]
     samples: int | None,
     matching: Matching,
     sampling: Sampling,
-    generator: torch.Generator | None = None,
-) -> Matches:
-    """Matches of a number of samples, drawn by a named rule."""
+    seeds: Sequence[int],  # of every pair
+) -> list[Matches]:
+    """Matches of a number of samples of every pair, drawn by a named rule."""
     if samples is not None and samples < 1:
         raise ValueError(f"samples must be at least 1, got {samples}")
-    if not len(source) or not len(target):
-        none = torch.zeros(0, dtype=torch.int64, device=source.device)
-        return Matches(none, none, source.new_zeros(0, dtype=torch.float32))
-    if samples is not None and sampling == "random_points":
-        rows = [drawn(len(d), samples, generator).to(d.device) for d in (source, target)]
-        found = match(source[rows[0]], target[rows[1]], matching)
-        return Matches(rows[0][found.source], rows[1][found.target], found.distance)
-    found = match(source, target, matching)
-    if samples is None or samples >= len(found):
-        return found
-    if sampling == "top_k":
-        return found.take(found.distance.argsort(stable=True)[:samples])
-    return found.take(drawn(len(found), samples, generator).to(found.source.device))
+    pairs = list(zip(sources, targets, strict=True))
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    first = samples if sampling == "random_points" else None  # drawn before they are matched
+    rows = [
+        [drawn(len(side), first, generator).to(side.device) for side in pair]
+        for pair, generator in zip(pairs, generators, strict=True)
+    ]
+    found = [(side[:0], side[:0]) for side, _ in rows]
+    some = [at for at, pair in enumerate(pairs) if all(map(len, pair))]
+    given = [[pairs[at][end][rows[at][end]] for at in some] for end in (0, 1)]
+    met = match(given[0], given[1], matching) if some else []
+    for at, matches in zip(some, met, strict=True):
+        one, other = (of[chosen] for of, chosen in zip(rows[at], matches, strict=True))
+        if first is None and samples is not None and samples < len(one):
+            if sampling == "top_k":
+                gap = pairs[at][0][one].float() - pairs[at][1][other].float()
+                kept = gap.norm(dim=1).argsort(stable=True)[:samples]
+            else:
+                kept = drawn(len(one), samples, generators[at]).to(one.device)
+            one, other = one[kept], other[kept]
+        found[at] = one, other
+    return found
 
 
-def drawn(n: int, samples: int, generator: torch.Generator | None) -> Tensor:
+def drawn(n: int, samples: int | None, generator: torch.Generator | None) -> Tensor:
     """Rows ``[min(n, samples)]`` of n, each at most once."""
-    if samples >= n:
+    if samples is None or samples >= n:
         return torch.arange(n)
     return torch.randperm(n, generator=generator)[:samples]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from pcnn.maps.point_cells import Block, PointCells, blocks
 
@@ -76,23 +79,42 @@ def nearest_within(query: Tensor, points: Tensor, radius: float) -> tuple[Tensor
 def nearest_descriptors(query: Tensor, descriptors: Tensor) -> tuple[Tensor, Tensor]:
     """The nearest of finite descriptors [N, C] of every query [Q, C], in Euclidean distance."""
     query, descriptors = query.float(), descriptors.float()
-    index = _least_products(query, descriptors)
+    (index,) = nearest_rows([query], [descriptors])
     return (query - descriptors[index]).norm(dim=1), index
 
 
 @torch.no_grad()
-def _least_products(query: Tensor, others: Tensor) -> Tensor:
-    """Rows [Q] of the others [N, C] with the least ``|d|² - 2 q·d``, in the dtype of both."""
+def nearest_rows(queries: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
+    """Rows [B, Q] of the others [N_b, C] with the least ``|d|² - 2 q·d`` to queries [Q_b, C]."""
+    queries, others = ([one.float() for one in side] for side in (queries, others))
+    if not queries[0].is_cuda:  # whose cache holds a part of one pair
+        found = [_least_products(*pair) for pair in zip(queries, others, strict=True)]
+        return pad_sequence(found, batch_first=True)
+    asked, held = (pad_sequence(side, batch_first=True) for side in (queries, others))
+    sizes = torch.tensor(list(map(len, others)), device=held.device)[:, None, None]
+    there = torch.arange(held.shape[1], device=held.device)[:, None] < sizes  # [B, N, 1]
+    return padded_rows(asked, held, there)
+
+
+def padded_rows(queries: Tensor, others: Tensor, there: Tensor) -> Tensor:
+    """Rows [B, Q] of the nearest of others [B, N, C], of which [B, N, 1] are there."""
     # centred: a common offset costs digits
+    middle = others.sum(1, keepdim=True) / there.sum(1, keepdim=True)
+    centred = torch.where(there, others - middle, 0)
+    square = centred.square().sum(2, keepdim=True).masked_fill(~there, torch.inf).mT
+    twice = (-2 * centred).mT
+    parts = (queries - middle).split(max(BLOCK // there.numel(), 1), dim=1)
+    return torch.cat([torch.baddbmm(square, part, twice).argmin(2) for part in parts], 1)
+
+
+def _least_products(query: Tensor, others: Tensor) -> Tensor:
+    """Rows [Q] of the others [N, C] that are nearest, on a CPU."""
     middle = others.mean(0)
     centred = others - middle
     square, twice = centred.square().sum(1), (-2 * centred).T
-    rows = max((BLOCK if query.is_cuda else CACHED) // len(others), 1)
     found = [query.new_zeros(0, dtype=torch.int64)]
-    for part in query.split(rows) if len(query) else ():
+    for part in query.split(max(CACHED // len(others), 1)) if len(query) else ():
         products = ((part - middle) @ twice).add_(square)
-        if products.is_cuda:
-            found.append(products.argmin(1))
-        else:  # numpy looks at several at once, torch at one
-            found.append(torch.from_numpy(products.numpy().argmin(1)))
+        # numpy looks at several at once, torch at one
+        found.append(torch.from_numpy(products.numpy().argmin(1)))
     return torch.cat(found)

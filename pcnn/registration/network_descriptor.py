@@ -17,26 +17,37 @@ from pcnn.tensor import SparseTensor
 
 @dataclass(frozen=True, eq=False)
 class NetworkDescriptor:
-    """A network that gives every site a descriptor; its input is a one at every site (FCGF)."""
+    """A network that gives every site a descriptor; its input is a one at every site (FCGF).
+
+    In other cells than its own it sees clouds that are divided by the ratio of both.
+    """
 
     net: nn.Module  # one input channel, [N, C] features out, in evaluation mode
-    voxel_size: float  # edge of a voxel, on native points of a cell [m]
-    name: str  # as it is named beside figures, e.g. the checkpoint
+    own_size: float  # edge of the voxel it was trained in, on native points of a cell [m]
+    own_name: str  # as it is named beside figures, e.g. the checkpoint
     placement: Placement  # puts clouds on voxels or on native points
     device: torch.device | str = "cpu"  # where it computes
     benchmark: str = ""  # of the pairs that it was trained on
+    factor: float = 1.0  # of the cells that clouds are described in over its own
 
-    def __call__(self, points: Tensor) -> Described:
-        """Describe points [P, 3] [m]."""
-        return self.many([points])[0]
+    @property
+    def voxel_size(self) -> float:
+        """Edge of a cell [m]."""
+        return self.own_size * self.factor
+
+    @property
+    def name(self) -> str:
+        """What it is, and the cell where that is not its own."""
+        told = f", cells of {self.voxel_size:.3g} m" if self.factor != 1 else ""
+        return f"{self.own_name}{told}"
 
     @torch.inference_mode()
-    def many(self, clouds: Sequence[Tensor]) -> list[Described]:
-        """Describe several clouds in one batch."""
+    def __call__(self, clouds: Sequence[Tensor]) -> list[Described]:
+        """Describe clouds [P, 3] [m] in one batch."""
         if not all(map(len, clouds)):
             raise ValueError("a cloud without points has no descriptors")
         parts = [
-            placed(points.to(self.device), self.voxel_size, self.placement, "cloud")
+            placed(points.to(self.device) / self.factor, self.own_size, self.placement, "cloud")
             for points in clouds
         ]
         geometries: Any = [part.geometry for part in parts]
@@ -45,13 +56,13 @@ class NetworkDescriptor:
         x = SparseTensor(features[:, 3:].contiguous(), geometry)
         sizes = [len(part.features) for part in parts]
         described = unit_length(self._finite(self.net(x))).split(sizes)
-        places = features[:, :3].float().split(sizes)
+        places = (features[:, :3].float() * self.factor).split(sizes)
         return [Described(*each) for each in zip(places, described, strict=True)]
 
     def _finite(self, found: SparseTensor) -> Tensor:
         features = found.features.float()
         if not bool(torch.isfinite(features).all()):
             raise ValueError(
-                f"{self.name} gives NaN or infinite descriptors; train it at a smaller rate"
+                f"{self.own_name} gives NaN or infinite descriptors; train it at a smaller rate"
             )
         return features

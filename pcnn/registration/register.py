@@ -23,6 +23,7 @@ from pcnn.registration.verifier import shipped_verifier
 
 #: Samples of each cloud, as in the benchmarks' tables.
 SAMPLES = 5000
+LEAST_OVERLAP = 0.05  # share of the source that must lie near the target
 
 
 class NoOverlapError(ValueError):
@@ -88,7 +89,6 @@ def register_described(
     samples: int | None = SAMPLES,
     min_confidence: float | None = None,
     min_inliers: int = 3,
-    min_overlap: float = 0.05,
     allow_ambiguous: bool = False,
     device: torch.device | str = "cpu",
     progress: Callable[[str], object] = str,
@@ -130,15 +130,15 @@ def register_described(
     residual = residual[residual < settings.ransac.distance]
     if len(residual) < 3:
         raise unsupported(
-            f"{agree} before the pose was refined, {len(residual)} after it (surfaces)"
+            f"{agree} before the pose was fitted to surfaces, {len(residual)} after it"
         )
     placed = transform_points(there, source.points.double())
     _, found = nearest_within(placed, target.points, MEET * descriptor.voxel_size)
     overlap = float((found >= 0).double().mean())
-    if overlap < min_overlap:
+    if overlap < LEAST_OVERLAP:
         raise unsupported(
-            f"{100 * overlap:.1f} % of the source lies near the target, {100 * min_overlap:g} % "
-            "required (min_overlap)"
+            f"{100 * overlap:.1f} % of the source lies near the target, {100 * LEAST_OVERLAP:g} "
+            "% required"
         )
     size = descriptor.voxel_size
     rivals = with_other_poses(rivals, source.points, target.points, transform, size, settings.seed)

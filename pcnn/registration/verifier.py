@@ -16,11 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.config.values import check_fields
-from pcnn.errors import FileError
 from pcnn.files.text import read_json
-from pcnn.ranges import Positive, Share
-from pcnn.registration.evidence import NAMES, VERSION, PairEvidence
+from pcnn.registration.evidence import NAMES, PairEvidence
 from pcnn.registration.solution import Candidates, Solution
 
 #: Folder of the models that come with the package, named after networks.
@@ -34,22 +31,13 @@ class Verifier:
 
     names: Sequence[str]  # of the evidence that it weighs, some of pcnn.registration.evidence.NAMES
     centre: Sequence[float]  # [F] mean of every number over the poses it was fitted to
-    spread: Sequence[Positive]  # [F] their standard deviation
+    spread: Sequence[float]  # [F] their standard deviation
     choice: Sequence[float]  # [F] coefficients of the standardised numbers
     certainty: Sequence[float]  # [F] the same for the confidence in the pose that was taken
     offset: float  # of the certainty
-    threshold: Share  # confidence from which on a pose is an answer
+    threshold: float  # confidence from which on a pose is an answer
     made: str  # how, in words
-    evidence: int = 1  # pcnn.registration.evidence.VERSION of the poses it was fitted to
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        unknown = [name for name in self.names if name not in NAMES]
-        if unknown:
-            raise ValueError(f"names must be of this version's evidence, got {', '.join(unknown)}")
-        for what in ("centre", "spread", "choice", "certainty"):
-            if len(getattr(self, what)) != len(self.names):
-                raise ValueError(f"{what} must have {len(self.names)} numbers, as names")
+    evidence: int  # pcnn.registration.evidence.VERSION of the poses it was fitted to
 
     def best(self, seen: Tensor) -> int:
         """The row of evidence, all columns of `NAMES` [K, E], that speaks most for its pose."""
@@ -98,24 +86,10 @@ def worth_a_look(poses: Candidates) -> int:
 @cache
 def shipped_verifier(network: str = "reg_rooms") -> Verifier:
     """The model that comes with the package."""
-    return read_verifier(SHIPPED / f"{network}.json")
+    content: Any = read_json(SHIPPED / f"{network}.json")
+    return Verifier(**content)
 
 
 def standard(seen: Tensor, centre: Tensor, spread: Tensor) -> Tensor:
     """Evidence [K, F] about its mean in standard deviations; 0 where a number is not known."""
     return torch.nan_to_num((seen - centre) / spread, nan=0.0)
-
-
-def read_verifier(path: Path) -> Verifier:
-    """Read a model."""
-    content: Any = read_json(path)
-    try:
-        found = Verifier(**content)
-    except (TypeError, ValueError) as error:
-        raise FileError(path, f"is no verifier: {error}") from error
-    if found.evidence != VERSION:
-        raise FileError(
-            path,
-            f"was fitted to version {found.evidence} of the evidence, this is version {VERSION}",
-        )
-    return found

@@ -34,7 +34,7 @@ def leaves(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]
 COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 
-@pytest.mark.parametrize("words", ["", "simulate", "registration", *COMMANDS])
+@pytest.mark.parametrize("words", ["", "simulate", *COMMANDS])
 def test_help_fits_80_columns_is_not_cut_and_ends_with_an_example(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

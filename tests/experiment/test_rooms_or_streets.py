@@ -11,6 +11,7 @@ from torch import Tensor
 
 import pcnn
 from pcnn.experiment import descriptors
+from pcnn.experiment.register_options import RegisterOptions
 from pcnn.registration.cloud_measures import extent, measured, span
 
 
@@ -30,7 +31,7 @@ def street() -> Tensor:
 
 def reason(*clouds: Tensor) -> str:
     """What registration gives as its reason, which prediction shares."""
-    return descriptors.chosen(None, measured(clouds), None).reason
+    return descriptors.chosen(RegisterOptions(), measured(clouds))[0].reason
 
 
 def test_cells_decide_not_points() -> None:

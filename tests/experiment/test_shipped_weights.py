@@ -59,7 +59,7 @@ def test_weights_and_cards_belong_together() -> None:
             assert predict(points, path, channels=given).confidence.min() > 0
             continue
         assert (facts["task"], facts["name"]) == ("registration", stem)
-        described = of_checkpoint(path)(torch.rand(200, 3) * 2)
+        (described,) = of_checkpoint(path)([torch.rand(200, 3) * 2])
         assert bool(torch.isfinite(described.features).all())
 
 

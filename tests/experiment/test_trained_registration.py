@@ -86,5 +86,5 @@ def test_exported_weights_describe_as_the_checkpoint(folder: Path, tmp_path: Pat
     assert held["state_dict"]["net.final.weight"].dtype == torch.float16
     assert 3 * out.stat().st_size < (folder / BEST).stat().st_size
     cloud = fragments()[0][0].float()
-    first, second = (of_checkpoint(path)(cloud) for path in (folder / BEST, out))
+    first, second = (of_checkpoint(path)([cloud])[0] for path in (folder / BEST, out))
     torch.testing.assert_close(first.features, second.features, atol=0.02, rtol=0)

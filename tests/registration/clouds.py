@@ -1,5 +1,6 @@
 """Two views of one place with enough shape to be told apart."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,9 +44,13 @@ class Known:
     def __init__(self, *clouds: tuple[Tensor, Tensor]) -> None:
         self.clouds = clouds
 
-    def __call__(self, points: Tensor) -> Described:
-        (features,) = [features for cloud, features in self.clouds if cloud is points]
-        return Described(points, features)
+    def __call__(self, clouds: Sequence[Tensor]) -> list[Described]:
+        return [
+            Described(points, features)
+            for points in clouds
+            for cloud, features in self.clouds
+            if cloud is points
+        ]
 
 
 def known(wrong: float = 0.3) -> tuple[Tensor, Tensor, Tensor, Known]:

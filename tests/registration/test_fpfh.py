@@ -19,12 +19,12 @@ pytest.importorskip("open3d")
 def test_histograms_do_not_change_with_the_pose() -> None:
     world = place()
     descriptor = FPFH(0.1, sensor_at_origin=False)
-    one = descriptor(world)
+    (one,) = descriptor([world])
     assert one.features.shape == (len(one.points), 33)
     pose = random_pose(3)
-    other = descriptor(transform_points(pose, world.double()).float())
-    found = match(one.features, other.features, "mutual")
-    gap = transform_points(pose, one.points[found.source].double()) - other.points[found.target]
+    (other,) = descriptor([transform_points(pose, world.double()).float()])
+    ((rows, partners),) = match([one.features], [other.features], "mutual")
+    gap = transform_points(pose, one.points[rows].double()) - other.points[partners]
     assert float((gap.norm(dim=1) < 0.15).double().mean()) > 0.1  # chance: below 0.01
 
 
@@ -40,7 +40,7 @@ def test_known_figures_of_hotel3(data_root: Path, pair_list: str, fmr: float, rr
     for seed in range(5):
         settings = EstimateSettings(rules.ransac, refine=False, seed=seed)
         done = evaluate_pairs(data, FPFH(0.05), rules, settings, [5000])
-        summary = summarize(done.results[5000], rules)
+        summary = summarize(done[5000], rules)
         figures.append([summary.fmr, summary.rr])
     mean = torch.tensor(figures).mean(0).tolist()
     assert mean[0] == pytest.approx(fmr, abs=0.08)

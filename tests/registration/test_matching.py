@@ -2,12 +2,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from pcnn.registration import evidence
+from pcnn.registration import evidence, nearest
 from pcnn.registration.descriptor import Described
+from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import Clouds
 from pcnn.registration.matching import match, sampled_matches
-from pcnn.registration.nearest import nearest_descriptors, nearest_within
+from pcnn.registration.nearest import nearest_descriptors, nearest_rows, nearest_within, padded_rows
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
@@ -58,29 +60,49 @@ def test_nearest_descriptors_equal_all_distances() -> None:
     expected, at = torch.cdist(query.double(), others.double()).min(1)
     assert torch.equal(index, at)
     torch.testing.assert_close(distance.double(), expected, rtol=1e-4, atol=1e-5)
+    settings = EstimateSettings(RansacSettings(0.1))
     for bad in (torch.nan, torch.inf):
         others[3, 2] = bad
-        for one, other in ((query, others), (others, query)):
-            with pytest.raises(ValueError, match="NaN or infinite"):
-                match(one, other)
+        ends = [Described(one[:, :3], one) for one in (query, others)]
+        for source, target in (ends, ends[::-1]):
+            with pytest.raises(ValueError, match=r"^b: "):
+                estimate_all([ends[0], source], [ends[0], target], settings, names=["a", "b"])
+
+
+def test_pairs_together_meet_the_nearest_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = (30, 50), (70, 1), (1, 40), (90, 80)
+    clouds = [[torch.rand(number, 33) + 50 for number in pair] for pair in sizes]
+    queries, others = zip(*clouds, strict=True)
+    padded = [pad_sequence(side, batch_first=True) for side in (queries, others)]
+    there = torch.arange(80)[:, None] < torch.tensor([[[other]] for _, other in sizes])
+    monkeypatch.setattr(nearest, "BLOCK", 700)
+    on_device = padded_rows(*padded, there)
+    for number, (query, other) in enumerate(clouds):
+        expected = torch.cdist(query.double(), other.double()).argmin(1)
+        for found in (nearest_rows(queries, others), on_device):
+            assert torch.equal(found[number, : len(query)], expected)
 
 
 def test_mutual_matches_agree_both_ways() -> None:
     source, target = torch.tensor([[0.0], [1.0], [1.2]]), torch.tensor([[0.1], [1.1]])
-    one_way = match(source, target)
-    assert one_way.target.tolist() == [0, 1, 1]
-    mutual = match(source, target, "mutual")
-    assert mutual.source.tolist() == [0, 1]
-    assert mutual.target.tolist() == [0, 1]
+    expected: dict[Any, Any] = {"one_way": [[0, 1, 2], [0, 1, 1]], "mutual": [[0, 1], [0, 1]]}
+    for matching, rows in expected.items():
+        found, back = match([source, target], [target, source], matching)
+        assert [one.tolist() for one in found] == rows
+        assert [one.tolist() for one in back] == [[0, 1], [0, 1]]
 
 
 def test_sampling_rules() -> None:
     source = torch.arange(40.0)[:, None]
     target = source + torch.linspace(0, 0.4, 40)[:, None]
 
-    def draw(rule: Any, seed: int = 0) -> list[int]:
-        generator = torch.Generator().manual_seed(seed)
-        return sampled_matches(source, target, 10, "one_way", rule, generator).source.tolist()
+    def draw(rule: Any, seed: int = 0, samples: int | None = 10) -> list[int]:
+        none, found = sampled_matches(
+            [source[:0], source], [target, target], samples, "one_way", rule, [5, seed]
+        )
+        assert [len(rows) for rows in none] == [0, 0]
+        assert len(found[0]) == len(found[1])
+        return found[0].tolist()
 
     assert draw("top_k") == list(range(10))
     assert sorted(draw("random_matches")) != list(range(10))
@@ -88,10 +110,9 @@ def test_sampling_rules() -> None:
     for rule in ("random_matches", "random_points"):
         assert draw(rule) == draw(rule)
         assert draw(rule) != draw(rule, 1)
-    every = sampled_matches(source, target, None, "one_way", "random_points")
-    assert len(every) == len(sampled_matches(source, target, 999, "one_way", "top_k")) == 40
+    assert len(draw("random_points", 0, None)) == len(draw("top_k", 0, 999)) == 40
     with pytest.raises(ValueError, match="samples"):
-        sampled_matches(source, target, 0, "one_way", "top_k")
+        draw("top_k", 0, 0)
     for wrong in ({"matching": "both"}, {"sampling": "best"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             EstimateSettings(RansacSettings(0.1), **wrong)  # type: ignore[arg-type]

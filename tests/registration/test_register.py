@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -5,8 +6,8 @@ import pytest
 import torch
 
 import pcnn
-from pcnn.experiment import descriptors, register
-from pcnn.experiment.descriptors import after
+from pcnn.experiment import register
+from pcnn.experiment.descriptors import Choice
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.descriptor import Described
 from pcnn.registration.register import NoOverlapError, default_settings
@@ -30,20 +31,24 @@ def test_inliers_and_rmse_are_those_of_the_refined_transform() -> None:
 
 
 class Numbered:
-    """The n-th point of every cloud has the same descriptor."""
+    """The n-th point of every cloud has the same descriptor, unless it is blind."""
 
     name, voxel_size = "numbered", 0.05
 
-    def __call__(self, points: torch.Tensor) -> Described:
-        generator = torch.Generator().manual_seed(3)
-        return Described(points, torch.rand(len(points), 8, generator=generator))
+    def __init__(self, blind: bool = False) -> None:
+        self.blind = blind
+
+    def __call__(self, clouds: Sequence[torch.Tensor]) -> list[Described]:
+        drawn = torch.rand(len(clouds), 700, 8, generator=torch.Generator().manual_seed(3))
+        rows = range(len(clouds)) if self.blind else [0] * len(clouds)
+        return [Described(points, drawn[row]) for points, row in zip(clouds, rows, strict=True)]
 
 
 @pytest.mark.parametrize("origin", [(456_789.125, 5_428_123.5, 112.25), (0.0, 0.0, 0.0)])
 def test_clouds_of_a_map_get_a_transform_of_the_map(
     origin: tuple[float, float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descriptors, "made", lambda *_: Numbered())
+    monkeypatch.setattr(register, "descriptor_of", lambda _, choice, *__: (Numbered(), choice))
     turn = random_pose(2)
     local = torch.rand(700, 3, dtype=torch.float64) * 4
     target = local + torch.tensor(origin, dtype=torch.float64)
@@ -53,15 +58,49 @@ def test_clouds_of_a_map_get_a_transform_of_the_map(
     torch.testing.assert_close(transform_points(found.transform, source), target, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("seeing", "reason"),
+    [
+        ("reg_rooms", "(up to 20 m: reg_rooms)"),
+        ("reg_turned", "the network found nothing: reg_turned, for clouds that lie any way"),
+        ("FPFH", "both networks found nothing: FPFH"),
+        ("", ""),
+    ],
+)
+def test_others_are_asked_where_a_network_finds_nothing(
+    seeing: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def stand_in(_: object, choice: Choice, *__: object) -> tuple[Any, Choice]:
+        asked.append(choice.name)
+        return Numbered(blind=choice.name != seeing), choice
+
+    monkeypatch.setattr(register, "descriptor_of", stand_in)
+    target = torch.rand(700, 3, generator=torch.Generator().manual_seed(0)) * 4
+    source = transform_points(random_pose(2).inverse(), target.double())
+    names = ["reg_rooms", "reg_turned", "FPFH"]
+    if not seeing:
+        with pytest.raises(NoOverlapError) as error:
+            pcnn.register(source, target)
+        told = [line.partition(":")[0].strip() for line in str(error.value).splitlines()]
+        assert told == ["no transform found", *names]
+        return
+    found = pcnn.register(source, target)
+    assert asked == names[: names.index(seeing) + 1]
+    torch.testing.assert_close(found.transform, random_pose(2), atol=1e-3, rtol=0)
+    assert found.reason.endswith(reason)
+    assert (found.confidence > 0.5) == (seeing != "FPFH")  # of which there is none
+
+
 def test_doubtful_units_are_told_and_small_objects_registered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     small = np.random.default_rng(0).random((500, 3)) * 0.1
     found = pcnn.register(small, small + 0.01, "reg_rooms")  # cells of the object's own size
     assert float((found.transform[:3, 3] - 0.01).abs().max()) < 0.002
-    millimetres = small * 50_000
     with pytest.raises(NoOverlapError):
-        pcnn.register(millimetres, millimetres[::-1].copy(), "reg_rooms", cell="trained")
+        pcnn.register(small, small[::-1].copy(), "fpfh", voxel_size=0.05)
     assert len(caplog.records) == 1
     assert "metres" in caplog.text
 
@@ -85,8 +124,7 @@ def test_matches_on_a_line_leave_the_rotation_open() -> None:
 @pytest.mark.parametrize(
     ("options", "bad"),
     [
-        *(("min_inliers", 0), ("min_confidence", torch.nan), ("min_overlap", 1.5)),
-        *(("solver", "magic"), ("seed", -1), ("cell", "any")),
+        *(("min_inliers", 0), ("min_confidence", torch.nan), ("seed", -1), ("voxel_size", 0.1)),
     ],
 )
 def test_options_out_of_range_are_refused(options: str, bad: Any) -> None:
@@ -102,21 +140,18 @@ def test_too_little_agreement_is_no_identity() -> None:
     wrong = Known((source, torch.rand(len(target), 3)), (target, target))
     with pytest.raises(NoOverlapError):
         register_points(source, target, wrong, min_inliers=60)
-    far = torch.cat([source, source + 50])
-    half = Known((far, torch.cat([target, 0 * target])), (target, target))
-    with pytest.raises(NoOverlapError):
-        register_points(far, target, half, min_overlap=1.0)
+    far = torch.cat([source, *(source + 50 * step for step in range(1, 25))])
+    most = Known((far, torch.cat([target, *24 * [0 * target]])), (target, target))
+    with pytest.raises(NoOverlapError, match="5 % required"):
+        register_points(far, target, most, min_confidence=0.0)
 
 
-def test_public_function_registers_two_turned_views_by_fpfh(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_public_function_registers_two_turned_views_by_fpfh() -> None:
     pytest.importorskip("open3d")
-    monkeypatch.setattr(register, "after", lambda *given: after(*given)[-1:])  # or it may answer
     source, target, truth = two_views()
-    found = pcnn.register(source.numpy(), target, sensor_at_origin=False)
+    found = pcnn.register(source.numpy(), target, "fpfh", sensor_at_origin=False)
     assert found.descriptor.startswith("fpfh")
-    assert found.reason.endswith("found nothing: FPFH")
+    assert found.confidence != found.confidence  # of FPFH there is none
     assert float(rotation_error(found.transform, truth)) < 1
     assert float(translation_error(found.transform, truth)) < 0.03
 

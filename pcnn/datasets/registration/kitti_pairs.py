@@ -13,7 +13,8 @@ poses are (simulated drives) and off by decimetres where they are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -37,6 +38,8 @@ from pcnn.ranges import Distance, Natural
 from pcnn.registration.cloud_measures import voxel_firsts
 from pcnn.registration.open3d_tools import icp
 from pcnn.registration.transforms import inverse, not_rigid, rigid, transform_points
+
+log = logging.getLogger(__name__)
 
 _DRIVES = Published(
     "KITTI odometry",
@@ -138,7 +141,6 @@ class KITTIOdometry:
         ground_truth: str = "legacy",
         metadata: str | Path | None = None,
         sequences: Sequence[int] | None = None,
-        make_missing: bool = False,
         distances: Sequence[float] | None = None,
     ) -> None:
         if split not in SPLITS:
@@ -173,14 +175,7 @@ class KITTIOdometry:
             ]
             return
         self._camera = {s: read_poses(poses_file(self.root, s)) for s in self.sequences}
-        self.missing: list[RegistrationPair] = []  # their transforms are those of the odometry
-        self.pairs = list(self._kept_pairs())
-        if self.missing and not make_missing:
-            raise FileNotFoundError(
-                f"KITTI: {len(self.missing)} {split} pairs lack their {ground_truth} ground truth "
-                f"in {self.kept(0, 0, 0).parent}; make it once: pcnn registration kitti-gt "
-                f"{self.root} --split {split} --ground-truth {ground_truth}"
-            )
+        self.pairs = list(self._refined_pairs())
 
     def cloud(self, scene: str, index: int) -> Tensor:
         return self._read(scene, index)
@@ -199,18 +194,8 @@ class KITTIOdometry:
         folder = "icp" if self.ground_truth == "legacy" else "icp_fixed"
         return self.root / folder / f"{sequence}_{source}_{target}.npy"
 
-    def make(self, track: Callable[[Sequence[RegistrationPair]], Iterable] = iter) -> int:
-        """Refine every pair that lacks it; returns how many there were."""
-        if self.ground_truth == "odometry":
-            raise ValueError("ground_truth=odometry is not refined; choose legacy or fixed")
-        for pair in track(self.missing):
-            source, target = (self.cloud(pair.scene, one) for one in (pair.source, pair.target))
-            transform = refined(source, target, pair.transform, self.ground_truth)
-            with whole_file(self.kept(int(pair.scene), pair.source, pair.target)) as file:
-                np.save(file, transform.numpy())
-        return len(self.missing)
-
-    def _kept_pairs(self) -> Iterable[RegistrationPair]:
+    def _refined_pairs(self) -> Iterator[RegistrationPair]:
+        """Pairs by the rule; the truth of one is refined once, and kept below the root."""
         for sequence in self.sequences:
             poses = self._camera[sequence]
             positions = poses[:, :3, 3].numpy()
@@ -219,17 +204,19 @@ class KITTIOdometry:
                 frames = pairs_between(positions, self.distances[0], self.distances[1])
             frames = [one for one in frames if (sequence, *one) not in EXCLUDED]
             for index, (source, target) in enumerate(frames):
-                path = self.kept(sequence, source, target)
-                is_kept = self.ground_truth != "odometry" and path.is_file()
-                if is_kept:
+                scene, path = f"{sequence:02d}", self.kept(sequence, source, target)
+                if self.ground_truth != "odometry" and path.is_file():
                     transform = read_transform(path)
                 else:
                     calibration = self._calibration(sequence)
                     transform = odometry_transform(calibration, poses[target], poses[source])
-                pair = RegistrationPair(f"{sequence:02d}", target, source, transform, index=index)
-                if self.ground_truth != "odometry" and not is_kept:
-                    self.missing.append(pair)
-                yield pair
+                    if self.ground_truth != "odometry":
+                        log.info("refining the truth of %s, %d onto %d", scene, source, target)
+                        clouds = self.cloud(scene, source), self.cloud(scene, target)
+                        transform = refined(*clouds, transform, self.ground_truth)
+                        with whole_file(path) as file:
+                            np.save(file, transform.numpy())
+                yield RegistrationPair(scene, target, source, transform, index=index)
 
     def _calibration(self, sequence: int) -> Tensor:
         if self.ground_truth == "legacy":

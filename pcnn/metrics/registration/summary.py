@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any
@@ -26,10 +26,6 @@ class Summary:
     ir: float  # inlier ratio, over every pair
     rre: float  # mean rotation error [deg], over the pairs the protocol says
     rte: float  # mean translation error [m], likewise
-    rre_median: float  # median rotation error [deg] over the same pairs
-    rte_median: float  # median translation error [m], likewise
-    rre_std: float  # standard deviation of the rotation error [deg] over the same pairs
-    rte_std: float  # standard deviation of the translation error [m], likewise
     pairs: int  # number of pairs given
     counted: int  # pairs that count for RR
     no_estimate: int  # counted pairs without a transform; they are failures
@@ -42,18 +38,15 @@ def mean_of(
     counted: NDArray[np.bool_],  # [P] which of them enter the mean
     scenes: NDArray[np.integer],  # [P] scene of every pair
     over: str,
-    centre: Callable[[NDArray[Any]], Any] = np.mean,
 ) -> float:
-    """Mean, or another centre, of what is known of the counted pairs, or of those of the scenes."""
-    if over not in ("scenes", "pairs"):
-        raise ValueError(f"a figure is over scenes or pairs, got {over!r}")
+    """Mean of what is known of the counted pairs, or of the means of their scenes."""
     known = counted & ~np.isnan(values)
     if not known.any():
         return nan
     if over == "pairs":
-        return float(centre(values[known]))
+        return float(np.mean(values[known]))
     here = np.unique(scenes[known])
-    return float(np.mean([centre(values[known & (scenes == scene)]) for scene in here]))
+    return float(np.mean([np.mean(values[known & (scenes == scene)]) for scene in here]))
 
 
 def summarize(results: Sequence[PairResult], protocol: Protocol) -> Summary:
@@ -62,13 +55,8 @@ def summarize(results: Sequence[PairResult], protocol: Protocol) -> Summary:
     pairs.check()
     judged = np.isnan(pairs.rmse) & ~np.isnan(pairs.rre) & (protocol.success.rmse is not None)
 
-    def mean(
-        values: NDArray,
-        which: NDArray[np.bool_],
-        over: str = protocol.average,
-        centre: Any = np.mean,
-    ) -> float:
-        return mean_of(values.astype(np.float64), which, pairs.scenes, over, centre)
+    def mean(values: NDArray, which: NDArray[np.bool_], over: str = protocol.average) -> float:
+        return mean_of(values.astype(np.float64), which, pairs.scenes, over)
 
     return Summary(
         protocol,
@@ -79,10 +67,6 @@ def summarize(results: Sequence[PairResult], protocol: Protocol) -> Summary:
         ir=mean(pairs.inlier_ratio, pairs.matched),
         rre=mean(pairs.rre, pairs.averaged("rre")),
         rte=mean(pairs.rte, pairs.averaged("rte")),
-        rre_median=mean(pairs.rre, pairs.averaged("rre"), centre=np.median),
-        rte_median=mean(pairs.rte, pairs.averaged("rte"), centre=np.median),
-        rre_std=mean(pairs.rre, pairs.averaged("rre"), centre=np.std),
-        rte_std=mean(pairs.rte, pairs.averaged("rte"), centre=np.std),
         pairs=len(pairs),
         counted=int(pairs.counted.sum()),
         no_estimate=int((pairs.counted & np.isnan(pairs.rre)).sum()),

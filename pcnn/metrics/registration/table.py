@@ -28,8 +28,7 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
     first = next(iter(summaries.values()))
     rule = first.protocol
     table = Table(title=title, title_justify="left", caption=caption(first), caption_justify="left")
-    errors = ("mean RRE deg", "mean RTE m", "median RRE", "median RTE", "std RRE", "std RTE")
-    for heading in ("samples", "RR %", "FMR %", "IR %", *errors):
+    for heading in ("samples", "RR %", "FMR %", "IR %", "mean RRE deg", "mean RTE m"):
         table.add_column(heading, justify="right")
     other = "pairs" if rule.average == "scenes" else "scenes"
     table.add_column(f"RR % over {other}", justify="right")
@@ -42,10 +41,6 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
             percent(summary.ir),
             plain(summary.rre),
             plain(summary.rte),
-            plain(summary.rre_median),
-            plain(summary.rte_median),
-            plain(summary.rre_std),
-            plain(summary.rte_std),
             percent(opposite),
         )
     return table
@@ -70,8 +65,7 @@ def caption(summary: Summary) -> str:
         f"{100 * rule.inlier_share:g} %",
         f"RR over {summary.counted} of {counted(summary.pairs, 'pair')}"
         + (", consecutive ones left out" if rule.skip_consecutive else "")
-        + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}"
-        + ("; medians are means of the scenes' medians" if rule.average == "scenes" else ""),
+        + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}",
         f"matching {rule.matching}, sampling {rule.sampling}, RANSAC of {rule.ransac.points} "
         f"matches within {rule.ransac.distance:g} m, {rule.ransac.hypotheses} hypotheses, "
         f"confidence {rule.ransac.confidence:g}",

@@ -53,12 +53,8 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     pytest.importorskip("open3d")
     made = write_drive(tmp_path, 7, points=9000)
     options = {"split": "val", "ground_truth": "fixed", "sequences": [7]}
-    with pytest.raises(FileNotFoundError):
-        KITTIOdometry(tmp_path, **options)
-    data = KITTIOdometry(tmp_path, make_missing=True, **options)
-    assert data.make() == 1
-    data = KITTIOdometry(tmp_path, **options)
-    (pair,) = data.pairs
+    (made_now,), (pair,) = (KITTIOdometry(tmp_path, **options).pairs for _ in range(2))
+    assert torch.equal(made_now.transform, pair.transform)  # kept below the root
     assert (pair.scene, pair.source, pair.target) == ("07", 0, 3)
     truth = inverse(made["places"][3]) @ made["places"][0]
     assert float(rotation_error(pair.transform, truth)) < 0.01
@@ -66,7 +62,7 @@ def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
     exact = KITTIOdometry(tmp_path, "val", "odometry", sequences=[7])
     torch.testing.assert_close(exact.pairs[0].transform, truth, atol=1e-9, rtol=0)
     path = tmp_path / "icp_fixed" / "7_0_3.npy"
-    legacy = KITTIOdometry(tmp_path, "val", sequences=[7], make_missing=True)
+    legacy = KITTIOdometry(tmp_path, "val", sequences=[7])
     assert legacy.kept(7, 0, 3) == tmp_path / "icp" / "7_0_3.npy"  # FCGF's own files
     path.write_bytes(b"torn")
     with pytest.raises(FileError) as error:

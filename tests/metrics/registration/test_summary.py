@@ -3,7 +3,6 @@ from dataclasses import replace
 from math import nan
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pcnn.metrics.registration import (
@@ -93,29 +92,6 @@ def test_errors_are_averaged_as_each_protocol_does() -> None:
     assert (every.rre, every.rte) == (pytest.approx(4), pytest.approx(1.5))
     assert joint.rr == 0.25
     assert joint.no_estimate == 1
-
-
-def test_medians_and_deviations_are_reported_beside_means() -> None:
-    errors = {"a": (1.0, 2.0, 9.0), "b": (4.0, 6.0)}
-    results = [
-        pair(scene, source=source, rre=error, rte=error / 10)
-        for scene, of_scene in errors.items()
-        for source, error in enumerate(of_scene, 2)
-    ]
-    results.append(pair("c", rmse=1.0, rre=90.0))  # not registered: no error of its scene counts
-    scenes = summarize(results, protocol("predator", "threedmatch"))
-    assert scenes.rre == pytest.approx((12 / 3 + 10 / 2) / 2)
-    assert scenes.rre_median == pytest.approx((2.0 + 5.0) / 2)  # as Predator prints it
-    assert scenes.rte_median == pytest.approx(0.35)
-    spread = (np.std(errors["a"]) + np.std(errors["b"])) / 2
-    assert scenes.rre_std == pytest.approx(spread)
-    assert scenes.rte_std == pytest.approx(spread / 10)
-    good = [replace(one, rre=one.rre / 9, rmse=nan) for one in results[:5]]
-    pairs = summarize(good, protocol("predator", "kitti"))
-    assert pairs.rre_median == pytest.approx(4 / 9)
-    assert pairs.rre_std == pytest.approx(np.std([1, 2, 9, 4, 6]) / 9)
-    none = summarize(results[5:], protocol("predator", "threedmatch"))
-    assert np.isnan([none.rre_median, none.rre_std]).all()
 
 
 def test_pairs_without_correspondences_fail_and_are_told() -> None:
