@@ -21,10 +21,6 @@ class Dataflow(Protocol):
         """Equal settings have equal hashes; a frozen dataclass has this by itself."""
 
     @property
-    def name(self) -> str:
-        """Name in configurations and reports."""
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """Layouts that ``forward`` reads."""
 

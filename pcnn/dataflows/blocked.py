@@ -39,7 +39,6 @@ class Blocked:
     the accumulator's dtype. Else rounding is that of `Reference`, in another order of additions.
     """
 
-    name: str = "blocked"
     needs: tuple[str, ...] = ("blocks",)
     needs_weight_grad: tuple[str, ...] = ("blocks",)
     fuses: bool = True

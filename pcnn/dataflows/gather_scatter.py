@@ -62,16 +62,6 @@ class GatherScatter:
             raise ValueError(f"streams must be in 1..{MOST_STREAMS}, got {self.streams}")
 
     @property
-    def name(self) -> str:
-        """Identifier, unique per setting."""
-        words = ["gather_scatter", self.grouping.name]
-        words += [] if self.locality else ["slot_order"]
-        words += [] if self.gather_tile is None else [f"gather{self.gather_tile}"]
-        words += [] if self.scatter_tile is None else [f"scatter{self.scatter_tile}"]
-        words += [] if self.streams == 1 else [f"{self.streams}streams"]
-        return "_".join(words)
-
-    @property
     def needs(self) -> tuple[str, ...]:
         order = ("by_in", "by_out") if self.locality else ("counts",)
         return "pairs", "identity_slot", *order
@@ -104,13 +94,11 @@ class GatherScatter:
         channels = spec.groups * matrices.shape[-1]
         gathered = rows.new_empty(place.gathered, rows.shape[1], dtype=dtype)
         products = rows.new_empty(place.rows, channels, dtype=dtype)
-        jobs = [
-            partial(multiply_slots, gathered, block.start, own, products, block.start, block.rows)
-            for block, own in zip(place.blocks, placed.matrices(matrices), strict=True)
-        ]
-        for block in place.identity_blocks:
-            same, own = rows.to(dtype), block.take(matrices)
-            jobs.append(partial(multiply_slots, same, 0, own, products, place.gathered, block.rows))
+        jobs = []
+        for block, own in zip(place.products, placed.matrices(matrices), strict=True):
+            same = block is place.identity
+            source = (rows.to(dtype), 0) if same else (gathered, block.start)
+            jobs.append(partial(multiply_slots, *source, own, products, block.start, block.rows))
         self._gather(rows, layouts, placed, 0, gathered)
         run_on_streams(jobs, rows.device, self.streams)
         if self.locality:
@@ -143,8 +131,8 @@ class GatherScatter:
         for block in place.blocks:
             pair = [buffer[block.start : block.end] for buffer in buffers]
             reduce_block(pair, block, groups, parts)
-        for block in place.identity_blocks:
-            reduce_block([rows.to(operands) for rows in sides], block, groups, parts)
+        if place.identity is not None:
+            reduce_block([rows.to(operands) for rows in sides], place.identity, groups, parts)
         return joined_groups(torch.stack(parts), spec)
 
     def _placement(
@@ -163,8 +151,9 @@ class GatherScatter:
         """Copy rows of the features (side 0), or of the gradients, to all blocks of a buffer."""
         from pcnn.kernels.gather_scatter import gather, move_slots
 
-        skip, tile = placed.place.identity, self.gather_tile
-        if not placed.place.gathered:
+        place, tile = placed.place, self.gather_tile
+        skip = -1 if place.identity is None else place.identity.slots[0]
+        if not place.gathered:
             return
         if self.locality:
             lists = layouts[4 + 3 * side : 7 + 3 * side]

@@ -52,12 +52,6 @@ class OutputStationary(OuterProducts):
     fuses = True
 
     @property
-    def name(self) -> str:
-        """Identifier of the setting."""
-        own = "" if self.blocks is None else f"_{self.blocks.name}"
-        return f"output_stationary_{self.needs[0]}{own}"
-
-    @property
     def needs(self) -> tuple[str, ...]:
         return ("fitting_steps",) if self.sections else ("steps",)
 

@@ -40,8 +40,6 @@ class Fixed:
     convolutions) all slots have similar sizes and are one group.
     """
 
-    name = "fixed"
-
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
         volume = len(sizes)
         if not _mirrored(sizes):
@@ -79,10 +77,6 @@ class Adaptive:
         if self.threshold < 0:
             raise ValueError(f"threshold must be at least 0 rows, got {self.threshold}")
 
-    @property
-    def name(self) -> str:
-        return f"adaptive_{_spelled(self.epsilon)}_{_spelled(self.threshold)}"
-
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
         def fits(rows: int, padded: int) -> bool:
             return 1 - rows / padded <= self.epsilon
@@ -111,10 +105,6 @@ class Sorted:
     def __post_init__(self) -> None:
         if self.threshold < 0:
             raise ValueError(f"threshold must be at least 0 rows, got {self.threshold}")
-
-    @property
-    def name(self) -> str:
-        return f"sorted_{_spelled(self.padding)}_{_spelled(self.threshold)}"
 
     def groups(self, sizes: Sequence[int], skip: int = -1) -> tuple[Group, ...]:
         def fits(rows: int, padded: int) -> bool:
@@ -173,8 +163,3 @@ def _grown(
         alone = group.rows >= threshold
         groups += [Group((k,), sizes[k]) for k in group.slots] if alone else [group]
     return tuple(groups)
-
-
-def _spelled(value: float) -> str:
-    """A number as part of a name: 0.25 is 0p25, infinity is inf."""
-    return f"{value:g}".replace(".", "p").replace("-", "m").replace("+", "")

@@ -32,17 +32,6 @@ class Block:
         """One past the last row of the block."""
         return self.start + len(self.slots) * self.rows
 
-    @property
-    def step(self) -> int | None:
-        """From one weight to the next; ``None`` where they are not evenly spaced."""
-        first, last = self.weights[0], self.weights[-1]
-        step = 1 if len(self.weights) == 1 else self.weights[1] - first
-        return step if self.weights == tuple(range(first, last + 1, step)) else None
-
-    def take(self, matrices: Tensor) -> Tensor:
-        """The view ``[S, ...]`` of ``[K, ...]``, where weights are evenly spaced."""
-        return matrices[self.weights[0] : self.weights[-1] + 1 : self.step]
-
 
 @dataclass(frozen=True)
 class PaddedBuffer:
@@ -52,14 +41,18 @@ class PaddedBuffer:
     shifts: tuple[int, ...]  # [K], buffer row of a slot's triplet less its position in pairs
     blocks: tuple[Block, ...]  # what is gathered and multiplied
     gathered: int  # rows of all blocks
-    identity: int  # the slot that is multiplied without gathering, -1 if there is none
-    #: the identity as a block of its own, whose rows are those of the features; or nothing
-    identity_blocks: tuple[Block, ...]
+    #: the slot that is multiplied without gathering: its rows are those of the features
+    identity: Block | None
+
+    @property
+    def products(self) -> tuple[Block, ...]:
+        """All that is multiplied; the identity comes last."""
+        return self.blocks if self.identity is None else (*self.blocks, self.identity)
 
     @property
     def rows(self) -> int:
-        """Rows of all products, those of the identity included."""
-        return self.gathered + sum(block.rows for block in self.identity_blocks)
+        """Rows of all products."""
+        return self.gathered if self.identity is None else self.identity.end
 
     def padding(self) -> list[tuple[int, int]]:
         """First and one-past-last row of every range that belongs to no triplet."""
@@ -87,12 +80,12 @@ def padded_buffer(
         for number, slot in enumerate(slots):
             shifts[slot] = start + number * group.rows - offsets[slot]
         start = blocks[-1].end
-    apart: tuple[Block, ...] = ()
+    apart = None
     if identity >= 0:
         shifts[identity] = start - offsets[identity]
         weight = volume - 1 - identity if mirrored else identity
-        apart = (Block((identity,), (weight,), 0, sizes[identity]),)
-    return PaddedBuffer(offsets, tuple(shifts), tuple(blocks), start, identity, apart)
+        apart = Block((identity,), (weight,), start, sizes[identity])
+    return PaddedBuffer(offsets, tuple(shifts), tuple(blocks), start, apart)
 
 
 @dataclass(frozen=True)
@@ -101,7 +94,7 @@ class Placement:
 
     place: PaddedBuffer  # the buffer
     shifts: Tensor  # place.shifts on the device, [K] int64
-    order: Tensor | None  # the matrix of every slot of the blocks, [S] int64 on the device
+    order: Tensor  # the matrix of every slot of the products, [S] int64 on the device
 
     @cached_property
     def padding(self) -> Tensor:
@@ -116,10 +109,8 @@ class Placement:
         return rows.add_(before.repeat_interleave(sizes, output_size=total))
 
     def matrices(self, all_matrices: Tensor) -> list[Tensor]:
-        """The matrices ``[S, ...]`` of every block, of those of all slots ``[K, ...]``."""
-        if self.order is None:
-            return [block.take(all_matrices) for block in self.place.blocks]
-        sizes = [len(block.slots) for block in self.place.blocks]
+        """The matrices ``[S, ...]`` of every product, of those of all slots ``[K, ...]``."""
+        sizes = [len(block.slots) for block in self.place.products]
         return list(all_matrices.index_select(0, self.order).split(sizes))
 
 
@@ -138,10 +129,8 @@ def placement(
     found = kept.get(key)
     if found is None:
         place = padded_buffer(tuple(offsets.tolist()), grouping, identity, mirrored)
-        even = all(block.step is not None for block in place.blocks)
-        weights = [weight for block in place.blocks for weight in block.weights]
-        order = None if even else upload(weights, device)
-        found = kept[key] = Placement(place, upload(place.shifts, device), order)
+        weights = [weight for block in place.products for weight in block.weights]
+        found = kept[key] = Placement(place, upload(place.shifts, device), upload(weights, device))
     return found
 
 

@@ -34,7 +34,6 @@ class Reference:
     float64 stays float64.
     """
 
-    name: str = "reference"
     needs: tuple[str, ...] = ("pairs",)
     needs_weight_grad: tuple[str, ...] = ("pairs",)
     fuses: bool = True

@@ -49,13 +49,6 @@ class Triplets:
                 raise ValueError(f"{name} must be a power of two, got {block}")
 
     @property
-    def name(self) -> str:
-        """``triplets`` and the order, followed by sizes that are not the paper's."""
-        sizes = self.length, self.block_out, self.block_in
-        own = "" if sizes == (128, 32, 32) else "_" + "x".join(map(str, sizes))
-        return f"triplets_{self.sort}{own}"
-
-    @property
     def needs(self) -> tuple[str, ...]:
         return LAYOUTS_OF[self.sort]
 
@@ -87,9 +80,11 @@ class Triplets:
         return self.length, self.block_in, self.block_out
 
     def _order(self, layouts: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Sort]:
-        """The two listed numbers of every triplet and the runs of the third, and which it is."""
-        first, second, runs = layouts[:3]
-        return (first, second, layouts[3] if self.sort == "k" else runs), self.sort
+        """Two listed numbers of every triplet, where runs of the third start, and which it is."""
+        first, second, starts = layouts[:3]
+        if self.sort == "k":  # those of pairs are the host's
+            starts = torch.nn.functional.pad(layouts[3].cumsum(0), (1, 0))
+        return (first, second, starts), self.sort
 
     def _pairs(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, ...]:
         """The layout ``pairs``: triplets by slot."""

@@ -48,21 +48,11 @@ class Hybrid(OuterProducts):
         if self.threshold is not None and self.threshold < 0:
             raise ValueError(f"threshold must be at least 0, got {self.threshold}")
 
-    @property
-    def name(self) -> str:
-        """``hybrid_<threshold>``, ``hybrid_usual``, or ``weight_stationary`` at threshold 0."""
-        whole = "_whole" * (not self.half)
-        return (f"hybrid_{self._setting}" if self.threshold != 0 else "weight_stationary") + whole
-
     @cached_property
     def needs(self) -> tuple[str, ...]:
         if self.threshold == 0:
             return ("half_pairs",) if self.half else ("pairs", "counts")
-        return (f"hybrid:{self._setting}",)
-
-    @property
-    def _setting(self) -> str:
-        return USUAL if self.threshold is None else str(self.threshold)
+        return (f"hybrid:{USUAL if self.threshold is None else self.threshold}",)
 
     def _parts(self, layouts: Sequence[Tensor], volume: int) -> Parts:
         if self.threshold == 0:

@@ -21,77 +21,29 @@ from torch import Tensor
 
 from pcnn.kernels.conv_spec import ConvSpec
 from pcnn.kernels.gathered_product import COMPUTE, slot_weight, weight_tile
-from pcnn.kernels.product_tiles import ProductShape, power_of_two
+from pcnn.kernels.product_tiles import ProductShape
 from pcnn.kernels.triton_launch import TritonLauncher
 
 #: Warps of a program, as in the paper: products of a vector and a block need no more.
 WARPS = 1
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def run_of(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
-    triplet,
-    runs_ptr,  # SORT "k": [VOLUME] int64, lengths of the runs; else [runs + 1] int64, their starts
-    runs,
-    SORT: tl.constexpr,
-    VOLUME: tl.constexpr,
-    POWER: tl.constexpr,
-):
-    """The run of equal numbers that holds a triplet, int32, and one past its end, int64."""
-    if SORT == "k":
-        slots = tl.arange(0, POWER)
-        ends = tl.cumsum(tl.load(runs_ptr + slots, mask=slots < VOLUME, other=0), 0)
-        run = tl.sum((ends <= triplet).to(tl.int32), 0)
-        end = tl.min(tl.where(ends > triplet, ends, 0x7FFFFFFFFFFFFFFF), 0)
-    else:
-        run = runs * 0
-        high = runs
-        while run < high:  # runs that end at or before the triplet
-            middle = (run + high) // 2
-            if tl.load(runs_ptr + middle + 1) <= triplet:
-                run = middle + 1
-            else:
-                high = middle
-        end = tl.load(runs_ptr + run + 1)
-    return run, end
+@triton.jit
+def run_of(triplet, runs_ptr, runs):  # type: ignore[no-untyped-def]
+    """The run of equal numbers that holds a triplet, int32."""
+    run = runs * 0
+    high = runs
+    while run < high:  # runs that end at or before the triplet
+        middle = (run + high) // 2
+        if tl.load(runs_ptr + middle + 1) <= triplet:
+            run = middle + 1
+        else:
+            high = middle
+    return run
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def triplets_of(  # type: ignore[no-untyped-def]
-    runs_ptr, runs, SORT: tl.constexpr, VOLUME: tl.constexpr, POWER: tl.constexpr
-):
-    """Number of triplets, int64: lists in memory of fixed size are longer."""
-    if SORT == "k":
-        slots = tl.arange(0, POWER)
-        triplets = tl.sum(tl.load(runs_ptr + slots, mask=slots < VOLUME, other=0), 0)
-    else:
-        triplets = tl.load(runs_ptr + runs)
-    return triplets
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def following_run(  # type: ignore[no-untyped-def]
-    triplet,
-    run,
-    end,
-    runs_ptr,
-    runs,
-    SORT: tl.constexpr,
-    VOLUME: tl.constexpr,
-    POWER: tl.constexpr,
-):
-    """The same for the triplet after those of ``run``; empty runs are passed over."""
-    if SORT == "k":
-        run, end = run_of(triplet, runs_ptr, runs, SORT, VOLUME, POWER)
-    else:
-        while end <= triplet:
-            run += 1
-            end = tl.load(runs_ptr + run + 1)
-    return run, end
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def numbers_of(  # type: ignore[no-untyped-def]
+def numbers_of(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     triplet,
     run,
     first_ptr,  # [T] int32: j where SORT is "k" or "i", else i
@@ -168,13 +120,12 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
     other_ptr,  # [VOLUME, C_in / GROUPS, C_out], or OUTER: gradients [N_out, GROUPS * OUTPUTS]
     first_ptr,
     second_ptr,
-    runs_ptr,
+    runs_ptr,  # [runs + 1] int64, where runs start; the last one: lists in fixed memory are longer
     sums_ptr,  # [N_out, GROUPS * OUTPUTS], or OUTER: [VOLUME, CHANNELS, GROUPS * OUTPUTS]; float32
     runs,
     OUTER: tl.constexpr,
     SORT: tl.constexpr,
     VOLUME: tl.constexpr,
-    POWER: tl.constexpr,
     CHANNELS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     GROUPS: tl.constexpr,
@@ -204,10 +155,11 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
         places = group * OUTPUTS + columns
 
     first = chunk.to(tl.int64) * LENGTH
-    last = tl.minimum(first + LENGTH, triplets_of(runs_ptr, runs, SORT, VOLUME, POWER))
+    last = tl.minimum(first + LENGTH, tl.load(runs_ptr + runs))
     if first >= last:
         return
-    run, end = run_of(first, runs_ptr, runs, SORT, VOLUME, POWER)
+    run = run_of(first, runs_ptr, runs)
+    end = tl.load(runs_ptr + run + 1)
     i, j, k = numbers_of(first, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
     target = k if OUTER else i
     inner = i if OUTER else k
@@ -219,8 +171,9 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
     sums = product_of(row, other, OUTER)
     for step in range(1, (last - first).to(tl.int32)):
         triplet = first + step
-        if triplet >= end:
-            run, end = following_run(triplet, run, end, runs_ptr, runs, SORT, VOLUME, POWER)
+        while end <= triplet:  # empty runs are passed over
+            run += 1
+            end = tl.load(runs_ptr + run + 1)
         i, next_j, k = numbers_of(triplet, run, first_ptr, second_ptr, SORT, VOLUME, MIRRORED)
         next_target = k if OUTER else i
         next_inner = i if OUTER else k
@@ -292,7 +245,7 @@ def _launched(
         (x.contiguous(), other.contiguous(), *order, sums),
         (order[2].shape[0] - 1,),
         (
-            *(outer, sort, volume, power_of_two(volume), channels, outputs, spec.groups),
+            *(outer, sort, volume, channels, outputs, spec.groups),
             *(spec.transposed, spec.mirrored, *blocks, COMPUTE[spec.compute_dtype]),
         ),
         WARPS,

@@ -61,32 +61,18 @@ class Folded:
         self, product: Product, residual: Tensor | None, relu: bool, count: Tensor | None
     ) -> Tensor:
         """``relu(product * scale + shift + residual)``: sums are rounded once, when stored."""
-        features, skip, weight, kernel_map, engine, groups, dtype = product
         epilogue = self._epilogues[relu]
         if residual is not None:
             epilogue = Epilogue(self.scale, self.shift, residual, relu)
+        features, skip, weight, kernel_map, engine, groups, dtype = product
         if kernel_map is None:
-            return self._pointwise(features, skip, weight, dtype, epilogue)
-        return convolution(
-            features,
-            weight,
-            kernel_map,
-            engine,
-            groups=groups,
-            compute_dtype=dtype,
-            skip=skip,
-            epilogue=epilogue,
-        )
+            return self._pointwise(product, epilogue)
+        how: dict[str, Any] = {"groups": groups, "compute_dtype": dtype, "skip": skip}
+        return convolution(features, weight, kernel_map, engine, epilogue=epilogue, **how)
 
-    def _pointwise(
-        self,
-        features: Tensor,
-        skip: Tensor | None,
-        weight: Tensor,
-        dtype: torch.dtype,
-        epilogue: Epilogue,
-    ) -> Tensor:
+    def _pointwise(self, product: Product, epilogue: Epilogue) -> Tensor:
         """A linear layer ``[N, C_in]`` to ``[N, C_out]`` of one source or two, in few launches."""
+        features, skip, weight, *_, dtype = product
         if skip is not None and dtype.itemsize == 2 and kernels_serve(features, dtype):
             from pcnn.kernels.dense_slots import pointwise_product
 
@@ -274,54 +260,36 @@ def fused_convolution(
         whole: SparseTensor = torch.compiler.disable(fused_convolution)(layer, *parts)
         return whole
     if _is_free(layer, norm):
-        y = _in_one_call(layer, x, out, norm, residual, relu, folded)
-        if y is not None:
-            return y
+        trains = norm is not None and norm.training
+        skip = None
+        if type(x) is JoinedTensor and x.is_apart and layer.groups == 1 and not trains:
+            features, skip = x.first, x.second
+        else:
+            features = x.features
+        # layer.bias searches three dictionaries, at ten times the cost
+        parameters = layer._parameters
+        bias = parameters["bias"] if "bias" in parameters else layer.__dict__["bias"]
+        after = following(norm, bias, features, layer.out_channels, folded)
+        if after is not None:
+            dtype = compute_dtype(features)
+            if residual is not None and residual.features.dtype != dtype:
+                y = fused_convolution(layer, x, out, norm, folded=folded)
+                return _finished(y, residual, relu)  # whose dtype the residual decides
+            sites = out.geometry if isinstance(out, SparseTensor) else out
+            kernel_map, target = layer.route(x.geometry, sites)
+            if residual is not None and residual.geometry is not target:
+                rows = f"{residual.geometry.rows} and {target.rows} sites"
+                raise ValueError(f"the residual and the output are on other geometries: {rows}")
+            if target.rows > 1 or type(after) is not TrainedNorm:
+                added = None if residual is None else residual.features
+                weight: Tensor = parameters["weight"]  # type: ignore[assignment]
+                how = kernel_map, layer.engine, layer.groups, dtype
+                product = Product(features, skip, weight, *how)
+                return SparseTensor(after.applied(product, added, relu, target.count), target)
     y = layer(x) if out is None else layer(x, out)
     if norm is not None:
         y = y.replace(normalize(norm, y.features, y.geometry.count))
     return _finished(y, residual, relu)
-
-
-def _in_one_call(
-    layer: Convolution,
-    x: SparseTensor,
-    out: SparseTensor | Geometry | None,
-    norm: nn.Module | None,
-    residual: SparseTensor | None,
-    relu: bool,
-    folded: FoldedNorm | None,
-) -> SparseTensor | None:
-    skip = None
-    trains = norm is not None and norm.training
-    if type(x) is JoinedTensor and x.is_apart and layer.groups == 1 and not trains:
-        features, skip = x.first, x.second
-    else:
-        features = x.features
-    # layer.bias searches three dictionaries, at ten times the cost
-    parameters = layer._parameters
-    bias = parameters["bias"] if "bias" in parameters else layer.__dict__["bias"]
-    after = following(norm, bias, features, layer.out_channels, folded)
-    if after is None:
-        return None
-    dtype = compute_dtype(features)
-    if residual is not None and residual.features.dtype != dtype:  # it decides the sum's dtype
-        return _finished(fused_convolution(layer, x, out, norm, folded=folded), residual, relu)
-    sites = out.geometry if isinstance(out, SparseTensor) else out
-    kernel_map, target = layer.route(x.geometry, sites)
-    if target.rows < 2 and type(after) is TrainedNorm:
-        return None
-    added = None
-    if residual is not None:
-        if residual.geometry is not target:
-            raise ValueError(
-                f"the residual lives on another geometry than the output ({residual.geometry.rows} "
-                f"and {target.rows} sites); bring both to the same sites first"
-            )
-        added = residual.features
-    weight: Tensor = parameters["weight"]  # type: ignore[assignment]
-    product = Product(features, skip, weight, kernel_map, layer.engine, layer.groups, dtype)
-    return SparseTensor(after.applied(product, added, relu, target.count), target)
 
 
 def _finished(y: SparseTensor, residual: SparseTensor | None, relu: bool) -> SparseTensor:

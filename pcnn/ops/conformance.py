@@ -334,4 +334,4 @@ def check_dataflow(dataflow: Dataflow, device: torch.device) -> None:
     checks = [(one, partial(check_products, dataflow, one)) for one in cases]
     if dataflow.deterministic:
         checks += [(one, partial(check_repeats, dataflow, one)) for one in (cases[0], *cases[-2:])]
-    _run(f"dataflow {dataflow.name!r} on {device}", checks)
+    _run(f"{dataflow} on {device}", checks)

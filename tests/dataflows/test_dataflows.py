@@ -104,14 +104,14 @@ def test_the_reference_equals_loops(build: Callable[[], KernelMap]) -> None:
         *itertools.product(SEVERAL_PER_SLOT, FAN_IN),
         (OutputStationary(), CASES[0]),
     ],
-    ids=lambda value: getattr(value, "name", str(value)),
+    ids=str,
 )
 def test_products_mirrored_or_not_equal_the_references(dataflow: Dataflow, case: Case) -> None:
     conformance.check_products(dataflow, case)
 
 
 @pytest.mark.parametrize(
-    "dataflow", [d for d in SEVERAL_PER_SLOT if d.fuses] + [DATAFLOWS[-3]], ids=lambda d: d.name
+    "dataflow", [d for d in SEVERAL_PER_SLOT if d.fuses] + [DATAFLOWS[-3]], ids=str
 )
 @pytest.mark.parametrize("epilogue", ["", "a", "b", "abr+"])
 def test_epilogues_and_skip_connections(dataflow: Dataflow, epilogue: str) -> None:
@@ -121,7 +121,7 @@ def test_epilogues_and_skip_connections(dataflow: Dataflow, epilogue: str) -> No
             conformance.check_products(dataflow, fused)
 
 
-@pytest.mark.parametrize("dataflow", [*DATAFLOWS, OutputStationary()], ids=lambda d: d.name)
+@pytest.mark.parametrize("dataflow", [*DATAFLOWS, OutputStationary()], ids=str)
 def test_an_autocast_around_a_dataflow_changes_no_dtype(dataflow: Dataflow) -> None:
     with torch.autocast("cpu", BRAIN):
         for dtype, groups in ((torch.float32, 1), (HALF, 2), (DOUBLE, 1)):

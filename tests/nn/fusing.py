@@ -23,7 +23,6 @@ from tests.clouds import surface_grid
 class Recorded(Reference):
     """The reference, writing down what each product was asked to do on the way."""
 
-    name: str = "recorded"
     fuses: bool = True
     calls: list[dict[str, Any]] = field(default_factory=list, compare=False)
 
@@ -33,7 +32,7 @@ class Recorded(Reference):
 
 
 def recorded(fuses: bool = True) -> tuple[Engine, list[dict[str, Any]]]:
-    dataflow = Recorded(f"recorded_{fuses}", fuses=fuses)
+    dataflow = Recorded(fuses=fuses)
     return Engine("recorded", SortedSearch(), dataflow), dataflow.calls
 
 

@@ -41,7 +41,6 @@ class Faulty(Reference):
     """The reference with one flaw."""
 
     flaw: str = ""
-    name: str = "faulty"
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
@@ -98,10 +97,10 @@ CPU = torch.device("cpu")
 
 
 def faulty(flaw: str) -> Faulty:
-    return Faulty(flaw=flaw, name=f"faulty_{flaw}")
+    return Faulty(flaw=flaw)
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=lambda d: d.name)
+@pytest.mark.parametrize("dataflow", DATAFLOWS, ids=str)
 def test_right_dataflows_pass(dataflow) -> None:
     check_dataflow(dataflow, CPU)
 
@@ -110,7 +109,7 @@ def test_right_dataflows_pass(dataflow) -> None:
 def test_a_dataflow_with_one_flaw_is_refused(flaw: str, message: str) -> None:
     with pytest.raises(Nonconforming, match=message) as caught:
         check_dataflow(faulty(flaw), CPU)
-    assert f"faulty_{flaw}" in str(caught.value)
+    assert flaw in str(caught.value)
 
 
 @pytest.mark.parametrize("builder", [b for b in BUILDERS if b not in KERNEL_BUILDERS], ids=str)
@@ -130,7 +129,7 @@ def test_the_check_leaves_random_numbers_and_tf32_as_they_are() -> None:
     expected = torch.rand(3)
     torch.manual_seed(5)
     torch.backends.cuda.matmul.allow_tf32 = True
-    check_dataflow(Faulty(name="faultless"), CPU)
+    check_dataflow(Faulty(), CPU)
     assert torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     assert torch.equal(torch.rand(3), expected)
