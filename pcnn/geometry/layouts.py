@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from pcnn.geometry.padding import BY_SLOT, MASKS, PAIRS, ROWS_CSR, STEPS, TABLE, Padding
 from pcnn.geometry.steps import STEPS as NAMES
 from pcnn.geometry.steps import Layout as Layout
 from pcnn.geometry.steps import check_table_size, fitting_steps, steps, table_of_steps
@@ -281,26 +280,25 @@ class LayoutKind:
     lists_triplets: bool = False  # making it needs the number of triplets on the host
     replaced_by_steps: bool = False  # what builders write and a map may drop once it holds steps
     has_threshold: bool = False  # whether derive takes the threshold, as the name holds it
-    padding: Padding | None = None  # how it lies in tensors of fixed size; None: not at all
 
 
 #: Every layout, by its name.
 LAYOUTS: Mapping[str, LayoutKind] = {
     kind.name: kind
     for kind in (
-        LayoutKind("pairs", pairs, True, padding=PAIRS),
-        LayoutKind("counts", counts, padding=BY_SLOT),
-        LayoutKind("offsets", offsets, True, padding=BY_SLOT),
-        LayoutKind("table", table, replaced_by_steps=True, padding=TABLE),
-        LayoutKind("masks", masks, replaced_by_steps=True, padding=MASKS),
-        LayoutKind("rows_csr", rows_csr, True, padding=ROWS_CSR),
+        LayoutKind("pairs", pairs, True),
+        LayoutKind("counts", counts),
+        LayoutKind("offsets", offsets, True),
+        LayoutKind("table", table, replaced_by_steps=True),
+        LayoutKind("masks", masks, replaced_by_steps=True),
+        LayoutKind("rows_csr", rows_csr, True),
         LayoutKind("columns_csr", of_inputs("rows_csr"), True),
         LayoutKind("by_out", by_out, True),
         LayoutKind("by_in", of_inputs("by_out"), True),
         LayoutKind("identity_slot", identity_slot, True),
         LayoutKind("blocks", blocks, True),
-        LayoutKind("steps", steps, padding=STEPS),
-        LayoutKind("fitting_steps", fitting_steps, padding=STEPS),
+        LayoutKind("steps", steps),
+        LayoutKind("fitting_steps", fitting_steps),
         LayoutKind("half_pairs", half_pairs, True),
         LayoutKind("hybrid", hybrid, True, has_threshold=True),
     )

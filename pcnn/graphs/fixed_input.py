@@ -1,10 +1,14 @@
-"""A planned input in memory of fixed size, which takes one batch after another."""
+"""A planned input in memory of fixed size, which takes one batch after another.
+
+Room that a map does not fill is spare: no product reads it, or it reads zeros and adds them to
+spare rows. A spare row of an output is written as 0 where its layout lists every row.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,10 +17,10 @@ from pcnn.geometry import Geometry, KernelMap, PointSet, VoxelGrid
 from pcnn.geometry.kernel_map import EdgeSet
 from pcnn.geometry.layouts import Layout
 from pcnn.geometry.packing import SENTINEL
-from pcnn.geometry.padding import MapRoom, Padding, Part
+from pcnn.geometry.steps import BEYOND, STEPS, TILE_ROWS, stored_steps
 from pcnn.graphs.capture import NoGraph
-from pcnn.graphs.sizes import Planned, Sizes, Unfit, held_layouts, padding_of
-from pcnn.maps.place import place
+from pcnn.graphs.sizes import Planned, Sizes, Unfit, held_layouts
+from pcnn.maps.place import Part, place
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor
 
@@ -87,6 +91,61 @@ class FixedInput:
         place(parts)
 
 
+class MapRoom(NamedTuple):
+    """Sizes of a map's tensors, seen from one side."""
+
+    n_in: int  # input rows
+    n_out: int  # output rows, a multiple of TILE_ROWS; at least one row of either side is spare
+    triplets: int  # of the map
+
+
+class Padding(NamedTuple):
+    """How a tensor of a layout lies in memory of fixed size."""
+
+    length: int | None  # None: as many numbers as there are
+    spare: int | None = None  # as the following, of `Part`
+    first: int | None = None
+
+
+def paddings(name: str, layout: Layout, room: MapRoom, n_out: int) -> list[Padding]:
+    """Of every tensor of a layout of so many output rows."""
+    if name in ("counts", "offsets"):
+        return [Padding(None)]
+    listed = Padding(room.triplets)
+    if name == "pairs":  # those beyond the counts of all slots lead from a spare row to another
+        return [listed._replace(spare=rows - 1) for rows in room[:2]] + [Padding(None)]
+    if name == "rows_csr":  # the range of a spare row is empty
+        return [listed, listed, Padding(room.n_out + 1, layout[0].shape[0])]
+    assert name in STEPS
+    there = -(-n_out // TILE_ROWS)
+    filled = layout[0].shape[0]  # tiles of all sections
+    tiles = filled // max(1, there) * -(-room.n_out // TILE_ROWS)
+    if len(layout) > 5:
+        steps = stored_steps(room.triplets, tiles, layout[5].shape[1] - 1)
+    else:
+        steps = tiles * -(-layout[3].shape[0] // max(1, filled))
+    # spare tiles take no step; of a map in one section they hold the spare rows
+    out = Padding(tiles, -1)
+    if filled == there:
+        out = Padding(tiles, first=max(0, filled - 1) * TILE_ROWS)
+    own = Padding(steps), Padding(steps), Padding(tiles, 0), listed
+    return [out, Padding(tiles, BEYOND), Padding(tiles, BEYOND), *own][: len(layout)]
+
+
+def memory_of(layout: Layout, padded: Sequence[Padding]) -> Layout:
+    """Memory for layouts like this one."""
+    return tuple(
+        one.clone() if length is None else one.new_zeros(length, *one.shape[1:])
+        for one, (length, *_) in zip(layout, padded, strict=True)
+    )
+
+
+def parts_of(own: Layout, layout: Layout, padded: Sequence[Padding]) -> list[Part]:
+    """What memory takes of a layout."""
+    pairs = zip(own, layout, padded, strict=True)
+    return [Part(memory, tensor, *spare) for memory, tensor, (_, *spare) in pairs]
+
+
 class _FixedMap:
     """A map whose layouts lie in memory of fixed size."""
 
@@ -103,29 +162,32 @@ class _FixedMap:
         kind = edges.volume, edges.one_per_slot, edges.symmetric
         self.map = KernelMap(EdgeSet(rows, *kind, counts=counts, kernel=edges.kernel))
         # by whether the map is seen backwards
-        rooms = MapRoom(*rows, triplets), MapRoom(*rows[::-1], triplets)
-        self._held: list[tuple[Key, Padding, Layout, MapRoom]] = []
+        self._rooms = MapRoom(*rows, triplets), MapRoom(*rows[::-1], triplets)
         made: dict[int, Tensor] = {}  # one tensor may be in several layouts
-        for (name, flipped), layout in held_layouts(planned, like, backward).items():
-            padding, room = padding_of(name), rooms[int(flipped)]
-            own = padding.make(layout, room, edges.rows[int(not flipped)])
+        for key, layout in held_layouts(planned, like, backward).items():
+            own = memory_of(layout, self._padded(key, like))
             if source.device.type == "cuda":
                 own = tuple(map(_unread, layout, own))
             pairs = zip(layout, own, strict=True)
             own = tuple(made.setdefault(id(tensor), one) for tensor, one in pairs)
-            self.map.edges.layouts[name, flipped] = own
-            self._held.append(((name, flipped), padding, own, room))
+            self.map.edges.layouts[key] = own
         #: layouts that are copied; all others
         self.names = set(self.map.edges.layouts)
+
+    def _padded(self, key: Key, built: KernelMap) -> list[Padding]:
+        name, flipped = key
+        rows = built.edges.rows[int(not flipped)]
+        return paddings(name, built.edges.layouts[key], self._rooms[int(flipped)], rows)
 
     def parts(self, built: KernelMap) -> list[Part]:
         """Parts to copy of a map that fits; tensors in several layouts once."""
         parts: list[Part] = []
         seen: set[int] = set()
-        for key, padding, own, room in self._held:
+        for key in self.names:
             layout = built.edges.layouts[key]
             if not seen.issuperset(map(id, layout)):
-                parts += padding.parts(own, layout, room, built.edges.rows[int(not key[1])])
+                own = self.map.edges.layouts[key]
+                parts += parts_of(own, layout, self._padded(key, built))
                 seen.update(map(id, layout))
         return parts
 

@@ -20,14 +20,13 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import SENTINEL
-from pcnn.geometry.padding import Part
 from pcnn.graphs.capture import NoGraph
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.outputs import Copies
 from pcnn.graphs.sizes import HEADROOM, Edges, Planned, Unfit, levels_of
 from pcnn.maps.cell_bits import fitting_words
 from pcnn.maps.levels import box_of
-from pcnn.maps.place import Intake, place
+from pcnn.maps.place import Part, place
 from pcnn.maps.voxel_points import cells_of_points, reduce_by_row
 from pcnn.ops.device_plan import Room, bound_of
 from pcnn.ops.plan import Planner
@@ -162,12 +161,12 @@ class CloudMemory(VoxelMemory):
         self._clouds = None
         if batch is not None:
             self._clouds = torch.zeros(rows, dtype=torch.int32, device=device)
-        memory = [self._points, self._values]
-        memory += [] if self._clouds is None else [self._clouds]
-        self._intake = Intake(self._count, memory)
 
     def take(self, given: Cloud) -> None:  # type: ignore[override]
-        self._intake.take([one for one in given if isinstance(one, Tensor)])
+        points, features, clouds, _ = given
+        pairs = (self._points, points), (self._values, features), (self._clouds, clouds)
+        parts = [Part(own, one) for own, one in pairs if own is not None and one is not None]
+        place([Part(self._count, self._count[:0], len(points)), *parts])
 
     def plan(self) -> None:
         inputs = torch.empty(0)

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Geometry
-from pcnn.geometry.padding import Part
 from pcnn.graphs.capture import NoGraph
-from pcnn.maps.place import place
+from pcnn.maps.place import Part, place
 from pcnn.tensor import SparseTensor
 
 #: Difference between a graph and the eager network, as a share of the norm of the values.

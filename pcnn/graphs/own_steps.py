@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pcnn.geometry.padding import Part
 from pcnn.graphs import INSIDE, NOTHING
 from pcnn.graphs.automatic import AFTER, MOST, AutocastOf, Graphs, Run
 from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
@@ -34,7 +33,7 @@ from pcnn.graphs.outputs import (
 )
 from pcnn.graphs.sizes import Edges, NoFixedSize, Planned, Unfit
 from pcnn.graphs.snapshot import NetworkSnapshot, hooked
-from pcnn.maps.place import place
+from pcnn.maps.place import Part, place
 from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 

@@ -7,8 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from pcnn.geometry import Geometry, KernelMap
-from pcnn.geometry.layouts import LAYOUTS, Layout, layout_kind
-from pcnn.geometry.padding import Padding
+from pcnn.geometry.layouts import LAYOUTS, Layout
 from pcnn.geometry.steps import STEPS, TILE_ROWS
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor
@@ -55,6 +54,8 @@ MARGIN = 1.15
 
 #: Layouts whose first tensor has an entry for every triplet.
 LISTS = ("pairs", "rows_csr")
+#: Layouts that lie in memory of fixed size.
+FIXED = ("counts", "offsets", *LISTS, *STEPS)
 
 
 class NoFixedSize(ValueError):
@@ -114,7 +115,11 @@ class Planned:
         for planned, built in zip(recipe.maps, maps, strict=True):
             listed = 0
             for (name, flipped), layout in held_layouts(planned, built, backward).items():
-                padding_of(name)
+                if name not in FIXED:
+                    raise NoFixedSize(
+                        f"the layout {name!r}, which an engine of this network reads, does not lie "
+                        "in memory of fixed size; take engine=auto"
+                    )
                 if name in LISTS:
                     listed = layout[0].shape[0]
                 elif name in STEPS and len(layout) > 5:
@@ -130,12 +135,9 @@ class Planned:
 
 def levels_of(recipe: Recipe, x: SparseTensor) -> list[Geometry]:
     """The levels of a planned input, in the order of the recipe."""
-    levels: list[Geometry] = [x.geometry]
-    for parent, direction, kernel in recipe.levels:
-        level = levels[parent].level(kernel, direction == "down")
-        if level is None:
-            raise ValueError(f"{x.geometry} was not planned; call the network's planner first")
-        levels.append(level)
+    levels = recipe.levels_of(x.geometry)
+    if any(level is None for level in levels):
+        raise ValueError(f"{x.geometry} was not planned; call the network's planner first")
     return levels
 
 
@@ -147,14 +149,3 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     wanted = planned.layouts(backward)
     held = set(wanted) if there.keys() >= set(wanted) else set(there)
     return {key: layout for key, layout in there.items() if key in held}
-
-
-def padding_of(name: str) -> Padding:
-    """How a layout lies in memory of fixed size."""
-    padding = layout_kind(name).padding
-    if padding is None:
-        raise NoFixedSize(
-            f"the layout {name!r}, which an engine of this network reads, does not lie in memory "
-            "of fixed size; take engine=auto"
-        )
-    return padding

@@ -25,14 +25,14 @@ from pcnn.dataflows.grouping import Fixed
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import Kernel, KernelMap, steps
-from pcnn.geometry.padding import MapRoom, place_in_torch
 from pcnn.geometry.steps import TILE_ROWS
-from pcnn.graphs.sizes import padding_of
+from pcnn.graphs.fixed_input import MapRoom, memory_of, paddings, parts_of
 from pcnn.kernels.conv_spec import Epilogue
 from pcnn.kernels.dense_slots import pointwise_product
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import SortedSearch
 from pcnn.maps import steps as device_steps
+from pcnn.maps.place import place
 from pcnn.ops import conformance
 from pcnn.ops.conformance import Case, FanIn, random_map
 from tests.clouds import surface_grid
@@ -143,11 +143,12 @@ def test_lists_in_memory_of_fixed_size() -> None:
     def lists(names: tuple[str, ...]) -> list[torch.Tensor]:
         found = []
         for name in names:
-            layout, padding = built.layout(name), padding_of(name)
-            own = padding.make(layout, room, built.n_out)
+            layout = built.layout(name)
+            padded = paddings(name, layout, room, built.n_out)
+            own = memory_of(layout, padded)
             for tensor in own:
                 tensor.fill_(49)
-            place_in_torch(padding.parts(own, layout, room, built.n_out))
+            place(parts_of(own, layout, padded))
             found += own
         return found
 
