@@ -6,16 +6,17 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from pcnn.graphs import NOTHING
-from pcnn.graphs.capture import Capture, NoGraph
-from pcnn.graphs.sizes import NoFixedSize
-from pcnn.graphs.snapshot import NetworkSnapshot
+from pcnn.graphs.capture import Capture, NoGraph, Work, aside, failure_of
+from pcnn.graphs.outputs import FixedOutput
+from pcnn.graphs.sizes import Edges, NoFixedSize, Unfit
+from pcnn.graphs.snapshot import NetworkSnapshot, hooked
 from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.recorded import RECORD
 from pcnn.ops.plan import Planner
@@ -48,6 +49,35 @@ class AutocastOf:
         return torch.autocast(self.device, given, self.dtype is not None, cache_enabled=False)
 
 
+class Call(NamedTuple):
+    """A call of a network, besides its input."""
+
+    model: nn.Module
+    planner: Planner
+    run: Run  # of the network, on a planned input
+    modes: AutocastOf
+
+
+class Place:
+    """Memory of one size, and the graphs that work there."""
+
+    def __init__(self, memory: Any, run: Run, modes: AutocastOf) -> None:
+        self.memory, self._run, self._modes = memory, run, modes
+        self.output: Any = None
+        self.fixed: FixedOutput
+        self.graphs: tuple[Work, Work]
+        self.host: Tensor | None = None  # page-locked, for the report of a plan
+
+    def forward(self) -> None:
+        """Run the network on the memory."""
+        with self._modes.again():
+            self.output = self._run(self.memory.tensor)
+
+
+class Changed(Exception):
+    """The network is another one than that of the graphs."""
+
+
 class Graphs:
     """Graphs of one network, which holds them; no reference back, or neither would be freed.
 
@@ -57,23 +87,29 @@ class Graphs:
     the caller. Calls may come from several threads, and wait for each other.
     """
 
+    planner: Planner  # of calls that bring none
+    _device: torch.device
+
     def __init__(
         self,
         model: nn.Module,
         capture: Capture | None = None,
+        edges: Edges | None = None,
         after: int = AFTER,
         most: int = MOST,
         caught: tuple[type[Exception], ...] = (Exception,),
     ) -> None:
-        self._model, self._given = weakref.ref(model), capture
+        self._model, self._given, self.edges = weakref.ref(model), capture, edges or Edges()
         self.after, self.most, self._caught = after, most, caught
         #: why the last call that was to be captured was not
         self.reason: str | None = None
         self.places: OrderedDict[Hashable, Any] = OrderedDict()
+        self.replays = self._before = 0  # and those at the last change of the network
         self._lock = threading.RLock()
         self._seen: OrderedDict[Hashable, int] = OrderedDict()
         self._kept: NetworkSnapshot | None = None
         self._capture: Any = None
+        self._done: torch.cuda.Event | None = None  # of a call that may be of another stream
         self._pause = self._left = self._changes = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,6 +136,7 @@ class Graphs:
     def release(self) -> None:
         """Give up all graphs and their memory."""
         with self._lock:
+            self._wait()
             self.places.clear()
             self._seen.clear()
             self._kept = self._capture = None
@@ -128,8 +165,82 @@ class Graphs:
                     self.reason = "there is too little memory"
             return NOTHING
 
-    def _answer(self, given: Any, model: nn.Module, planner: Any, run: Run) -> Any:
+    def _answer(self, given: Any, model: nn.Module, planner: Planner | None, run: Run) -> Any:
+        try:
+            if self._kept is None or self._capture is None:
+                self._start(model)
+            call = Call(model, planner or self.planner, run, AutocastOf(self._device.type))
+            found = self._item(given, call)
+            if found is None:
+                return NOTHING
+            own, item = found
+            key = own, call.modes.key
+            place = self.places.get(key)
+            if place is not None:
+                self.places.move_to_end(key)
+                try:
+                    output = self._replayed(place, item, call)
+                except Unfit:  # larger memory takes its place
+                    pass
+                else:
+                    self.replays += 1
+                    return output
+            if not self._is_due(key):
+                return NOTHING
+            if not self._holds():
+                raise Changed
+        except Changed:
+            self._note_change()
+            return NOTHING
+        if hooked(model):
+            raise NoGraph("a module has hooks, which no graph calls")
+        self._wait()
+        before = place and self.places.pop(key).memory.room
+        place = None
+        while len(self.places) >= self.most:
+            self.places.popitem(last=False)
+        self.places[key], output = self._made(given, item, before, call)
+        self.reason = None
+        return output
+
+    def _wait(self) -> None:
+        """Let other streams read what is given up next."""
+        if self._done is not None:
+            self._done.synchronize()
+
+    def _start(self, model: nn.Module) -> None:
+        """Begin with a network as it is now."""
         raise NotImplementedError
+
+    def _item(self, given: Any, call: Call) -> tuple[Hashable, Any] | None:
+        """What memory takes of an input, behind a key; ``None``: it has no place in any.
+
+        Inputs with equal keys share memory.
+        """
+        raise NotImplementedError
+
+    def _replayed(self, place: Any, item: Any, call: Call) -> Any:
+        """The output of an input that fits; else `Unfit`."""
+        raise NotImplementedError
+
+    def _made(self, given: Any, item: Any, before: Any, call: Call) -> tuple[Any, Any]:
+        """Memory and graphs of a size, also for what memory before had room for, and an output."""
+        raise NotImplementedError
+
+    def _holds(self) -> bool:
+        return self._kept is not None and self._kept.holds()
+
+    def _captured(self, place: Place, item: Any, first: Work, second: Work) -> None:
+        """Capture two functions behind runs outside, where what is missing is compiled."""
+        stream = getattr(self._capture, "stream", None)
+        try:
+            with aside(stream, self._device):
+                place.memory.take(item)
+                for work in (first, second, first, second):
+                    work()
+            place.graphs = self._capture(first), self._capture(second)
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise NoGraph(failure_of(error)) from error
 
     def _is_due(self, key: Hashable) -> bool:
         """Count a call of a size that has no graph yet."""
@@ -141,8 +252,9 @@ class Graphs:
         self._due = key
         return True
 
-    def _note_change(self, used: int) -> None:
-        """Give up the graphs of a network that has changed, behind so many replays."""
+    def _note_change(self) -> None:
+        """Give up the graphs of a network that has changed."""
+        used, self._before = self.replays - self._before, self.replays
         self._changes = 0 if used > CHANGES else self._changes + 1
         self.release()
         if self._changes > CHANGES:

@@ -58,7 +58,7 @@ class FixedInput:
     def plan(self) -> None:
         """Nothing: the plan of an input is copied."""
 
-    def sites(self, given: Planned, numbers: Sequence[int], *_: Any) -> list[Geometry | None]:
+    def sites(self, given: Planned, *_: Any) -> list[Geometry | None]:
         """The exact levels of an input."""
         return list(given.levels)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from pcnn.geometry import Geometry
 from pcnn.graphs.capture import NoGraph
@@ -18,72 +18,14 @@ from pcnn.tensor import SparseTensor
 AGREE = {torch.float64: 1e-7, torch.float32: 1e-2}
 AGREE_HALF = 5e-2
 
-#: For every tensor of an output the level that its rows are of; ``None``: it has no spare rows.
-Form = list[int | None]
-
-
-def parts_of(output: Any) -> Iterator[Any]:
-    """The tensors and numbers of an output, in the order in which `mapped` comes to them."""
-    if isinstance(output, dict):
-        yield from chain.from_iterable(map(parts_of, output.values()))
-    elif isinstance(output, list | tuple):
-        yield from chain.from_iterable(map(parts_of, output))
-    else:
-        yield output
+#: Levels of an input in the order of the recipe; ``None``: not asked for.
+Levels = Sequence[Geometry | None]
 
 
 def features_of(output: Any) -> list[Tensor]:
     """The tensors of an output, of sparse ones their features."""
-    parts = (p.features if isinstance(p, SparseTensor) else p for p in parts_of(output))
+    parts = (p.features if isinstance(p, SparseTensor) else p for p in tree_leaves(output))
     return [part for part in parts if isinstance(part, Tensor)]
-
-
-def mapped(output: Any, function: Callable[[Any], Any]) -> Any:
-    """Lists, tuples and dictionaries with a function of every value."""
-    if isinstance(output, dict):
-        return {name: mapped(value, function) for name, value in output.items()}
-    if isinstance(output, list):
-        return [mapped(value, function) for value in output]
-    if isinstance(output, tuple):
-        values = [mapped(value, function) for value in output]
-        return type(output)(*values) if hasattr(output, "_fields") else tuple(values)
-    return function(output)
-
-
-def form_of(
-    fixed: Any, levels: Sequence[Geometry], exact: Any, sites: Sequence[Geometry | None]
-) -> Form:
-    """How an output in memory of fixed size, on these levels, leads to the eager one."""
-    form: Form = []
-    for own, wanted in zip(parts_of(fixed), parts_of(exact), strict=True):
-        level = None
-        if isinstance(own, SparseTensor):
-            level = next((n for n, at in enumerate(levels) if at is own.geometry), None)
-            if level is None or wanted.geometry is not sites[level]:
-                raise NoGraph("an output lies on sites that are no level of the input's")
-        elif isinstance(own, Tensor):
-            level = _level_of(own, levels, wanted, sites)
-        elif not isinstance(own, int | float | str | None) or own != wanted:
-            raise NoGraph(f"an output of type {type(own).__name__} belongs to one input")
-        form.append(level)
-    return form
-
-
-def _level_of(
-    own: Tensor, levels: Sequence[Geometry], wanted: Tensor, sites: Sequence[Geometry | None]
-) -> int | None:
-    if own.shape == wanted.shape:
-        return None
-    pairs = list(zip(levels, sites, strict=True))
-    for level, (at, exact) in enumerate(pairs):
-        rows = (own.shape[0], wanted.shape[0]) if own.ndim else (-1, -1)
-        if (
-            exact is not None
-            and rows == (at.rows, exact.rows)
-            and own.shape[1:] == wanted.shape[1:]
-        ):
-            return level
-    raise NoGraph(f"an output {list(own.shape)} has no shape of its own in memory of fixed size")
 
 
 class Copies:
@@ -91,16 +33,13 @@ class Copies:
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
-        self._made: dict[int, tuple[Tensor, Tensor]] = {}  # each with its source, by whose id
 
     def of(self, source: Tensor, rows: int | None = None) -> Tensor:
         """Memory for a tensor, or the first rows of it; empty until `fill`."""
-        if id(source) not in self._made:
-            own = source if rows is None else source[:rows]
-            made = torch.empty_like(own, memory_format=torch.contiguous_format)
-            self._made[id(source)] = made, source
-            self._parts.append(Part(made, own))
-        return self._made[id(source)][0]
+        own = source if rows is None else source[:rows]
+        made = torch.empty_like(own, memory_format=torch.contiguous_format)
+        self._parts.append(Part(made, own))
+        return made
 
     def fill(self) -> None:
         """Copy all that is not there yet."""
@@ -108,38 +47,59 @@ class Copies:
         self._parts = []
 
 
-def rows_of(
-    output: Any, form: Form, sites: Sequence[Geometry | None]
-) -> Iterator[tuple[Tensor, int | None]]:
-    """The tensors of an output, and how many of their rows are there; ``None``: all of them."""
-    for part, level in zip(parts_of(output), form, strict=True):
-        at = None if level is None else sites[level]
-        rows = None if at is None else at.rows
-        if isinstance(part, SparseTensor | Tensor):
-            yield (part.features if isinstance(part, SparseTensor) else part), rows
+class FixedOutput:
+    """An output in memory of fixed size, and how it leads to that of an input."""
+
+    def __init__(self, fixed: Any, levels: Levels, exact: Any, sites: Levels) -> None:
+        """By an eager output and the levels of its input; `NoGraph` where it does not."""
+        self._parts, self._spec = tree_flatten(fixed)
+        pairs = zip(self._parts, tree_leaves(exact), strict=True)
+        #: for every part the level that its rows are of; None: it has no spare rows
+        self._levels = [_level_of(*pair, levels, sites) for pair in pairs]
+        self.wanted = {level for level in self._levels if level is not None}
+
+    def copies(self, fixed: Any, sites: Levels) -> list[Tensor]:
+        """The tensors of the output on memory of their own, without spare rows."""
+        copies, found = Copies(), []
+        for part, level in zip(tree_leaves(fixed), self._levels, strict=True):
+            at = None if level is None else sites[level]
+            if isinstance(part, SparseTensor | Tensor):
+                own = part.features if isinstance(part, SparseTensor) else part
+                found.append(copies.of(own, None if at is None else at.rows))
+        copies.fill()
+        return found
+
+    def rebuilt(self, tensors: Iterable[Tensor], sites: Levels) -> Any:
+        """The output that such tensors make on exact sites."""
+        found, parts = iter(tensors), list[Any]()
+        for part, level in zip(self._parts, self._levels, strict=True):
+            if isinstance(part, SparseTensor):
+                at = None if level is None else sites[level]
+                assert at is not None
+                parts.append(SparseTensor(next(found), at))
+            else:
+                parts.append(next(found) if isinstance(part, Tensor) else part)
+        return tree_unflatten(parts, self._spec)
 
 
-class Rebuilt:
-    """An output of new tensors, in the order of `rows_of`, on exact sites."""
-
-    # no closure that calls itself: maps of every cloud would live until cycles are collected
-
-    def __init__(
-        self, found: Iterator[Tensor], form: Form, sites: Sequence[Geometry | None]
-    ) -> None:
-        self._found, self._form, self._sites = found, iter(form), sites
-
-    def of(self, output: Any) -> Any:
-        """The output that one in memory of fixed size stands for."""
-        return mapped(output, self._part)
-
-    def _part(self, part: Any) -> Any:
-        level = next(self._form)
-        if isinstance(part, SparseTensor):
-            at = None if level is None else self._sites[level]
-            assert at is not None
-            return SparseTensor(next(self._found), at)
-        return next(self._found) if isinstance(part, Tensor) else part
+def _level_of(own: Any, wanted: Any, levels: Levels, sites: Levels) -> int | None:
+    if isinstance(own, SparseTensor):
+        for at, exact in zip(levels, sites, strict=True):
+            if at is own.geometry and exact is wanted.geometry:
+                return levels.index(at)
+        raise NoGraph("an output lies on sites that are no level of the input's")
+    if not isinstance(own, Tensor):
+        if not isinstance(own, int | float | str | None) or own != wanted:
+            raise NoGraph(f"an output of type {type(own).__name__} belongs to one input")
+        return None
+    if own.shape == wanted.shape:
+        return None
+    for level, (at, exact) in enumerate(zip(levels, sites, strict=True)):
+        if at is not None and exact is not None:
+            rows = own.shape[:1] + wanted.shape[:1]
+            if rows == (at.rows, exact.rows) and own.shape[1:] == wanted.shape[1:]:
+                return level
+    raise NoGraph(f"an output {list(own.shape)} has no shape of its own in memory of fixed size")
 
 
 def check_agreement(found: Any, wanted: Any) -> None:

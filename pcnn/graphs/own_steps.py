@@ -10,31 +10,22 @@ computed anew, eagerly: gradients of gradients, and a second backward of one out
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pcnn.graphs import INSIDE, NOTHING
-from pcnn.graphs.automatic import AFTER, MOST, AutocastOf, Graphs, Run
-from pcnn.graphs.capture import Capture, CudaGraphs, NoGraph, Work, aside, failure_of
+from pcnn.graphs import INSIDE
+from pcnn.graphs.automatic import AutocastOf, Call, Changed, Graphs, Place, Run
+from pcnn.graphs.capture import CudaGraphs, NoGraph
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.memory import part_of
-from pcnn.graphs.outputs import (
-    Copies,
-    Form,
-    Rebuilt,
-    check_agreement,
-    features_of,
-    form_of,
-    rows_of,
-)
-from pcnn.graphs.sizes import Edges, NoFixedSize, Planned, Unfit
-from pcnn.graphs.snapshot import NetworkSnapshot, hooked
+from pcnn.graphs.outputs import FixedOutput, check_agreement, features_of
+from pcnn.graphs.sizes import NoFixedSize, Planned, Unfit, part_of
+from pcnn.graphs.snapshot import NetworkSnapshot
 from pcnn.maps.place import Part, place
-from pcnn.ops.plan import Planner
 from pcnn.tensor import SparseTensor
 
 #: The gradient of a parameter begins at a multiple of so many numbers, where wide reads begin.
@@ -48,8 +39,16 @@ class Gradients:
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = tuple(parameters)
-        self.pieces = self._pieces()
-        self._views, self._spare = self._cut(self.pieces)
+        rooms = [-(-one.numel() // ALIGNED) * ALIGNED for one in self.parameters]
+        sizes: dict[torch.dtype, int] = {}
+        self._begins = []
+        for parameter, room in zip(self.parameters, rooms, strict=True):
+            begin = sizes.get(parameter.dtype, 0)
+            self._begins.append(begin)
+            sizes[parameter.dtype] = begin + room
+        device = self.parameters[0].device
+        self._pieces = {t: torch.zeros(size, dtype=t, device=device) for t, size in sizes.items()}
+        self._views = self._cut(self._pieces)
         self._addresses = [view.data_ptr() for view in self._views]
 
     def let_go(self) -> None:
@@ -59,74 +58,51 @@ class Gradients:
                 parameter.grad = parameter.grad.clone()
 
     def write(self, found: Sequence[Tensor | None]) -> None:
-        """Keep the gradients of a step; ``None`` where its loss does not depend on a parameter.
-
-        All else in the pieces is 0, so that their norm is that of the gradients.
-        """
-        pairs = list(zip(self._views, found, strict=True))
-        gradients = [one for one in found if one is not None]
-        others = [view for view, one in pairs if one is None]
+        """Keep the gradients of a step; ``None`` where its loss does not depend on a parameter."""
+        pairs = [
+            (view, one) for view, one in zip(self._views, found, strict=True) if one is not None
+        ]
+        views, gradients = zip(*pairs, strict=True)
         with torch.no_grad():
-            torch._foreach_copy_([view for view, one in pairs if one is not None], gradients)
-            # numbers between gradients too: clipping to a norm that is no number reaches them
-            torch._foreach_zero_([*self._spare, *others])
+            torch._foreach_copy_(views, gradients)
 
     def views(self, in_place: bool) -> list[Tensor]:
         """Gradients of all parameters, here or on memory of their own; nothing else holds them."""
-        pieces = self.pieces if in_place else [piece.clone() for piece in self.pieces]
-        return self._cut(pieces)[0]
+        pieces = self._pieces
+        return self._cut(pieces if in_place else {t: one.clone() for t, one in pieces.items()})
 
-    def _pieces(self) -> list[Tensor]:
-        sizes: dict[torch.dtype, int] = {}
-        for parameter in self.parameters:
-            sizes[parameter.dtype] = sizes.get(parameter.dtype, 0) + _room(parameter)
-        device = self.parameters[0].device
-        return [torch.zeros(size, dtype=dtype, device=device) for dtype, size in sizes.items()]
-
-    def _cut(self, pieces: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Views of the pieces, one a parameter, and what lies between them."""
-        rest = {piece.dtype: piece for piece in pieces}
-        views, spare = [], []
-        for parameter in self.parameters:
-            piece, own, room = rest[parameter.dtype], parameter.numel(), _room(parameter)
-            views.append(piece[:own].view(parameter.shape))
-            if room > own:
-                spare.append(piece[own:room])
-            rest[parameter.dtype] = piece[room:]
-        return views, spare
+    def _cut(self, pieces: dict[torch.dtype, Tensor]) -> list[Tensor]:
+        pairs = zip(self.parameters, self._begins, strict=True)
+        return [pieces[p.dtype].narrow(0, at, p.numel()).view(p.shape) for p, at in pairs]
 
 
-def _room(parameter: nn.Parameter) -> int:
-    return -(-parameter.numel() // ALIGNED) * ALIGNED
+class StepPlace(Place):
+    """Memory and graphs of a step."""
 
-
-class StepPlace:
-    """Memory of one size of batches, and the graphs that work there."""
-
-    def __init__(self, held: FixedInput, run: Run, modes: AutocastOf, follows: bool) -> None:
-        self.held, self._run, self._modes = held, run, modes
-        self.leaves: list[Tensor] = []  # what the network computes with, in place of parameters
-        features = held.tensor.features.detach().requires_grad_(follows)
-        self._input = SparseTensor(features, held.tensor.geometry)
+    def __init__(
+        self, memory: FixedInput, run: Run, modes: AutocastOf, follows: bool, leaves: list[Tensor]
+    ) -> None:
+        super().__init__(memory, run, modes)
+        self._leaves = leaves  # what the network computes with, in place of parameters
+        features = memory.tensor.features.detach().requires_grad_(follows)
+        self._input = SparseTensor(features, memory.tensor.geometry)
         self._follows = follows
-        self.output: Any = None
-        self.form: Form = []
         self.starts: list[Tensor] = []  # gradients that backward begins from
         self.features_grad: Tensor | None = None
         self.reached: list[bool] = []  # parameters that the output depends on
-        self.graphs: tuple[Work, Work] | None = None
 
     def forward(self) -> None:
-        """Run the network on the memory."""
         with torch.enable_grad(), self._modes.again():
             self.output = self._run(self._input)
 
     def backward(self, gradients: Gradients) -> None:
         """Write the gradients of the parameters, from those of the output."""
         ends = [one for one in features_of(self.output) if one.requires_grad]
+        if not ends:
+            raise NoGraph("its output needs no gradient")
         if not self.starts:
             self.starts = [torch.zeros_like(end) for end in ends]
-        inputs = [*([self._input.features] if self._follows else []), *self.leaves]
+        inputs = [*([self._input.features] if self._follows else []), *self._leaves]
         with torch.autocast(self._modes.device, enabled=False):
             found = list(torch.autograd.grad(ends, inputs, self.starts, allow_unused=True))
         if self._follows:
@@ -145,10 +121,6 @@ class StepCall:
         self.modes = AutocastOf(given.x.device.type)
         self.is_pending = True
 
-    def outputs(self) -> tuple[Tensor, ...]:
-        """Replay forward; tensors of its output on memory of their own."""
-        return self.steps.forward(self.place, self.given)
-
     def gradients(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of features and parameters."""
         if self.is_pending and not torch.is_grad_enabled():
@@ -164,12 +136,7 @@ class StepCall:
         try:
             with torch.enable_grad(), self.modes.again():
                 outputs = features_of(on_copies(self.model, self.given.x))
-            pairs = [
-                (one, grad)
-                for one, grad in zip(outputs, grads, strict=True)
-                if one.requires_grad and grad is not None
-            ]
-            ends, starts = zip(*pairs, strict=True)
+            ends, starts = _paired(outputs, grads)
             found = torch.autograd.grad(
                 ends, inputs, starts, create_graph=create, allow_unused=True
             )
@@ -185,9 +152,8 @@ class _Step(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.call = call
         ctx.set_materialize_grads(False)
-        found = call.outputs()
-        own = features_of(call.place.output)
-        ends = zip(found, own, strict=True)
+        found = tuple(call.steps.forward(call.place, call.given))
+        ends = zip(found, features_of(call.place.output), strict=True)
         ctx.mark_non_differentiable(*(one for one, end in ends if not end.requires_grad))
         return found
 
@@ -199,18 +165,9 @@ class _Step(torch.autograd.Function):
 class OwnSteps(Graphs):
     """The steps of a network in training."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        capture: Capture | None = None,
-        edges: Edges | None = None,
-        after: int = AFTER,
-        most: int = MOST,
-        in_place: bool = False,
-    ) -> None:
-        super().__init__(model, capture, after, most)
-        self._edges, self._in_place = edges or Edges(), in_place
-        self.replays = self._before = 0  # and those at the last change of the network
+    def __init__(self, model: nn.Module, in_place: bool = False, **settings: Any) -> None:
+        super().__init__(model, **settings)
+        self._in_place = in_place
         self._last: weakref.ref[StepCall] | None = None
 
     def serves(self, x: SparseTensor) -> bool:
@@ -218,59 +175,44 @@ class OwnSteps(Graphs):
         last = None if self._last is None else self._last()
         return (last is None or not last.is_pending) and super().serves(x)
 
-    def _answer(self, x: SparseTensor, model: nn.Module, planner: Planner, run: Run) -> Any:
-        if self._kept is not None and not self._kept.holds():  # while the device may be busy
-            used, self._before = self.replays - self._before, self.replays
-            self._note_change(used)
-        planner(x.geometry, True)
-        recipe = planner.recipe_on(x.geometry)
-        given = Planned.of(recipe, x)
-        sizes = given.sizes
-        if min(sizes.rows) < 2:  # norms have no variance there
-            return NOTHING
-        room, modes = sizes.room(self._edges), AutocastOf(x.device.type)
-        key = room.rows[0], room.form, modes.key, x.features.requires_grad
-        own = self.places.get(key)
-        if own is None or not sizes.fits(own.held.room):
-            if not self._is_due(key):
-                return NOTHING
-            if own is not None:
-                room = room.joined(own.held.room)
-                del self.places[key], own
-            elif len(self.places) >= self.most:
-                self.places.popitem(last=False)
-            own = self._made(given, FixedInput(recipe, given, room), model, planner, modes)
-            self.places[key], self.reason = own, None
-        self.places.move_to_end(key)
-        call = StepCall(self, own, given, model)
-        found = iter(_Step.apply(call, x.features, *self.parameters))  # type: ignore[no-untyped-call]
-        self._last = weakref.ref(call)
-        self.replays += 1
-        return Rebuilt(found, own.form, given.levels).of(own.output)
+    def _start(self, model: nn.Module) -> None:
+        self.parameters = [one for one in model.parameters() if one.requires_grad]
+        self.buffers = list(model.buffers())
+        # statistics change unseen, as by torch's own norms: backward passes may need them
+        self._counters = [one for one in self.buffers if not one.is_floating_point()]
+        self._device = self.parameters[0].device
+        self._kept = NetworkSnapshot(model, values=False)
+        self._capture = self._given or CudaGraphs(self._device)
 
-    def _made(
-        self,
-        given: Planned,
-        held: FixedInput,
-        model: nn.Module,
-        planner: Planner,
-        modes: AutocastOf,
-    ) -> StepPlace:
+    def _item(self, given: Any, call: Call) -> tuple[Hashable, Any] | None:
+        if not self._holds():  # looked at while the device may be busy
+            raise Changed
+        call.planner(given.geometry, True)
+        planned = Planned.of(call.planner.recipe_on(given.geometry), given)
+        if min(planned.sizes.rows) < 2:  # norms have no variance there
+            return None
+        room = planned.sizes.room(self.edges)
+        return (room.rows[0], room.form, given.features.requires_grad), planned
+
+    def _replayed(self, place: StepPlace, item: Planned, call: Call) -> Any:
+        if not item.sizes.fits(place.memory.room):
+            raise Unfit
+        step = StepCall(self, place, item, call.model)
+        found = _Step.apply(step, item.x.features, *self.parameters)  # type: ignore[no-untyped-call]
+        self._last = weakref.ref(step)
+        return place.fixed.rebuilt(found, item.levels)
+
+    def _made(self, given: Any, item: Planned, before: Any, call: Call) -> tuple[StepPlace, Any]:
         """Capture the graphs of a size, and hold them to an eager step."""
-        x, device = given.x, given.x.device
-        if hooked(model):
-            raise NoGraph("a module has hooks, which no graph calls")
+        model = call.model
         if any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
             raise NoGraph("norms over all devices are no device work alone")
-        if self._kept is None:
-            self._kept = NetworkSnapshot(model, values=False)
-            self._capture = CudaGraphs(device) if self._given is None else self._given
-            self.parameters = [one for one in model.parameters() if one.requires_grad]
-            self.buffers = list(model.buffers())
-            # statistics change unseen, as by torch's own norms: backward passes may need them
-            self._counters = [one for one in self.buffers if not one.is_floating_point()]
+        if not self.places:
             self._gradients = Gradients(self.parameters)
         self._gradients.let_go()
+        room = item.sizes.room(self.edges)
+        room = room if before is None else room.joined(before)
+        held = FixedInput(call.planner.recipe_on(given.geometry), item, room)
         # Autograd keeps one end for every parameter, on the stream that used it first: while a loss
         # of the loop is alive, on that of the loop, where a captured backward may not end. And no
         # statistics that it needs may be seen to change. So both are other tensors on one memory.
@@ -285,61 +227,45 @@ class OwnSteps(Graphs):
         def again(fixed: SparseTensor) -> Any:  # no reference to the network, which owns this
             return functional_call(_Unplanned(reference()), {**leaves, **buffers}, (fixed,))
 
-        made = StepPlace(held, again, modes, x.features.requires_grad)
-        made.leaves = list(leaves.values())
-        backward: Work = lambda: made.backward(self._gradients)  # noqa: E731
-        stream = getattr(self._capture, "stream", None)
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            held.take(given)
+        follows = given.features.requires_grad
+        made = StepPlace(held, again, call.modes, follows, list(leaves.values()))
+        backward = partial(made.backward, self._gradients)
+        with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             before = [one.clone() for one in self.buffers]
             try:
-                with aside(stream, device):
-                    for _ in range(2):  # once outside: what is missing is compiled
-                        made.forward()
-                        backward()
-                made.graphs = self._capture(made.forward), self._capture(backward)
-                few = part_of(x.replace(x.features.detach()))
-                for one in (x, few):  # the second leaves most rows spare: none may be looked at
+                self._captured(made, item, made.forward, backward)
+                few = part_of(given.replace(given.features.detach()))
+                for one in (given, few):  # the second leaves most rows spare: none may be looked at
                     try:
-                        self._check(made, one, model, planner, modes)
+                        self._check(made, one, call)
                     except (Unfit, NoFixedSize):  # fewer rows may be tiled in other sections
                         held.check()
-            except (RuntimeError, IndexError, ValueError) as error:
-                raise NoGraph(failure_of(error)) from error
             finally:
                 with torch.no_grad():
                     for own, value in zip(self.buffers, before, strict=True):
                         own.data.copy_(value)
-        return made
+        self.replays += 1
+        return made, self._replayed(made, item, call)
 
-    def _check(
-        self,
-        made: StepPlace,
-        x: SparseTensor,
-        model: nn.Module,
-        planner: Planner,
-        modes: AutocastOf,
-    ) -> None:
+    def _check(self, made: StepPlace, x: SparseTensor, call: Call) -> None:
         """Hold forward and backward to an eager step."""
-        planner(x.geometry, True)
-        given = Planned.of(made.held.recipe, x)
-        if not given.sizes.fits(made.held.room):
+        call.planner(x.geometry, True)
+        given = Planned.of(made.memory.recipe, x)
+        if not given.sizes.fits(made.memory.room):
             raise Unfit
-        with torch.enable_grad(), modes.again():
-            wanted = on_copies(model, x)
-        made.form = form_of(made.output, made.held.levels, wanted, given.levels)
-        outputs = [one for one in features_of(wanted) if one.requires_grad]
-        if not outputs:
-            raise NoGraph("its output needs no gradient")
+        with torch.enable_grad(), call.modes.again():
+            wanted = on_copies(call.model, x)
+        made.fixed = FixedOutput(made.output, made.memory.levels, wanted, given.levels)
         draw = torch.Generator(x.device).manual_seed(0)
-        starts = [
+        grads = [
             torch.randn(one.shape, generator=draw, device=x.device, dtype=one.dtype)
-            for one in outputs
+            if one.requires_grad
+            else None
+            for one in features_of(wanted)
         ]
-        exact = torch.autograd.grad(outputs, self.parameters, starts, allow_unused=True)
-        check_agreement(list(self.forward(made, given)), features_of(wanted))
-        left = iter(starts)
-        grads = [next(left) if one.requires_grad else None for one in features_of(wanted)]
+        ends, starts = _paired(features_of(wanted), grads)
+        exact = torch.autograd.grad(ends, self.parameters, starts, allow_unused=True)
+        check_agreement(self.forward(made, given), features_of(wanted))
         _, *own = self.backward(made, given, grads)
         off = norm = 0.0
         for one, other in zip(own, exact, strict=True):
@@ -351,23 +277,18 @@ class OwnSteps(Graphs):
         if not off <= GRADIENTS_AGREE**2 * norm:
             raise NoGraph("in memory of fixed size its gradients are others")
 
-    def forward(self, own: StepPlace, given: Planned) -> tuple[Tensor, ...]:
+    def forward(self, own: StepPlace, given: Planned) -> list[Tensor]:
         """Replay forward on a batch; tensors of the output on memory of their own."""
-        assert own.graphs is not None
         with torch.no_grad():
-            own.held.take(given)
+            own.memory.take(given)
             own.graphs[0]()
             torch.autograd.graph.increment_version(self._counters)  # a replay counts no change
-            copies, rows = Copies(), rows_of(own.output, own.form, given.levels)
-            found = tuple(copies.of(one.detach(), number) for one, number in rows)
-            copies.fill()
-        return found
+            return own.fixed.copies(own.output, given.levels)
 
     def backward(
         self, own: StepPlace, call: Planned, grads: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
         """Replay backward from gradients of an output: of features, and of the parameters."""
-        assert own.graphs is not None
         ends = zip(features_of(own.output), grads, strict=True)
         given = [grad for one, grad in ends if one.requires_grad]
         parts = []
@@ -382,6 +303,12 @@ class OwnSteps(Graphs):
             found = [one if reached else None for one, reached in pairs]
             features = own.features_grad
             return [None if features is None else features[: len(call.x)].clone(), *found]
+
+
+def _paired(outputs: Sequence[Tensor], grads: Sequence[Tensor | None]) -> Any:
+    """Outputs that backward begins from, and their gradients."""
+    ends = zip(outputs, grads, strict=True)
+    return zip(*(one for one in ends if one[0].requires_grad and one[1] is not None), strict=True)
 
 
 class _Unplanned(nn.Module):

@@ -6,12 +6,16 @@ import functools
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
+import torch
+
 from pcnn.geometry import Geometry, KernelMap
 from pcnn.geometry.layouts import LAYOUTS, Layout
 from pcnn.geometry.steps import STEPS, TILE_ROWS
 from pcnn.ops.recipe import Key, PlannedMap, Recipe
 from pcnn.tensor import SparseTensor
 
+#: A part of an input has so many times fewer rows.
+FEWER = 4
 #: How many times the sites of the cloud that asks for a bucket it is made for.
 HEADROOM = 1.1
 
@@ -149,3 +153,9 @@ def held_layouts(planned: PlannedMap, built: KernelMap, backward: bool) -> dict[
     wanted = planned.layouts(backward)
     held = set(wanted) if there.keys() >= set(wanted) else set(there)
     return {key: layout for key, layout in there.items() if key in held}
+
+
+def part_of(x: SparseTensor) -> SparseTensor:
+    """The first rows of an input, so few that most rows of its memory are spare."""
+    rows = torch.arange(-(-x.geometry.rows // FEWER), device=x.device)
+    return SparseTensor(x.features[rows], x.geometry.at_rows(rows))

@@ -13,7 +13,7 @@ from pcnn.tensor import SparseTensor
 
 if TYPE_CHECKING:
     from pcnn.graphs.own_steps import OwnSteps
-    from pcnn.graphs.runner import OwnGraphs
+    from pcnn.graphs.runner import Runner
 
 #: Forward passes that may wait for their backward, each with memory of its own.
 PASSES = 2
@@ -45,7 +45,7 @@ class PlannedModule(nn.Module):
         self.plans_input = True
         self.graphs = True
         self._planner: Planner | None = None
-        self._graphs: OwnGraphs | None = None
+        self._graphs: Runner | None = None
         self._steps: tuple[OwnSteps, ...] = ()  # for several passes before one backward
 
     @property
@@ -84,9 +84,9 @@ class PlannedModule(nn.Module):
     def start_graphs(self, **settings: Any) -> None:
         """Begin without graphs; settings: how steps are captured (`OwnSteps`)."""
         from pcnn.graphs.own_steps import OwnSteps
-        from pcnn.graphs.runner import OwnGraphs
+        from pcnn.graphs.runner import Runner
 
-        self._graphs = OwnGraphs(self)
+        self._graphs = Runner(self)
         self._steps = tuple(OwnSteps(self, **settings) for _ in range(PASSES))
 
     def release_graphs(self) -> None:
@@ -111,7 +111,10 @@ class PlannedModule(nn.Module):
         assert self._graphs is not None
         found = (one for one in (self._steps if follows else (self._graphs,)) if one.serves(x))
         own = next(found, None)
-        return NOTHING if own is None else own(x, self, self.planner, super().__call__)
+        if own is None:
+            return NOTHING
+        with torch.cuda.device_of(x.features):
+            return own(x, self, self.planner, super().__call__)
 
     def _plan(self, args: tuple[Any, ...]) -> None:
         if self.plans_input and args and isinstance(args[0], SparseTensor):

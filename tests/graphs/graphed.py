@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.geometry import grid_of_cells
 from pcnn.graphs.capture import Work
-from pcnn.maps import SortedSearch
+from pcnn.maps import SortedSearch, Windowed
 from pcnn.models.minkunet import MinkUNet42
 from pcnn.ops import Engine, native_points, resolve
 from pcnn.tensor import SparseTensor
@@ -21,6 +21,8 @@ from tests.clouds import surface
 #: The layouts of a GPU, in torch operations: on voxels, and on native points.
 TILES = Engine("tiles", SortedSearch(), OutputStationary())
 ROWS = replace(resolve("auto"), name="rows", dataflow=OutputStationary())
+#: Maps by the kernels of a GPU, which an emulator runs.
+KERNELS = Engine("kernels", Windowed(), OutputStationary())
 
 
 def rerun(work: Work) -> Work:

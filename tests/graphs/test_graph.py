@@ -16,7 +16,7 @@ from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
-from tests.graphs.graphed import TILES, in_threads, rerun
+from tests.graphs.graphed import KERNELS, in_threads, rerun
 from tests.tolerance import LIKE_EAGER, relative_rms
 
 MODELS: dict[str, Callable[..., Any]] = {
@@ -28,9 +28,10 @@ MODELS: dict[str, Callable[..., Any]] = {
 }
 SIZES = [20_000, 0, 1, 2, 700, 1024, 1025, 23_000, 19_000, 60_000, 20_500]
 HALVES = (torch.float16, torch.bfloat16)
-#: Inputs: points that become voxels in the graph, voxels, and native points.
+#: Inputs: points that become voxels in the graph, and voxels and native points as they are.
 KINDS = ("clouds", "voxels", "points")
 BOUNDS = {**LIKE_EAGER, torch.bfloat16: 8 * LIKE_EAGER[torch.float16]}
+BOUNDS[torch.float64] = LIKE_EAGER[torch.float32]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -66,20 +67,22 @@ def network(name: str = "minkunet42", **options: Any) -> Any:
     return MODELS[name](**options).to(DEVICE).eval()
 
 
-def graphed(kind: str, net: Any, **options: Any) -> GraphedNetwork:
-    return GraphedNetwork(net, 0.1 if kind == "clouds" else None, **options)
+def graphed(kind: str, net: Any, **options: Any) -> Any:
+    return GraphedNetwork(net, 0.1, **options) if kind == "clouds" else net
 
 
-def check(run: GraphedNetwork, kind: str, points: Tensor, features: Tensor) -> Any:
+def check(run: Any, kind: str, points: Tensor, features: Tensor) -> Any:
     """Hold a call to the network without graphs, whatever its dtype."""
-    found = run(*given(kind, points, features))
-    assert run.reason is None
-    dtype = run.dtype or torch.float32
+    with torch.inference_mode():
+        found = run(*given(kind, points, features))
+    is_made = isinstance(run, GraphedNetwork)
+    assert (run.reason if is_made else run.graphs_reason) is None
+    dtype, net = (run.dtype or torch.float32, run.net) if is_made else (torch.float32, run)
     x = tensor(kind, points, features)
     with torch.inference_mode():
-        net = run.runner.current(run.model)
         net.graphs = False
         wanted = net(x.replace(x.features.to(dtype)))
+        net.graphs = True
     same(found, wanted, dtype)
     one = tensors(found)[0]
     if isinstance(found, SparseTensor) and one.shape[0]:
@@ -89,64 +92,56 @@ def check(run: GraphedNetwork, kind: str, points: Tensor, features: Tensor) -> A
     return found
 
 
-def test_wrong_inputs_are_refused() -> None:
-    net = MinkUNet42(width=0.125)
-    with pytest.raises(ValueError, match=r"call model\.eval\(\)"):
-        pcnn.runtime.graph(net, voxel_size=0.1)
-    points, features = torch.rand(30, 3), torch.rand(30, 4)
-    run = pcnn.runtime.graph(net.eval(), voxel_size=0.1)
-    with pytest.raises(ValueError, match=r"features must be \[30, C\]"):
-        run(points, features[:20])
-    with pytest.raises(TypeError, match=r"takes a pcnn\.SparseTensor"):
-        pcnn.runtime.graph(net)(points)
-    net.train()
-    with pytest.raises(ValueError, match="switched to training"):
-        run(points, features)
-    with pytest.raises(ValueError, match="reduce must be one of"):
-        pcnn.runtime.graph(net.eval(), voxel_size=0.1, reduce="max")
-
-
 def test_what_is_not_captured_runs_eagerly_and_says_so() -> None:
     net = MinkUNet42(width=0.125).eval()
     points, features = torch.rand(300, 3), torch.rand(300, 4)
     with torch.inference_mode():
         wanted = net(tensor("clouds", points, features))
-    run = graphed("clouds", net)
+    run = pcnn.runtime.graph(net, voxel_size=0.1)
     with pytest.warns(UserWarning, match="runs without CUDA graphs"):
         found = run(points, features)
     assert run.reason is not None
-    assert not run.runner.places
+    assert not run.places
     assert torch.equal(found.features, wanted.features)
     assert torch.equal(found.at_points(), wanted.at_points())
+    for wrong, error in (({"reduce": "max"}, ValueError), ({"voxel_size": -1.0}, ValueError)):
+        with pytest.raises(error):
+            pcnn.runtime.graph(net, **{"voxel_size": 0.1, **wrong})
+    with pytest.raises(ValueError, match=r"features must be \[300, C\]"):
+        run(points, features[:20])
+    net.train()
+    for call in (lambda: run(points, features), lambda: pcnn.runtime.graph(net, 0.1)):
+        with pytest.raises(ValueError, match=r"call model\.eval\(\)"):
+            call()
 
 
-def test_changed_weights_are_seen_at_once() -> None:
-    net = MinkUNet42(width=0.125, engine=TILES).eval()
-    run = GraphedNetwork(net, None, torch.float64, edges=Edges(128, 1.3), capture=rerun)
-    points, features = torch.rand(300, 3), torch.rand(300, 4)
-    for _ in range(3):
-        found = run(tensor("voxels", points, features))
-        assert run.reason is None
-        assert len(run.runner.places) == 1
-        with torch.inference_mode():
-            same(found.features.float(), net(tensor("voxels", points, features)).features)
+@pytest.mark.usefixtures("emulated")
+def test_a_cloud_is_voxelized_in_its_graph_and_changed_weights_are_seen() -> None:
+    net = MinkUNet42(width=0.125, engine=KERNELS).eval()
+    run = GraphedNetwork(net, 0.1, torch.float64, edges=Edges(128, 1.3), capture=rerun)
+    points, features = places(100)
+    for turn in range(2):
+        for n in (100, 100, 90):
+            found = check(run, "clouds", points[:n], features[:n])
+        assert run.replays == 2 * turn + 2
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.mul_(1.1)
-        changed = run(tensor("voxels", points, features))
+        changed = run(points[:90], features[:90])
         assert not torch.equal(found.features, changed.features)
-        run(tensor("voxels", points, features))
+        with torch.inference_mode():
+            wanted = net(tensor("clouds", points[:90], features[:90]))
+        same(changed.features.float(), wanted.features)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("model", MODELS)
-def test_equal_to_eager(model: str, dtype: torch.dtype, kind: str) -> None:
-    run = graphed(kind, network(model), dtype=dtype)
+def test_equal_to_eager(model: str, dtype: torch.dtype) -> None:
+    run = graphed("clouds", network(model), dtype=dtype)
     for seed, n in enumerate(SIZES):
-        check(run, kind, *places(n, seed))
-    assert run.runner.places
+        check(run, "clouds", *places(n, seed))
+    assert run.places
 
 
 @pytest.mark.gpu
@@ -169,8 +164,7 @@ def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: s
         same(found, wanted, cast or torch.float32)
         assert not any(one.is_inference() for one in tensors(found))
         kept.append((found, [one.clone() for one in tensors(found)]))
-    assert net._graphs.places
-    assert sum(place.calls for place in net._graphs.places.values()) >= 2
+    assert net._graphs.replays >= 2
     for output, before in kept:
         assert all(map(torch.equal, tensors(output), before))
 
@@ -178,14 +172,14 @@ def test_plain_calls_become_graphs(model: str, cast: torch.dtype | None, kind: s
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_fit_gets_memory_that_holds_both(kind: str) -> None:
-    run = graphed(kind, network())
+    net = network()
+    run = graphed(kind, net)
     lattice = torch.cartesian_prod(*[torch.arange(27)] * 3).float().to(DEVICE) * 0.1 + 0.05
     apart = torch.rand(len(lattice), 3, device=DEVICE) * torch.tensor([40.0, 40, 4]).to(DEVICE)
     features = torch.randn(len(lattice), 4).to(DEVICE)
-    check(run, kind, lattice, features)
-    for points in (apart, lattice, apart, lattice):
+    for points in (lattice, lattice, lattice, apart, lattice, apart, lattice):
         check(run, kind, points, features)
-    assert run.runner.places
+    assert (run if kind == "clouds" else net._graphs).places
 
 
 @pytest.mark.gpu
@@ -220,10 +214,10 @@ def test_switching_the_network_back_and_forth_changes_nothing(dtype: torch.dtype
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", [*KINDS, "plain"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_threads_and_streams_share_a_network(kind: str) -> None:
     net = network("resunet")
-    run = net if kind == "plain" else graphed(kind, net)
+    run = graphed(kind, net)
     clouds = [places(9_000 + 500 * seed, seed) for seed in range(6)]
     net.graphs = False
     with torch.inference_mode():
@@ -239,10 +233,9 @@ def test_threads_and_streams_share_a_network(kind: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kind", [*KINDS, "plain"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_memory_is_bounded_and_stays_flat(kind: str) -> None:
-    net = network()
-    run = net if kind == "plain" else graphed(kind, net, most=2)
+    run = graphed(kind, network(), **({"most": 2} if kind == "clouds" else {}))
     clouds = [places(n) for n in (9_000, 12_000)]
     held = []
     for turns in (40, 200):
@@ -253,19 +246,18 @@ def test_memory_is_bounded_and_stays_flat(kind: str) -> None:
         torch.cuda.synchronize()
         held.append(torch.cuda.memory_reserved())
     assert held[1] <= 1.02 * held[0]
-    if isinstance(run, GraphedNetwork):
+    if kind == "clouds":
         run(*given(kind, *places(3_000)))
-        assert len(run.runner.places) == 2
+        assert len(run.places) == 2
 
 
 @pytest.mark.multigpu
-@pytest.mark.parametrize("kind", ["voxels", "points"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_devices_other_than_the_current_one(kind: str) -> None:
     for index in (0, 1):
         net = network().to(f"cuda:{index}")
         run = graphed(kind, net)
-        for seed in (1, 2, 3):
-            x = tensor(kind, *places(3000, seed)).to(f"cuda:{index}")
-            with torch.inference_mode():
-                same(run(x), net(x))
-            assert run.reason is None
+        for seed in (1, 1, 1, 1, 2, 3):
+            points, features = (one.to(f"cuda:{index}") for one in places(3000, seed))
+            check(run, kind, points, features)
+        assert (run if kind == "clouds" else net._graphs).replays

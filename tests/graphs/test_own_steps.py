@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 import pcnn
 from pcnn.graphs.automatic import AFTER
-from pcnn.graphs.own_steps import Gradients
 from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.tensor import SparseTensor
@@ -211,14 +210,3 @@ def test_a_loop_on_a_device_learns_and_keeps_its_memory() -> None:
     assert replays(net) > 50
     assert float(losses[-1]) < float(losses[0])
     assert held[1] <= 1.05 * held[0]
-
-
-def test_memory_of_gradients_holds_zeros_besides() -> None:
-    shapes = [(3, 5), (7,), (), (65, 3)]
-    learning = [nn.Parameter(torch.ones(shape)) for shape in shapes]
-    gradients = Gradients(learning)
-    for piece in gradients.pieces:
-        piece.fill_(torch.nan)
-    gradients.write([None if n == 1 else 2 * one.detach() for n, one in enumerate(learning)])
-    assert sum(float(piece.sum()) for piece in gradients.pieces) == 2 * (15 + 1 + 195)
-    assert not gradients.views(True)[1].any()
