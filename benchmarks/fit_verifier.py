@@ -20,9 +20,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
-from pcnn.datasets.registration import KITTIOdometry
-from pcnn.datasets.registration.pairs import PairDataset
-from pcnn.datasets.registration.threedmatch import IndoorPairs
+from pcnn.datasets.registration import KITTISets, PairDataset, ThreeDMatchSets
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.descriptors import of_checkpoint
 from pcnn.files.whole_file import whole_file
@@ -243,9 +241,10 @@ def main() -> None:
     descriptor: Descriptor = network
     drives = (given.root / "sequences").is_dir()
     if drives:
-        data: PairDataset = KITTIOdometry(given.root, "train", "odometry", distances=APART)
+        sets = KITTISets(root=str(given.root), ground_truth="odometry", distances=APART)
+        data: PairDataset = sets.find("train")
     else:
-        data, descriptor = IndoorPairs(given.root, "val"), network
+        data, descriptor = ThreeDMatchSets(root=str(given.root)).find("val"), network
     if given.turn_clouds is not None:
         descriptor = TurnedAtRandom(descriptor, given.turn_clouds)
     settings = default_settings(descriptor.voxel_size, given.seed, "cliques")

@@ -104,7 +104,7 @@ def report_pairs(
     title = f"{data.name}, {descriptor.name}, solver {solver}"
     title += ", refitted" if options.refine and options.solver in ("ransac", "cliques") else ""
     console.print(f"{title}: {counted(len(data.pairs), 'pair')}, ground truth {data.ground_truth}")
-    for note in data.notes():
+    for note in data.notes:
         console.say(note)
     report.say_simulated(console, cfg)
     with Progress(console, "registering", len(data.pairs)) as bar:
@@ -131,7 +131,7 @@ def report_pairs(
         "success": str(rules.success),
         "ground_truth": data.ground_truth,
         "pairs": len(data.pairs),
-        "notes": data.notes(),
+        "notes": list(data.notes),
         "descriptor": descriptor.name,
         "turn_clouds": options.turn_clouds,
         "solver": solver,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from pcnn.errors import MissingPackageError, first_line
@@ -37,22 +36,3 @@ def cloud_of(points: Tensor) -> Any:
     o3d = open3d()
     vector = o3d.utility.Vector3dVector(np.ascontiguousarray(points.double().cpu().numpy()))
     return o3d.geometry.PointCloud(vector)
-
-
-def icp(
-    source: Tensor, target: Tensor, start: Tensor, distance: float, iterations: int = 200
-) -> Tensor:
-    """Refine a transform by point-to-point ICP on the CPU (Besl and McKay 1992).
-
-    Matches beyond the distance [m] are left out; where nothing matches, the start is the end.
-    """
-    pipeline = open3d().pipelines.registration
-    done = pipeline.registration_icp(
-        cloud_of(source),
-        cloud_of(target),
-        distance,
-        start.cpu().numpy().astype(np.float64),
-        pipeline.TransformationEstimationPointToPoint(),
-        pipeline.ICPConvergenceCriteria(max_iteration=iterations),
-    )
-    return torch.from_numpy(np.array(done.transformation))

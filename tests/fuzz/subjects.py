@@ -22,8 +22,8 @@ from pcnn.datasets.labels import read_classes
 from pcnn.datasets.readers.clouds import Reading, read_points
 from pcnn.datasets.readers.fragments import read_fragment
 from pcnn.datasets.registration.gt_files import read_gt_info, read_gt_log, read_pose
-from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses, read_transform
-from pcnn.datasets.registration.pairs import read_indoor_list, read_kitti_list
+from pcnn.datasets.registration.kitti_pairs import read_calibration, read_poses
+from pcnn.datasets.registration.pairs import read_list
 from pcnn.datasets.s3dis import read_annotation
 from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.experiment import run_folder
@@ -113,7 +113,6 @@ def _arrays(folder: Path) -> list[Subject]:
         Subject("a.pth", tuple(pths), read_fragment),
         Subject("chair_1.txt", (lines.encode(), b"1 2 3 185\x10187 4\n"), read_annotation),
         Subject("entry.npz", ((cache.folder / "a.npz").read_bytes(),), _find_entry),
-        Subject("0_1_2.npy", (_npy(np.eye(4)),), read_transform),
     ]
 
 
@@ -142,10 +141,8 @@ def _registration() -> list[Subject]:
             (f"scene 1 2\n{rows}".encode(),),
             lambda p: read_pose(p.parent / "c_0.ply"),
         ),
-        Subject("indoor.pkl", lists, read_indoor_list),
-        Subject(
-            "kitti.pkl", tuple(pickle.dumps(kitti, protocol=p) for p in (2, 4)), read_kitti_list
-        ),
+        Subject("indoor.pkl", lists, read_list),
+        Subject("kitti.pkl", tuple(pickle.dumps(kitti, protocol=p) for p in (2, 4)), read_list),
     ]
 
 

@@ -47,9 +47,6 @@ class Scenes:
         self.asked.append((scene, index))
         return self.clouds[index // 2].float()
 
-    def notes(self) -> list[str]:
-        return []
-
 
 class Places:
     """Descriptors that are the places themselves, with noise for the last cloud of a scene."""

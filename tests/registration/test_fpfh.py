@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pcnn.datasets.registration import ThreeDMatch
+from pcnn.datasets.registration import ThreeDMatchSets
 from pcnn.metrics.registration import protocol, summarize
 from pcnn.registration.evaluation import evaluate_pairs
 from pcnn.registration.fpfh import FPFH
@@ -34,7 +34,9 @@ def test_histograms_do_not_change_with_the_pose() -> None:
     ("pair_list", "fmr", "rr"), [("3DMatch", 0.59, 0.54), ("3DLoMatch", 0.18, 0.21)]
 )
 def test_known_figures_of_hotel3(data_root: Path, pair_list: str, fmr: float, rr: float) -> None:
-    data = ThreeDMatch(data_root / "threedmatch", pair_list, ["sun3d-hotel_umd-maryland_hotel3"])
+    scenes = ["sun3d-hotel_umd-maryland_hotel3"]
+    sets = ThreeDMatchSets(root=str(data_root / "threedmatch"), pair_list=pair_list, scenes=scenes)
+    data = sets.find("test")
     rules = protocol("predator", "threedmatch")
     figures = []
     for seed in range(5):

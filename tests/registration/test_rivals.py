@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.datasets.registration import ThreeDMatch
+from pcnn.datasets.registration import ThreeDMatchSets
 from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.register import AmbiguousError, NoOverlapError, NotRigidError
 from pcnn.registration.rivals import Rivals, rivals_of_matches, scale_of, with_other_poses
@@ -157,7 +157,7 @@ def test_the_scale_is_that_of_right_matches(scale: float, right: float) -> None:
 @pytest.mark.data
 def test_true_poses_of_a_real_scene_are_not_ambiguous(data_root: Path) -> None:
     scene = "sun3d-hotel_umd-maryland_hotel3"
-    data = ThreeDMatch(data_root / "threedmatch", "3DMatch", [scene])
+    data = ThreeDMatchSets(root=str(data_root / "threedmatch"), scenes=[scene]).find("test")
     for pair in data.pairs[::9]:
         source, target = (
             voxel_means(data.cloud(scene, number).float(), VOXEL)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.errors import FileError
+from pcnn.datasets.cloud_sets import DataSource, Kind, Published, Split
 from pcnn.files.bounded import named
 from pcnn.files.pickles import array_of, read_pickle
+from pcnn.files.simulated import kind_of
 from pcnn.metrics.registration.pair_results import PairId
 from pcnn.registration.transforms import assembled, rigid
-
-if TYPE_CHECKING:
-    from pcnn.datasets.cloud_sets import Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,29 +38,21 @@ class RegistrationPair:
         return PairId(self.scene, self.target, self.source)
 
 
-class PairDataset(Protocol):
-    """The part of a data set that registration needs."""
+@dataclass(frozen=True, eq=False)
+class PairDataset:
+    """Pairs of a set, and how their clouds are read."""
 
-    #: the set and its list of pairs, e.g. ``3DLoMatch``
-    name: str
-    #: whose thresholds apply, ``threedmatch`` or ``kitti``
-    benchmark: str
-    #: which truth the figures are measured against, e.g. ``legacy``
-    ground_truth: str
-    #: ``real`` or ``simulated``
-    source_kind: str
-    #: folder of the set
-    root: Path
-    #: in the order of the official lists
-    pairs: Sequence[RegistrationPair]
+    name: str  # the set and its list of pairs, e.g. ``3DLoMatch``
+    benchmark: str  # whose thresholds apply, ``threedmatch`` or ``kitti``
+    ground_truth: str  # which truth the figures are measured against, e.g. ``legacy``
+    root: Path  # folder of the set
+    pairs: Sequence[RegistrationPair]  # in the order of the official lists
+    cloud: Callable[[str, int], Tensor]  # points [P, 3] float32 [m] of a scene's cloud, own frame
+    notes: Sequence[str] = ()  # remarks that belong beside the figures
 
-    def cloud(self, scene: str, index: int) -> Tensor:
-        """Points [P, 3] float32 of a cloud, in its own frame [m]."""
-        ...
-
-    def notes(self) -> list[str]:
-        """Return remarks that belong beside the figures, a line each."""
-        ...
+    @cached_property
+    def source_kind(self) -> Kind:
+        return kind_of(self.root)
 
 
 class PairSets(Protocol):
@@ -79,36 +71,43 @@ class PairSets(Protocol):
         """
 
 
-def read_indoor_list(path: Path) -> list[RegistrationPair]:
-    """Pairs of 3DMatch or 3DLoMatch, as GeoTransformer (a list) or Predator (a dict) ships them."""
+@dataclass(frozen=True)
+class PublishedPairs(ABC):
+    """Pairs of a published set, or of what is simulated in its formats."""
+
+    root: str | None = None  # folder of the set
+    source: str = "auto"  # auto, real or simulated; see pcnn.datasets.cloud_sets.Published.found
+    data_dir: str = "data"  # folder for the default root and for simulated sets
+    simulate: Mapping[str, Any] | None = None  # arguments of the simulator for test pairs
+    simulate_train: Mapping[str, Any] | None = None  # the same for training and validation pairs
+    benchmark: ClassVar[str]
+    published: ClassVar[Published]
+
+    @abstractmethod
+    def find(self, split: Split) -> PairDataset:
+        """Find the pairs of a split, as `PairSets`."""
+
+    def found(self, split: Split) -> DataSource:
+        return self._tested if split == "test" else self._trained
+
+    # each is found once: the log tells it once
+    @cached_property
+    def _tested(self) -> DataSource:
+        return self.published.found(self.root, self.source, self.data_dir, self.simulate)
+
+    @cached_property
+    def _trained(self) -> DataSource:
+        return self.published.found(self.root, self.source, self.data_dir, self.simulate_train)
+
+
+def read_list(path: Path) -> list[RegistrationPair]:
+    """Pairs of fragments or of KITTI scans as GeoTransformer lists them, or Predator (a dict)."""
     content = read_pickle(path)
-    with named(path, "list of indoor pairs"):
+    with named(path, "list of pairs"):
         if isinstance(content, dict):
             names = ("src", "tgt", "rot", "trans", "overlap")
             content = [_of_predator(*one) for one in zip(*map(content.get, names), strict=True)]  # type: ignore[arg-type]
-        return [
-            _pair(
-                path,
-                index,
-                one,
-                one["scene_name"],
-                assembled(_numbers(one["rotation"]), _numbers(one["translation"]).reshape(3)),
-                _share(path, index, float(one["overlap"])),
-            )
-            for index, one in enumerate(content)
-        ]
-
-
-def read_kitti_list(path: Path) -> list[RegistrationPair]:
-    """Pairs of KITTI odometry as GeoTransformer ships them, their ground truth ``legacy``."""
-    content = read_pickle(path)
-    with named(path, "list of KITTI pairs"):
-        pairs = []
-        for index, one in enumerate(content):
-            one |= {"frag_id0": one["frame0"], "frag_id1": one["frame1"]}
-            scene = f"{_whole(path, index, one['seq_id']):02d}"
-            pairs.append(_pair(path, index, one, scene, _numbers(one["transform"]), None))
-        return pairs
+        return [_pair(index, one) for index, one in enumerate(content)]
 
 
 def _of_predator(source: str, target: str, turn: Any, shift: Any, overlap: Any) -> dict[str, Any]:
@@ -123,35 +122,32 @@ def _of_predator(source: str, target: str, turn: Any, shift: Any, overlap: Any) 
     }
 
 
-def _pair(
-    path: Path, index: int, one: Any, scene: Any, transform: torch.Tensor, overlap: float | None
-) -> RegistrationPair:
+def _pair(index: int, one: Any) -> RegistrationPair:
+    overlap = None
+    if "seq_id" in one:
+        scene, ends = f"{_whole(one['seq_id']):02d}", (one["frame0"], one["frame1"])
+        transform = _numbers(one["transform"])
+    else:
+        scene, ends = one["scene_name"], (one["frag_id0"], one["frag_id1"])
+        transform = assembled(_numbers(one["rotation"]), _numbers(one["translation"]).reshape(3))
+        overlap = float(one["overlap"])
+        if not 0.0 <= overlap <= 1.0:
+            raise ValueError(f"entry {index}: an overlap lies in 0..1, found {overlap:g}")
     if not isinstance(scene, str) or not scene or "/" in scene or scene.startswith("."):
-        raise FileError(path, f"entry {index}: {str(scene)[:40]!r} is no name of a scene")
-    return RegistrationPair(
-        scene,
-        _whole(path, index, one["frag_id0"]),
-        _whole(path, index, one["frag_id1"]),
-        rigid(transform, f"{path}: transform of entry {index}"),
-        overlap=overlap,
-        index=index,
-    )
+        raise ValueError(f"entry {index}: {str(scene)[:40]!r} is no name of a scene")
+    transform = rigid(transform, f"transform of entry {index}")
+    target, source = map(_whole, ends)
+    return RegistrationPair(scene, target, source, transform, overlap=overlap, index=index)
 
 
-def _share(path: Path, index: int, share: float) -> float:
-    if not 0.0 <= share <= 1.0:
-        raise FileError(path, f"entry {index}: an overlap lies in 0..1, found {share:g}")
-    return share
-
-
-def _whole(path: Path, index: int, value: Any) -> int:
+def _whole(value: Any) -> int:
     number = int(value)
     if number != value or number < 0:
-        raise FileError(path, f"entry {index}: a number of a cloud is whole, found {value}")
+        raise ValueError(f"a number of a cloud is whole, found {value}")
     return number
 
 
-def _numbers(values: Any) -> torch.Tensor:
+def _numbers(values: Any) -> Tensor:
     array = array_of(values)
     if array is None or array.size > 16:
         raise ValueError("a transform must be an array")

@@ -1,31 +1,25 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from pcnn.datasets.registration import KITTISets
 from pcnn.datasets.registration.kitti_pairs import (
     EXCLUDED,
-    LEGACY_CALIBRATION,
     SPLITS,
-    KITTIOdometry,
-    odometry_transform,
+    pairs_between,
     pairs_of,
-    read_calibration,
+    poses_file,
     read_poses,
-    refined,
 )
-from pcnn.datasets.registration.pairs import read_kitti_list
 from pcnn.errors import FileError
-from pcnn.metrics.registration import rotation_error, translation_error
-from pcnn.registration.open3d_tools import icp
 from pcnn.registration.transforms import inverse, transform_points
-from tests.datasets.registration.scenes import world
 from tests.datasets.registration.training_sets import write_drive
-from tests.registration.poses import shifted, turned
 
 LISTS = {"train": 1358, "val": 180, "test": 555}
 # of the lines "sequence first second" of a list
@@ -49,88 +43,74 @@ def test_the_partner_is_the_last_frame_within_ten_metres() -> None:
     assert pairs_of(line([30.0, 1.0, 10.0])) == [(1, 2)]  # nothing pairs with itself
 
 
-def test_fixed_truth_of_a_drive(tmp_path: Path) -> None:
-    pytest.importorskip("open3d")
-    made = write_drive(tmp_path, 7, points=9000)
-    options = {"split": "val", "ground_truth": "fixed", "sequences": [7]}
-    (made_now,), (pair,) = (KITTIOdometry(tmp_path, **options).pairs for _ in range(2))
-    assert torch.equal(made_now.transform, pair.transform)  # kept below the root
-    assert (pair.scene, pair.source, pair.target) == ("07", 0, 3)
-    truth = inverse(made["places"][3]) @ made["places"][0]
-    assert float(rotation_error(pair.transform, truth)) < 0.01
-    assert float(translation_error(pair.transform, truth)) < 0.005
-    exact = KITTIOdometry(tmp_path, "val", "odometry", sequences=[7])
-    torch.testing.assert_close(exact.pairs[0].transform, truth, atol=1e-9, rtol=0)
-    path = tmp_path / "icp_fixed" / "7_0_3.npy"
-    legacy = KITTIOdometry(tmp_path, "val", sequences=[7])
-    assert legacy.kept(7, 0, 3) == tmp_path / "icp" / "7_0_3.npy"  # FCGF's own files
-    path.write_bytes(b"torn")
-    with pytest.raises(FileError) as error:
-        KITTIOdometry(tmp_path, **options)
-    assert error.value.path == path
+def test_odometry_of_a_drive(tmp_path: Path) -> None:
+    places = {s: write_drive(tmp_path, s, 9)["places"] for s in (0, 3, 6, 8)}
+    options = {"root": str(tmp_path), "ground_truth": "odometry"}
+    sets = KITTISets(**options, train_sequences=[0, 3], val_sequences=[6], sequences=[8])
+    found = {split: sets.find(split) for split in ("train", "val", "test")}
+    pairs = {split: [(p.scene, p.source, p.target) for p in d.pairs] for split, d in found.items()}
+    assert pairs["train"] == [(s, i, i + 3) for s in ("00", "03") for i in (0, 4)]
+    assert pairs["val"] == [("06", 0, 3), ("06", 4, 7)]
+    assert pairs["test"] == [("08", 0, 3), ("08", 4, 7)]
+    truth = inverse(places[3][7]) @ places[3][4]
+    torch.testing.assert_close(found["train"].pairs[3].transform, truth, atol=1e-9, rtol=0)
+    target, source = (found["train"].cloud("03", frame).double() for frame in (7, 4))
+    moved = transform_points(truth, source)  # row by row the same places
+    assert float((moved - target).abs().max()) < 1e-4
+    with pytest.raises(FileNotFoundError, match=r"01\.txt"):  # never fewer than asked for
+        KITTISets(**options).find("train")
+    with pytest.raises(ValueError, match="sequences"):
+        KITTISets(**options, sequences=[0]).find("test")
 
 
-def test_legacy_composes_on_the_other_side() -> None:
-    target = world(points=9000) * 4
-    off = turned((0, 0, 1), 0.3) @ shifted(0.05, 0.02, 0)
-    odometry = shifted(8, 3, 0) @ turned((0, 0, 1), 40)
-    source = transform_points(inverse(odometry) @ inverse(off), target)
-    fixed = refined(source, target, odometry, "fixed")
-    legacy = refined(source, target, odometry, "legacy")
-    torch.testing.assert_close(fixed, off @ odometry, atol=2e-3, rtol=0)
-    torch.testing.assert_close(legacy, odometry @ off, atol=2e-3, rtol=0)
-    assert float(translation_error(legacy, fixed)) > 0.01
+def test_all_pairs_of_some_distance(tmp_path: Path) -> None:
+    places = write_drive(tmp_path, 0, 6)["places"]
+    positions = places[:, :3, 3].numpy()
+    found = pairs_between(positions, 2.0, 6.5)
+    apart = torch.cdist(places[:, :3, 3], places[:, :3, 3])
+    assert found == [
+        (i, j) for i in range(6) for j in range(i + 1, 6) if 2.0 <= float(apart[i, j]) <= 6.5
+    ]
+    assert pairs_between(positions, 0.0, 99.0, window=2) == [(i, i + 1) for i in range(5)]
+    options = {"root": str(tmp_path), "train_sequences": [0], "distances": [2.0, 6.5]}
+    data = KITTISets(**options, ground_truth="odometry").find("train")
+    assert [(p.source, p.target) for p in data.pairs] == found
+    with pytest.raises(ValueError, match="legacy"):
+        KITTISets(**options).find("train")
 
 
-def rule_pairs(root: Path, split: str) -> list[tuple[int, int, int]]:
-    found = []
-    for sequence in SPLITS[split]:
-        positions = read_poses(root / "poses" / f"{sequence:02d}.txt")[:, :3, 3].numpy()
-        found += [(sequence, first, second) for first, second in pairs_of(positions)]
-    return [pair for pair in found if pair not in EXCLUDED]
+def test_the_legacy_truth_is_that_of_the_lists(tmp_path: Path) -> None:
+    pose = np.eye(4)
+    pose[0, 3] = 9.0
+    listed = [{"seq_id": s, "frame0": 5, "frame1": 2, "transform": pose} for s in (8, 9)]
+    sets = KITTISets(root=str(tmp_path), sequences=[9])
+    with pytest.raises(FileNotFoundError, match=r"test\.pkl"):
+        sets.find("test")
+    (tmp_path / "test.pkl").write_bytes(pickle.dumps(listed))
+    data = sets.find("test")
+    (pair,) = data.pairs
+    assert (pair.scene, pair.target, pair.source, data.ground_truth) == ("09", 5, 2, "legacy")
+    torch.testing.assert_close(pair.transform, torch.from_numpy(pose))
+    assert data.notes == ["ground truth legacy", "sequences [9] of [8, 9, 10] alone"]
+    for change in ({"transform": 2 * pose}, {"frame0": 0.5}, {"seq_id": -1}):
+        (tmp_path / "test.pkl").write_bytes(pickle.dumps([listed[0] | change]))
+        with pytest.raises(FileError) as error:
+            sets.find("test")
+        assert error.value.path == tmp_path / "test.pkl"
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("split", LISTS)
 def test_rule_gives_the_published_lists_in_order(data_root: Path, split: str) -> None:
-    found = rule_pairs(data_root / "kitti", split)
-    assert len(found) == LISTS[split]
-    listed = read_kitti_list(data_root / "kitti" / "geotransformer" / f"{split}.pkl")
+    root = data_root / "kitti"
+    published = KITTISets(root=str(root), split=split, metadata=str(root / "geotransformer"))
+    listed = published.find("test").pairs
+    assert len(listed) == LISTS[split]
+    found = []
+    for sequence in SPLITS[split]:
+        positions = read_poses(poses_file(root, sequence))[:, :3, 3].numpy()
+        found += [(sequence, *pair) for pair in pairs_of(positions)]
+    found = [pair for pair in found if pair not in EXCLUDED]
     assert found == [(int(p.scene), p.source, p.target) for p in listed]
     text = "".join(f"{s} {a} {b}\n" for s, a, b in found)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == SHA[split]
-
-
-@pytest.mark.data
-def test_published_truth_is_the_legacy_composition(data_root: Path) -> None:
-    root = data_root / "kitti"
-    data = KITTIOdometry(root, metadata=root / "geotransformer" / "test.pkl")
-    assert len(data.pairs) == 555
-    assert data.ground_truth == "legacy"
-    poses = {s: read_poses(root / "poses" / f"{s:02d}.txt") for s in SPLITS["test"]}
-    angles, gaps = [], []
-    for pair in data.pairs:
-        camera = poses[int(pair.scene)]
-        odometry = odometry_transform(LEGACY_CALIBRATION, camera[pair.target], camera[pair.source])
-        step = inverse(odometry) @ pair.transform  # what ICP found, as the published code has it
-        right = step @ odometry
-        angles.append(float(rotation_error(pair.transform, right)))
-        gaps.append(float(translation_error(pair.transform, right)))
-    assert np.mean(angles) == pytest.approx(0.070, abs=2e-3)
-    assert np.mean(gaps) == pytest.approx(0.0303, abs=5e-4)
-    passed = np.mean((np.array(angles) < 1) & (np.array(gaps) < 0.2))
-    assert passed == pytest.approx(0.973, abs=1e-3)
-
-
-@pytest.mark.data
-def test_calibrated_odometry_of_a_real_pair(data_root: Path) -> None:
-    root = data_root / "kitti"
-    calibration = read_calibration(root / "sequences" / "00" / "calib.txt")
-    camera = read_poses(root / "poses" / "00.txt")
-    transform = odometry_transform(calibration, camera[94], camera[95])
-    pytest.importorskip("open3d")
-    data = KITTIOdometry(root, metadata=root / "geotransformer" / "test.pkl")
-    source, target = (data.cloud("00", frame) for frame in (95, 94))
-    found = icp(source[::8], target, transform, 0.5, 15)
-    assert float(rotation_error(transform, found)) < 0.2
-    assert float(translation_error(transform, found)) < 0.05

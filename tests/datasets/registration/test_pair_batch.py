@@ -50,9 +50,6 @@ class Scene:
             return target.float()
         return transform_points(inverse(self.pairs[place].transform), target).float()
 
-    def notes(self) -> list[str]:
-        return []
-
 
 def samples(geometry: Placement, pairs: Scene | None = None, **options) -> PlacedPairs:
     return PlacedPairs(pairs or Scene(), voxel_size=VOXEL, geometry=geometry, **options)

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from pcnn.datasets.registration.gt_files import (
-    read_scene,
-    scene_pairs,
-    write_scene,
-)
-from pcnn.datasets.registration.pairs import read_indoor_list
-from pcnn.datasets.registration.threedmatch import TEST_SCENES, ThreeDMatch
+from pcnn.datasets.registration import PairDataset, ThreeDMatchSets
+from pcnn.datasets.registration.gt_files import read_scene, scene_pairs, write_scene
+from pcnn.datasets.registration.pairs import read_list
+from pcnn.datasets.registration.threedmatch import TEST_SCENES
 from pcnn.errors import FileError
 from pcnn.metrics.registration import (
     PairResult,
@@ -25,7 +22,7 @@ from pcnn.metrics.registration import (
 from pcnn.registration.nearest import nearest_within
 from pcnn.registration.transforms import inverse, transform_points
 from tests.datasets.registration.scenes import fragments, write_benchmark
-from tests.datasets.registration.training_sets import listed_pairs
+from tests.datasets.registration.training_sets import listed_pairs, write_predator
 from tests.registration.poses import random_pose
 
 HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
@@ -33,7 +30,7 @@ HOTEL3 = "sun3d-hotel_umd-maryland_hotel3"
 
 def test_the_data_set_reads_what_is_written(tmp_path: Path) -> None:
     clouds, poses = write_benchmark(tmp_path / "scene")
-    data = ThreeDMatch(tmp_path)
+    data = ThreeDMatchSets(root=str(tmp_path)).find("test")
     assert (data.source_kind, data.benchmark, len(data.pairs)) == ("real", "threedmatch", 3)
     assert {(p.target, p.source) for p in data.pairs} == {(0, 1), (1, 2), (2, 3)}
     for pair in data.pairs:
@@ -43,7 +40,7 @@ def test_the_data_set_reads_what_is_written(tmp_path: Path) -> None:
         assert float(pair.information[0, 0]) > 100
         cloud = data.cloud(pair.scene, pair.source)
         torch.testing.assert_close(cloud, clouds[pair.source].float())
-    assert data.notes() == ["1 scenes, 0 of the 8 of 3DMatch: scene"]
+    assert data.notes == ["1 scenes, 0 of the 8 of 3DMatch: scene"]
     assert len(np.loadtxt(tmp_path / "scene" / "gt_overlap.log", delimiter=",")) == 6
 
 
@@ -83,12 +80,34 @@ def test_lists_of_both_publishers_say_the_same(tmp_path: Path) -> None:
     pose = random_pose(0).numpy()
     for content in listed_pairs(pose):
         (tmp_path / "a.pkl").write_bytes(pickle.dumps(content))
-        (pair,) = read_indoor_list(tmp_path / "a.pkl")
+        (pair,) = read_list(tmp_path / "a.pkl")
         assert (pair.scene, pair.target, pair.source, pair.overlap) == ("s", 3, 7, 0.4)
         torch.testing.assert_close(pair.transform, torch.from_numpy(pose))
     (tmp_path / "a.pkl").write_bytes(pickle.dumps([{"overlap": 1.0}]))
     with pytest.raises(FileError):
-        read_indoor_list(tmp_path / "a.pkl")
+        read_list(tmp_path / "a.pkl")
+
+
+def shared(data: PairDataset, place: int) -> float:
+    """Share of a pair's source that the target has, under the true transform."""
+    pair = data.pairs[place]
+    source, target = (data.cloud(pair.scene, i).double() for i in (pair.source, pair.target))
+    _, found = nearest_within(transform_points(pair.transform, source), target, 1e-3)
+    return float((found >= 0).double().mean())
+
+
+def test_predators_lists(tmp_path: Path) -> None:
+    write_predator(tmp_path, ("a", "b", "c"))
+    sets = ThreeDMatchSets(root=str(tmp_path))
+    train, val = (sets.find(split) for split in ("train", "val"))
+    assert [(p.scene, p.target, p.source) for p in train.pairs] == [
+        (scene, i, i + 1) for scene in "ab" for i in range(3)
+    ]
+    assert {p.scene for p in val.pairs} == {"c"}
+    assert train.source_kind == "real"
+    assert all(shared(train, place) > 0.3 for place in range(6))
+    limit = min(pair.overlap for pair in train.pairs)  # not more than it is: left out too
+    assert len(ThreeDMatchSets(root=str(tmp_path), overlap=limit).find("train").pairs) < 6
 
 
 def benchmark(data_root: Path, pair_list: str) -> list:
@@ -144,8 +163,7 @@ def test_official_counts_and_scores_of_truth_and_identity(
 def test_pickled_lists_are_those_of_the_logs(data_root: Path, pair_list: str) -> None:
     metadata = data_root / "threedmatch" / "metadata"
     pickled = {
-        (p.scene, p.target, p.source): p.transform
-        for p in read_indoor_list(metadata / f"{pair_list}.pkl")
+        (p.scene, p.target, p.source): p.transform for p in read_list(metadata / f"{pair_list}.pkl")
     }
     logged = {(p.scene, p.target, p.source): p.transform for p in benchmark(data_root, pair_list)}
     assert pickled.keys() == logged.keys()
@@ -161,7 +179,7 @@ def share_near(source: torch.Tensor, target: torch.Tensor) -> float:
 
 @pytest.mark.data
 def test_gt_log_maps_j_into_i_on_hotel3(data_root: Path) -> None:
-    data = ThreeDMatch(data_root / "threedmatch", scenes=[HOTEL3])
+    data = ThreeDMatchSets(root=str(data_root / "threedmatch"), scenes=[HOTEL3]).find("test")
     assert len(data.pairs) == 54
     before, after = [], []
     for pair in data.pairs:
