@@ -38,7 +38,7 @@ class RegistrationPair:
         return PairId(self.scene, self.target, self.source)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PairDataset:
     """Pairs of a set, and how their clouds are read."""
 
