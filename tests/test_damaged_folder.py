@@ -25,7 +25,7 @@ def test_predict(tmp_path: Path) -> None:
     own = {"classes": CLASSES, "class_names": None, "crop": None, "channels": ["intensity"]}
     saved(tmp_path / "best.ckpt", "folder", **own)
     words = ["predict", tmp_path / "best.ckpt", tmp_path / "in", "--out", tmp_path / "out"]
-    done = CliRunner().invoke(app, [*map(str, words), "--no-ply", "--no-picture"], env=WIDE)
+    done = CliRunner().invoke(app, [*map(str, words), "--no-ply"], env=WIDE)
     assert named(done.output, tmp_path / "in", "not labelled: ") == [p.name for p in damaged]
     assert done.exit_code == 1
     assert "21 clouds labelled" in done.output

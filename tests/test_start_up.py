@@ -136,7 +136,7 @@ def test_what_predicts_registers_and_views_imports_no_training(tmp_path: Path) -
         "assert pcnn.predict and pcnn.register and pcnn.models.load('seg_streets')\n"
         "assert 'matplotlib' not in sys.modules, 'no command before has drawn a picture'\n"
     )
-    options = "--model seg_streets --fill intensity=0 --no-picture --view"
+    options = "--model seg_streets --fill intensity=0 --view"
     viewed, alone = f"pcnn view {clouds[0]} --out {tmp_path / 'view.html'}", tmp_path / "alone"
     alone.mkdir()
     numpy_alone = tuple(name for name in HEAVY if name != "numpy")

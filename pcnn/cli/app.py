@@ -120,7 +120,9 @@ def reflected(function: Callable[..., Any]) -> Callable[..., None]:
     hints = get_type_hints(kinds[0], include_extras=True) if kinds else {}
 
     def command(**values: Any) -> None:
-        function(*(kind(**checked(hints, values)) for kind in kinds))
+        with refusing():
+            given = [kind(**checked(hints, values)) for kind in kinds]
+        function(*given)
 
     command.__name__ = function.__name__
     # one line for each paragraph: the terminal's width breaks it, not ours

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from rich.progress import Progress, SpinnerColumn
 
-from pcnn.cli.options import chosen_reading
 from pcnn.console import Console
 from pcnn.datasets.label_files import write_labelled
 from pcnn.datasets.labels import IGNORE
-from pcnn.datasets.readers.clouds import Part, PartedCloud, Reading, open_parts
+from pcnn.datasets.readers.clouds import PartedCloud, open_parts
 from pcnn.datasets.readers.columns import PART
 from pcnn.errors import UserError
-from pcnn.experiment.classify import Classified, classify
-from pcnn.experiment.predict import Segmenters
+from pcnn.experiment.classify import FULL, Classified
+from pcnn.experiment.predict import Labelled, Segmenters
 from pcnn.experiment.predictor import Predictor
 from pcnn.files.bounded import forget_pages
 from pcnn.files.simulated import is_simulated
 from pcnn.messages import counted, visible
 from pcnn.visualize import write_coloured_ply_parts
-from pcnn.visualize.segmentation import segmentation_picture
 from pcnn.visualize.view import POINTS, View, ViewedCloud
 
-if TYPE_CHECKING:
-    from pcnn.cli.predict import PredictOptions
-
-#: Points of a picture.
-_DRAWN = 200_000
-#: Share of the work on a cloud in squares that is done before its results are written.
+#: Share of the work on a cloud that is done before its results are written.
 _CLASSIFIED = 0.8
 #: Mean confidence below which a cloud is doubted.
 _DOUBTED = 0.6
@@ -45,13 +37,12 @@ class Labelling:
     """Labels clouds and counts what it finds."""
 
     segmenters: Segmenters
-    options: PredictOptions
     console: Console
+    ply: bool = True  # write coloured clouds
     view: bool = False  # write pages for the browser
-    alone: bool = False  # whether there is one cloud, whose files are named
+    named: bool = False  # say which files are written
     _counts: dict[Predictor, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
-    _doubted: int = 0
+    _said: set[str] = field(default_factory=set)
     _rows: int = 0
     _lost: int = 0
 
@@ -77,28 +68,29 @@ class Labelling:
 
     def label(self, path: Path, target: Path, told: Callable[[float], None]) -> None:
         """Label a cloud; its results are called as `target`, which gets their suffixes."""
-        predictor, cloud = self._opened(path)
-        plain = replace(cloud, reading=cloud.reading.places_alone)
-        given = self.options
         target.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=target.parent, prefix=".tiles-") as folder:
-            found = classify(
-                predictor,
-                cloud,
+            done = self.segmenters.label(
+                partial(open_parts, path),
                 Path(folder),
-                *(given.crop, given.tile, given.margin),
                 lambda share: told(_CLASSIFIED * share),
-                lambda part: self._doubt(predictor, path, part),
             )
-            if found.note:
-                self.console.say(f"{path}: {found.note}")
-            self._write(predictor, plain, found, target, Path(folder))
+            for note in (*done.notes, *done.doubts):
+                self._say(path, note)
+            files = self._write(done, target, Path(folder))
+        for kind, written in files.items() if self.named else ():
+            self.console.say(f"{kind + ':':<12}{written}")
+        number, sums = done.found.counts(len(done.predictor.class_names))
+        mean = sums.sum() / max(number.sum(), 1)
+        if number.sum() and mean < _DOUBTED:
+            self._say(path, f"the mean confidence is {mean:.2f}: look at the labels")
+        before = self._counts.get(done.predictor, (0, 0))
+        self._counts[done.predictor] = (before[0] + number, before[1] + sums)
+        self._rows += done.cloud.points
+        self._lost += done.cloud.points - done.found.returns
 
     def summarise(self) -> None:
         """Print how many points have each class, and how sure the networks were."""
-        if self._doubted > 1:
-            text = f"{self._doubted} clouds are unlike those of the training; above is the first"
-            self.console.say(text, "note", "yellow")
         for predictor, (number, sums) in self._counts.items():
             if number.sum():
                 self.console.print(f"{'class':>20} {'points':>13} {'share':>9}   confidence")
@@ -112,90 +104,29 @@ class Labelling:
                 "zeros) and written as unlabelled"
             )
 
-    def _reading(self, own: Reading) -> Reading:
-        given = self.options
-        numbers = given.intensity_max, given.scale
-        return chosen_reading(own, given.columns, given.fill, *numbers)
+    def _say(self, path: Path, note: str) -> None:
+        subject = " ".join(note.split()[:2])
+        if subject not in self._said:  # of one cloud for all
+            self._said.add(subject)
+            self.console.say(f"{path}: {note}", "note", "yellow")
 
-    def _opened(self, path: Path) -> tuple[Predictor, PartedCloud]:
-        """The network for a cloud, and the cloud as this network reads it."""
-        predictor, why = self.segmenters.suited(lambda own: open_parts(path, self._reading(own)))
-        if why:
-            self._say(f"{path}: {why}; --model names another", why.partition(":")[0])
-        cloud, notes = predictor.fitted(open_parts(path, self._reading(predictor.reading)))
-        for note in notes:
-            self._say(f"{path}: {note}", note.split(" ")[0])
-        if predictor.source == "simulated":
-            self._say("this network was trained on simulated data")
-        if predictor.trained_crop is not None and self.options.crop is None:
-            self._say(
-                f"this network was trained within {predictor.trained_crop} m of the sensor; "
-                f"--crop {predictor.trained_crop} leaves points beyond that unlabelled"
-            )
-        return predictor, cloud
-
-    def _say(self, text: str, subject: str = "") -> None:
-        if (subject or text) not in self._told:  # once for all clouds
-            self._told.add(subject or text)
-            self.console.say(text)
-
-    def _doubt(self, predictor: Predictor, path: Path, part: Part) -> None:
-        doubts = predictor.doubts(part)
-        for doubt in doubts if not self._doubted else ():  # one cloud tells of all
-            self.console.say(f"{path}: {doubt}", "note", "yellow")
-        self._doubted += bool(doubts)
-
-    def _write(
-        self,
-        predictor: Predictor,
-        cloud: PartedCloud,
-        found: Classified,
-        target: Path,
-        folder: Path,
-    ) -> None:
+    def _write(self, done: Labelled, target: Path, folder: Path) -> dict[str, Path]:
+        """Write labels, and what else is asked for; files by what they hold."""
+        predictor, found = done.predictor, done.found
+        cloud = replace(done.cloud, reading=done.cloud.reading.places_alone)
         labels = _labels(predictor, found, folder)
-        trust = found.confidence if self.options.confidence else None
-        files = write_labelled(target, cloud.path, labels, predictor.as_words, trust)
-        if self.options.ply:
+        files = write_labelled(target, cloud.path, labels, predictor.as_words, found.confidence)
+        if self.ply:
             own = "_classes" if files["labels"].suffix == ".ply" else ""
             path = target.with_name(f"{target.name}{own}.ply")
             far = cloud.in_map or bool(np.abs(cloud.sample(100)).max(initial=0) > 1e4)
-            fields = {"label": "<i4"} | ({"confidence": "<f4"} if self.options.confidence else {})
+            fields = {"label": "<i4", "confidence": "<f4"}
             write_coloured_ply_parts(path, _coloured(predictor, cloud, found), fields, wide=far)
             files["coloured"] = path
-        if self.options.picture:
-            files["picture"] = self._draw(predictor, cloud, found, target)
         if self.view and found.returns:
             page = target.with_name(f"{target.name}.html")
             files["in browser"] = prediction_view(predictor, cloud, found).write(page)
-        for kind, path in files.items() if self.alone else ():
-            self.console.say(f"{kind + ':':<12}{path}")
-        number, sums = found.counts(len(predictor.class_names))
-        mean = sums.sum() / max(number.sum(), 1)
-        if number.sum() and mean < _DOUBTED:
-            text = f"{cloud.path}: the mean confidence is {mean:.2f}: look at the labels"
-            self.console.say(text, "note", "yellow")
-        before = self._counts.get(predictor, (0, 0))
-        self._counts[predictor] = (before[0] + number, before[1] + sums)
-        self._rows += cloud.points
-        self._lost += cloud.points - found.returns
-
-    def _draw(
-        self, predictor: Predictor, cloud: PartedCloud, found: Classified, target: Path
-    ) -> Path:
-        trained: Any = "simulated training" if predictor.source == "simulated" else None
-        step = max(1, cloud.points // _DRAWN)
-        drawn = _joined([part.select(np.arange(0, len(part), step)) for part in cloud])
-        return segmentation_picture(
-            drawn.places - (drawn.places.mean(axis=0) if cloud.in_map and len(drawn) else 0),
-            None,
-            found.classes[drawn.rows],
-            predictor.class_names,
-            predictor.colors[:-1],
-            target.with_name(f"{target.name}.png"),
-            visible(cloud.path.name),
-            source="simulated" if is_simulated(cloud.path) else trained,
-        )
+        return files
 
 
 def _labels(predictor: Predictor, found: Classified, folder: Path) -> np.ndarray:
@@ -219,8 +150,8 @@ def _coloured(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
     for part in cloud:
         classes = found.classes[part.rows]
-        rgb = predictor.rgb(torch.from_numpy(classes.astype(np.int64)))
-        values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(255)}
+        rgb = predictor.colors[np.minimum(classes, len(predictor.class_names))]  # grey is the last
+        values = {"label": classes, "confidence": found.confidence[part.rows] / np.float32(FULL)}
         yield part.places / cloud.reading.scale, rgb, values
 
 
@@ -230,39 +161,29 @@ def prediction_view(
     """A page of classes and confidence, with what the file holds of so many points at most."""
     own = replace(cloud.reading, channels=None, fill={})
     step = -(-cloud.points // points) if cloud.points else 1
-    part = _joined([one.select(one.rows % step == 0) for one in replace(cloud, reading=own)])
-    channels = part.channels.shape[1]  # intensity, then three colours, as far as the file has them
-    shares = part.channels[:, -3:]  # of 0..1, or of 0..255 where one is above
+    parts = [one.select(one.rows % step == 0) for one in replace(cloud, reading=own)]
+    rows, places, held = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("rows", "places", "channels")
+    )
+    channels = held.shape[1]  # intensity, then three colours, as far as the file has them
+    shares = held[:, -3:]  # of 0..1, or of 0..255 where one is above
     top = 255.0 if shares.max(initial=0.0) > 1.0 else 1.0
     colours = np.round(np.clip(shares / top, 0.0, 1.0) * 255).astype(np.uint8)
+    name = visible(cloud.path.name)
     shown = ViewedCloud(
-        visible(cloud.path.name),
-        part.places / cloud.reading.scale,
-        part.rows,
-        part.channels[:, 0] if channels in (1, 4) else None,
+        name,
+        places / cloud.reading.scale,
+        rows,
+        held[:, 0] if channels in (1, 4) else None,
         colours if channels in (3, 4) else None,
-        {"prediction": found.classes[part.rows]},
-        found.confidence[part.rows] / 255,
+        {"prediction": found.classes[rows]},
+        found.confidence[rows] / FULL,
         simulated=is_simulated(cloud.path),
     )
-    notes = [f"{len(part):,} of {cloud.points:,} points"] if step > 1 else []
+    notes = [f"{len(rows):,} of {cloud.points:,} points"] if step > 1 else []
     if predictor.source == "simulated":
         notes.append("predicted by a network trained on SIMULATED data")
-    return View(
-        [shown],
-        predictor.class_names,
-        predictor.colors[:-1],
-        title=visible(cloud.path.name),
-        note=". ".join(notes),
-        points=points,
-    )
-
-
-def _joined(parts: list[Part]) -> Part:
-    return Part(
-        np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)]),
-        np.concatenate([np.empty((0, 3)), *(part.places for part in parts)]),
-        np.concatenate([part.channels for part in parts])
-        if parts
-        else np.empty((0, 0), np.float32),
-    )
+    note = ". ".join(notes)
+    names, colors = predictor.class_names, predictor.colors[:-1]
+    return View([shown], names, colors, title=name, note=note, points=points)

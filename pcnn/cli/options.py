@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pcnn.cli.app import ARGUMENT, refusing
+from pcnn.cli.app import ARGUMENT
 from pcnn.messages import counted
 
 if TYPE_CHECKING:
-    import torch
     from omegaconf import DictConfig
-
-    from pcnn.datasets.readers.clouds import Reading
 
 Overrides = Annotated[
     list[str],
@@ -24,16 +21,6 @@ Overrides = Annotated[
     "An experiment of conf/experiment, then options of pcnn train such as dataset=kitti.",
 ]
 Conf = Annotated[Path | None, "Folder of configurations; those of the package unless given."]
-Columns = Annotated[
-    str | None,
-    "Columns of .bin and .npy files: kitti, nuscenes, scannet, sunrgbd, or names, as in "
-    "x,y,z,intensity,ring (_ passes one over, label holds labels).",
-]
-AllowTargets = Annotated[
-    list[str] | None,
-    "Package of your own whose classes the checkpoint may name besides pcnn's; repeat.",
-]
-Device = Annotated[str, "cpu, cuda, cuda:1, or auto."]
 Progress = Annotated[bool, "Show progress."]
 Open = Annotated[bool, "--open", "Show the page in the browser."]
 
@@ -58,28 +45,6 @@ def composed(overrides: Sequence[str], conf: Path | None) -> DictConfig:
         return checked(cfg)
 
 
-def chosen_reading(
-    reading: Reading,
-    columns: str | None = None,
-    fill: Sequence[str] | None = None,
-    intensity_max: float | None = None,
-    scale: float | None = None,
-) -> Reading:
-    """A reading with what the options say."""
-    from dataclasses import replace
-
-    from pcnn.datasets.readers.clouds import chosen_columns
-
-    with refusing():
-        return replace(
-            reading,
-            columns=reading.columns if columns is None else chosen_columns(columns),
-            fill=reading.filled(filled(fill)),
-            intensity_max=reading.intensity_max if intensity_max is None else intensity_max,
-            scale=reading.scale if scale is None else scale,
-        )
-
-
 def filled(words: Sequence[str] | None) -> dict[str, float]:
     """Numbers by the names of their channels, of words such as ``intensity=0``."""
     found: dict[str, float] = {}
@@ -101,31 +66,3 @@ def each(name: str, files: Sequence[Path] | None, n: int) -> list[Path | None]:
         told = f"{counted(len(files), 'file')} for {counted(n, 'cloud')}"
         raise typer.BadParameter(f"--{name}: {told}")
     return list(files) if files else [None] * n
-
-
-def packages(given: Sequence[str] | None) -> tuple[str, ...]:
-    from pcnn.config import check_allowed
-
-    with refusing():
-        check_allowed(given or (), ["allow_targets="])
-    return tuple(given or ())
-
-
-def chosen_device(name: str) -> torch.device:
-    """Device of a name; ``auto`` is the first GPU, else the CPU."""
-    import torch
-
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")  # which is refused, too
-    if device.type not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"--device {name}: must be cpu, cuda, cuda:1 or auto")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise typer.BadParameter(
-            f"--device {name}: torch sees {counted(torch.cuda.device_count(), 'CUDA device')} "
-            "(pcnn doctor says more)"
-        )
-    return device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import realpath
 from pathlib import Path
 from typing import Annotated
@@ -10,51 +10,35 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import AllowTargets, Columns, Device, chosen_device, packages
+from pcnn.cli.options import filled
+from pcnn.experiment.predict_options import PredictOptions
 from pcnn.messages import counted
-from pcnn.ranges import Distance, Length, Positive
 
 #: Clouds up to which each has a page without being asked for: a page takes some MB.
 _VIEWED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions:
+class PredictCommand(PredictOptions):
     paths: Annotated[
         list[Path],
         ARGUMENT,
         "Clouds, or folders; in front of them may stand a checkpoint of a segmentation run.",
     ]
-    model: Annotated[
-        str | None,
-        "A checkpoint, seg_rooms or seg_streets; those by the span of every cloud unless given.",
-    ] = None
     out: Annotated[Path, "Folder for the results."] = Path("predictions")
-    crop: Annotated[Length | None, "Leave points beyond so many metres unlabelled."] = None
-    tile: Annotated[
-        Length | None, "Edge of squares in metres; by their points, of large clouds, unless given."
+    fill: Annotated[
+        list[str] | None, "Number for a channel that a cloud lacks, as in intensity=0; repeat."
     ] = None
-    margin: Annotated[Distance, "Width that the network sees around a square, in metres."] = 5.0
-    device: Device = "auto"
     ply: Annotated[bool, "Write a coloured .ply beside the labels."] = True
-    picture: Annotated[bool, "Draw the labelled cloud as a .png."] = True
     view: Annotated[
         bool | None,
         "--view/--no-view",
         "Write NAME.html, the labelled cloud in a browser; of ten clouds or fewer unless given.",
     ] = None
-    confidence: Annotated[bool, "Write the probability of the class of every point."] = True
-    columns: Columns = None
-    fill: Annotated[
-        list[str] | None, "Number for a channel that a cloud lacks, as in intensity=0; repeat."
-    ] = None
-    intensity_max: Annotated[Positive | None, "The number in the files that is intensity 1."] = None
-    scale: Annotated[Length | None, "Metres in a unit of the files: 0.001 of millimetres."] = None
-    allow_targets: AllowTargets = None
 
 
-def predict(options: PredictOptions) -> None:
-    """Label every point of clouds; write labels, a coloured .ply, a picture and a page of each.
+def predict(options: PredictCommand) -> None:
+    """Label every point of clouds; write labels, a coloured .ply and a page of each.
 
     Labels are those of the data the network was trained on, in the format of the cloud: .las, .laz,
     .ply and .pcd whole; of .bin files, and by networks of SemanticKITTI, NAME.label with a word a
@@ -69,24 +53,15 @@ def predict(options: PredictOptions) -> None:
     from pcnn.console import Console
     from pcnn.experiment.predict import Segmenters
 
-    console, out, margin = Console(), options.out, options.margin
-    if options.tile is not None and options.crop is not None:
-        raise typer.BadParameter("--tile and --crop cannot be used together")
-    if options.tile is not None and margin > options.tile:
-        raise typer.BadParameter(f"--margin {margin:g}: must not exceed --tile {options.tile:g}")
+    console, out = Console(), options.out
     model, paths = separated(options.model, options.paths)
-    segmenters = Segmenters(chosen_device(options.device), model, packages(options.allow_targets))
     with refusing():
+        segmenters = Segmenters(replace(options, model=model), filled(options.fill))
         if model is not None:
             segmenters.load(model)
         targets, missing = plan_targets(paths, out)
-    labelling = Labelling(
-        segmenters,
-        options,
-        console,
-        view=len(targets) <= _VIEWED if options.view is None else options.view,
-        alone=len(targets) == 1,
-    )
+    view = len(targets) <= _VIEWED if options.view is None else options.view
+    labelling = Labelling(segmenters, console, options.ply, view, named=len(targets) == 1)
     bad = missing + labelling.label_all(targets)
     labelling.summarise()
     done = len(targets) + len(missing) - len(bad)

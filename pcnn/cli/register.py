@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pcnn.cli.app import ARGUMENT
-from pcnn.cli.options import Columns, chosen_device, chosen_reading, packages
+from pcnn.experiment.predict_options import Columns
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.messages import counted, short_names
 
@@ -48,19 +48,17 @@ def register(options: RegisterCommand) -> None:
     (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
     """
     from pcnn.console import Console
-    from pcnn.datasets.readers.clouds import Reading
+    from pcnn.datasets.readers.clouds import chosen_columns
     from pcnn.experiment.multiway import register_many
     from pcnn.experiment.register import points_of, register_two
     from pcnn.registration.register import NoOverlapError
 
     console, paths = Console(), options.clouds
-    chosen_device(options.device)
-    packages(options.allow_targets)
     if len(paths) < 2 or (len(paths) > 2 and not options.graph):
         told = f"two clouds are registered, got {len(paths)}; --graph registers more than two"
         raise typer.BadParameter(told)
     names = short_names(paths)
-    columns = chosen_reading(Reading(), options.columns).columns
+    columns = chosen_columns(options.columns)
     try:
         read = [points_of(path, str(path), columns) for path in paths]
         with console.status("reading the clouds") as status:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pcnn.cli.options import Conf, Device, Overrides, chosen_device, composed
+from pcnn.cli.app import refusing
+from pcnn.cli.options import Conf, Overrides, composed
+from pcnn.experiment.predict_options import Device
 from pcnn.messages import counted, say
 from pcnn.ranges import Count
 
@@ -43,10 +45,12 @@ def tune(options: TuneOptions) -> None:
     The time of the whole network decides. Give the options of the training, because dtype and batch
     size matter. An engine that follows a paper (engine=minuet) keeps to that paper's settings.
     """
+    from pcnn.experiment.devices import device_of
     from pcnn.experiment.networks import engine_of
     from pcnn.programs.command_line import short_errors
 
-    where = chosen_device(options.device)
+    with refusing():
+        where = device_of(options.device)
     with short_errors():
         cfg = composed(options.overrides, options.conf)
         precision = str(options.precision or cfg.trainer.get("precision", "32-true"))

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import Columns, Open, chosen_reading, each
+from pcnn.cli.options import Open, each
+from pcnn.experiment.predict_options import Columns
 from pcnn.messages import counted, say
 from pcnn.ranges import Count
 
@@ -40,13 +41,12 @@ def view(options: ViewOptions) -> None:
     Points are coloured by class, errors, height, intensity, confidence or their own colours, and
     a click on one shows its values. Labels and confidence in a cloud or beside it are found.
     """
-    from pcnn.datasets.readers.clouds import Reading
+    from pcnn.datasets.readers.clouds import Reading, chosen_columns
     from pcnn.visualize.view import View
     from pcnn.visualize.view.classes import with_classes
     from pcnn.visualize.view.of_files import posed_pair, read_pose, viewed_file
 
     files, out, points = options.files, options.out, options.points
-    reading = chosen_reading(Reading(), options.columns)
     predicted, true, trust = (
         each(name, getattr(options, name), len(files)) for name in ("labels", "truth", "confidence")
     )
@@ -56,6 +56,7 @@ def view(options: ViewOptions) -> None:
     if realpath(out) in map(realpath, files):  # which takes a link to itself
         raise typer.BadParameter(f"--out {out} would replace a cloud; name another file")
     with refusing():
+        reading = Reading(columns=chosen_columns(options.columns))
         clouds = [
             viewed_file(*one, reading) for one in zip(files, predicted, true, trust, strict=True)
         ]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from pcnn.cli.app import ARGUMENT, refusing
-from pcnn.cli.options import AllowTargets, packages
+from pcnn.experiment.predict_options import AllowTargets
 from pcnn.messages import say
 from pcnn.ranges import Positive
 
@@ -25,7 +25,7 @@ class ExportOptions:
     temperature: Annotated[
         Positive | None, "That logits are divided by, so that probabilities are calibrated."
     ] = None
-    allow_targets: AllowTargets = None
+    allow_targets: AllowTargets = ()
 
 
 def export(options: ExportOptions) -> None:
@@ -41,7 +41,7 @@ def export(options: ExportOptions) -> None:
         raise typer.BadParameter(f"{out}: name a file that ends in .safetensors")
     with refusing():
         settings = options.revision, options.temperature, int(options.bits)
-        facts = written(checkpoint, out, *settings, packages(options.allow_targets))
+        facts = written(checkpoint, out, *settings, options.allow_targets)
     figures = facts.pop("figures")
     say(f"{out}: {out.stat().st_size / 2**20:.1f} MiB")
     for name, value in {**facts, **figures}.items():

@@ -13,12 +13,13 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import Part, PartedCloud
 from pcnn.datasets.readers.columns import PART
-from pcnn.experiment.predictor import Predictor, Scored
+from pcnn.experiment.predictor import Predictor
 from pcnn.files.bounded import forget_pages
 
 #: Confidence is kept as a byte: so much is 1.
@@ -66,11 +67,12 @@ class Classified:
             forget_pages(classes)
         return cls(classes, confidence)
 
-    def put(self, rows: np.ndarray, scored: Scored, chosen: np.ndarray) -> None:
+    def put(self, rows: np.ndarray, scored: tuple[Tensor, Tensor], chosen: np.ndarray) -> None:
         """Set the classes of rows [M], which are these of the points that were looked at."""
+        scores, inverse = scored
         if len(rows):
-            probability, classes = scored.scores.max(1)
-            inverse = scored.inverse[torch.from_numpy(chosen).to(scored.inverse.device)]
+            probability, classes = scores.max(1)
+            inverse = inverse[torch.from_numpy(chosen).to(inverse.device)]
             confidence = (probability * FULL).round().to(torch.uint8)
             self.classes[rows] = classes.to(torch.uint8)[inverse].cpu().numpy()
             self.confidence[rows] = confidence[inverse].cpu().numpy()
@@ -92,7 +94,6 @@ def classify(
     predictor: Predictor,
     cloud: PartedCloud,
     folder: Path,
-    crop: float | None = None,
     tile: float | None = None,
     margin: float = 5.0,
     told: Callable[[float], None] = lambda share: None,
@@ -104,12 +105,11 @@ def classify(
     margin around it, moved to its own middle. Memory follows the largest square, and a byte or two
     a point in files that are mapped. `told` hears which share is done, `look` sees points.
     """
-    if crop is not None or (tile is None and cloud.points <= WHOLE):
-        part = cloud.whole()
-        scored = predictor.scored(predictor.cloud_of(part, cloud.path, cloud.in_map), crop)
-        rows, found = scored.rows.numpy(), Classified.empty(cloud.points)
-        found.put(part.rows[rows], scored, np.arange(len(rows)))
-        look(part if crop is None else part.select(rows))
+    if tile is None and cloud.points <= WHOLE:
+        part, found = cloud.whole(), Classified.empty(cloud.points)
+        scored = predictor.scored(predictor.cloud_of(part, cloud.path, cloud.in_map))
+        found.put(part.rows, scored, np.arange(len(part)))
+        look(part)
         return replace(found, returns=len(part))
     size = tile or _size_of_squares(predictor, cloud, margin)
     squares = Squares(folder, size, margin, predictor.in_channels - 3)
@@ -127,7 +127,7 @@ def classify(
         found.put(part.rows[own], predictor.scored(one), own)
         forget_pages(found.classes, found.confidence)
         told(_WRITTEN + (1 - _WRITTEN) * number / len(chosen))
-    note = f"{len(chosen)} squares of {size:.4g} m, each seen with {margin:g} m around"
+    note = f"squares of {size:.4g} m, {len(chosen)} of them, each seen with {margin:g} m around"
     return replace(found, returns=points, note=note)
 
 

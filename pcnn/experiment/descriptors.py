@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pcnn.experiment import networks
 from pcnn.experiment.catalogue import ROOMS_UP_TO, SHIPPED, scene_of, weights_file
+from pcnn.experiment.devices import device_of
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
@@ -99,13 +100,6 @@ def made(options: RegisterOptions, choice: Choice) -> FPFH | NetworkDescriptor:
         return of_checkpoint(choice.weights, device_of(options.device), options.allow_targets)
     assert choice.voxel_size is not None  # FPFH comes with one
     return FPFH(choice.voxel_size, sensor_at_origin=options.sensor_at_origin)
-
-
-def device_of(name: str) -> str:
-    """A device by its name; ``auto`` is the first GPU, else the CPU."""
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def trained_descriptor(

@@ -7,8 +7,23 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig
 
-from pcnn.experiment import build
-from pcnn.experiment.run_config import no_graph, of_this_package
+from pcnn.messages import counted
+
+
+def device_of(name: str) -> torch.device:
+    """A device by its name; ``auto`` is the first GPU, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")  # which is refused, too
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device {name}: must be cpu, cuda, cuda:1 or auto")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        seen = counted(torch.cuda.device_count(), "CUDA device")
+        raise ValueError(f"device {name}: torch sees {seen} (pcnn doctor says more)")
+    return device
 
 
 def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.device, list[str]]:
@@ -18,6 +33,9 @@ def on_this_machine(cfg: DictConfig, folder: Path) -> tuple[DictConfig, torch.de
     * Steps run as CUDA graphs (`trainer.cuda_graphs`) on CUDA devices alone; with `auto` where one
       is known to hold them.
     """
+    from pcnn.experiment import build
+    from pcnn.experiment.run_config import no_graph, of_this_package
+
     cfg = cfg.copy()
     given = str(cfg.trainer.get("precision"))
     half = given in ("16", "16-mixed")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pcnn.checkpoints import RunCheckpoint
 from pcnn.checkpoints.exported_file import NET, packed, write_exported
+from pcnn.config import check_allowed
 from pcnn.config import stored as stored_config
 from pcnn.config.make import check_targets
 from pcnn.config.values import FOLDERS
@@ -35,6 +36,7 @@ def export(
     """
     if bits not in (16, 8):
         raise ValueError(f"bits={bits}: weights are written in 16 or 8 bits")
+    check_allowed(allow_targets, ["allow_targets="])
     path = Path(checkpoint)
     found = RunCheckpoint.read(path, mmap=False)
     content = found.content

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pcnn.datasets.readers.clouds import PartedCloud, Reading, open_parts
+from pcnn.datasets.readers.clouds import PartedCloud, Reading, chosen_columns, open_parts
 from pcnn.datasets.readers.columns import COLORS, Columns
 from pcnn.errors import FileError
 from pcnn.experiment.catalogue import ROOMS_UP_TO, scene_of, weights_file
-from pcnn.experiment.classify import FULL, classify
+from pcnn.experiment.classify import FULL, Classified, classify
+from pcnn.experiment.devices import device_of
+from pcnn.experiment.predict_options import PredictOptions
 from pcnn.experiment.predictor import Predictor
 from pcnn.registration.cloud_measures import LOOKED_AT, span
 
@@ -36,33 +39,79 @@ class Prediction:
     doubts: tuple[str, ...] = ()  # why the cloud is unlike those that the network was trained on
 
 
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Classes of the rows of a cloud, and what is to be said of them."""
+
+    predictor: Predictor
+    cloud: PartedCloud
+    found: Classified
+    notes: tuple[str, ...]  # which network reads it, and how
+    doubts: tuple[str, ...]  # why it is unlike those of the training
+
+
 @dataclass
 class Segmenters:
     """Networks for segmentation, each loaded once."""
 
-    device: torch.device  # where they compute
-    model: str | Path | None = None  # a name of the catalogue, or a checkpoint
-    allow_targets: Sequence[str] = ()
+    options: PredictOptions
+    fill: Mapping[str, float]  # numbers for channels that clouds lack
     _loaded: dict[Path, Predictor] = field(default_factory=dict)
 
-    def suited(self, opened: Callable[[Reading], PartedCloud]) -> tuple[Predictor, str]:
+    def __post_init__(self) -> None:
+        self._reading(Reading())  # which refuses what no file can have
+
+    def label(
+        self,
+        opened: Callable[[Reading], PartedCloud],
+        folder: Path,
+        told: Callable[[float], None] = lambda share: None,
+    ) -> Labelled:
+        """Classify a cloud of any size by the network that suits it; see `classify`."""
+        predictor, notes = self._suited(opened)
+        cloud, doubts = predictor.fitted(opened(self._reading(predictor.reading)))
+        found = classify(
+            predictor,
+            cloud,
+            folder,
+            self.options.tile,
+            self.options.margin,
+            told,
+            lambda part: doubts.extend(predictor.doubts(part)),
+        )
+        notes += [*predictor.notes, *([found.note] if found.note else [])]
+        return Labelled(predictor, cloud, found, tuple(notes), tuple(doubts))
+
+    def load(self, name: str | Path) -> Predictor:
+        """The network of a name or a checkpoint."""
+        path, given = weights_file(name), self.options
+        if path not in self._loaded:
+            device = device_of(given.device)
+            self._loaded[path] = Predictor.load(path, device, given.allow_targets)
+        return self._loaded[path]
+
+    def _suited(self, opened: Callable[[Reading], PartedCloud]) -> tuple[Predictor, list[str]]:
         """The network for a cloud, by its span where none is named, and then why it is that one."""
-        if self.model is not None:
-            return self.load(self.model), ""
-        cloud = opened(Reading(channels=()))
+        if self.options.model is not None:
+            return self.load(self.options.model), []
+        cloud = opened(self._reading(Reading(channels=())))
         places = torch.from_numpy(cloud.sample(LOOKED_AT))
         if not len(places):
             raise FileError(cloud.path, "the cloud is empty: nothing tells whether it is a room")
         indoors, spans = scene_of([span(places)])
         name = "seg_rooms" if indoors else "seg_streets"
-        return self.load(name), f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: rooms)"
+        return self.load(name), [f"{name}: {spans} (up to {ROOMS_UP_TO:g} m: seg_rooms)"]
 
-    def load(self, name: str | Path) -> Predictor:
-        """The network of a name or a checkpoint."""
-        path = weights_file(name)
-        if path not in self._loaded:
-            self._loaded[path] = Predictor.load(path, self.device, self.allow_targets)
-        return self._loaded[path]
+    def _reading(self, own: Reading) -> Reading:
+        given = self.options
+        columns = chosen_columns(given.columns)
+        return replace(
+            own,
+            columns=own.columns if columns is None else columns,
+            fill=own.filled(self.fill),
+            intensity_max=given.intensity_max or own.intensity_max,
+            scale=given.scale,
+        )
 
 
 def predict(
@@ -71,57 +120,43 @@ def predict(
     *,
     channels: Mapping[str, np.ndarray | Tensor] | None = None,
     fill: Mapping[str, float] | None = None,
-    tile: float | None = None,
-    margin: float = 5.0,
-    device: str = "cpu",
-    allow_targets: Sequence[str] = (),
+    **options: Any,
 ) -> Prediction:
     """Label every point of a cloud.
 
     Args:
         points: a file of any format that `pcnn predict` reads, or [P, 3] numbers [m].
-        model: a name of `pcnn.models.available` (``streets``, ``rooms``), or a checkpoint of a
-            segmentation; None goes by the span of the cloud
-            (`pcnn.registration.cloud_measures.span`), up to 20 m ``rooms``, beyond it ``streets``.
+        model: a name of `pcnn.models.available` (``seg_streets``, ``seg_rooms``), or a checkpoint
+            of a segmentation; None goes by the span of the cloud
+            (`pcnn.registration.cloud_measures.span`), up to 20 m ``seg_rooms``, beyond it
+            ``seg_streets``.
         channels: of points in memory, by name: ``intensity`` [P], ``colors`` [P, 3], or others [P].
             Integer colours are divided by the largest value of their type.
         fill: numbers for channels that the cloud lacks, by name.
-        tile: edge of squares in which the cloud is classified [m]; None: clouds of more than a
-            million points, in squares of 600,000 points at most, on a GPU of two million.
-        margin: how far around a square the network sees too [m].
-        device: ``cpu`` or ``cuda``.
-        allow_targets: packages of the user's own whose classes a checkpoint may name.
+        **options: fields of `PredictOptions`, as ``device="cuda"`` or ``tile=50.0``.
 
     Raises:
         FileNotFoundError: no such file, or no such weights.
-        ValueError: points or channels that do not fit, a channel that the network needs and the
-            cloud lacks, or a damaged file.
+        ValueError: an option out of its range, points or channels that do not fit, a channel that
+            the network needs and the cloud lacks, or a damaged file.
     """
-    segmenters = Segmenters(torch.device(device), model, allow_targets)
-    predictor, why = segmenters.suited(partial(opened, points, channels or {}))
-    if why:
-        log.info("%s", why)
-    reading = replace(predictor.reading, fill=predictor.reading.filled(fill or {}))
-    cloud, doubts = predictor.fitted(opened(points, channels or {}, reading))
+    given = PredictOptions(model=None if model is None else str(model), **options)
     with TemporaryDirectory(prefix="pcnn-") as folder:
-        found = classify(
-            predictor,
-            cloud,
-            Path(folder),
-            tile=tile,
-            margin=margin,
-            look=lambda part: doubts.extend(predictor.doubts(part)),
+        done = Segmenters(given, fill or {}).label(
+            partial(opened, points, channels or {}), Path(folder)
         )
-        classes, confidence = np.array(found.classes), np.array(found.confidence)
-    for doubt in doubts:
-        log.warning("%s: %s", cloud.path, doubt)
+        classes, confidence = np.array(done.found.classes), np.array(done.found.confidence)
+    for note in done.notes:
+        log.info("%s: %s", done.cloud.path, note)
+    for doubt in done.doubts:
+        log.warning("%s: %s", done.cloud.path, doubt)
     return Prediction(
         classes,
         confidence.astype(np.float32) / FULL,
-        predictor.label_table[classes],
-        predictor.class_names,
-        predictor.colors[:-1],
-        tuple(doubts),
+        done.predictor.label_table[classes],
+        done.predictor.class_names,
+        done.predictor.colors[:-1],
+        done.doubts,
     )
 
 

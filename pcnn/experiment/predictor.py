@@ -25,7 +25,6 @@ from pcnn.datasets.readers.clouds import (
 )
 from pcnn.datasets.readers.columns import COLORS, meant, rounded_points
 from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doubt
-from pcnn.datasets.transforms.crops import crop
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
 from pcnn.experiment import networks
@@ -86,37 +85,17 @@ class Predictor:
             )
 
     @torch.inference_mode()
-    def __call__(self, cloud: Cloud, radius: float | None = None) -> Tensor:
-        """Class of every point of a cloud."""
-        scored = self.scored(cloud, radius)
-        classes = torch.full((cloud.n_points,), IGNORE)
-        classes[scored.rows] = scored.scores.argmax(1)[scored.inverse].cpu()
-        return classes
-
-    @torch.inference_mode()
-    def scored(self, cloud: Cloud, radius: float | None = None) -> Scored:
-        """Probabilities of the classes of the points of a cloud."""
-        channels = 3 + cloud.features.shape[1]
-        if channels != self.in_channels:
-            raise FileError(
-                cloud.path,
-                f"x, y, z and {channels - 3} further channels, the network was trained on x, y, z "
-                f"and {self.in_channels - 3}",
-            )
-        rows = torch.arange(cloud.n_points)
-        part = crop(replace(cloud, point_index=rows), radius)
-        if part.n_points == 0 and cloud.n_points > 0:
-            raise FileError(cloud.path, f"no point lies within --crop {radius:g} m")
-        if part.n_points == 0 or part.point_index is None:
-            return Scored(rows, torch.zeros(0, len(self.class_names)), rows)
-        tensor = self._placed(part)
+    def scored(self, cloud: Cloud) -> tuple[Tensor, Tensor]:
+        """Probabilities [N, C] of rows of the network's output, and the row [P] of every point."""
+        if cloud.n_points == 0:
+            return torch.zeros(0, len(self.class_names)), torch.zeros(0, dtype=torch.int64)
+        tensor = self._placed(cloud)
         inverse = tensor.geometry.inverse
         assert inverse is not None  # the tensor was made from points
         logits = self.net(tensor).features.float()  # [N, C]
         if not bool(logits.isfinite().all()):
             raise FileError(cloud.path, "the network gives NaN or infinite numbers for it")
-        scores = (logits / self.temperature).softmax(1)
-        return Scored(part.point_index, scores, inverse)
+        return (logits / self.temperature).softmax(1), inverse
 
     def _placed(self, cloud: Cloud) -> SparseTensor:
         """The network's input, on its device, where the points of a CUDA device are placed too."""
@@ -162,6 +141,16 @@ class Predictor:
             notes.append(f"intensity goes up to {top:.4g}: --intensity-max says which number is 1")
         return cloud, notes
 
+    @property
+    def notes(self) -> list[str]:
+        """What the training of the network means for any cloud."""
+        found = []
+        if self.source == "simulated":
+            found.append("trained on simulated data")
+        if self.trained_crop is not None:
+            found.append(f"in its training the network saw {self.trained_crop:g} m about a sensor")
+        return found
+
     def doubts(self, part: Part) -> list[str]:
         """Say why the points of a cloud look unlike those that the network was trained on."""
         doubt = unit_doubt(part.places, self.voxel_size)
@@ -171,11 +160,6 @@ class Predictor:
             found.append("it seems to have been seen from the air; labels mean little here")
         return found
 
-    def rgb(self, classes: Tensor) -> np.ndarray:
-        """Colours ``[P, 3]`` uint8 of classes."""
-        rows = torch.where(classes == IGNORE, len(self.class_names), classes)
-        return self.colors[rows.numpy()]
-
     @property
     def label_table(self) -> np.ndarray:
         """[256] the labels that classes have in the files of the training set, and `IGNORE` has."""
@@ -183,15 +167,6 @@ class Predictor:
         table = np.zeros(256, dtype=np.int64)
         table[known] = self.label_map.decode(known)
         return table
-
-
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """Probabilities of a network for a cloud."""
-
-    rows: Tensor  # [M] int64, the points of the cloud that were looked at
-    scores: Tensor  # [N, C] float32, rows of the network's output
-    inverse: Tensor  # [M] int64, the row of scores of each of these points
 
 
 def _reading(cfg: DictConfig) -> Reading:

@@ -13,7 +13,8 @@ import numpy as np
 from torch import Tensor
 
 from pcnn.datasets.readers.fragments import local_points, read_local
-from pcnn.experiment.descriptors import Choice, chosen, descriptor_of, device_of
+from pcnn.experiment.descriptors import Choice, chosen, descriptor_of
+from pcnn.experiment.devices import device_of
 from pcnn.experiment.register_options import RegisterOptions
 from pcnn.messages import counted
 from pcnn.registration.cloud_measures import measured

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pcnn.config.values import check_fields
+from pcnn.experiment.predict_options import AllowTargets, Device
 from pcnn.ranges import Length, Matches, Seed, Share
 
 
@@ -37,12 +38,8 @@ class RegisterOptions:
         bool, "--allow-ambiguous", "Take one of several poses that fit as well."
     ] = False
     seed: Annotated[Seed, "Seed of samples and hypotheses."] = 0
-    device: Annotated[str, "cpu, cuda, cuda:1, or auto."] = "auto"
-    allow_targets: Annotated[
-        tuple[str, ...],
-        "Package whose classes the checkpoint may name besides pcnn's: code of your own that you "
-        "trust; repeat.",
-    ] = ()
+    device: Device = "auto"
+    allow_targets: AllowTargets = ()
 
     def __post_init__(self) -> None:
         check_fields(self)

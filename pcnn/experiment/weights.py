@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from pcnn.checkpoints import CheckpointError, RunCheckpoint
-from pcnn.config import refusal, stored
+from pcnn.config import check_allowed, refusal, stored
 from pcnn.config.values import selected
 from pcnn.errors import ConfigError, FileError
 from pcnn.experiment.catalogue import weights_file
@@ -81,6 +81,7 @@ def opened(
     path: str | Path, task: str | None = None, allow_targets: Sequence[str] = ()
 ) -> tuple[DictConfig, RunCheckpoint]:
     """A checkpoint that is used outside of its run, and its configuration."""
+    check_allowed(allow_targets, ["allow_targets="])
     found = RunCheckpoint.read(path, mmap=False)
     cfg = OmegaConf.create({**config_of(found), "allow_targets": list(allow_targets)})
     if task not in (None, cfg.task.name):

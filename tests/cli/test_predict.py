@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 from pcnn.datamodules import CloudDataModule
 from pcnn.datasets import CloudSets, FolderSets, SemanticKITTISets
-from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI
 from pcnn.experiment import networks
@@ -93,7 +92,7 @@ def cloud(n: int, seed: int = 0) -> np.ndarray:
     return ((generator.random((n, 4)) - [0.5, 0.5, 0.5, 0]) * scale).astype(np.float32)
 
 
-run = partial(invoke, "predict", "--no-picture", "--no-view")
+run = partial(invoke, "predict", "--no-view")
 
 
 def labels(out: Path, name: str) -> np.ndarray:
@@ -132,28 +131,6 @@ def test_a_folder_is_labelled_and_bad_files_are_named(
     others.add("b.label" if dataset == "kitti" else "b_label.npy")
     assert {path.name for path in out.rglob("*") if path.is_file()} == others
     assert "1 cloud labelled" in run(checkpoint, source / "a.bin", "--out", out)
-
-
-@both
-def test_points_beyond_the_crop_get_no_class(
-    checkpoint: Path, dataset: str, tmp_path: Path
-) -> None:
-    points = cloud(400)
-    points.tofile(tmp_path / "a.bin")
-    words = (checkpoint, tmp_path / "a.bin", "--out", tmp_path / "out", "--crop", 4, "--no-ply")
-    run(*words, code=0)
-    found = labels(tmp_path / "out", "a")
-    outside = np.hypot(points[:, 0], points[:, 1]) > 4.0
-    assert 0 < outside.sum() < 400
-    nothing = 0 if dataset == "kitti" else IGNORE
-    assert np.array_equal(found == nothing, outside)
-    assert not (tmp_path / "out" / "a.ply").exists()
-    far = cloud(3000)
-    far[2000:, :2] += 400
-    far.tofile(tmp_path / "a.bin")
-    assert "m wide" not in run(*words, code=0)  # of the points within it
-    text = run(*words[:-3], "--crop", 0.001, code=1)
-    assert f"{tmp_path / 'a.bin'}: no point lies within --crop 0.001 m" in text
 
 
 def test_an_empty_cloud_has_an_empty_result(checkpoint: Path, tmp_path: Path) -> None:

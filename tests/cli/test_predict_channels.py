@@ -109,10 +109,9 @@ def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> Non
     text = run(kitti, tmp_path / "in", "--out", tmp_path / "out", code=0)
     assert text.count("--scale") == 1
     assert text.count("--intensity-max") == 1
-    assert "2 clouds are unlike those of the training" in text
     options = ("--scale", 0.001, "--intensity-max", 100)
     text = run(kitti, tmp_path / "in", "--out", tmp_path / "scaled", *options, code=0)
-    assert "note" not in text
+    assert "--scale" not in text
     coloured = records_of(tmp_path / "scaled" / "a.ply")
     np.testing.assert_allclose(coloured["x"], thick[:, 0] * 1000, rtol=1e-5)
     thick.tofile(tmp_path / "c.bin")
