@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,8 +14,7 @@ from torch import Tensor
 
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import require_tensors
-from pcnn.geometry.dense_box import DenseBox
-from pcnn.geometry.kernel_map import one_line, outside_inference_mode
+from pcnn.geometry.kernel_map import one_line
 from pcnn.geometry.kernel_slots import Triple, triple
 from pcnn.geometry.packing import BATCH_SHIFT
 from pcnn.geometry.sites import require_voxels
@@ -248,49 +248,31 @@ class SparseTensor:
             ValueError: no integers for three axes, or a corner that is no multiple of the stride.
         """
         grid = require_voxels(self.geometry, "dense")
-        return DenseBox.of(grid, shape, min_coord).fill(self.features, grid)
-
-    @staticmethod
-    def from_dense(
-        volume: Tensor,
-        min_coord: int | Sequence[int] = 0,
-        tensor_stride: int | Sequence[int] = 1,
-        *,
-        geometry: Geometry | None = None,
-        downsampling: str = "floor",
-    ) -> SparseTensor:
-        """Tensor of the cells of a dense volume; with ``geometry`` the inverse of `dense`.
-
-        Args:
-            volume: ``[B, C, X, Y, Z]``; gradients flow to it.
-            min_coord: coordinate of cell (0, 0, 0) in level-0 voxels, a multiple of the stride.
-            tensor_stride: spacing of the cells, one number or one per axis.
-            geometry: the sites to read, of that tensor stride; those outside of the volume read 0.
-                ``None``: the cells where some channel is not 0, for whose number the host waits.
-            downsampling: output sites of strided convolutions, where no geometry is given.
-
-        Raises:
-            TypeError: a volume that is no tensor, or native points.
-            ValueError: a volume of other dimensions, a corner that is no multiple of the stride,
-                sites of another device, stride or number of clouds, or cells beyond the packing.
-        """
-        require_tensors(volume=volume)
-        if volume.ndim != 5:
-            raise ValueError(f"volume must be [B, C, X, Y, Z], got {list(volume.shape)}")
-        clouds, _, x, y, z = volume.shape
-        low = triple(min_coord, "min_coord", -(1 << 63))
-        box = DenseBox(low, (x, y, z), triple(tensor_stride, "tensor_stride", 1), clouds)
-        if geometry is None:
-            with outside_inference_mode():
-                geometry = box.occupied(volume, downsampling)
-        geometry = require_voxels(geometry, "from_dense")
-        own = geometry.batch_size, geometry.tensor_stride, geometry.device
-        if own != (clouds, box.stride, volume.device):
+        low = None if min_coord is None else triple(min_coord, "min_coord", -(1 << 63))
+        size = None if shape is None else triple(shape, "shape", 0)
+        stride, clouds, channels = grid.tensor_stride, grid.batch_size, self.channels
+        if low is None or size is None:
+            sites = grid.coords[: grid.rows if grid.count is None else int(grid.count), 1:]
+            ends = torch.stack(sites.aminmax(dim=0)).tolist() if len(sites) else ([0] * 3, [-1] * 3)
+            low = low or triple(ends[0], "min_coord", -(1 << 63))
+            axes = zip(low, ends[1], stride, strict=True)
+            size = size or triple([max(0, (v - u) // step + 1) for u, v, step in axes], "shape", 0)
+        if any(value % step for value, step in zip(low, stride, strict=True)):
             raise ValueError(
-                f"the volume holds {clouds} clouds of tensor stride {box.stride} on "
-                f"{volume.device}, its geometry {own[0]} of {own[1]} on {own[2]}"
+                f"min_coord must be a multiple of the tensor stride {stride}, in level-0 voxels as "
+                f"coords are, got {low}"
             )
-        return SparseTensor(box.read(volume, geometry), geometry)
+        place, *coords = grid.coords.to(torch.int64).unbind(1)
+        inside = place < clouds
+        # numbers of the host go into kernels: as a tensor they would be copied, which waits
+        for site, first, step, cells in zip(coords, low, stride, size, strict=True):
+            own = torch.div(site - first, step, rounding_mode="floor")
+            inside = inside & (own >= 0) & (own < cells)
+            place = place * cells + own
+        cells = clouds * math.prod(size)
+        place = torch.where(inside, place, cells)  # sites outside fall on a spare cell at the end
+        volume = self.features.new_zeros(cells + 1, channels).index_add(0, place, self.features)
+        return volume[:-1].view(clouds, *size, channels).permute(0, 4, 1, 2, 3)
 
     def __neg__(self) -> SparseTensor:
         return self.replace(-self.features)

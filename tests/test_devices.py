@@ -17,12 +17,6 @@ from tests.waits import nothing_waits
 pytestmark = pytest.mark.gpu
 
 BOX = (40, 30, 20), (-20, -10, -10)
-from_dense = pcnn.SparseTensor.from_dense
-
-
-def read_back(x: pcnn.SparseTensor) -> Tensor:
-    volume = x.features.new_zeros(2, 4, *BOX[0]) + x.features.mean(0)[:, None, None, None]
-    return from_dense(volume, BOX[1], x.tensor_stride, geometry=x.geometry).features
 
 
 def given_again(x: pcnn.SparseTensor) -> Tensor:
@@ -46,8 +40,6 @@ OPERATIONS: dict[str, tuple[Callable[[pcnn.SparseTensor], Tensor], bool]] = {
     "arithmetic": (lambda x: (2 - x * x.features[:, :1] / (x * x + 1)).features, False),
     "a box": (lambda x: x.dense(*BOX), False),
     "a box of the sites": (lambda x: x.dense(), True),
-    "read back": (read_back, False),
-    "occupied": (lambda x: from_dense(x.dense(*BOX), BOX[1], x.tensor_stride).features, True),
     "given again": (given_again, True),
     "pruned": (lambda x: layers_behind(prune(x, x.coords.sum(1) % 3 != 0)), True),
 }

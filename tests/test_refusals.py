@@ -61,7 +61,7 @@ CUBE, K3, HALVED = torch.zeros(1, 3, 4, 4, 4), Kernel.of(3), Kernel.of(2, 2)
 CELLS, ONES, FEW = torch.zeros(2, 3), torch.ones(2, 1), torch.zeros(2).long()
 ARRAY: Any = np.ones((2, 3), np.float32)
 LISTS: Any = [[0.0] * 3] * 2
-from_dense, from_coordinates = pcnn.SparseTensor.from_dense, pcnn.from_coordinates
+from_coordinates = pcnn.from_coordinates
 
 
 def sites(n: int = 20, clouds: int = 3, channels: int = 2, stride: int = 1) -> pcnn.SparseTensor:
@@ -264,12 +264,7 @@ TENSOR: list[Row] = [
     (lambda: None - sites(), T, "unsupported operand"),  # type: ignore[operator]
     (lambda: sites(stride=2).dense(4, 1), V, "min_coord"),
     (lambda: sites().dense((3, 2, 4, 4, 4)), V, "shape"),
-    (lambda: from_dense(CUBE[0]), V, "volume must be"),
-    (lambda: from_dense(LISTS), T, "volume must be"),
-    (lambda: from_dense(CUBE, geometry=grid(clouds=3)), V, "its geometry 3 of"),
-    (lambda: from_dense(CUBE + 1, 1 << 18), V, "packed key holds at most"),
     (lambda: points().dense(), T, "dense takes sites"),
-    (lambda: from_dense(CUBE, geometry=points().geometry), T, "from_dense takes sites"),
     (lambda: pcnn.SparseTensor(ONES, {}), T, "geometry must be"),  # type: ignore[arg-type]
     (lambda: pcnn.SparseTensor(CELLS, pointset(5)), V, "to match the geometry"),
 ]

@@ -1,4 +1,4 @@
-"""The tensor itself: what it says about itself, arithmetic site by site, dense volumes and back."""
+"""The tensor itself: what it says about itself, arithmetic site by site, and dense volumes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 import pcnn
-from pcnn.nn import Conv3d
 from tests.clouds import surface_grid
-
-from_dense = pcnn.SparseTensor.from_dense
 
 
 def tensor(channels: int = 3, n: int = 40, seed: int = 0) -> pcnn.SparseTensor:
@@ -88,7 +85,7 @@ def by_hand(x: pcnn.SparseTensor, shape: tuple[int, ...], low: tuple[int, ...]) 
 
 @pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (4, 2, 1)])
 @pytest.mark.parametrize("n", [1, 60])
-def test_every_site_has_its_cell_there_and_back(n: int, stride: tuple[int, int, int]) -> None:
+def test_every_site_has_its_cell(n: int, stride: tuple[int, int, int]) -> None:
     x = scattered(n, stride)
     low = tuple(x.coords[:, 1:].amin(0).tolist())
     reach = (x.coords[:, 1:].amax(0) - torch.tensor(low)) // torch.tensor(stride) + 1
@@ -99,20 +96,12 @@ def test_every_site_has_its_cell_there_and_back(n: int, stride: tuple[int, int, 
         given = tuple(c * t for c, t in zip(corner, stride, strict=True))
         volume = x.dense(shape, given)
         assert torch.equal(volume, by_hand(x, shape, given))
-        z = from_dense(volume, given, stride, geometry=x.geometry)
-        assert z.geometry is x.geometry
-        assert torch.equal(z.dense(shape, given), volume)  # sites that it does not hold read 0
-    y = from_dense(x.dense(), low, stride)
-    assert torch.equal(y.geometry.keys, x.geometry.keys)
-    assert torch.equal(y.features, x.features)
-    assert (y.batch_size, y.tensor_stride) == (3, stride)
 
 
 def test_gradients_of_arithmetic_and_volumes() -> None:
     x, z = tensor(n=4), scattered(12)
     left, right = (torch.rand(len(x), 3, dtype=torch.float64, requires_grad=True) for _ in "ab")
     scale = torch.rand(3, dtype=torch.float64, requires_grad=True)
-    volume = torch.randn(3, 2, 3, 2, 4, dtype=torch.float64, requires_grad=True)
 
     def act(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         y, z = x.replace(a), x.replace(b + 1)
@@ -121,18 +110,10 @@ def test_gradients_of_arithmetic_and_volumes() -> None:
     def there(features: Tensor) -> Tensor:
         return z.replace(features).dense((5, 6, 7), -2)
 
-    def back(given: Tensor) -> Tensor:
-        return from_dense(given, -2, geometry=z.geometry).features
-
     leaf = z.features.clone().requires_grad_()
-    for function, leaves in ((act, (left, right, scale)), (there, (leaf,)), (back, (volume,))):
+    for function, leaves in ((act, (left, right, scale)), (there, (leaf,))):
         assert gradcheck(function, leaves)
         assert gradgradcheck(function, leaves)
-    from_dense(volume).features.square().sum().backward()
-    torch.testing.assert_close(volume.grad, 2 * volume.detach())
-    with torch.inference_mode():
-        made = from_dense(volume.detach())
-    Conv3d(2, 2, 3).double()(made.replace(made.features.clone())).features.sum().backward()
 
 
 def test_empty_clouds_and_empty_volumes() -> None:
@@ -146,8 +127,3 @@ def test_empty_clouds_and_empty_volumes() -> None:
         assert not volume.any()
         volume.sum().backward()
         assert leaf.grad is not None
-    back = from_dense(torch.zeros(2, 3, 4, 4, 4))
-    assert (back.shape, back.batch_size) == ((0, 3), 2)
-    nothing = torch.zeros(1, 3, 0, 4, 4)
-    assert from_dense(nothing).shape == (0, 3)
-    assert not from_dense(nothing, geometry=surface_grid(5)).features.any()

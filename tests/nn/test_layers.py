@@ -58,8 +58,12 @@ SOME = [(3, 3, 3), (5, 5, 5), (1, 3, 5), (5, 4, 3), (2, 1, 3)]
 
 def block(volume: Tensor, stride: Any = 1) -> pcnn.SparseTensor:
     """Every cell of a volume ``[B, C, X, Y, Z]``."""
-    ones = pcnn.SparseTensor.from_dense(torch.ones_like(volume), tensor_stride=stride)
-    return pcnn.SparseTensor.from_dense(volume, 0, stride, geometry=ones.geometry)
+    cells = torch.ones_like(volume[:, 0]).nonzero()
+    features = volume.movedim(1, -1).flatten(0, -2)
+    clouds, sizes = len(volume), torch.as_tensor(stride).expand(3)
+    step = torch.cat([torch.ones(1, dtype=torch.int64), sizes])
+    words = {"tensor_stride": tuple(sizes.tolist()), "batch_size": clouds}
+    return pcnn.from_coordinates(cells * step, features, **words)  # type: ignore[arg-type]
 
 
 def voxels(n: int, channels: int = 1) -> pcnn.SparseTensor:
