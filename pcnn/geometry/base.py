@@ -24,7 +24,6 @@ Finer = tuple[Tensor, ...] | None
 #: Maps by `Kernel.key` and builder: all that decides about the triplets.
 Maps = dict[tuple[Any, Any], KernelMap]
 
-_ITSELF = ("itself",)
 _NONE: Maps = {}
 
 
@@ -45,8 +44,8 @@ class Builder(Hashable, Protocol):
 class BuilderChoice(Protocol):
     """The part of an engine that a geometry asks: the builder that finds the triplets."""
 
-    def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
-        """The builder of a kernel on ``voxel`` or ``point``; ``None``: it does not serve them."""
+    def builder_of(self, geometry: str) -> Builder | None:
+        """The builder on ``voxel`` or ``point``; ``None``: it does not serve them."""
 
     def unserved(self, geometry: str) -> ValueError:
         """The error about a geometry that it does not serve."""
@@ -56,9 +55,7 @@ class Geometry:
     """Where the features of a sparse tensor live: `VoxelGrid` or `PointSet`.
 
     Rows are sorted by (batch, x, y, z). Levels and kernel maps derived from a geometry are cached
-    on it and freed with it. The cache holds no reference cycle: a map to a relative is found by how
-    the relative was derived, a map to any other geometry by a weak reference. Maps of relatives lie
-    in plain dictionaries whose keys are equal in every batch.
+    on it and freed with it: a map is found by a weak reference to its other geometry.
     """
 
     # fields of the kinds, which are frozen dataclasses, in their own order
@@ -82,7 +79,7 @@ class Geometry:
     maps_by_builder: ClassVar[bool] = False
 
     _levels: dict[tuple[str, Kernel | Triple], Self]
-    _maps: dict[tuple[Any, ...], Maps]
+    _maps: Maps  # to this geometry itself
     _maps_to_others: WeakKeyDictionary[Geometry, Maps]
     _order: Tensor | None
 
@@ -249,7 +246,7 @@ class Geometry:
         if type(out) is not type(self):
             kinds = f"{type(self).__name__} to a {type(out).__name__}"
             raise ValueError(f"no map leads from a {kinds}; give both as voxels or as points")
-        builder = engine.builder_of(self.name, kernel)
+        builder = engine.builder_of(self.name)
         if builder is None and not self.maps_by_builder:
             raise engine.unserved(self.name)
         found = self.cached_map(out, kernel, builder)
@@ -273,8 +270,7 @@ class Geometry:
         self, out: Self, kernel: Kernel, builder: Builder | None = None
     ) -> KernelMap | None:
         """The map to ``out`` that is kept with this geometry: the builder's, or one given."""
-        # every layer of every call looks here, most often for a map to this geometry itself
-        maps = self._maps.get(_ITSELF, _NONE) if out is self else self._maps_to(out)
+        maps = self._maps_to(out)  # every layer of every call looks here
         given = maps.get((kernel.key, None))
         if builder is None or not self.maps_by_builder:
             return given
@@ -289,7 +285,7 @@ class Geometry:
 
     def cached_maps(self) -> list[KernelMap]:
         """Maps from this geometry built so far."""
-        parts = [*self._maps.values(), *self._maps_to_others.values()]
+        parts = [self._maps, *self._maps_to_others.values()]
         return [built for maps in parts for built in maps.values()]
 
     def add_map(
@@ -303,29 +299,11 @@ class Geometry:
                 f"{kernel.volume} slots from {wanted[0]} to {wanted[1]} rows"
             )
         built.edges.kernel = built.edges.kernel or kernel
-        place = self._place(out)
-        if place is None:
-            maps = self._maps_to_others.setdefault(out, {})
-        else:
-            maps = self._maps.setdefault(place, {})
+        maps = self._maps if out is self else self._maps_to_others.setdefault(out, {})
         return maps.setdefault((kernel.key, builder if self.maps_by_builder else None), built)
 
     def _maps_to(self, out: Geometry) -> Maps:
-        place = self._place(out)
-        kept = self._maps_to_others.get(out) if place is None else self._maps.get(place)
-        return _NONE if kept is None else kept
-
-    def _place(self, out: Geometry) -> tuple[Any, ...] | None:
-        """The relation of ``out`` to this geometry, if one was derived from the other."""
-        if out is self:
-            return _ITSELF
-        for key, level in self._levels.items():
-            if level is out:
-                return ("below", *key)
-        for key, coarse in out._levels.items():
-            if coarse is self:
-                return ("above", *key)
-        return None
+        return self._maps if out is self else self._maps_to_others.get(out, _NONE)
 
     def _check_new_map(self, out: Self, kernel: Kernel, anywhere: bool = False) -> None:
         """Refuse a map that cannot be built, before a builder is called."""
@@ -359,7 +337,10 @@ class Geometry:
         if len(parts) > MAX_BATCH:
             raise ValueError(f"a batch holds at most {MAX_BATCH} clouds, got {len(parts)}")
         keys = torch.cat([part.keys + (index << BATCH_SHIFT) for index, part in enumerate(parts)])
-        finer, inverse = _joined_inverses(parts)
+        known = [part.inverse for part in parts if part.inverse is not None]
+        complete, finest = len(known) == len(parts), all(part.finer == () for part in parts)
+        inverse = joined_rows(known, [part.rows for part in parts]) if complete else None
+        finer = () if finest else None
         return {"keys": keys, "batch_size": len(parts), "inverse": inverse, "finer": finer}
 
     @property
@@ -372,25 +353,6 @@ def joined_rows(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:
     """Row numbers of geometries that now lie one after another, ``rows`` long each."""
     starts = [sum(rows[:index]) for index in range(len(rows))]
     return torch.cat([part + start for part, start in zip(parts, starts, strict=True)])
-
-
-def _joined_inverses(parts: Sequence[Geometry]) -> tuple[Finer, Tensor | None]:
-    """``finer`` and ``inverse`` of single clouds that now lie one after another in a batch."""
-    chains = [part.inverses() for part in parts]
-    known = [chain for chain in chains if chain is not None]
-    if len(known) == len(chains) and len({len(chain) for chain in known}) == 1:
-        # an inverse has an entry for every row of the level before
-        counts = [
-            [*(len(above) for above in chain[1:]), part.rows]
-            for chain, part in zip(known, parts, strict=True)
-        ]
-        steps = zip(zip(*known, strict=True), zip(*counts, strict=True), strict=True)
-        *finer, inverse = (joined_rows(own, rows) for own, rows in steps)
-        return tuple(finer), inverse
-    own = [part.inverse for part in parts if part.inverse is not None]
-    if len(own) < len(parts):
-        return None, None
-    return None, joined_rows(own, [part.rows for part in parts])
 
 
 def holding_sites(rows: int, count: Tensor) -> Tensor:

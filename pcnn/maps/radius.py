@@ -25,7 +25,7 @@ from pcnn.maps.point_memory import (
     most_compared,
     refuse,
 )
-from pcnn.maps.tiling import CellParents
+from pcnn.maps.tiling import counted_parents, listed_parents
 
 #: Reach over the size of a cell, so that it covers the cell: the float32 points of a cloud of 2^17
 #: cells may lie 2^-7 of a cell beside where their cells were read off.
@@ -46,26 +46,23 @@ class RadiusSearch:
 
     A kernel cell is ``cell * dilation`` cells of the input's level wide. A cubic kernel over cubic
     cells reaches as far as the ball with the volume of its box (`official_radius`), any other one
-    as far as its box. A kernel that tiles space (size = stride) takes no search (`CellParents`).
-    At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points. The
-    rest is the rule of the input points (`pcnn.geometry.Neighbourhood`).
+    as far as its box. Kernels that tile space (size = stride) take no search (`pcnn.maps.tiling`).
+    At ``sites=cell_origin`` the relation is that of voxels, between the cells of the points.
 
     The output points of a kernel of stride 1 may be any points of the same clouds. Features come to
-    those of a finer level, or to the original ones, by a search among the coarse points (PointCNN++
-    4.1). It is refused where its reach could miss some. The transpose of a map between levels needs
-    no search.
+    those of a finer level by a search among the coarse points (PointCNN++ 4.1), which is refused
+    where its reach could miss some. The transpose of a map between levels needs no search.
     """
 
     name: str = "radius_search"  # in configurations and reports
 
     def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """Kernel map from input points ``source`` to output points ``target``."""
-        if kernel.is_disjoint:
-            return CellParents().build(source, target, kernel)
         on_device = self.counted(source, target, kernel)
         if on_device is not None:
             return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
-        return self._listed(source, target, kernel)
+        listed = listed_parents if kernel.is_disjoint else self._listed
+        return listed(source, target, kernel)
 
     def _listed(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
         """The map by torch; a cloud that is too dense is refused before much of it is listed."""
@@ -98,6 +95,8 @@ class RadiusSearch:
         self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
     ) -> PendingMap | None:
         """Count the triplets of the map on a device; nothing waits."""
+        if kernel.is_disjoint:
+            return counted_parents(source, target, kernel)
         points, centres, window = self._field(source, target, kernel)
         served = has_kernels(source.device) and source.rows > 0 and target.rows > 0
         # kernels round offsets to the cells of an odd kernel

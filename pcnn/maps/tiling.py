@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from pcnn.kernels import cuda
 from pcnn.maps.base import Sites, first_rows
 from pcnn.maps.device_layouts import DEVICE_LAYOUTS, has_kernels
 from pcnn.maps.host_search import sort_by_slot
-from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.pairs import list_table, places_in_table, rows_from_pairs
 from pcnn.maps.point_memory import PendingMap
 
@@ -78,28 +77,28 @@ def disjoint_maps(maps: Sequence[DisjointMap]) -> list[DisjointTables]:
     """Build maps of one device, `MAX_TASKS` in a launch."""
     tables: list[DisjointTables] = []
     for start in range(0, len(maps), MAX_TASKS):
-        tables += _tables(maps[start : start + MAX_TASKS])
+        part = maps[start : start + MAX_TASKS]
+        own = list(_empty_tables(part))
+        _launch(part, [{**vars(one), "slots": None} for one in own])
+        tables += own
     return tables
 
 
-def _tables(maps: Sequence[DisjointMap]) -> list[DisjointTables]:
+def _empty_tables(maps: Sequence[DisjointMap]) -> Iterator[DisjointTables]:
     kind: dict[str, Any] = {"dtype": torch.int32, "device": maps[0].source.keys.device}
     # outputs are written by scatter: all tables start empty, in one launch each
     cells = [m.n_out * m.volume for m in maps]
     marks = [m.n_out * mask_words(m.volume) if m.both else 0 for m in maps]
     empty = torch.full((sum(cells),), -1, **kind).split_with_sizes(cells)
     unset = torch.zeros(sum(marks), **kind).split_with_sizes(marks)  # no launch if none is due
-    results = []
     for entry, table, masks in zip(maps, empty, unset, strict=True):
         volume, rows, words = entry.volume, entry.source.rows, mask_words(entry.volume)
-        tables = DisjointTables(table.view(-1, volume), None, None, None, None)
-        if entry.both:
-            sides = torch.empty(rows, volume, **kind), torch.empty(rows, words, **kind)
-            above = torch.empty(rows, dtype=torch.int64, device=kind["device"])
-            tables = DisjointTables(tables.table, masks.view(-1, words), *sides, above)
-        results.append(tables)
-    _launch(maps, [{**vars(tables), "slots": None} for tables in results])
-    return results
+        if not entry.both:
+            yield DisjointTables(table.view(-1, volume), None, None, None, None)
+            continue
+        sides = torch.empty(rows, volume, **kind), torch.empty(rows, words, **kind)
+        above = torch.empty(rows, dtype=torch.int64, device=kind["device"])
+        yield DisjointTables(table.view(-1, volume), masks.view(-1, words), *sides, above)
 
 
 def _launch(maps: Sequence[DisjointMap], written: Sequence[dict[str, Tensor | None]]) -> None:
@@ -126,69 +125,55 @@ def _launch(maps: Sequence[DisjointMap], written: Sequence[dict[str, Tensor | No
     module.launch("disjoint_map", blocks, tasks=tasks, n=len(tasks))
 
 
-@dataclass(frozen=True)
-class CellParents:
-    """Maps with one output and one slot for every input point; points of a fine cell share one."""
+def listed_parents(source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
+    """One output and one slot for every point: ``fine cell - stride * coarse cell``, in torch."""
+    parent = _parent(source, target, kernel)  # [N_in]
+    step = torch.tensor(kernel.stride, device=source.device)
+    place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
+    _, size_y, size_z = kernel.size
+    slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
+    # with a slot given, rows and their parents ascend together
+    rows = torch.arange(source.rows, device=source.device)
+    return KernelMap.from_pairs(
+        *sort_by_slot(slot, rows, parent, kernel.volume),
+        source.rows,
+        target.rows,
+        one_per_slot=source.one_per_cell,
+    )
 
-    name: str = "cell_parents"
 
-    def build(self, source: PointSet, target: PointSet, kernel: Kernel) -> KernelMap:
-        """The slot of an input is ``fine cell - stride * coarse cell``; the host waits once."""
-        on_device = self.counted(source, target, kernel)
-        if on_device is not None:
-            return PendingMap.finish_all([on_device], source, source.neighbourhood.memory)[0]
-        parent = _parent(source, target, kernel)  # [N_in]
-        step = torch.tensor(kernel.stride, device=source.device)
-        place = source.cells[:, 1:] - target.cells[parent, 1:] * step  # [N_in, 3]
-        _, size_y, size_z = kernel.size
-        slot = (place[:, 0] * size_y + place[:, 1]) * size_z + place[:, 2]
-        # with a slot given, rows and their parents ascend together
-        rows = torch.arange(source.rows, device=source.device)
-        return KernelMap.from_pairs(
-            *sort_by_slot(slot, rows, parent, kernel.volume),
-            source.rows,
-            target.rows,
-            one_per_slot=source.one_per_cell,
-        )
+def counted_parents(source: PointSet, target: PointSet, kernel: Kernel) -> PendingMap | None:
+    """The same on a device, where the triplets are counted; nothing waits."""
+    parent = _parent(source, target, kernel)
+    if not has_kernels(source.device) or not source.rows:
+        return None
+    n, volume, device = source.rows, kernel.volume, source.device
+    table = torch.empty(n, volume, dtype=torch.int32, device=device)  # of the transposed map
+    slots = torch.empty(n, dtype=torch.int32, device=device)
+    sites, none = Sites(source.keys, n), dict.fromkeys(("table", "masks", "masks_t", "inverse"))
+    task = DisjointMap(sites, None, None, kernel.size, (1, 1, 1), target.rows, above=parent)
+    _launch([task], [{**none, "table_t": table, "slots": slots}])
+    places = places_in_table(table)
 
-    def counted(
-        self, source: PointSet, target: PointSet, kernel: Kernel, sorts: Sorts | None = None
-    ) -> PendingMap | None:
-        """Count the triplets of the map on a device; nothing waits."""
-        parent = _parent(source, target, kernel)
-        if not has_kernels(source.device) or not source.rows:
-            return None
-        n, volume, device = source.rows, kernel.volume, source.device
-        table = torch.empty(n, volume, dtype=torch.int32, device=device)  # of the transposed map
-        slots = torch.empty(n, dtype=torch.int32, device=device)
-        sites, none = Sites(source.keys, n), dict.fromkeys(("table", "masks", "masks_t", "inverse"))
-        task = DisjointMap(sites, None, None, kernel.size, (1, 1, 1), target.rows, above=parent)
-        _launch([task], [{**none, "table_t": table, "slots": slots}])
-        places = places_in_table(table)
+    def rows(kernel_map: KernelMap) -> Layout:
+        if not kernel_map.flipped:
+            return rows_from_pairs(kernel_map)
+        return parent.to(torch.int32), slots, torch.arange(n + 1, device=device)
 
-        def rows(kernel_map: KernelMap) -> Layout:
-            if not kernel_map.flipped:
-                return rows_from_pairs(kernel_map)
-            return parent.to(torch.int32), slots, torch.arange(n + 1, device=device)
+    def fill(offsets: Tensor) -> KernelMap:
+        # rows and their parents ascend together, so a slot is in order from either side
+        out_index, in_index = list_table(table, places, n)
+        sizes, unique = (n, target.rows), (source.one_per_cell, True)
+        derive = {**DEVICE_LAYOUTS, "rows_csr": rows}
+        built = KernelMap.from_pairs(in_index, out_index, offsets, *sizes, *unique, derive=derive)
+        built.edges.layouts["counts", False] = (places.first.diff(),)
+        return built
 
-        def fill(offsets: Tensor) -> KernelMap:
-            # rows and their parents ascend together, so a slot is in order from either side
-            out_index, in_index = list_table(table, places, n)
-            sizes, unique = (n, target.rows), (source.one_per_cell, True)
-            derive = {**DEVICE_LAYOUTS, "rows_csr": rows}
-            built = KernelMap.from_pairs(
-                in_index, out_index, offsets, *sizes, *unique, derive=derive
-            )
-            built.edges.layouts["counts", False] = (places.first.diff(),)
-            return built
-
-        return PendingMap(places.first, fill, (n, target.rows))
+    return PendingMap(places.first, fill, (n, target.rows))
 
 
 def _parent(source: PointSet, target: PointSet, kernel: Kernel) -> Tensor:
     """``[N_in]`` int64 output row of every input."""
-    if not kernel.is_disjoint:
-        raise ValueError(f"only a kernel that tiles space has a parent for every point: {kernel}")
     above = source.rows_above(target)
     steps = zip(source.tensor_stride, kernel.stride, strict=True)
     if above is None or target.tensor_stride != tuple(t * s for t, s in steps):

@@ -11,13 +11,12 @@ import torch
 
 from pcnn.dataflows import Dataflow, OutputStationary, Reference
 from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
-from pcnn.geometry import Kernel, KernelMap
+from pcnn.geometry import KernelMap
 from pcnn.geometry.base import Builder
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import BruteForce, MapBuilder, SortedSearch
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import CellParents
 from pcnn.ops.engine_settings import (
     AutoSettings,
     EngineSettings,
@@ -27,8 +26,6 @@ from pcnn.ops.engine_settings import (
     TorchSparseSettings,
     setting_names,
 )
-
-_TILING = CellParents()
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,9 @@ class Engine:
         other = self.having(**values)
         return replace(self, dataflow=other.dataflow, settings=other.settings)
 
-    def builder_of(self, geometry: str, kernel: Kernel) -> Builder | None:
-        """What finds triplets, if anything does; kernels that tile native points need no search."""
-        if geometry == "voxel":
-            return self.on_voxels
-        return _TILING if kernel.is_disjoint else self.on_points
+    def builder_of(self, geometry: str) -> Builder | None:
+        """What finds triplets on ``voxel`` or ``point``, if anything does."""
+        return self.on_points if geometry == "point" else self.on_voxels
 
     def serves_geometry(self, geometry: str) -> bool:
         """True if it serves ``voxel`` or ``point``."""

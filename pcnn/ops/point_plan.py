@@ -15,7 +15,6 @@ from pcnn.maps.point_memory import PendingMap
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
 from pcnn.maps.steps import step_views
-from pcnn.maps.tiling import CellParents
 from pcnn.ops.recipe import Key, NetworkPlan, Recipe, Wanted
 
 View = tuple[KernelMap, str]
@@ -79,7 +78,7 @@ class PointPlan(NetworkPlan):
                 continue
             source, target = sets[planned.source], sets[planned.target]
             builder = planned.builder
-            if isinstance(builder, CellParents | RadiusSearch):
+            if isinstance(builder, RadiusSearch):
                 found = builder.counted(source, target, planned.kernel, sorts)
                 if found is not None:
                     counted[number] = found

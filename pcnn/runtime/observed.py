@@ -44,7 +44,7 @@ class ObservedCall(NamedTuple):
         turned = isinstance(layer, ConvTranspose3d)
         if turned:
             source, target = target, source
-        builder = layer.engine.builder_of(source.name, layer.kernel)
+        builder = layer.engine.builder_of(source.name)
         found = source.cached_map(target, layer.kernel, builder)
         return None if found is None else found.transpose() if turned else found
 

@@ -61,16 +61,15 @@ def test_every_level_gives_every_point_the_row_of_its_cell(kind: str, where: str
 
 
 @pytest.mark.parametrize("kind", ["voxels", "points"])
-def test_batches_of_levels_do_so_too(kind: str) -> None:
+def test_batches_do_so_too(kind: str) -> None:
     single = [made(kind, n, 1) for n in (90, 1, 40)]
-    for depth in range(len(STEPS) + 1):
-        parts = [levels(root)[depth] for root, _ in single]
-        joined = type(parts[0]).collate(parts)  # type: ignore[arg-type]
-        cells = [
-            torch.cat([torch.full((len(own), 1), number), own[:, 1:]], dim=1)
-            for number, (_, own) in enumerate(single)
-        ]
-        check(joined, torch.cat(cells))
+    joined: Geometry = type(single[0][0]).collate([root for root, _ in single])  # type: ignore
+    cells = [
+        torch.cat([torch.full((len(own), 1), number), own[:, 1:]], dim=1)
+        for number, (_, own) in enumerate(single)
+    ]
+    for level in levels(joined):
+        check(level, torch.cat(cells))
 
 
 def test_levels_without_a_way_back_are_refused() -> None:
@@ -86,7 +85,7 @@ def test_levels_without_a_way_back_are_refused() -> None:
         reached.strided(STEPS[2]),
         root.strided(STEPS[0]).generated(STEPS[0]),
         VoxelGrid.collate([several[0], unlike]),
-        VoxelGrid.collate([one.strided(STEPS[0]) for one in (several[0], unlike)]),
+        VoxelGrid.collate([one.strided(STEPS[0]) for one in several]),
     ):
         x = pcnn.SparseTensor(torch.zeros(geometry.rows, 2), geometry)
         with pytest.raises(ValueError, match="no inverse that leads back to points"):

@@ -11,7 +11,7 @@ from pcnn.maps import SortedSearch
 from pcnn.maps.base import Sites
 from pcnn.maps.levels import pack_cells, unique_sites
 from pcnn.maps.radius import RadiusSearch
-from pcnn.maps.tiling import CellParents, DisjointMap, disjoint_maps
+from pcnn.maps.tiling import DisjointMap, disjoint_maps
 from tests.clouds import batched, surface, triplets_of
 from tests.maps.guarded import guarded
 
@@ -59,15 +59,14 @@ def test_triplets_equal_brute_force(
     far = Kernel.of(kernel.size, kernel.stride)
     plain = []
     for fine, coarse in itertools.pairwise(levels):
-        plain.append(fine.map_to(coarse, far, CellParents()))
+        plain.append(fine.map_to(coarse, far, RadiusSearch()))
         assert triplets_of(plain[-1]) == brute_force(fine, coarse, kernel)
-        assert triplets_of(RadiusSearch().build(fine, coarse, kernel)) == triplets_of(plain[-1])
         assert plain[-1].triplets == fine.rows
     request.getfixturevalue("emulated")
     request.getfixturevalue("reversed_blocks")
     for pair, wanted in zip(itertools.pairwise(levels), plain, strict=True):
         with guarded(monkeypatch):
-            built = CellParents().build(*pair, kernel)
+            built = RadiusSearch().build(*pair, kernel)
         assert built.one_per_slot == wanted.one_per_slot == pair[0].one_per_cell
         assert built.one_per_slot_transposed
         assert (built.n_in, built.n_out) == (wanted.n_in, wanted.n_out)
@@ -79,10 +78,10 @@ def test_levels_between_are_passed_over() -> None:
     source = point_set_of(points, batch, 3, 0.5)
     far = source.strided(Kernel.of(2, 2)).strided(Kernel.of((1, 2, 3), (1, 2, 3)))
     kernel = Kernel.of((2, 4, 6), (2, 4, 6))
-    built = source.map_to(far, kernel, CellParents())
+    built = source.map_to(far, kernel, RadiusSearch())
     assert triplets_of(built) == brute_force(source, far, kernel)
     with pytest.raises(ValueError, match="by the kernel's stride"):
-        CellParents().build(source, far, Kernel.of(2, 2))
+        RadiusSearch().build(source, far, Kernel.of(2, 2))
 
 
 #: A sort of all levels; more tasks of tiling maps than a launch takes come of them.
