@@ -24,7 +24,6 @@ COLOURS = {
     "#88CCEE": "torchsparse++ TorchSparse++",
     "#CC79A7": "pointcnnpp pointelligence",
     "#332288": "eager voxel",
-    "#555555": "degraded",
     "#117733": "binary_search",
     "#9F8CE0": "spconv",
     "#882255": "spconv-triton",

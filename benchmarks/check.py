@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pcnn.dataflows import ConvSpec, Reference
-from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet, VoxelGrid, grid_of_cells
+from pcnn.geometry import Geometry, Kernel, KernelMap, PointSet, VoxelGrid
 from pcnn.ops.conformance import check_builder, check_dataflow
 from pcnn.ops.engine import Engine
 
@@ -41,13 +41,11 @@ class CheckFailed(RuntimeError):
 
 
 def triplets(source: Geometry, target: Geometry, kernel: Kernel) -> list[Pair]:
-    """Rows (j, i) of every slot of a convolution on voxels, cell corners or native points."""
+    """Rows (j, i) of every slot of a convolution on voxels or native points."""
     if isinstance(source, VoxelGrid) and isinstance(target, VoxelGrid):
         return _between_voxels(source, target, kernel)
     assert isinstance(source, PointSet)
     assert isinstance(target, PointSet)
-    if source.downsampling == "cell_origin":
-        return _between_voxels(_voxels(source), _voxels(target), kernel)
     centres = target.points_about(source)
     i, j = _every_pair(source.points, centres, _radius(source, kernel))
     slot = _slots(source.points[j] - centres[i], source.voxel_size[0], kernel)
@@ -82,15 +80,6 @@ def _cells(grid: VoxelGrid) -> Tensor:
     """Batch and coordinates ``[N, 4]`` int64 in units of the grid's own voxels."""
     step = torch.tensor((1, *grid.tensor_stride), device=grid.device)
     return torch.div(grid.coords.to(torch.int64), step, rounding_mode="floor")
-
-
-def _voxels(points: PointSet) -> VoxelGrid:
-    """Voxels of the cells of points, one in each; rows in the same order."""
-    cells = points.cells.to(torch.int64)
-    voxels = grid_of_cells(cells[:, 1:], cells[:, 0], points.batch_size)
-    if voxels.rows != points.rows:
-        raise ValueError(f"{points.rows} points lie in {voxels.rows} cells; give one per cell")
-    return voxels
 
 
 def _radius(source: PointSet, kernel: Kernel) -> float:

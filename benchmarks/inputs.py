@@ -71,9 +71,7 @@ class Points(Input):
     points: Tensor  # `[P, 3]` float32 [m]
     features: Tensor  # `[P, 4]`
     voxel_size: float  # edge of a cell [m]
-    # `voxel`; `native`, points as they are; or `degraded`, points moved to the corners of their
-    # cells, which computes what voxels do
-    geometry: str
+    geometry: str  # `voxel`; or `native`, points as they are
     batch: Tensor | None = None  # `[P]` int32, cloud of every point; `None`: one cloud
     batches: int = 1  # number of clouds
 
@@ -101,8 +99,6 @@ def tensor_on(cloud: Points, planner: Any = None) -> SparseTensor:
     words: dict[str, Any] = {"batch_size": cloud.batches}
     if cloud.geometry == "voxel":
         return voxelize(*given, voxel_size=cloud.voxel_size, planner=planner, **words)
-    if cloud.geometry == "degraded":
-        words |= {"downsampling": "cell_origin", "thin": cloud.voxel_size}
     return native_points(*given, voxel_size=cloud.voxel_size, **words)
 
 

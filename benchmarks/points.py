@@ -48,7 +48,6 @@ def lines(options: Options, *wanted: str) -> list[Line]:
     table, sorted_ = engines.on(device, HashTable()), engines.on(device, DoubleTraversed())
     found = [
         Line("voxel", "voxel", auto),
-        Line("degraded", "degraded", auto),
         Line("native", "native", auto),
         Line("torchsparse", "voxel", Engine("torchsparse", table, TORCHSPARSE)),
         Line("minuet", "voxel", Engine("minuet", sorted_, MINUET)),

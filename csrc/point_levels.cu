@@ -1,5 +1,4 @@
-// Coarser levels of native points: of every coarse cell the point nearest to its centre, or its lowest
-// corner. Which cells there are, levels.cu says. Distances are sums of squares in the order x, y, z,
+// Coarser levels of native points: of every coarse cell the point nearest to its centre. Which cells there are, levels.cu says. Distances are sums of squares in the order x, y, z,
 // one rounding an operation: every device and every run chooses the same rows.
 
 #include "key_fields.cuh"
@@ -18,25 +17,24 @@ struct PointLevelArguments {
     i64 n, m;
     double size[3];       // of a coarse cell [m]
     int stride[3];        // of the coarse level, in cells of the finest
-    int nearest;          // 0: the lowest corner of the cell
 };
 
-// Cell of a coarse site along an axis, and a place in it: 0 its lowest corner, 0.5 its centre.
+// Cell of a coarse site along an axis, and its centre.
 __device__ __forceinline__ int coarse_cell(const PointLevelArguments& a, i64 key, int axis) {
     return coordinate_of(key, axis + 1) / a.stride[axis];  // sites are multiples of the stride
 }
 
-__device__ __forceinline__ double place_in_cell(const PointLevelArguments& a, i64 key, int axis, double share) {
+__device__ __forceinline__ double centre_of(const PointLevelArguments& a, i64 key, int axis) {
     const i64 cloud = key >> BATCH_SHIFT;
     const double cell = (double)coarse_cell(a, key, axis);
-    return __dadd_rn(__dmul_rn(__dadd_rn(cell, share), a.size[axis]), a.start[3 * cloud + axis]);
+    return __dadd_rn(__dmul_rn(__dadd_rn(cell, 0.5), a.size[axis]), a.start[3 * cloud + axis]);
 }
 
 __device__ __forceinline__ u64 squared_distance(const PointLevelArguments& a, i64 row, i64 site) {
     double square[3];
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-        const double middle = place_in_cell(a, a.keys[site], axis, 0.5);
+        const double middle = centre_of(a, a.keys[site], axis);
         const double d = __dadd_rn((double)a.points[3 * row + axis], -middle);
         square[axis] = __dmul_rn(d, d);
     }
@@ -49,7 +47,7 @@ KERNEL(nearest_distances, PointLevelArguments, 256) {
     if (row >= a.n) return;
     const i64 site = a.site[a.first ? (i64)a.first[row] : row];
     a.inverse[row] = site;
-    if (a.nearest) atomicMin(&a.least[site], squared_distance(a, row, site));
+    atomicMin(&a.least[site], squared_distance(a, row, site));
 }
 
 // Of equally near points the lowest row.
@@ -68,8 +66,7 @@ KERNEL(place_level, PointLevelArguments, 256) {
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
         packed = packed << AXIS_BITS | (i64)(coarse_cell(a, key, axis) + AXIS_HALF);
-        a.coarse[3 * site + axis] =
-            a.nearest ? a.points[3 * (i64)a.chosen[site] + axis] : (float)place_in_cell(a, key, axis, 0.0);
+        a.coarse[3 * site + axis] = a.points[3 * (i64)a.chosen[site] + axis];
     }
     a.coarse_keys[site] = packed;
 }

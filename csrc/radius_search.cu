@@ -92,7 +92,7 @@ struct Search {
     float limit[3];        // half widths of the box, or the squared radius in the first
     float edges[3];        // of a kernel cell
     int size[3];           // odd kernel size
-    int ball, drop;
+    int ball;
 };
 
 // Slot of a candidate, -1 where there is no triplet. Every operation is rounded on its own, as on the
@@ -117,7 +117,6 @@ __device__ __forceinline__ int slot_within(const Search& search, const float* ce
         const int half = search.size[axis] / 2;
         // roundf rounds halves away from zero
         const float cell = roundf(__fdiv_rn(-d[axis], search.edges[axis]));
-        if (search.drop && fabsf(cell) > (float)half) return -1;
         slot = slot * search.size[axis] + (int)min(max(cell, (float)-half), (float)half) + half;
     }
     return slot;

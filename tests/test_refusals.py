@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,6 @@ from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY
 from pcnn.geometry import (
     Kernel,
     KernelMap,
-    Neighbourhood,
     PointSet,
     VoxelGrid,
     grid_of_cells,
@@ -54,7 +52,7 @@ from pcnn.ops import (
 )
 from pcnn.ops.engine import ENGINES
 from tests.clouds import surface_grid
-from tests.maps.native_points import ruled, scan
+from tests.maps.native_points import scan
 
 CUBE, K3, HALVED = torch.zeros(1, 3, 4, 4, 4), Kernel.of(3), Kernel.of(2, 2)
 CELLS, ONES, FEW = torch.zeros(2, 3), torch.ones(2, 1), torch.zeros(2).long()
@@ -100,8 +98,8 @@ def native(**change: Any) -> PointSet:
     return replace(scan(90), **{name: act(scan(90)) for name, act in change.items()})
 
 
-def searched(kernel: Kernel, **rule: Any) -> KernelMap:
-    return RadiusSearch().build(points := ruled(scan(50), **rule), points, kernel)
+def searched(kernel: Kernel) -> KernelMap:
+    return RadiusSearch().build(points := scan(50), points, kernel)
 
 
 def by_strangers() -> KernelMap:
@@ -149,17 +147,7 @@ GEOMETRY: list[Row] = [
 ]
 MAPS: list[Row] = [
     (lambda: searched(Kernel.of(2)), V, "odd kernel sizes"),
-    *(
-        (lambda given=given: Neighbourhood(**given), V, next(iter(given)))
-        for given in ({"outside": "keep"}, {"volume": math.inf}, {"cell": -1.0})
-    ),
-    (
-        lambda: scan(60, downsampling="cell_origin").map_to(
-            scan(60, 3, (0.1, 0.1, 0.1), "cell_origin"), K3, RadiusSearch()
-        ),
-        V,
-        "with one voxel_size",
-    ),
+    (lambda: point_set_of(scattered(), memory=-1.0), V, "memory"),
     *(
         (lambda reach=reach: checked_reach(reach), V, "reach must be")
         for reach in (0.0, -1.0, float("nan"), float("inf"), (1.0, 2.0), (1.0, 0.0, 1.0))

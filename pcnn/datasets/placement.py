@@ -15,7 +15,7 @@ from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.errors import FileError
-from pcnn.geometry import Geometry, Neighbourhood, PointSet, quantize
+from pcnn.geometry import Geometry, PointSet, quantize
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import native_points, reduce_points, voxelize
 from pcnn.ranges import Factor, Length
@@ -173,22 +173,12 @@ def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
 class OnPoints:
     """The points themselves (PointCNN++, 3.2): `pcnn.native_points` of a cloud."""
 
-    sites: Literal["nearest", "cell_origin"] = "nearest"  # points of strided convolutions
     thin: VoxelSize | None = None  # edge of the cells [m] of which each keeps one point
-    # as in pcnn.geometry.Neighbourhood
-    outside: Literal["clamp", "drop"] = "clamp"
-    volume: Factor = 1.0
-    cell: Factor = 1.0
-    memory: float | None = None
+    memory: Factor | None = None  # most that kernel maps of a batch may take [GB]
     name: Literal["point"] = "point"  # in configurations and reports
 
     def __post_init__(self) -> None:
-        _ = self.neighbourhood  # refuses what does not exist
         check_fields(self)
-
-    @property
-    def neighbourhood(self) -> Neighbourhood:
-        return Neighbourhood(self.outside, self.volume, self.cell, self.memory)
 
     def place(
         self,
@@ -205,9 +195,8 @@ class OnPoints:
             batch,
             size,
             batch_size=batch_size,
-            downsampling=self.sites,
             thin=self.thin,
-            neighbourhood=self.neighbourhood,
+            memory=self.memory,
         )
         if planner is not None:
             planner(x.geometry)

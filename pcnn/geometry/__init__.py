@@ -4,7 +4,7 @@ from pcnn.geometry.base import Geometry
 from pcnn.geometry.from_points import point_set_of
 from pcnn.geometry.kernel_map import KernelMap
 from pcnn.geometry.kernel_slots import Kernel
-from pcnn.geometry.point_set import Neighbourhood, PointSet
+from pcnn.geometry.point_set import PointSet
 from pcnn.geometry.quantize import grid_of_cells, quantize
 from pcnn.geometry.voxel_grid import VoxelGrid
 
@@ -12,7 +12,6 @@ __all__ = [
     "Geometry",
     "Kernel",
     "KernelMap",
-    "Neighbourhood",
     "PointSet",
     "VoxelGrid",
     "grid_of_cells",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
@@ -25,13 +25,6 @@ Finer = tuple[Tensor, ...] | None
 Maps = dict[tuple[Any, Any], KernelMap]
 
 _NONE: Maps = {}
-
-
-class PointKind(NamedTuple):
-    """Properties of native points that decide about their maps besides the network."""
-
-    downsampling: str  # nearest or cell_origin
-    one_per_cell: bool  # whether no cell of the finest level holds two points
 
 
 class Builder(Hashable, Protocol):
@@ -62,7 +55,6 @@ class Geometry:
     keys: Tensor
     batch_size: int
     tensor_stride: Triple
-    downsampling: str
     inverse: Tensor | None
     finer: Finer
     #: ``[1]`` int32 on the device, rows that hold a site; ``None``: all of them
@@ -125,8 +117,13 @@ class Geometry:
         return torch.searchsorted(self.keys, starts << BATCH_SHIFT)
 
     @property
-    def plan_kind(self) -> PointKind | None:
-        """The properties on which plans of a network depend; ``None``: on the network alone."""
+    def by_kernel(self) -> bool:
+        """Whether kernels of one stride have levels of their own."""
+        return False
+
+    @property
+    def plan_kind(self) -> bool | None:
+        """`PointSet.plan_kind`; ``None`` on voxels, where plans depend on the network alone."""
         raise NotImplementedError
 
     def tensors(self) -> list[Tensor]:
@@ -238,8 +235,7 @@ class Geometry:
     def _level_key(self, kernel: Kernel, down: bool) -> tuple[str, Kernel | Triple]:
         if not down:
             return "up", kernel
-        by_kernel = self.downsampling == "reached" or not kernel.is_strided
-        return "down", kernel if by_kernel else kernel.stride
+        return "down", kernel.stride if kernel.is_strided and not self.by_kernel else kernel
 
     def kernel_map(self, out: Geometry, kernel: Kernel, engine: BuilderChoice) -> KernelMap:
         """Kernel map of a layer from this geometry (input) to ``out``, built once and kept."""
@@ -346,7 +342,7 @@ class Geometry:
     @property
     def _kind(self) -> tuple[Any, ...]:
         """The values in which geometries of one batch agree."""
-        return self.tensor_stride, self.downsampling
+        return (self.tensor_stride,)
 
 
 def joined_rows(parts: Sequence[Tensor], rows: Sequence[int]) -> Tensor:

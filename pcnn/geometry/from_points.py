@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pcnn.geometry.checks import check_finite, check_points, clouds_of, voxel_sizes
 from pcnn.geometry.packing import HALF, pack
-from pcnn.geometry.point_set import USUAL, Neighbourhood, PointSet, Sizes, nearest_rows
+from pcnn.geometry.point_set import PointSet, Sizes, nearest_rows
 
 #: Origins are multiples of so many cells, rounded up to a power of two [m].
 _ORIGIN_CELLS = 1024
@@ -24,14 +24,10 @@ def point_set_of(
     batch: Tensor | None = None,  # [P] integers, cloud of every point; None means one cloud
     batch_size: int | None = None,
     voxel_size: float | Sequence[float] = 1.0,
-    downsampling: str = "nearest",
     thin: float | Sequence[float] | None = None,
-    neighbourhood: Neighbourhood | None = None,
+    memory: float | None = None,  # most that kernel maps may take [GB]
 ) -> PointSet:
     """Point set of points, each kept where it is, sorted by the cell ``floor(p / voxel_size)``.
-
-    At ``sites=cell_origin`` every point moves to its cell's lowest corner instead; with ``thin`` =
-    ``voxel_size`` every cell has one point there, as voxels do.
 
     Every cloud is centred in float64 before its points are rounded to float32. Origins are
     multiples of a power of two, at least 1024 cells: a cloud around zero has origin 0 and keeps its
@@ -41,18 +37,19 @@ def point_set_of(
     """
     check_points(points, batch)
     sizes = voxel_sizes(voxel_size, "voxel_size")
-    rule = neighbourhood or USUAL
+    if memory is not None and not 0 < memory < math.inf:
+        raise ValueError(f"memory must be positive [GB] or none, got {memory}")
     if thin is None:
-        return _sorted(points, batch, batch_size, sizes, downsampling, rule)
-    every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), "nearest", rule)
+        return _sorted(points, batch, batch_size, sizes, memory)
+    every = _sorted(points, batch, batch_size, voxel_sizes(thin, "thin"), memory)
     keys, cell = torch.unique_consecutive(every.keys, return_inverse=True)
-    offsets = every.points.to(torch.float64) - every.in_cells(0.5)
+    offsets = every.points.to(torch.float64) - every.centres
     rows = nearest_rows(offsets, cell, len(keys))  # of every
     assert every.chosen is not None
     assert every.inverse is not None
     kept_points = every.chosen[rows]  # [kept] of the input
     clouds = every.batch_index[rows], every.batch_size
-    few = _sorted(points[kept_points], *clouds, sizes, downsampling, rule)
+    few = _sorted(points[kept_points], *clouds, sizes, memory)
     assert few.chosen is not None
     assert few.inverse is not None
     inverse = few.inverse[cell][every.inverse]
@@ -64,8 +61,7 @@ def _sorted(
     batch: Tensor | None,
     batch_size: int | None,
     sizes: Sizes,
-    downsampling: str,
-    neighbourhood: Neighbourhood,
+    memory: float | None,
 ) -> PointSet:
     device = points.device
     if batch is None:
@@ -92,22 +88,18 @@ def _sorted(
     repeated = _checked(from_zero, cells, keys)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order), device=device)
-    made = PointSet(
+    return PointSet(
         (exact - origins[batch])[order].to(torch.float32),
         origins,
         first_cell * size,
         keys,
         clouds,
         sizes,
-        downsampling=downsampling,
         one_per_cell=not repeated,
         inverse=inverse,
         chosen=order,
-        neighbourhood=neighbourhood,
+        memory=memory,
     )
-    if downsampling != "cell_origin":
-        return made
-    return replace(made, points=made.in_cells(0.0).to(torch.float32))
 
 
 def _middles(points: Tensor, batch: Tensor, clouds: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
 from typing import Any, ClassVar
@@ -10,51 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pcnn.geometry.base import Finer, Geometry, PointKind, joined_rows
+from pcnn.geometry.base import Finer, Geometry, joined_rows
 from pcnn.geometry.checks import check_integers, check_order
 from pcnn.geometry.kernel_map import one_line, per_axis
 from pcnn.geometry.kernel_slots import Kernel, Triple
 from pcnn.geometry.packing import pack
 
 Sizes = tuple[float, float, float]
-
-POINT_DOWNSAMPLING = ("nearest", "cell_origin")
-
-
-#: Treatment of a neighbour within reach whose offset leaves the kernel's box.
-OUTSIDE = ("clamp", "drop")
-
-
-@dataclass(frozen=True)
-class Neighbourhood:
-    """The rule by which kernels relate native points (PointCNN++ 3.2); part of their geometry.
-
-    It changes values, so it belongs to the points and not to an engine: whatever computes a
-    network, its numbers are the same.
-    """
-
-    #: what becomes of neighbours within reach and outside the kernel's box: ``clamp`` takes them
-    #: into its nearest cell, ``drop`` leaves them out
-    outside: str = "clamp"
-    volume: float = 1.0  # volume of the field over that of the kernel's box, s
-    #: edge of a kernel cell, in cells of the input's level: 0.6 puts a kernel of 5 into the field
-    #: of one of 3
-    cell: float = 1.0
-    memory: float | None = None  # most memory that maps may take [GB]
-
-    def __post_init__(self) -> None:
-        if self.outside not in OUTSIDE:
-            raise ValueError(f"outside must be one of {', '.join(OUTSIDE)}, got {self.outside!r}")
-        if not (0 < self.volume < math.inf and 0 < self.cell < math.inf):
-            raise ValueError(
-                f"volume and cell must be positive and finite, got {self.volume} and {self.cell}"
-            )
-        if self.memory is not None and not 0 < self.memory < math.inf:
-            raise ValueError(f"memory must be positive [GB] or none, got {self.memory}")
-
-
-#: The rule of PointCNN++'s code.
-USUAL = Neighbourhood()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,15 +36,12 @@ class PointSet(Geometry):
         batch_size: number of clouds, empty ones included.
         voxel_size: edge of a cell of this level along x, y and z [m].
         tensor_stride: the same in cells of the finest level.
-        downsampling: points of strided convolutions, one in each coarse cell: ``nearest`` (the
-            point nearest to the cell's centre) or ``cell_origin`` (the cell's lowest corner, where
-            the points of the finest level lie too: the convolution is that of voxels).
         one_per_cell: no cell holds two points.
         inverse: ``[P]`` int64, row of every point the set was made from; on a coarser level the
-            row above every row of the finer one; ``None`` if it is not known.
-        chosen: ``[N]`` int64, which of those points, or rows of the finer level, every row is;
-            ``None`` where the rows are none of them.
-        neighbourhood: how kernels relate the points; levels have that of the finest points.
+            row above every row of the finer one; ``None`` if it is not known. A coarse cell keeps
+            the point nearest to its centre.
+        chosen: ``[N]`` int64, which of those points, or rows of the finer level, every row is.
+        memory: most memory that kernel maps may take [GB]; ``None``: what the device allows.
         finer: of a level, the inverses from the points up to the finer set; ``None`` if they are
             not known.
         count: ``[1]`` int32 on the device of the keys, rows that are points; ``None``: all of them.
@@ -92,7 +50,7 @@ class PointSet(Geometry):
 
     Raises:
         ValueError: points, frames or keys of other shapes or dtypes, keys that are seen to be
-            unsorted, of no cloud, or repeated where ``one_per_cell``; sites that do not exist.
+            unsorted, of no cloud, or repeated where ``one_per_cell``.
     """
 
     points: Tensor
@@ -102,11 +60,10 @@ class PointSet(Geometry):
     batch_size: int
     voxel_size: Sizes
     tensor_stride: Triple = (1, 1, 1)
-    downsampling: str = "nearest"
     one_per_cell: bool = False
     inverse: Tensor | None = None
     chosen: Tensor | None = None
-    neighbourhood: Neighbourhood = USUAL
+    memory: float | None = None
     finer: Finer = ()
     count: Tensor | None = None
     check: InitVar[bool] = True
@@ -119,11 +76,6 @@ class PointSet(Geometry):
 
     def __post_init__(self, check: bool) -> None:
         self._start()
-        if self.downsampling not in POINT_DOWNSAMPLING:
-            raise ValueError(
-                f"downsampling must be one of {', '.join(POINT_DOWNSAMPLING)}, got "
-                f"{self.downsampling!r}"
-            )
         check_integers(self.keys, "[N]", "point set: keys")
         rows, clouds = self.rows, self.batch_size
         for name, tensor, wanted, dtype in (
@@ -142,13 +94,12 @@ class PointSet(Geometry):
     def __repr__(self) -> str:
         size, stride = per_axis(self.voxel_size), per_axis(self.tensor_stride)
         facts = {"batch_size": self.batch_size, "voxel_size": size, "tensor_stride": stride}
-        how = self.downsampling
-        return one_line(self, rows=self.rows, **facts, downsampling=how, device=self.device)
+        return one_line(self, rows=self.rows, **facts, device=self.device)
 
     @property
-    def plan_kind(self) -> PointKind:
-        """The properties on which plans of native points depend."""
-        return PointKind(self.downsampling, self.one_per_cell)
+    def plan_kind(self) -> bool:
+        """Whether no cell holds two points: plans of native points depend on it."""
+        return self.one_per_cell
 
     @property
     def cells(self) -> Tensor:
@@ -174,9 +125,9 @@ class PointSet(Geometry):
         points that ``inverse`` and ``chosen`` count.
 
         Raises:
-            ValueError: no set, a set of several clouds, or sets of unlike cells or downsampling.
+            ValueError: no set, a set of several clouds, or sets of unlike cells.
         """
-        joined = PointSet._joined(sets, "cell, tensor stride, downsampling or neighbourhood")
+        joined = PointSet._joined(sets, "cell or tensor stride")
         below = [len(s.inverse) for s in sets if s.inverse is not None]
         chosen = [s.chosen for s in sets if s.chosen is not None]
         known = joined["inverse"] is not None and len(chosen) == len(sets)
@@ -197,7 +148,7 @@ class PointSet(Geometry):
 
     @property
     def _kind(self) -> tuple[Any, ...]:
-        return *super()._kind, self.voxel_size, self.neighbourhood
+        return *super()._kind, self.voxel_size
 
     def _coarser(self, kernel: Kernel) -> PointSet:
         """One point in every coarse cell that holds a point; the host waits for their number."""
@@ -206,9 +157,7 @@ class PointSet(Geometry):
         cells[:, 1:] = torch.div(cells[:, 1:], step, rounding_mode="floor")
         keys, inverse = torch.unique(pack(cells), sorted=True, return_inverse=True)
         coarse = self.level_of(kernel.stride, self.points.new_empty(len(keys), 3), keys, inverse)
-        if self.downsampling == "cell_origin":
-            return replace(coarse, points=coarse.in_cells(0.0).to(torch.float32))
-        offsets = self.points.to(torch.float64) - coarse.in_cells(0.5)[inverse]
+        offsets = self.points.to(torch.float64) - coarse.centres[inverse]
         chosen = nearest_rows(offsets, inverse, coarse.rows)
         return replace(coarse, points=self.points[chosen], chosen=chosen)
 
@@ -218,7 +167,7 @@ class PointSet(Geometry):
         points: Tensor,  # [N, 3] float32, in the frames of this set
         keys: Tensor,  # [N] int64 coarse cells, sorted
         inverse: Tensor,  # [rows] int64 coarse row of every row of this set
-        chosen: Tensor | None = None,  # [N] int64, which row of this set each is, if it is one
+        chosen: Tensor | None = None,  # [N] int64, which row of this set each is
     ) -> PointSet:
         """The set of one point a coarse cell."""
         (x, y, z), (a, b, c), (u, v, w) = self.tensor_stride, stride, self.voxel_size
@@ -234,11 +183,12 @@ class PointSet(Geometry):
             finer=self.inverses(),
         )
 
-    def in_cells(self, share: float) -> Tensor:
-        """``[N, 3]`` float64: a place in the cell of every row, from the origins of the clouds."""
+    @property
+    def centres(self) -> Tensor:
+        """``[N, 3]`` float64: the centre of every row's cell, from the origins of the clouds."""
         size = torch.tensor(self.voxel_size, dtype=torch.float64, device=self.device)
         start = (self.corners - self.origins)[self.batch_index]
-        return (self.cells[:, 1:].to(torch.float64) + share) * size + start
+        return (self.cells[:, 1:].to(torch.float64) + 0.5) * size + start
 
     def rows_above(self, coarse: PointSet) -> Tensor | None:
         """``[N]`` int64 row of a coarser level above every row, over the levels between them."""

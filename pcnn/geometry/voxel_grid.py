@@ -85,6 +85,11 @@ class VoxelGrid(Geometry):
         return one_line(self, rows=self.rows, **facts, device=self.device)
 
     @property
+    def by_kernel(self) -> bool:
+        """See `Geometry.by_kernel`."""
+        return self.downsampling == "reached"
+
+    @property
     def extent(self) -> Box:
         """A box that holds all sites: lowest and highest coordinate along x, y and z."""
         return self.box or ((-self.bound,) * 3, (self.bound,) * 3)
@@ -169,7 +174,7 @@ class VoxelGrid(Geometry):
 
     @property
     def _kind(self) -> tuple[Any, ...]:
-        return (*super()._kind, self.spatial_shape)
+        return *super()._kind, self.downsampling, self.spatial_shape
 
     @property
     def plan_kind(self) -> None:

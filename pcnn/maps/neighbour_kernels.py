@@ -37,7 +37,6 @@ class Window(NamedTuple):
     reach: Reach  # ball radius, or half widths of a box [m]
     edges: Edges  # of a kernel cell [m]
     size: Triple  # odd kernel size per axis
-    outside: str  # clamp or drop
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,6 @@ class CountedNeighbours:
             "edges": window.edges,
             "size": window.size,
             "ball": int(not isinstance(reach, tuple)),
-            "drop": int(window.outside == "drop"),
         }
         volume, chunks = math.prod(window.size), -(-rows // ROWS)
         counts = torch.empty(2, volume, chunks, dtype=torch.int32, device=device)

@@ -82,15 +82,11 @@ def _level(
     start: Tensor,
 ) -> PointSet:
     device, n, points = fine.device, fine.rows, fine.points.contiguous()
-    nearest = fine.downsampling == "nearest"
     coarse = torch.empty(m, 3, dtype=torch.float32, device=device)
     inverse = torch.empty(n, dtype=torch.int64, device=device)
     keys = torch.empty(m, dtype=torch.int64, device=device)
-    chosen = least = None
-    if nearest:
-        # all bits set: as unsigned numbers the largest there are
-        least = torch.full((m,), -1, dtype=torch.int64, device=device)
-        chosen = torch.full((m,), -1, dtype=torch.int64, device=device)
+    # all bits set: as unsigned numbers the largest there are
+    least, chosen = torch.full((2, m), -1, dtype=torch.int64, device=device).unbind()
     given: dict[str, Any] = {
         "points": points,
         "first": first,
@@ -106,12 +102,10 @@ def _level(
         "m": m,
         "size": [edge * step for edge, step in zip(fine.voxel_size, stride, strict=True)],
         "stride": total,
-        "nearest": int(nearest),
     }
     kernels = cuda.module("point_levels.cu", device)
     kernels.launch("nearest_distances", -(-n // _THREADS), **given)
-    if nearest:
-        kernels.launch("nearest_rows", -(-n // _THREADS), **given)
+    kernels.launch("nearest_rows", -(-n // _THREADS), **given)
     kernels.launch("place_level", -(-m // _THREADS), **given)
     return fine.level_of(stride, coarse, keys, inverse, chosen)
 
@@ -120,6 +114,5 @@ def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet
     for parent, stride in steps:
         fine = found[parent]
         none = fine.keys.new_empty(0)
-        chosen = none if fine.downsampling == "nearest" else None
-        found.append(fine.level_of(stride, fine.points, none, none, chosen))
+        found.append(fine.level_of(stride, fine.points, none, none, none))
     return found

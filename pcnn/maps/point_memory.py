@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,47 +47,50 @@ def map_bytes(
     return size + 8 * triplets + 4 * triplets * len(sides)
 
 
-def most_bytes(points: PointSet, memory: float | None) -> int:
-    """Bytes that the maps of a set of points may take."""
-    if memory is not None:
-        return int(memory * 1e9)
-    if points.device.type == "cuda":
-        half = int(torch.cuda.get_device_properties(points.device).total_memory) // 2
-        return min(half, max(DEVICE_BYTES, DEVICE_BYTES_A_POINT * points.rows))
-    return _host_bytes()
+@dataclass(frozen=True)
+class Budget:
+    """What the maps of a set of points may take."""
 
+    points: PointSet
+    bytes: int
 
-@functools.cache
-def _host_bytes() -> int:
-    return min(HOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    @classmethod
+    def of(cls, points: PointSet) -> Budget:
+        """As the points say it, or what their device allows."""
+        if points.memory is not None:
+            return cls(points, int(points.memory * 1e9))
+        if points.device.type == "cuda":
+            half = int(torch.cuda.get_device_properties(points.device).total_memory) // 2
+            return cls(points, min(half, max(DEVICE_BYTES, DEVICE_BYTES_A_POINT * points.rows)))
+        half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        return cls(points, min(HOST_BYTES, half))
 
+    @property
+    def compared(self) -> int:
+        """Pairs that are compared at most before a cloud is refused uncounted."""
+        return COMPARED_PER_TRIPLET * self.bytes // 4
 
-def most_compared(most: int) -> int:
-    """Pairs that are compared at most before a cloud is refused uncounted."""
-    return COMPARED_PER_TRIPLET * most // 4
+    def check_compared(self, pairs: int) -> None:
+        """Refuse to compare so many pairs."""
+        if pairs > self.compared:
+            self._refuse(f"relate so many points that {pairs:,} pairs were to be compared")
 
+    def check_listed(self, triplets: int, taken: int, whole: bool = True) -> None:
+        """Refuse to list so many triplets, or numbers of them that ran over."""
+        if taken > self.bytes or not whole:
+            self._refuse(f"have {triplets:,} triplets or more, {taken / 1e9:.2f} GB")
 
-def compared_pairs(number: int) -> str:
-    """What `refuse` says of pairs that were not counted."""
-    return f"relate so many points that {number:,} pairs were to be compared"
-
-
-def listed_triplets(number: int, taken: int) -> str:
-    """What `refuse` says of triplets that were counted."""
-    return f"have {number:,} triplets or more, {taken / 1e9:.2f} GB"
-
-
-def refuse(points: PointSet, found: str, most: int) -> NoReturn:
-    """Raise: maps of the points would take too much."""
-    (x, y, z), cloud, number = densest_cell(points)
-    edges = " x ".join(f"{edge:g}" for edge in points.voxel_size)
-    raise DenseCloudError(
-        f"native points: the kernel maps of {points.rows:,} points {found}, where "
-        f"{most / 1e9:.2f} GB may be taken on {points.device}. The densest cell ({edges} m), at "
-        f"({x:.3f}, {y:.3f}, {z:.3f}) m of cloud {cloud}, holds {number:,} points. Thin the "
-        f"points, such as geometry.thin={min(points.voxel_size) / 3:.3g}, or raise the budget: "
-        "geometry.memory=GB"
-    )
+    def _refuse(self, found: str) -> NoReturn:
+        points = self.points
+        (x, y, z), cloud, number = densest_cell(points)
+        edges = " x ".join(f"{edge:g}" for edge in points.voxel_size)
+        raise DenseCloudError(
+            f"native points: the kernel maps of {points.rows:,} points {found}, where "
+            f"{self.bytes / 1e9:.2f} GB may be taken on {points.device}. The densest cell "
+            f"({edges} m), at ({x:.3f}, {y:.3f}, {z:.3f}) m of cloud {cloud}, holds {number:,} "
+            f"points. Thin the points, such as geometry.thin={min(points.voxel_size) / 3:.3g}, or "
+            "raise the budget: geometry.memory=GB"
+        )
 
 
 def densest_cell(points: PointSet) -> tuple[tuple[float, float, float], int, int]:
@@ -112,36 +114,26 @@ class PendingMap:
     symmetric: bool = False  # whether the map serves as its own transpose
     crowd: Tensor | None = None  # [2] int64 on the device: the triplets, and the pairs compared
 
-    @property
-    def counted(self) -> tuple[Tensor, ...]:
-        """The numbers that the host has to know."""
-        return (self.ends,) if self.crowd is None else (self.ends, self.crowd)
-
     @staticmethod
-    def finish_all(
-        maps: Sequence[PendingMap], points: PointSet, memory: float | None = None
-    ) -> list[KernelMap]:
+    def finish_all(maps: Sequence[PendingMap], points: PointSet) -> list[KernelMap]:
         """Fill maps of one device, after one wait for all of them."""
         if not maps:
             return []
-        parts = [part for one in maps for part in one.counted]
+        parts = [part for one in maps for part in (one.ends, one.crowd) if part is not None]
         numbers = torch.tensor(pinned.read_copy(parts[0] if len(parts) == 1 else torch.cat(parts)))
         found = iter(numbers.split([part.shape[0] for part in parts]))
         ends: list[Tensor] = []
-        most, total, taken = most_bytes(points, memory), 0, 0
-        limit = most_compared(most)
+        budget, total, taken = Budget.of(points), 0, 0
         for one in maps:
             own = next(found)
             ends.append(own)
             triplets = int(own[-1])
             if one.crowd is not None:
                 triplets, crowd = next(found).tolist()
-                if crowd > limit:
-                    refuse(points, compared_pairs(crowd), most)
+                budget.check_compared(crowd)
             size = map_bytes(triplets, one.rows, len(own) - 1, points.device.type, one.symmetric)
             total, taken = total + triplets, taken + size
             # a sum of 32 bits that ran over leaves ends that decrease, or lead elsewhere
             whole = triplets == int(own[-1]) and 0 <= int(own.diff().max()) <= MOST_OF_SLOT
-            if taken > most or not whole:
-                refuse(points, listed_triplets(total, taken), most)
+            budget.check_listed(total, taken, whole)
         return [one.fill(own) for one, own in zip(maps, ends, strict=True)]

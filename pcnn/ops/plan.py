@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from pcnn.geometry import Geometry, VoxelGrid
-from pcnn.geometry.base import PointKind
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.ops.engine import Engine, check_geometry, resolve
 from pcnn.ops.recipe import NetworkPlan, Recipe, trace
@@ -65,7 +64,7 @@ class Planner:
         """Levels and maps that the model asks for on a geometry; errors as of a call."""
         return self._plan(geometry.plan_kind).recipe
 
-    def _plan(self, kind: PointKind | None) -> NetworkPlan:
+    def _plan(self, kind: bool | None) -> NetworkPlan:
         """The plan for a kind of native points, ``None`` for voxels; traced when it is missing."""
         model = self._model()
         # a model that lies elsewhere or has other engines is traced again
@@ -115,7 +114,7 @@ class Planner:
     def _trace(self, model: nn.Module) -> None:
         self._traced = self._place(model).type, self._engines()
         #: by the kind of native points, ``None`` for voxels
-        self._plans: dict[PointKind | None, NetworkPlan] = {}
+        self._plans: dict[bool | None, NetworkPlan] = {}
         if all(engine.serves_geometry("voxel") for engine in self._engines()):
             self._plans[None] = VoxelPlan(trace(model), self.layouts, self.engine)
 

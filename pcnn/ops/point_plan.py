@@ -72,7 +72,6 @@ class PointPlan(NetworkPlan):
         maps: list[KernelMap | None] = [planned.found(sets) for planned in self.recipe.maps]
         sorts: Sorts = {}
         counted: dict[int, PendingMap] = {}
-        root, memory = sets[0], sets[0].neighbourhood.memory
         for number, planned in enumerate(self.recipe.maps):
             if maps[number] is not None:
                 continue
@@ -85,7 +84,7 @@ class PointPlan(NetworkPlan):
                     continue
             assert builder is not None
             maps[number] = source.map_to(target, planned.kernel, builder)
-        finished = PendingMap.finish_all(list(counted.values()), root, memory)
+        finished = PendingMap.finish_all(list(counted.values()), sets[0])
         for number, built in zip(counted, finished, strict=True):
             planned = self.recipe.maps[number]
             source, target = sets[planned.source], sets[planned.target]

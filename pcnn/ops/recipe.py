@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pcnn.geometry import Geometry, Kernel, KernelMap, grid_of_cells, point_set_of
-from pcnn.geometry.base import Builder, PointKind
+from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
 from pcnn.kernels.recorded import recorded
@@ -108,7 +108,7 @@ class NetworkPlan:
         raise NotImplementedError
 
 
-def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
+def trace(model: nn.Module, kind: bool | None = None) -> Recipe:
     """Find the levels and maps of a model by a dry run on two sites, in evaluation mode."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))
     grid: Geometry
@@ -116,10 +116,8 @@ def trace(model: nn.Module, kind: PointKind | None = None) -> Recipe:
         cells = torch.tensor([[0, 0, 0], [1, 0, 0]], device=parameter.device)
         grid = grid_of_cells(cells)
     else:
-        places = [[0.5, 0.5, 0.5], [1.5 if kind.one_per_cell else 0.6, 0.5, 0.5]]
-        grid = point_set_of(
-            torch.tensor(places, device=parameter.device), downsampling=kind.downsampling
-        )
+        places = [[0.5, 0.5, 0.5], [1.5 if kind else 0.6, 0.5, 0.5]]
+        grid = point_set_of(torch.tensor(places, device=parameter.device))
     # without gradients only a leaf requires one: so a layer that reads the input itself knows it
     features = parameter.new_zeros(grid.rows, _input_channels(model)).requires_grad_()
     flags = [(module, module.training) for module in model.modules()]

@@ -11,7 +11,6 @@ from torch import Tensor
 from pcnn.geometry import (
     Geometry,
     KernelMap,
-    Neighbourhood,
     VoxelGrid,
     grid_of_cells,
     point_set_of,
@@ -118,9 +117,8 @@ def native_points(
     voxel_size: float | Sequence[float] = 1.0,
     *,
     batch_size: int | None = None,
-    downsampling: str = "nearest",
     thin: float | Sequence[float] | None = None,
-    neighbourhood: Neighbourhood | None = None,
+    memory: float | None = None,
 ) -> SparseTensor:
     """Put features on native points, each where it is (PointCNN++ 3.2); the other `voxelize`.
 
@@ -131,13 +129,9 @@ def native_points(
         voxel_size: edge of a cell of the finest level [m], one number or one per axis: the unit of
             kernels, as ``voxel_size`` is on voxels.
         batch_size: number of clouds; ``None`` means the largest batch index + 1.
-        downsampling: points of strided convolutions: ``nearest`` (of every coarse cell the point
-            nearest to its centre) or ``cell_origin`` (the cell's lowest corner, where all points of
-            the finest level move too, as on voxels).
         thin: edge of a cell [m] of which only the point nearest to its centre is kept, with its own
             features; ``None`` keeps all points.
-        neighbourhood: how kernels relate the points (reach, kernel cells, what becomes of
-            neighbours outside the box); ``None`` means that of PointCNN++'s code.
+        memory: most memory that kernel maps may take [GB]; ``None``: what the device allows.
 
     Returns:
         A tensor whose rows are sorted by (batch, cell x, y, z), points of one cell in the order
@@ -150,9 +144,7 @@ def native_points(
     points, features = as_tensor(points, "points"), as_tensor(features, "features")
     batch = None if batch is None else as_tensor(batch, "batch")
     check_features(features, len(points))
-    geometry = point_set_of(
-        points, batch, batch_size, voxel_size, downsampling, thin, neighbourhood
-    )
+    geometry = point_set_of(points, batch, batch_size, voxel_size, thin, memory)
     assert geometry.chosen is not None
     return SparseTensor(features.index_select(0, geometry.chosen), geometry)
 

@@ -47,7 +47,7 @@ def positive_pairs(
     there = target.double() - middle[target_pair]
     moved, there = moved.float(), there.float()
     if has_kernels(source.device):
-        window = Window(reach, (1.0, 1.0, 1.0), (1, 1, 1), "clamp")  # one slot takes all
+        window = Window(reach, (1.0, 1.0, 1.0), (1, 1, 1))  # one slot takes all
         points = SortedPoints.of(there, target_pair, len(transforms), reach)
         counted = CountedNeighbours.of(points, moved, source_pair, window, MOST_COMPARED)
         number, crowd = counted.crowd.tolist()

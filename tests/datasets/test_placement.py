@@ -14,7 +14,7 @@ from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.placement import fragments, majority, reduce_cloud
 from pcnn.datasets.transforms.crops import crop, sphere_crop
-from pcnn.geometry import Neighbourhood, PointSet, quantize
+from pcnn.geometry import PointSet, quantize
 from tests.datasets.clouds import cloud
 
 SIZES = (30, 0, 1, 17)
@@ -94,10 +94,8 @@ def test_native_rows_are_points_with_their_own_features_and_labels():
     assert torch.equal(cells[geometry.chosen[geometry.inverse]], cells)
     assert torch.equal(thinned.features[:, :3], given.points[geometry.chosen])
     assert torch.equal(thinned.labels, given.labels[geometry.chosen])
-    options = OnPoints("cell_origin", 0.5, outside="drop", volume=2.0, cell=0.6)
-    geometry = options.sample(cloud(50), (1.0, 1.0, 2.0)).geometry
-    assert (geometry.downsampling, geometry.voxel_size) == ("cell_origin", (1.0, 1.0, 2.0))
-    assert geometry.neighbourhood == Neighbourhood("drop", 2.0, 0.6)
+    geometry = OnPoints(0.5, memory=2.0).sample(cloud(50), (1.0, 1.0, 2.0)).geometry
+    assert (geometry.memory, geometry.voxel_size) == (2.0, (1.0, 1.0, 2.0))
 
 
 @placements
@@ -150,8 +148,8 @@ def test_what_does_not_serve_is_named_with_its_file():
     odd = replace(given, features=torch.zeros(2, 2), path="odd.ply")
     with pytest.raises(ValueError, match=r"odd\.ply: 5 input channels, the data set has 4"):
         batch(given, odd)
-    with pytest.raises(ValueError, match="volume"):
-        OnPoints(volume=0.0)
+    with pytest.raises(ValueError, match="memory"):
+        OnPoints(memory=0.0)
     for shapes, labels, words in (
         (((3, 4), (3, 1)), None, r"points must be \[P, 3\]"),
         (((3, 3), (2, 1)), None, r"features must be \[3, F\]"),

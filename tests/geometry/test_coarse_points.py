@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.geometry import Kernel, PointSet, point_set_of, quantize
-from tests.clouds import batched, surface
+from pcnn.geometry import Kernel, PointSet, point_set_of
+from tests.clouds import batched
 
 STRIDES = [2, 3, (1, 1, 2), (2, 1, 3)]
 
@@ -95,25 +95,3 @@ def test_thinning_keeps_the_nearest_point_of_every_small_cell(n: int) -> None:
     kept = points[made.chosen][made.inverse]
     assert torch.equal(torch.floor(kept / 0.25), torch.floor(points / 0.25))
     assert torch.equal(made.inverse[made.chosen], torch.arange(made.rows))
-
-
-@pytest.mark.parametrize("stride", STRIDES, ids=str)
-@pytest.mark.parametrize("size", [1.0, 0.05])
-def test_cell_origins_are_the_voxels_of_the_grid(stride: int, size: float) -> None:
-    points = surface(600).double() * size + size / 4
-    batch = torch.arange(len(points)) % 2
-    fine = point_set_of(points, batch, 2, size, downsampling="cell_origin")
-    grid = quantize(points, batch, voxel_size=size)
-    # each point of the finest level moves to its cell's corner
-    corners = torch.floor(points / size)[fine.chosen] * size
-    assert (fine.positions - corners).abs().max() <= 1e-6 * float(points.abs().max())
-    kernel = Kernel.of(2, stride)
-    for _ in range(2):
-        fine, grid = fine.strided(kernel), grid.strided(kernel)
-        assert fine.rows == grid.rows
-        assert torch.equal(fine.cells[:, 0], grid.coords[:, 0])
-        expected = grid.coords[:, 1:].double() * size
-        assert (fine.positions - expected).abs().max() <= 1e-6 * float(expected.abs().max())
-        assert fine.tensor_stride == grid.tensor_stride
-        assert fine.chosen is None
-    assert torch.equal(fine.inverse, grid.inverse)

@@ -13,8 +13,6 @@ import torch
 from pcnn.geometry import (
     Geometry,
     Kernel,
-    Neighbourhood,
-    PointSet,
     VoxelGrid,
     grid_of_cells,
     point_set_of,
@@ -40,7 +38,6 @@ MAKERS: list[tuple[dict[str, Any], str]] = [
     ({"batch": torch.tensor([0, 1, 2]), "batch_size": 2}, "do not fit"),
     ({"batch": torch.tensor([0, -1, 0])}, "do not fit"),
     ({"batch_size": 600}, "1 to 511"),
-    ({"downsampling": "nothing"}, "downsampling must be"),
 ]
 #: Cells that are none.
 CELLS: list[tuple[torch.Tensor, str]] = [
@@ -55,7 +52,7 @@ CELLS: list[tuple[torch.Tensor, str]] = [
 ]
 SHIFTED = torch.tensor([[0.0, -LIMIT + 0.5, 0], [0, LIMIT + 1.5, 0]]).double()
 GRID, POINTS, HALVED = surface_grid(200, batch_size=2), scan(90), Kernel.of(2, 2)
-OTHER, K3, USUAL = surface_grid(50), Kernel.of(3), Neighbourhood()
+OTHER = surface_grid(50)
 CALLS: list[tuple[Callable[[], object], str]] = [
     *(
         (partial(make, **{"points": FOUR[:, 1:], "voxel_size": 0.1, **given}), word)
@@ -73,12 +70,6 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: Kernel.of((3, 3)), "three"),
     (lambda: VoxelGrid.collate([GRID]), "single clouds"),
     (lambda: VoxelGrid.collate([]), "at least one"),
-    (
-        lambda: PointSet.collate(
-            [scan(9, 1), replace(scan(9, 1), neighbourhood=Neighbourhood("drop"))]
-        ),
-        "neighbourhood than set 0",
-    ),
     (lambda: surface_grid(9).generated(HALVED), "divisible"),
     (
         lambda: GRID.add_map(GRID, Kernel.of(3), SortedSearch().build(OTHER, OTHER, Kernel.of(3))),

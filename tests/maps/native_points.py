@@ -1,24 +1,21 @@
 """Native points that look like scans: several in a cell, negative coordinates, three clouds."""
 
-from dataclasses import replace
-from typing import Any
-
 import torch
 
-from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
+from pcnn.geometry import Kernel, PointSet, point_set_of
 from tests.clouds import surface
 
 Sizes = tuple[float, float, float]
 CUBES: Sizes = (0.05, 0.05, 0.05)
 
 
-def scan(n: int, clouds: int = 3, grid: Sizes = CUBES, downsampling: str = "nearest") -> PointSet:
+def scan(n: int, clouds: int = 3, grid: Sizes = CUBES) -> PointSet:
     """Points on a bumpy surface, about one in a cell."""
     generator = torch.Generator().manual_seed(n)
     cells = surface(n, n) + torch.rand(n, 3, generator=generator)
     batch = torch.randint(0, clouds, (n,), generator=generator)
     points = (cells * torch.tensor(grid)).float()
-    return point_set_of(points, batch, clouds, voxel_size=grid, downsampling=downsampling)
+    return point_set_of(points, batch, clouds, voxel_size=grid)
 
 
 def single(points: PointSet) -> PointSet:
@@ -30,14 +27,8 @@ def single(points: PointSet) -> PointSet:
         points.batch_index[first],
         points.batch_size,
         voxel_size=points.voxel_size,
-        downsampling=points.downsampling,
     )
 
 
 def coarser(fine: PointSet, stride: tuple[int, int, int]) -> PointSet:
     return fine.strided(Kernel.of(stride, stride, padding=0))
-
-
-def ruled(points: PointSet, **rule: Any) -> PointSet:
-    """The same points under another rule."""
-    return replace(points, neighbourhood=Neighbourhood(**rule))

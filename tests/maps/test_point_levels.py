@@ -13,41 +13,38 @@ from tests.kernels.emulator import EmulatedModule
 from tests.maps.native_points import coarser, scan
 
 STEPS = [Step(0, (2, 2, 2)), Step(1, (2, 2, 2)), Step(0, (1, 1, 3)), Step(2, (3, 1, 2))]
-PLAIN = "voxel_size", "tensor_stride", "one_per_cell", "downsampling", "batch_size", "neighbourhood"
-TENSORS = "points", "keys", "inverse", "origins", "corners"
+PLAIN = "voxel_size", "tensor_stride", "one_per_cell", "batch_size"
+TENSORS = "points", "keys", "inverse", "origins", "corners", "chosen"
 
 
-def far(sites: str) -> PointSet:
+def far() -> PointSet:
     points = surface(500).double() * 0.3 + 5e5
     batch = torch.arange(len(points)) % 3
-    return point_set_of(points, batch, 3, voxel_size=0.5, downsampling=sites)
+    return point_set_of(points, batch, 3, voxel_size=0.5)
 
 
-def ties(sites: str) -> PointSet:
+def ties() -> PointSet:
     # corners of cells, copies: many points of a coarse cell are equally far from its centre
     points = surface(400).float().repeat(3, 1)
-    return point_set_of(points, voxel_size=1.0, downsampling=sites)
+    return point_set_of(points, voxel_size=1.0)
 
 
-def scans(n: int) -> Callable[[str], PointSet]:
-    return lambda sites: scan(n, grid=(0.05, 0.07, 0.03), downsampling=sites)
+def scans(n: int) -> Callable[[], PointSet]:
+    return lambda: scan(n, grid=(0.05, 0.07, 0.03))
 
 
 CLOUDS = {"far": far, "ties": ties, **{str(n): scans(n) for n in (0, 1, 33, 3000)}}
 
 
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("sites", ["nearest", "cell_origin"])
 @pytest.mark.parametrize("name", CLOUDS)
 @pytest.mark.parametrize("passes", [1, 8])
-def test_all_levels_at_once(
-    name: str, sites: str, passes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_levels_at_once(name: str, passes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmulatedModule, "descending", passes == 8)
     waits: list[int] = []
     read = module.pinned.read_copy
     monkeypatch.setattr(module.pinned, "read_copy", lambda n: waits.append(0) or read(n))
-    root = CLOUDS[name](sites)
+    root = CLOUDS[name]()
     assert point_levels(root, [])[0] == [root]
     found, took = point_levels(root, STEPS, passes)
     assert took <= 8
@@ -57,8 +54,7 @@ def test_all_levels_at_once(
         wanted.append(coarser(wanted[parent], stride))
     assert found[0] is root
     for own, other in zip(found[1:], wanted[1:], strict=True):
-        assert (own.chosen is None) == (other.chosen is None)
-        for field in (*TENSORS, *["chosen"] * (own.chosen is not None)):
+        for field in TENSORS:
             one, right = getattr(own, field), getattr(other, field)
             assert one.dtype == right.dtype
             assert torch.equal(one, right), field

@@ -1,15 +1,16 @@
 """Dense clouds on native points: refused in time, and before they take memory."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from pcnn.errors import DenseCloudError
-from pcnn.geometry import Kernel, Neighbourhood, PointSet, point_set_of
+from pcnn.geometry import Kernel, PointSet, point_set_of
 from pcnn.maps import point_cells, point_memory
 from pcnn.maps.point_memory import densest_cell, map_bytes
 from pcnn.maps.radius import RadiusSearch
-from tests.maps.native_points import ruled
 
 K3 = Kernel.of(3)
 
@@ -24,7 +25,7 @@ def crowded(memory: float | None, n: int = 600) -> PointSet:
     dense = uniform(n, edge=0.05) + torch.tensor([1.01, 2.02, 3.03])
     points = torch.cat([sheet, dense]).double() + torch.tensor([4.5e5, -5.4e6, 100.0])
     batch = torch.cat([torch.zeros(500), torch.ones(n)]).long()
-    return point_set_of(points, batch, 2, 0.1, neighbourhood=Neighbourhood(memory=memory))
+    return point_set_of(points, batch, 2, 0.1, memory=memory)
 
 
 def test_the_budget_is_exact_and_an_error_names_the_densest_cell() -> None:
@@ -32,7 +33,7 @@ def test_the_budget_is_exact_and_an_error_names_the_densest_cell() -> None:
     points = crowded(None)
 
     def build(memory: float) -> int:
-        given = ruled(points, memory=memory)
+        given = replace(points, memory=memory)
         return RadiusSearch().build(given, given, K3).triplets
 
     found = build(100.0)
@@ -66,7 +67,7 @@ def test_little_is_compared_of_what_is_refused(
         point_cells, "within_reach", lambda *a: compared.append(len(a[0][0])) or within(*a)
     )
     monkeypatch.setattr(point_cells, "CHUNK", 1 << 16)
-    dense = ruled(point_set_of(points, voxel_size=0.1), memory=memory)
+    dense = point_set_of(points, voxel_size=0.1, memory=memory)
     with pytest.raises(DenseCloudError, match="triplets" if most else "400,000,000 pairs"):
         RadiusSearch().build(dense, dense, K3)
     assert sum(compared) <= most

@@ -14,12 +14,11 @@ from pcnn.geometry import Kernel, KernelMap, PointSet, point_set_of
 from pcnn.geometry.layouts import rows_csr
 from pcnn.maps import neighbour_kernels, point_cells, radius
 from pcnn.maps.point_cells import Reach
-from pcnn.maps.radius import RadiusSearch, box_reach, official_radius, slots_of
-from tests import oracle
+from pcnn.maps.radius import RadiusSearch, official_radius, slots_of
 from tests.clouds import surface
 from tests.kernels.emulator import EmulatedModule
 from tests.maps.guarded import guarded
-from tests.maps.native_points import coarser, ruled, scan, single
+from tests.maps.native_points import coarser, scan
 
 Triplets = list[tuple[int, int, int]]
 
@@ -53,7 +52,6 @@ def all_pairs(
     kernel: Kernel,
     reach: Reach,
     edges: tuple[float, ...],
-    rule: str,
 ) -> Triplets:
     """(k, i, j) of every pair, one at a time."""
     centres, points = target.points.cpu().numpy(), source.points.cpu().numpy()
@@ -61,20 +59,11 @@ def all_pairs(
     near &= target.batch_index.cpu().numpy()[:, None] == source.batch_index.cpu().numpy()[None]
     found = []
     for i, j in zip(*near.nonzero(), strict=True):
-        slot, kept = 0, True
+        slot = 0
         for cell, size in zip(cells_of(points[j] - centres[i], edges), kernel.size, strict=True):
-            inside = max(-(size // 2), min(size // 2, cell))
-            kept &= rule == "clamp" or inside == cell
-            slot = slot * size + inside + size // 2
-        if kept:
-            found.append((slot, int(i), int(j)))
+            slot = slot * size + max(-(size // 2), min(size // 2, cell)) + size // 2
+        found.append((slot, int(i), int(j)))
     return sorted(found)
-
-
-# ---- pairs
-
-
-# ---- slots
 
 
 def test_halves_round_away_from_zero_and_large_quotients_stay_exact() -> None:
@@ -83,19 +72,15 @@ def test_halves_round_away_from_zero_and_large_quotients_stay_exact() -> None:
     for value, cell in zip(values, wanted, strict=True):
         width = 2 * abs(cell) + 1
         offset = torch.tensor([[value, 0.0, 0.0]])
-        for rule in ("clamp", "drop"):
-            slot = slots_of(offset, (1.0, 1.0, 1.0), (width, 1, 1), rule)
-            assert slot.tolist() == [cell + abs(cell)]
-
-
-# ---- maps
+        slot = slots_of(offset, (1.0, 1.0, 1.0), (width, 1, 1))
+        assert slot.tolist() == [cell + abs(cell)]
 
 
 def copies(repeats: int) -> tuple[PointSet, PointSet, Kernel]:
     # many distances equal the reach, many points share a place; with 40 copies the triplets of a
     # row are too many for insertion
-    points = point_set_of(surface(60).float().repeat(repeats, 1), voxel_size=1.0)
-    points = ruled(points, volume=4 * math.pi / 81)
+    edge = 1 / official_radius(1.0, 3)
+    points = point_set_of(surface(60).float().repeat(repeats, 1), voxel_size=edge)
     return points, points, K3
 
 
@@ -109,13 +94,12 @@ FURTHER = {
     25: partial(copies, 3),
     26: partial(copies, 40),
     27: far,
-    28: lambda: (*[scan(400, downsampling="cell_origin")] * 2, K3),
 }
 
 
 @cache
 def drawn(number: int) -> tuple[PointSet, PointSet, Kernel]:
-    """Points of 8 clouds with a rule of their own, and a kernel of odd size."""
+    """Points of 8 clouds, and a kernel of odd size."""
     if number in FURTHER:
         return FURTHER[number]()
     draw = random.Random(number)
@@ -126,29 +110,23 @@ def drawn(number: int) -> tuple[PointSet, PointSet, Kernel]:
     dilation = draw.choice([1, 1, 2])
     padding = draw.choice([None, None, 0])
     kernel = Kernel.of(odd, stride, dilation, padding)
-    settings = {
-        "outside": draw.choice(["clamp", "drop"]),
-        "volume": draw.choice([1.0, 1.0, 8.0]),
-        "cell": draw.choice([1.0, 1.0, 0.6]),
-    }
-    source = ruled(source, **settings)
     target = source if max(stride) == 1 and number % 4 else coarser(source, stride)
     return source, target, kernel
 
 
 def wanted_of(source: PointSet, target: PointSet, kernel: Kernel) -> Triplets:
-    """The definition, from the sizes of cells, the kernel and the rule."""
-    rule = source.neighbourhood
-    edges = [e * rule.cell * d for e, d in zip(source.voxel_size, kernel.dilation, strict=True)]
+    """The definition, from the sizes of cells and the kernel."""
+    edges = [e * d for e, d in zip(source.voxel_size, kernel.dilation, strict=True)]
     cubic = len(set(kernel.size)) == 1 and len(set(edges)) == 1
-    reach: Reach = official_radius(edges[0], kernel.size[0], rule.volume)
+    reach: Reach = official_radius(edges[0], kernel.size[0])
     if not cubic:
-        reach = box_reach(tuple(edges), kernel.size, rule.volume)
+        x, y, z = (edge * size / 2 for edge, size in zip(edges, kernel.size, strict=True))
+        reach = x, y, z
     usual = Kernel.of(kernel.size, kernel.stride, kernel.dilation).padding
     sides = zip(source.voxel_size, usual, kernel.padding, strict=True)
     shift = torch.tensor([edge * (own - given) for edge, own, given in sides])
     moved = replace(target, points=target.points + shift) if shift.any() else target
-    return all_pairs(source, moved, kernel, reach, tuple(edges), str(rule.outside))
+    return all_pairs(source, moved, kernel, reach, tuple(edges))
 
 
 @pytest.mark.parametrize("number", range(24))
@@ -195,7 +173,7 @@ def agree(
     same(found.transpose().layout("rows_csr"), rows_csr(wanted.transpose()))
 
 
-@pytest.mark.parametrize("number", range(29))
+@pytest.mark.parametrize("number", range(28))
 def test_device_kernels_find_the_same(
     device: torch.device, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,37 +181,6 @@ def test_device_kernels_find_the_same(
     if number % 3 == 0:  # a few bits: distant cells share their number, runs are cut in two
         monkeypatch.setattr(neighbour_kernels, "KEY_BITS", 5 + number % 4)
     agree(monkeypatch, device, *drawn(number))
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        *(Kernel.of(3), Kernel.of(5), Kernel.of(2), Kernel.of(4, 2), Kernel.of(2, 2)),
-        *(Kernel.of(3, 2), Kernel.of(3, 2, padding=0), Kernel.of(1, 2), Kernel.of(3, dilation=2)),
-        Kernel.of((1, 1, 3), (1, 1, 2), padding=0),
-        Kernel.of(3, 3, dilation=3, padding=(0, 1, 2)),
-    ],
-    ids=str,
-)
-def test_cell_origins_convolve_as_voxels(kernel: Kernel) -> None:
-    crowded = scan(400, downsampling="cell_origin")
-    for source in (single(crowded), crowded):
-        target = source.strided(kernel)
-        built = RadiusSearch().build(source, target, kernel)
-        found = triplets(built)
-        assert found == sorted(found)
-        assert built.one_per_slot == source.one_per_cell
-        assert built.one_per_slot_transposed or not target.one_per_cell
-        # voxels: the cells of the points, the outputs in units of the finer level
-        cells, inverse = source.cells.long().unique(dim=0, return_inverse=True)
-        outputs = target.cells.long() * torch.tensor((1, *kernel.stride))
-        relation = (kernel.size, kernel.stride, kernel.dilation, kernel.padding)
-        edges = oracle.triplets(cells.tolist(), outputs.unique(dim=0).tolist(), *relation)
-        own = inverse.tolist()
-        out_rows = outputs.unique(dim=0, return_inverse=True)[1].tolist()
-        assert {(out_rows[i], own[j], k) for k, i, j in found} == edges
-        if source.one_per_cell:
-            assert len(found) == len(edges)
 
 
 def test_upsampling_onto_any_points() -> None:
@@ -245,15 +192,8 @@ def test_upsampling_onto_any_points() -> None:
         built = coarse.map_to(target, K3, RadiusSearch())
         assert triplets(built) == wanted_of(coarse, target, K3)
         assert len(built.out_index.unique()) == target.rows  # no output is left out
-    for rule, size, message in (
-        ({}, 1, "some would have no neighbour"),
-        ({"volume": 0.5}, 3, "some would have no neighbour"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            ruled(coarse, **rule).map_to(ruled(thinned, **rule), Kernel.of(size), RadiusSearch())
-    origins = scan(300, downsampling="cell_origin")
-    with pytest.raises(ValueError, match="use ConvTranspose3d"):
-        origins.strided(Kernel.of(2, 2)).map_to(origins, K3, RadiusSearch())
+    with pytest.raises(ValueError, match="some would have no neighbour"):
+        coarse.map_to(thinned, Kernel.of(1), RadiusSearch())
 
 
 @pytest.mark.data

@@ -163,12 +163,12 @@ def windows(coords: Tensor, stride: Tensor) -> tuple[Tensor, Tensor]:
     return torch.unique(cells, dim=0, return_inverse=True)
 
 
-@pytest.mark.parametrize("sites", ["voxels", "nearest", "cell_origin"])
+@pytest.mark.parametrize("sites", ["voxels", "points"])
 def test_windows_that_tile_space_hold_every_site_once(sites: str, where: str) -> None:
     if sites == "voxels":
         geometry = voxels(300).geometry
     else:
-        geometry = scan(90, downsampling=sites)
+        geometry = scan(90)
         assert not geometry.one_per_cell
     assert (geometry.coords[:, 1:].amin(0) < 0).all()
     x = pcnn.SparseTensor(torch.randn(geometry.rows, 2), geometry)

@@ -67,17 +67,13 @@ def gradients(net: nn.Module, x: pcnn.SparseTensor) -> list[torch.Tensor]:
     return [y.detach(), *(p.grad.clone() for p in net.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize(
-    ("chosen", "sites"),
-    [(None, "cell_origin"), (ROWS, "nearest")],
-    ids=["auto", "steps"],
-)
+@pytest.mark.parametrize("chosen", [None, ROWS], ids=["auto", "steps"])
 def test_a_planned_step_builds_nothing(
-    where: str, chosen: Engine | None, sites: str, monkeypatch: pytest.MonkeyPatch
+    where: str, chosen: Engine | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = Net(chosen).double()
     net.plans_input = False
-    several = scan(90, downsampling=sites)
+    several = scan(90)
     for points in (several, single(several)) if where == "torch" else (several,):
         unplanned = gradients(net, features(points))
         again = replace(points)
