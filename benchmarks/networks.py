@@ -16,6 +16,7 @@ from benchmarks.convolution import products_of, torch_dtype
 from benchmarks.engines import Entry, Settings
 from benchmarks.inputs import Cells
 from benchmarks.layers import parts_of_call
+from benchmarks.measured import trace
 from benchmarks.nets import Size, Standard, Work, make_network
 from benchmarks.peers.base import Peer
 from benchmarks.rows import Row
@@ -28,7 +29,7 @@ from pcnn.maps import HashTable
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
 from pcnn.runtime.observed import ObservedCall, run_observed
-from pcnn.runtime.timing import device_ms, trace
+from pcnn.runtime.timing import device_ms
 
 Found = TypeVar("Found")
 

@@ -15,6 +15,7 @@ from benchmarks.convolution import Place, Shape, products_of
 from benchmarks.engines import Settings
 from benchmarks.inputs import Points, tensor_on
 from benchmarks.layers import layer_cases
+from benchmarks.measured import Repeats, wall_times
 from benchmarks.nets import Size, Standard, Work
 from benchmarks.networks import both_times, network_row
 from benchmarks.rows import Row
@@ -24,7 +25,6 @@ from pcnn.dataflows.gather_scatter import MINUET, TORCHSPARSE
 from pcnn.geometry import Geometry
 from pcnn.maps import DoubleTraversed, HashTable
 from pcnn.ops.engine import Engine, resolve
-from pcnn.runtime.timing import Repeats, wall_times
 
 MB = 2**20
 #: The layer of the paper's figures, and the second one that its code was timed on.

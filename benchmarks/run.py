@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.measured import Repeats, Trace, measure, trace
 from benchmarks.rows import Row
-from pcnn.runtime.timing import Call, Repeats, Trace, measure, trace
+from pcnn.runtime.timing import Call
 
 Prepare = Callable[[], Call]  # makes the call of the next repeat; what it does is not timed
 DIGITS = 4  # decimals of milliseconds and megabytes: a tenth of a microsecond is noise

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from benchmarks.check import CheckFailed
 from benchmarks.engines import Settings
+from benchmarks.measured import wall_times
 from benchmarks.rows import Row
 from benchmarks.run import Case, Options, run
 from pcnn.metrics.registration import rotation_error, translation_error
@@ -22,7 +23,6 @@ from pcnn.registration.descriptor import random_rotation
 from pcnn.registration.estimate import solve_all
 from pcnn.registration.settings import SOLVERS, EstimateSettings, RansacSettings
 from pcnn.registration.transforms import assembled, transform_points
-from pcnn.runtime.timing import wall_times
 
 DISTANCE, MATCHES = 0.05, 2000  # largest residual of a match that agrees [m], and matches of a pair
 SHARES = (0.3, 0.1, 0.05)  # shares of right matches; the first is that of the check

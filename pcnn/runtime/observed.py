@@ -49,13 +49,6 @@ class ObservedCall(NamedTuple):
         return None if found is None else found.transpose() if turned else found
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The network inside `DistributedDataParallel`, whose forward talks to other ranks."""
-    inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
-    assert isinstance(inner, nn.Module)
-    return inner
-
-
 def inputs(model: nn.Module, loader: Iterable[Any], samples: int) -> Iterator[SparseTensor]:
     """The first inputs of a loader that have sites, on the device and in the dtype of a model."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(1))

@@ -48,12 +48,12 @@ Spent = tuple[float, float]
 
 @dataclass(frozen=True)
 class StepTrace:
-    """The work of a step, means over the steps of a trace; every mapping has the longest first."""
+    """The work of a step on a GPU, means over the steps of a trace, the longest first."""
 
-    busy_ms: float  # time in which the device, or on a CPU an operator, does something
+    busy_ms: float  # time in which the device does something
     phases: Mapping[str, Spent]  # that work by what it is for
     layers: Mapping[str, Spent]  # by module; backward of ... its gradients
-    kernels: Mapping[str, Spent]  # by the name of the kernel, on a CPU of the operator
+    kernels: Mapping[str, Spent]  # by the name of the kernel
     waits: Mapping[str, Spent]  # of the host for the device, by the functions that wait
 
 
@@ -64,42 +64,26 @@ def read_steps(events: Iterable[Event], steps: int) -> StepTrace:
     on_device = [event for event in timed if event.get("cat") in DEVICE_WORK]
     sums = [_Sums(steps) for _ in range(4)]
     phases, layers, kernels, waited = sums
-    around: dict[int, tuple[Event, ...]] = {}  # events in which one lies, by its identity
+    around: dict[int, tuple[Event, ...]] = {}  # events in which a call lies, by its identity
     forward: dict[int, str] = {}  # module of an operator's number
-    operators: dict[int, tuple[Event, float]] = {}  # with their own time, by identity
-    threads = {one["tid"] for one in calls.values()} or {
-        one["tid"] for one in timed if one.get("cat") == "cpu_op"
-    }
-    for thread in threads:
+    for thread in {one["tid"] for one in calls.values()}:
         for event, stack in nested([one for one in timed if one.get("tid") == thread]):
-            around[id(event)] = stack
-            name, took, category = str(event["name"]), float(event["dur"]), event.get("cat")
+            name, category = str(event["name"]), event.get("cat")
             if category == "cpu_op":
                 module = _module_of(stack)
                 if module is not None and _number(event) >= 0:
                     forward.setdefault(_number(event), module)
-                operators[id(event)] = event, took
-                for outer in reversed(stack):
-                    if id(outer) in operators:
-                        operators[id(outer)] = outer, operators[id(outer)][1] - took
-                        break
-            elif (
-                category in CUDA_CALLS
-                and waits(name)
-                and not any(OWN in one["name"] for one in stack)
-            ):
-                waited.add(_who(stack), took)
-    work = [
-        (one, float(one["dur"]), around.get(id(calls.get(_correlation(one))), ()))
-        for one in on_device
-    ] or [(one, own, around[id(one)]) for one, own in operators.values()]
-    for event, took, stack in work:
-        phase, layer = _place((*stack, event), forward)
+            elif category in CUDA_CALLS:
+                around[id(event)] = stack
+                if waits(name) and not any(OWN in one["name"] for one in stack):
+                    waited.add(_who(stack), float(event["dur"]))
+    for event in on_device:
+        took, stack = float(event["dur"]), around.get(id(calls.get(_correlation(event))), ())
+        phase, layer = _place(stack, forward)
         phases.add(phase, took)
         layers.add(layer, took)
         kernels.add(str(event["name"]), took)
-    busy = busy_of(on_device or [one for one, _ in operators.values()])
-    return StepTrace(busy / 1e3 / steps, *(one.largest() for one in sums))
+    return StepTrace(busy_of(on_device) / 1e3 / steps, *(one.largest() for one in sums))
 
 
 class _Sums:
@@ -152,7 +136,7 @@ def _module_of(stack: Sequence[Event]) -> str | None:
 
 
 def _place(stack: Sequence[Event], forward: Mapping[int, str]) -> tuple[str, str]:
-    """Phase and layer of a launch, or of an operator."""
+    """Phase and layer of a launch."""
     module = _module_of(stack)
     if module is not None:
         return LOSS if module.partition(".")[0] == LOSS else FORWARD, module

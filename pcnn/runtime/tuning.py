@@ -8,7 +8,7 @@ layers stay as they are, and one that saves more than noise stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,27 +17,16 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from pcnn.console import Console
-from pcnn.graphs.outputs import features_of
+from pcnn.graphs.outputs import check_agreement, features_of
 from pcnn.nn.conv import Convolution, convolutions
 from pcnn.ops.engine import Engine
 from pcnn.ops.engine_settings import EngineSettings, LayerSizes
-from pcnn.runtime.observed import (
-    ObservedCall,
-    evaluation,
-    inputs,
-    run_observed,
-    unwrapped,
-)
+from pcnn.runtime.observed import ObservedCall, evaluation, inputs, run_observed
 from pcnn.runtime.timing import device_ms, flowing_ms
 from pcnn.tensor import SparseTensor
 
 #: Share of the network's time that settings have to save: less is noise.
 LEAST_GAIN = 0.01
-
-#: How far outputs may differ from those of the usual settings, relative RMS, by their dtype: many
-#: layers round in turn, and float32 may be TF32.
-AGREEMENT = {torch.float64: 1e-9, torch.float32: 2e-2}
-AGREEMENT_OF_HALF = 5e-2
 
 
 @dataclass(frozen=True)
@@ -89,23 +78,20 @@ def tune(
         ValueError: no sample has a site.
         TypeError: a batch without a sparse tensor.
     """
-    network = unwrapped(model)
-    batches = list(inputs(network, loader, samples))
+    batches = list(inputs(model, loader, samples))
     if not batches:
         raise ValueError("nothing to tune: no sample has a site")
-    race = _Race(network, batches, backward)
+    race = _Race(model, batches, backward)
     console = Console(stderr=True)
-    with Progress(
-        console=console, transient=True, disable=not (progress and console.is_terminal)
-    ) as bar:
-        groups = list(_groups(network, batches[0]))
-        for names, sizes in bar.track(groups, description="tuning layers"):
+    hidden = not (progress and console.is_terminal)
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        for names, sizes in bar.track(_groups(model, batches[0]), description="tuning layers"):
             race.settle(names, sizes)
-    order = list(convolutions(network))
+    order = list(convolutions(model))
     return sorted(race.changed, key=lambda one: order.index(one.name))
 
 
-def _groups(network: nn.Module, x: SparseTensor) -> Iterator[tuple[list[str], LayerSizes]]:
+def _groups(network: nn.Module, x: SparseTensor) -> list[tuple[list[str], LayerSizes]]:
     """Names of the layers of equal sizes and engines, and these sizes."""
     groups: dict[tuple[object, ...], tuple[list[str], LayerSizes]] = {}
 
@@ -121,7 +107,7 @@ def _groups(network: nn.Module, x: SparseTensor) -> Iterator[tuple[list[str], La
         groups.setdefault(key, ([], sizes))[0].append(call.name)
 
     run_observed(network, x, observe)
-    yield from groups.values()
+    return list(groups.values())
 
 
 class _Race:
@@ -163,8 +149,7 @@ class _Race:
         self._give(names, engine)
         try:
             for x, wanted in zip(self._batches, self._wanted, strict=True):
-                if not all(map(_agrees, self._outputs(x), wanted)):
-                    return None
+                check_agreement(self._outputs(x), wanted)
             return self._ms()
         except Exception:  # compilers have classes of their own, and most blocks fit no device
             return None
@@ -194,10 +179,3 @@ def _is_allowed(engine: Engine) -> bool:
     """True if an engine's dataflow gives identical bits in two runs, or need not."""
     asked = engine.reproducible or torch.are_deterministic_algorithms_enabled()
     return not asked or engine.dataflow is None or engine.dataflow.deterministic
-
-
-def _agrees(out: Tensor, wanted: Tensor) -> bool:
-    """True if an output is another one's, as far as its dtype explains; NaN never is."""
-    error = (out.double() - wanted.double()).norm()
-    bound = AGREEMENT.get(out.dtype, AGREEMENT_OF_HALF)
-    return bool(error <= bound * wanted.double().norm())

@@ -9,9 +9,10 @@ import yaml
 from benchmarks import latency, layers, maps, nets, networks, run
 from benchmarks.__main__ import figures
 from benchmarks.charts import specs
+from benchmarks.measured import Trace
 from benchmarks.report import PAPERS
 from benchmarks.rows import identity
-from pcnn.runtime.timing import Call, Trace
+from pcnn.runtime.timing import Call
 from tests.benchmarks.small import SCENES, left_out, options
 
 CLAIMS = [

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 import pcnn
+from benchmarks.measured import trace
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
 from pcnn.maps import SortedSearch, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
 from pcnn.ops import Engine, Planner, device_plan
-from pcnn.runtime.timing import trace
 from tests.clouds import surface
 from tests.maps import conftest
 from tests.steps import gathered

@@ -102,16 +102,12 @@ def test_a_training_is_profiled(tmp_path: Path) -> None:
     words = "profile model=minkunet model.width=0.125 trainer=cpu dataset.voxel_size=2.0"
     words += f" dataset.root={tmp_path / 'kitti'} dataset.num_workers=0 dataset.cache=false"
     words += " dataset.train_sequences=[0] dataset.val_sequences=[]"
-    words += f" --steps 2 --warm-up 1 --traced 1 --most 5 --out {out} --trace {trace}"
-    said = invoke(*words.split())
-    assert "all others" in said
+    words += f" --steps 2 --warm-up 1 --traced 1 --out {out} --trace {trace}"
+    assert "step_ms" in invoke(*words.split())
     content = json.loads(out.read_text())
     assert content["device"] == "cpu"
     assert {"torch", "python", "pcnn"} <= set(content["versions"])
     step = content["step"]
     assert (step["steps"], 0 < step["rows"] <= 300) == (2, True)
     assert 0 < step["loader_share"] < 1
-    assert {"forward", "backward", "loss", "optimizer"} <= set(content["phases"])
-    assert any(name.startswith("backward of net.") for name in content["layers"])
-    assert content["waits"] == {}
     assert json.loads(trace.read_text())["traceEvents"]

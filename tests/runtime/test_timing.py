@@ -5,14 +5,8 @@ import time
 import pytest
 import torch
 
-from pcnn.runtime.timing import (
-    Repeats,
-    device_ms,
-    flowing_ms,
-    measure,
-    peak_memory_mb,
-    trace,
-)
+from benchmarks.measured import Repeats, measure, peak_memory_mb, trace
+from pcnn.runtime.timing import device_ms, flowing_ms
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
