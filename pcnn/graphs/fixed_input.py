@@ -6,7 +6,7 @@ spare rows. A spare row of an output is written as 0 where its layout lists ever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -58,9 +58,9 @@ class FixedInput:
     def plan(self) -> None:
         """Nothing: the plan of an input is copied."""
 
-    def sites(self, given: Planned, *_: Any) -> list[Geometry | None]:
+    def sites(self, given: Planned, *_: Any) -> Callable[..., list[Geometry | None]]:
         """The exact levels of an input."""
-        return list(given.levels)
+        return lambda _: list(given.levels)
 
     def check(self) -> None:
         """NoGraph where a layer has derived a layout: it would be that of one batch for ever."""

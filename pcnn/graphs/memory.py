@@ -9,7 +9,7 @@ than there is room for has given no result. What a graph cannot plan is planned 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,10 +73,14 @@ class VoxelMemory:
         """The levels of `tensor`, in the order of the recipe."""
         return levels_of(self._plan.recipe, self.tensor)
 
-    def sites(self, given: Any, numbers: Sequence[int], wanted: set[int]) -> Levels:
-        """Exact geometries of the wanted levels, of the numbers of the report; else `Unfit`."""
-        steps, copies = self._plan.recipe.levels, Copies()
-        rows = self._rows(given, numbers)
+    def sites(
+        self, given: Any, wanted: set[int], copies: Copies
+    ) -> Callable[[Sequence[int]], Levels]:
+        """Copies of the wanted levels, and what makes exact geometries of them.
+
+        Of the numbers of the report; else `Unfit`.
+        """
+        steps = self._plan.recipe.levels
         needed = set(wanted)
         for number in range(len(steps), 0, -1):  # a level is made of the finer one
             if number in needed:
@@ -84,22 +88,28 @@ class VoxelMemory:
         fixed = self.levels if needed - {0} else []
         made = {}
         with outside_inference_mode():
-            root = self._root(given, rows, numbers, copies)
+            root = self._root(given, copies)
             for number in sorted(needed - {0}):
-                own, many = fixed[number], rows[steps[number - 1][0]]
+                own = fixed[number]
                 assert own.inverse is not None
-                made[number] = copies.of(own.keys, rows[number]), copies.of(own.inverse, many)
-        copies.fill()
-        found: Levels = [root, *[None] * len(steps)]
-        for number, (keys, inverse) in made.items():
-            parent, _, kernel = steps[number - 1]
-            finer, stride = found[parent], fixed[number].tensor_stride
-            assert isinstance(finer, VoxelGrid)
-            level = finer.level(kernel)
-            if level is None:
-                level = finer.keep_level(kernel, finer.floor_level(stride, keys, inverse))
-            found[number] = level
-        return found
+                made[number] = own, copies.of(own.keys), copies.of(own.inverse)
+
+        def exact(numbers: Sequence[int]) -> Levels:
+            rows = self._rows(given, numbers)
+            found: Levels = [root(rows[0], numbers), *[None] * len(steps)]
+            for number, (own, keys, inverse) in made.items():
+                parent, _, kernel = steps[number - 1]
+                finer = found[parent]
+                assert isinstance(finer, VoxelGrid)
+                level = finer.level(kernel)
+                if level is None:
+                    with outside_inference_mode():
+                        parts = keys[: rows[number]], inverse[: rows[parent]]
+                    level = finer.keep_level(kernel, finer.floor_level(own.tensor_stride, *parts))
+                found[number] = level
+            return found
+
+        return exact
 
     def _rows(self, given: Any, numbers: Sequence[int]) -> list[int]:
         """Rows of all levels."""
@@ -109,12 +119,10 @@ class VoxelMemory:
             raise Unfit
         return [seen.rows[plan.place[number]] for number in range(len(plan.place))]
 
-    def _root(
-        self, given: Any, rows: Sequence[int], numbers: Sequence[int], copies: Copies
-    ) -> VoxelGrid:
-        """The finest level, whose tensors may be copies to be filled."""
+    def _root(self, given: Any, copies: Copies) -> Callable[[int, Sequence[int]], VoxelGrid]:
+        """Copies of the finest level, and what makes it of its rows and the report."""
         grid: VoxelGrid = given.geometry
-        return grid
+        return lambda rows, numbers: grid
 
 
 class CloudMemory(VoxelMemory):
@@ -166,18 +174,21 @@ class CloudMemory(VoxelMemory):
             check_finite(given[0])  # such a point falls nowhere: name it rather than its cell
             raise
 
-    def _root(
-        self, given: Cloud, rows: Sequence[int], numbers: Sequence[int], copies: Copies
-    ) -> VoxelGrid:
+    def _root(self, given: Cloud, copies: Copies) -> Callable[[int, Sequence[int]], VoxelGrid]:
         fixed, number = self.tensor.geometry, len(given[0])
         assert isinstance(fixed, VoxelGrid)
         assert fixed.inverse is not None
         assert fixed.order is not None
-        box = box_of(numbers)
-        keys, inverse = copies.of(fixed.keys, rows[0]), copies.of(fixed.inverse, number)
-        own = {"keys": keys, "inverse": inverse, "bound": bound_of(box), "box": box}
-        made = replace(self._like, **own, check=False)  # type: ignore[arg-type]
-        return made.keep_order(copies.of(fixed.order, number))
+        keys, inverse = copies.of(fixed.keys), copies.of(fixed.inverse, number)
+        order = copies.of(fixed.order, number)
+
+        def exact(rows: int, numbers: Sequence[int]) -> VoxelGrid:
+            box = box_of(numbers)
+            with outside_inference_mode():
+                own = {"keys": keys[:rows], "inverse": inverse, "bound": bound_of(box), "box": box}
+            return replace(self._like, **own, check=False).keep_order(order)  # type: ignore[arg-type]
+
+        return exact
 
 
 def room_for(

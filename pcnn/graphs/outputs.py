@@ -58,27 +58,31 @@ class FixedOutput:
         self._levels = [_level_of(*pair, levels, sites) for pair in pairs]
         self.wanted = {level for level in self._levels if level is not None}
 
-    def copies(self, fixed: Any, sites: Levels) -> list[Tensor]:
-        """The tensors of the output on memory of their own, without spare rows."""
-        copies, found = Copies(), []
+    def copies(self, fixed: Any, copies: Copies, sites: Levels | None = None) -> list[Tensor]:
+        """The tensors of the output on memory of their own; without spare rows, given sites."""
+        found = []
         for part, level in zip(tree_leaves(fixed), self._levels, strict=True):
-            at = None if level is None else sites[level]
+            at = None if level is None or sites is None else sites[level]
             if isinstance(part, SparseTensor | Tensor):
                 own = part.features if isinstance(part, SparseTensor) else part
                 found.append(copies.of(own, None if at is None else at.rows))
-        copies.fill()
         return found
 
     def rebuilt(self, tensors: Iterable[Tensor], sites: Levels) -> Any:
         """The output that such tensors make on exact sites."""
         found, parts = iter(tensors), list[Any]()
         for part, level in zip(self._parts, self._levels, strict=True):
+            if not isinstance(part, SparseTensor | Tensor):
+                parts.append(part)
+                continue
+            own: Any = next(found)
+            at = None if level is None else sites[level]
+            if at is not None and len(own) > at.rows:
+                own = own[: at.rows]
             if isinstance(part, SparseTensor):
-                at = None if level is None else sites[level]
                 assert at is not None
-                parts.append(SparseTensor(next(found), at))
-            else:
-                parts.append(next(found) if isinstance(part, Tensor) else part)
+                own = SparseTensor(own, at)
+            parts.append(own)
         return tree_unflatten(parts, self._spec)
 
 

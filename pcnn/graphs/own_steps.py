@@ -22,7 +22,7 @@ from pcnn.graphs import INSIDE
 from pcnn.graphs.automatic import AutocastOf, Call, Changed, Graphs, Place, Run
 from pcnn.graphs.capture import CudaGraphs, NoGraph
 from pcnn.graphs.fixed_input import FixedInput
-from pcnn.graphs.outputs import FixedOutput, check_agreement, features_of
+from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement, features_of
 from pcnn.graphs.sizes import NoFixedSize, Planned, Unfit, part_of
 from pcnn.graphs.snapshot import NetworkSnapshot
 from pcnn.maps.place import Part, place
@@ -283,7 +283,10 @@ class OwnSteps(Graphs):
             own.memory.take(given)
             own.graphs[0]()
             torch.autograd.graph.increment_version(self._counters)  # a replay counts no change
-            return own.fixed.copies(own.output, given.levels)
+            copies = Copies()
+            found = own.fixed.copies(own.output, copies, given.levels)
+            copies.fill()
+            return found
 
     def backward(
         self, own: StepPlace, call: Planned, grads: Sequence[Tensor | None]

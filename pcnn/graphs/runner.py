@@ -19,7 +19,7 @@ from pcnn.graphs.automatic import Call, Changed, Graphs, Place
 from pcnn.graphs.capture import CudaGraphs, NoGraph
 from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.memory import VoxelMemory, room_for
-from pcnn.graphs.outputs import FixedOutput, check_agreement
+from pcnn.graphs.outputs import Copies, FixedOutput, check_agreement
 from pcnn.graphs.sizes import NoFixedSize, Planned, Unfit, part_of
 from pcnn.graphs.snapshot import NetworkSnapshot, Snapshot
 from pcnn.kernels.beside import own_stream
@@ -126,10 +126,13 @@ class Runner(Graphs):
             place.graphs[0]()
             reading = self._reading(place, stream)
             place.graphs[1]()
+            copies = Copies()  # with spare rows: all is launched before the host waits
+            sites_of = memory.sites(item, fixed.wanted, copies)
+            tensors = fixed.copies(place.output, copies)
+            copies.fill()
             if not self._holds():  # looked at while the device computes
                 raise Changed
-            sites = memory.sites(item, reading(), fixed.wanted)
-            return fixed.rebuilt(fixed.copies(place.output, sites), sites)
+            return fixed.rebuilt(tensors, sites_of(reading()))
         finally:
             if stream is not None:
                 self._done = self._done or torch.cuda.Event()
