@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pcnn.losses.descriptors import drawn
-from pcnn.losses.hardest_contrastive import HardestContrastive, hardest_contrastive
+from pcnn.losses.descriptors import HardestContrastive, drawn, hardest_contrastive
 from tests.losses.pairs import DEGENERATE, pair_batch, unit_rows
 
 
@@ -18,13 +17,8 @@ def by_loops(
     pairs: Tensor,
     anchors: Tensor,
     pools: tuple[Tensor, Tensor],
-    near: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """FCGF's loss, one match at a time, in the precision of the features; margins 0.1 and 1.4.
-
-    Rows of source and target that are near [N, M] bool are no negatives of each other.
-    """
-    near = torch.zeros(len(f), len(g), dtype=torch.bool) if near is None else near
+    """FCGF's loss, one match at a time, in the precision of the features; margins 0.1 and 1.4."""
     listed = {(i, j) for i, j in pairs.tolist()}
     source_pool, target_pool = (pool.tolist() for pool in pools)
     positive: list[Tensor] = []
@@ -35,13 +29,11 @@ def by_loops(
 
     for i, j in anchors.tolist():
         positive.append(torch.clamp(((f[i] - g[j]) ** 2).sum() - 0.1, min=0))
-        far = [row for row in target_pool if not near[i, row]]
-        n = min(far, key=lambda row: float(gap(f[i], g[row]).detach()), default=-1)
-        if far and (i, n) not in listed:
+        n = min(target_pool, key=lambda row: float(gap(f[i], g[row]).detach()))
+        if (i, n) not in listed:
             hinges[0].append(torch.clamp(1.4 - gap(f[i], g[n]), min=0) ** 2)
-        far = [row for row in source_pool if not near[row, j]]
-        n = min(far, key=lambda row: float(gap(g[j], f[row]).detach()), default=-1)
-        if far and (n, j) not in listed:
+        n = min(source_pool, key=lambda row: float(gap(g[j], f[row]).detach()))
+        if (n, j) not in listed:
             hinges[1].append(torch.clamp(1.4 - gap(g[j], f[n]), min=0) ** 2)
     nothing = (f[:0].sum() + g[:0].sum()).reshape(())
     means = [torch.stack(side).mean() if side else nothing for side in (positive, *hinges)]
@@ -86,26 +78,6 @@ def test_equals_the_loops_with_gradients_of_the_same_draws() -> None:
     torch.testing.assert_close(value, wanted, rtol=1e-12, atol=0)
     for one, other in zip(*(torch.autograd.grad(x, (f, g)) for x in (value, wanted)), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-14)
-
-
-@pytest.mark.parametrize("radius", [2.0, 9.0], ids=["some", "everything"])
-def test_rows_within_the_safe_radius_are_no_negatives(radius: float) -> None:
-    batch = batch_of_two(4)
-    sources, targets = batch.source_places, batch.target_places
-    # near to each other are rows of the same pair of clouds alone
-    same = (torch.arange(46) < 23)[:, None] == (torch.arange(38) < 19)
-    near = ((sources[:, None] - targets).norm(dim=2) <= radius * 0.5) & same
-    turn = torch.tensor([[0.0, -1, 0, 2], [1, 0, 0, -1], [0, 0, 1, 5], [0, 0, 0, 1]])
-    batch.transforms[1] = turn.double()
-    batch.target_places = torch.cat([targets[:19], targets[19:] @ turn[:3, :3].T + turn[:3, 3]])
-    batch.voxel_size = 0.5
-    f, g = unit_rows(46, 3, 3), unit_rows(38, 3, 4)
-    value = HardestContrastive(safe_radius=radius)(f, g, batch)
-    everything = torch.arange(46), torch.arange(38)
-    terms = by_loops(f, g, batch.positives, batch.positives, everything, near)
-    torch.testing.assert_close(value, sum(terms))
-    without = by_loops(f, g, batch.positives, batch.positives, everything)
-    assert not torch.isclose(terms[1], without[1])
 
 
 def test_nothing_to_learn_hides_no_features() -> None:

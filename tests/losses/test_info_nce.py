@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from pcnn.losses.descriptors import common_places
-from pcnn.losses.info_nce import InfoNCE, info_nce
+from pcnn.losses.descriptors import InfoNCE, info_nce
 from tests.losses.pairs import pair_batch, unit_rows
 
 
@@ -49,15 +48,3 @@ def test_negatives_are_far_rows_of_the_other_cloud() -> None:
         far = torch.cdist(q[:n], p) > 1.2
         parts.append(by_loops(g[other][:n], f[own], f[own], far, 0.2))
     torch.testing.assert_close(value, torch.cat(parts).sum() / 30, rtol=1e-9, atol=0)
-
-
-def test_common_places_keep_pairs_apart_and_centimetres_true() -> None:
-    generator = torch.Generator().manual_seed(0)
-    sources = [torch.rand(n, 3, generator=generator) * 80 for n in (4, 0, 5)]
-    batch = pair_batch(sources, sources, 0.1)
-    turn = torch.tensor([[0.0, -1, 0, 2], [1, 0, 0, -1], [0, 0, 1, 5], [0, 0, 0, 1]])
-    batch.transforms[:] = turn.double()
-    batch.target_places = batch.source_places @ turn[:3, :3].T + turn[:3, 3]
-    first, second = common_places(batch)
-    torch.testing.assert_close(first, second, rtol=0, atol=1e-4)
-    assert float(torch.cdist(first[:4], second[4:]).min()) > 1e4
