@@ -6,10 +6,10 @@ reads it. A type checker and a caller in Python see `int`. Every number is finit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Gt, Interval, Predicate
 
 #: Largest whole number: what torch's 32-bit indices reach.
 MOST = 2**31 - 1
@@ -42,9 +42,11 @@ Processes = Annotated[int, Interval(ge=1, le=1024)]
 Matches = Annotated[int, Interval(ge=3, le=MOST)]
 
 
-def rising(name: str, pair: Iterable[float]) -> tuple[float, float]:
-    """Two numbers, of which YAML gives a list, the first at most the second."""
-    low, high = pair
-    if low > high:
-        raise ValueError(f"{name} must be two numbers low <= high, got {[low, high]}")
-    return low, high
+def lowest_first(pair: Sequence[float]) -> bool:
+    return pair[0] <= pair[1]
+
+
+Lengths = Annotated[tuple[Length, Length], Predicate(lowest_first)]
+Distances = Annotated[tuple[Distance, Distance], Predicate(lowest_first)]
+Factors = Annotated[tuple[Factor, Factor], Predicate(lowest_first)]
+Counts = Annotated[tuple[Count, Count], Predicate(lowest_first)]

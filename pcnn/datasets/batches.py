@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +36,9 @@ class Batch:
 
     names: tuple[Any, ...]
 
+    def __init__(self, **fields: Any) -> None:
+        vars(self).update(fields)
+
     @property
     def batch_size(self) -> int:
         return len(self.names)
@@ -48,13 +51,13 @@ class Batch:
     ) -> Self:
         """Return the batch on another device; ``dtype`` converts the network's inputs alone."""
 
-        def entering(x: SparseTensor) -> SparseTensor:
-            if dtype is not None and x.features.dtype != dtype:
-                x = x.replace(x.features.to(dtype))
+        def beside(x: Any) -> Any:
             return x if device is None else x.to(device, non_blocking=non_blocking)
 
-        def beside(x: Tensor) -> Tensor:
-            return x if device is None else x.to(device, non_blocking=non_blocking)
+        def entering(x: SparseTensor) -> Any:
+            if dtype is not None and x.features.dtype != dtype:
+                x = x.replace(x.features.to(dtype))
+            return beside(x)
 
         return self._mapped(entering, beside)
 
@@ -84,33 +87,18 @@ class Batch:
 class CloudBatch(Batch):
     """Clouds of a step, with a label a row and a point, or a class a cloud."""
 
-    def __init__(
-        self,
-        tensor: SparseTensor,  # input of the network
-        labels: Tensor,  # [N] int64 labels of the rows, or [B] classes of the clouds
-        points: Tensor,  # [P, 3] float32 [m], cloud after cloud
-        point_labels: Tensor | None,  # [P] int64, or None when no scan of the batch is labelled
-        point_offsets: Tensor,  # [B + 1] int64: cloud b has the points offsets[b]..offsets[b + 1]
-        names: tuple[str, ...],
-        paths: tuple[str, ...],
-        point_index: Tensor | None = None,  # [P] int64, position of each point in its file
-        n_points_total: tuple[int, ...] = (),  # points in the files
-        n_points: int | None = None,  # of all clouds; None: as many as there are in points
-        raw: Tensor | None = None,  # [P, F] features of the points themselves, in evaluation
-        placing: tuple[Placement, VoxelSize] | None = None,  # by which points are placed again
-    ) -> None:
-        self.tensor = tensor
-        self.labels = labels
-        self.points = points
-        self.point_labels = point_labels
-        self.point_offsets = point_offsets
-        self.names = names
-        self.paths = paths
-        self.point_index = point_index
-        self.n_points_total = n_points_total
-        self.raw = raw
-        self.placing = placing
-        self.n_points = len(points) if n_points is None else n_points
+    tensor: SparseTensor  # input of the network
+    labels: Tensor  # [N] int64 labels of the rows, or [B] classes of the clouds
+    points: Tensor  # [P, 3] float32 [m], cloud after cloud
+    point_labels: Tensor | None = None  # [P] int64, or None when no scan of the batch is labelled
+    point_offsets: Tensor  # [B + 1] int64: cloud b has the points offsets[b]..offsets[b + 1]
+    n_points: int  # of all clouds, also where points are not in the batch
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+    point_index: Tensor | None = None  # [P] int64, position of each point in its file
+    n_points_total: tuple[int, ...]  # points in the files
+    raw: Tensor | None = None  # [P, F] features of the points themselves, in evaluation
+    placing: tuple[Placement, VoxelSize] | None = None  # by which points are placed again
 
     @property
     def point_batch(self) -> Tensor:
@@ -166,67 +154,54 @@ class CloudBatch(Batch):
         return full
 
 
+@dataclass(frozen=True)
 class CollateClouds:
     """Joins samples into one sparse tensor. A class, so that workers can receive it."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        placement: Placement | None = None,
-        voxel_size: VoxelSize | None = None,  # with which points may be placed again
-        rows_alone: bool = False,  # as in a batch of training
-    ) -> None:
-        self.in_channels = in_channels
-        self.placement = placement or OnVoxels()
-        self.voxel_size = voxel_size
-        self.rows_alone = rows_alone
+    in_channels: int
+    placement: Placement = field(default_factory=OnVoxels)
+    voxel_size: VoxelSize | None = None  # with which points may be placed again
+    rows_alone: bool = False  # as in a batch of training
 
     def __call__(self, samples: Sequence[Sample]) -> CloudBatch:
         """Return the batch of the samples, in their order."""
         parts = list(samples) or [self._nothing()]
-        clouds = [part.cloud for part in parts]
+        clouds, counts = [part.cloud for part in parts], [part.cloud.n_points for part in parts]
         for part in parts:
             if part.features.shape[1] != self.in_channels:
                 raise ValueError(
                     f"{part.cloud.path}: {part.features.shape[1]} input channels, the data set has "
                     f"{self.in_channels}"
                 )
-        inputs = torch.cat([part.features for part in parts])
         geometries: list[Any] = [part.geometry for part in parts]
-        if len(set(map(type, geometries))) > 1:
-            raise ValueError("samples of a batch lie on voxels and on native points")
-        labels = torch.cat([part.labels.reshape(-1) for part in parts])
-        names = tuple(sample.cloud.name for sample in samples)
-        paths = tuple(sample.cloud.path for sample in samples)
-        totals = tuple(sample.cloud.n_points_total for sample in samples)
         if self.rows_alone:
             # nothing leads from the rows back to the points they were made from
             gone = {"chosen": None} if isinstance(geometries[0], PointSet) else {}
-            rows = [replace(g, inverse=None, check=False, **gone) for g in geometries]
-            tensor = SparseTensor(inputs, type(rows[0]).collate(rows))
+            geometries = [replace(g, inverse=None, check=False, **gone) for g in geometries]
+        inputs = torch.cat([part.features for part in parts])
+        fields: dict[str, Any] = {
+            "tensor": SparseTensor(inputs, type(geometries[0]).collate(geometries)),
+            "labels": torch.cat([part.labels.reshape(-1) for part in parts]),
+            "names": tuple(sample.cloud.name for sample in samples),
+            "paths": tuple(sample.cloud.path for sample in samples),
+            "n_points_total": tuple(sample.cloud.n_points_total for sample in samples),
+            "n_points": sum(counts),
+        }
+        if self.rows_alone:
             none = torch.zeros(len(samples) + 1, dtype=torch.int64)
-            points = torch.empty(0, 3)
-            number = sum(cloud.n_points for cloud in clouds)
-            return CloudBatch(
-                tensor, labels, points, None, none, names, paths, None, totals, number
-            )
-        labelled = any(cloud.labels is not None for cloud in clouds)
-        own = [labels_or_ignore(cloud.labels, cloud.n_points) for cloud in clouds]
+            return CloudBatch(**fields, points=torch.empty(0, 3), point_offsets=none)
+        if any(cloud.labels is not None for cloud in clouds):
+            own = [labels_or_ignore(cloud.labels, cloud.n_points) for cloud in clouds]
+            fields["point_labels"] = torch.cat(own)
         places = [cloud.point_index for cloud in clouds if cloud.point_index is not None]
-        again = self.voxel_size is not None
-        return CloudBatch(
-            SparseTensor(inputs, type(geometries[0]).collate(geometries)),
-            labels,
-            torch.cat([cloud.points for cloud in clouds]),
-            torch.cat(own) if labelled else None,
-            torch.tensor([0, *(sample.cloud.n_points for sample in samples)]).cumsum(0),
-            names,
-            paths,
-            torch.cat(places) if len(places) == len(clouds) else None,
-            totals,
-            raw=torch.cat([cloud.features for cloud in clouds]) if again else None,
-            placing=None if self.voxel_size is None else (self.placement, self.voxel_size),
-        )
+        if len(places) == len(clouds):
+            fields["point_index"] = torch.cat(places)
+        if self.voxel_size is not None:
+            fields["raw"] = torch.cat([cloud.features for cloud in clouds])
+            fields["placing"] = self.placement, self.voxel_size
+        offsets = torch.tensor([0, *counts[: len(samples)]]).cumsum(0)
+        points = torch.cat([cloud.points for cloud in clouds])
+        return CloudBatch(**fields, points=points, point_offsets=offsets)
 
     def _nothing(self) -> Sample:
         """A sample of no points, from which a batch of no samples is made."""

@@ -1,8 +1,8 @@
 """Clouds that are kept: training scans as one point a voxel in a cache, prepared ones in shards.
 
-A folder of shards of a split holds ``0000.zip``, ``0001.zip``, ... with entries of the cache, not
-compressed, and ``index.json``, which says where each lies and how the clouds were made. It may lie
-on a mounted store: a cloud is one read of its own bytes. The order of the clouds is that of the
+A folder of shards of a split holds ``0000.npzs``, ``0001.npzs``, ... of entries of the cache one
+after another, and ``index.json``, which says where each lies and how the clouds were made. It may
+lie on a mounted store: a cloud is one read of its own bytes. The order of the clouds is that of the
 index, so a sample stays a function of (seed, epoch, index).
 """
 
@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import logging
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,16 +112,14 @@ def write_entry(file: IO[bytes], cloud: Cloud, stamp: np.ndarray) -> None:
 INDEX = "index.json"
 #: Bytes after which a new file is begun.
 SIZE = 1 << 30
-#: Bytes in front of a member of a zip: its header, and its name.
-_HEADER = 30
 
 
 def write_shards(
     dataset: CloudDataset, folder: Path, facts: Mapping[str, Any], told: Callable[[], object]
 ) -> int:
     """Write the stored clouds of a set; returns how many."""
-    entries: list[list[Any]] = []
-    number, written = -1, SIZE
+    entries: list[tuple[str, int, int, int]] = []
+    number, start = -1, SIZE
     with ExitStack() as stack:
         for index in range(len(dataset)):
             told()
@@ -131,22 +128,23 @@ def write_shards(
             except UNREADABLE as error:
                 log.warning("left out of the shards: %s", error)
                 continue
-            if written >= SIZE:
+            if start >= SIZE:
                 stack.close()
-                number, written = number + 1, 0
-                file = stack.enter_context(whole_file(folder / f"{number:04d}.zip"))
-                archive = stack.enter_context(zipfile.ZipFile(file, "w"))  # type: ignore[arg-type]
+                number, start = number + 1, 0
+                file = stack.enter_context(whole_file(folder / shard(number)))
             content = io.BytesIO()
             write_entry(content, cloud, np.zeros(0, np.int64))
-            member = zipfile.ZipInfo(f"{len(entries)}.npz")
-            archive.writestr(member, content.getvalue())
-            written = file.tell()
-            start = member.header_offset + _HEADER + len(member.filename)
-            entries.append([cloud.name, number, start, content.tell()])
+            size = file.write(content.getvalue())
+            entries.append((cloud.name, number, start, size))
+            start += size
     made = {**facts, "recipe": dataset.recipe, "channels": dataset.channels, "clouds": entries}
     with whole_file(folder / INDEX) as listing:
         listing.write(json.dumps(made).encode())
     return len(entries)
+
+
+def shard(number: int) -> str:
+    return f"{number:04d}.npzs"
 
 
 class ShardedClouds:
@@ -167,7 +165,7 @@ class ShardedClouds:
         return self._clouds[index][0]
 
     def sources(self, index: int) -> Sequence[Path]:
-        return [self.folder / f"{self._clouds[index][1]:04d}.zip"]
+        return [self.folder / shard(self._clouds[index][1])]
 
     def recipe(self) -> Mapping[str, object]:
         return {"set": "shards"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +49,7 @@ class LabelledClouds(Protocol):
         """Return the plain values that the read clouds depend on; ``set`` names the set."""
 
 
+@dataclass(eq=False)
 class CloudDataset(Dataset[Sample]):
     """Clouds as samples that are pure functions of (seed, epoch, index).
 
@@ -58,38 +59,28 @@ class CloudDataset(Dataset[Sample]):
     clouds, and samples are the same with it and without.
     """
 
-    def __init__(
-        self,
-        clouds: LabelledClouds,
-        *,
-        voxel_size: VoxelSize,
-        crop: float | None = None,
-        point_max: int | None = None,
-        augment: Augmentation | None = None,
-        cache: Path | None = None,
-        seed: int = 0,
-        geometry: Placement | None = None,
-        limit: int | None = None,
-        class_of: Callable[[str], int] | None = None,  # of whole clouds; None: points have classes
-    ) -> None:
-        if point_max is not None and point_max < 1:
-            raise ValueError(f"point_max must be at least 1 row or none, got {point_max}")
-        self.clouds = clouds
-        self.geometry = geometry or OnVoxels()
-        self.voxel_size = voxel_size
-        self.crop = crop
-        self.point_max = point_max
-        self.augment = augment
-        self.seed = seed
-        self._chosen = evenly_spaced(range(len(clouds)), limit)
-        self.recipe = {**self.geometry.recipe(voxel_size), "crop": crop}
-        recipe = {**self.recipe, **clouds.recipe()}
-        self._cache = None if cache is None else CloudCache(cache, recipe)
+    clouds: LabelledClouds
+    _: KW_ONLY
+    voxel_size: VoxelSize
+    crop: float | None = None
+    point_max: int | None = None
+    augment: Augmentation | None = None
+    cache: Path | None = None
+    seed: int = 0
+    geometry: Placement = field(default_factory=OnVoxels)
+    limit: int | None = None
+    class_of: Callable[[str], int] | None = None  # of whole clouds; None: points have classes
+
+    def __post_init__(self) -> None:
+        self._chosen = evenly_spaced(range(len(self.clouds)), self.limit)
+        self.recipe = {**self.geometry.recipe(self.voxel_size), "crop": self.crop}
+        recipe = {**self.recipe, **self.clouds.recipe()}
+        self._cache = None if self.cache is None else CloudCache(self.cache, recipe)
         self.classes: list[int] | None = None  # of the clouds
-        if class_of is not None:
-            if augment is not None and (augment.mix3d or augment.mix is not None):
+        if self.class_of is not None:
+            if self.augment is not None and (self.augment.mix3d or self.augment.mix is not None):
                 raise ValueError("augment.mix, augment.mix3d: a mix of two rooms has no type")
-            self.classes = [class_of(self.name(index)) for index in range(len(self))]
+            self.classes = [self.class_of(self.name(index)) for index in range(len(self))]
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -112,9 +103,7 @@ class CloudDataset(Dataset[Sample]):
         epoch, index = key if isinstance(key, tuple) else (0, key)
         if not 0 <= index < len(self._chosen):
             raise IndexError(f"scan {index} of a set of {len(self)}")
-        cloud, _ = self.keep(index)
-        if self.augment is not None or self.point_max is not None:
-            cloud = self._mixed(self._changed(cloud, epoch, index), epoch, index)
+        cloud = self._mixed(self._changed(index, epoch), epoch, index)
         sample = self.geometry.sample(cloud, self.voxel_size)
         if self.classes is None:
             return sample
@@ -127,11 +116,11 @@ class CloudDataset(Dataset[Sample]):
         generator = sample_generator(self.seed, epoch, index, MIX3D)
         if generator.random() >= self.augment.mix3d:
             return cloud
-        other = self._other(index, generator)
-        return joined_cloud(cloud, self._changed(self.keep(other)[0], epoch, other))
+        return joined_cloud(cloud, self._changed(self._other(index, generator), epoch))
 
-    def _changed(self, cloud: Cloud, epoch: int, index: int) -> Cloud:
+    def _changed(self, index: int, epoch: int) -> Cloud:
         """A cloud as it is in an epoch, before others are added to it."""
+        cloud, _ = self.keep(index)
         if self.augment is not None:
             cloud = self.augment(
                 cloud,
@@ -148,8 +137,7 @@ class CloudDataset(Dataset[Sample]):
     def keep(self, index: int) -> tuple[Cloud, bool]:
         """Return a cloud, cropped and kept in the cache, and whether it was there."""
         if self._cache is None:
-            cloud = self.clouds.read(self._chosen[index])
-            return (cloud if self.crop is None else crop(cloud, self.crop)), False
+            return crop(self.read(index), self.crop), False
         name, sources = self.name(index), self.sources(index)
         found = self._cache.find(name, sources)
         if found is not None:

@@ -12,7 +12,7 @@ from annotated_types import Len
 from torch import Tensor
 
 from pcnn.config.values import check_fields
-from pcnn.datasets.cloud import Cloud
+from pcnn.datasets.cloud import Cloud, labels_or_ignore
 from pcnn.datasets.labels import IGNORE
 from pcnn.errors import FileError
 from pcnn.geometry import Geometry, PointSet, quantize
@@ -126,8 +126,15 @@ class OnVoxels:
         return size
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:
-        """The means of the cells, which are voxelised again once they are augmented."""
-        return reduce_cloud(cloud, size)
+        """The means of the cells with the majority of labels, voxelised again once augmented."""
+        sample = self.sample(cloud, size)
+        return replace(
+            cloud,
+            points=sample.features[:, :3].contiguous(),
+            features=sample.features[:, 3:].contiguous(),
+            labels=None if cloud.labels is None else sample.labels,
+            point_index=None,
+        )
 
     def recipe(self, size: VoxelSize) -> Mapping[str, object]:
         if isinstance(size, (int, float)):
@@ -135,23 +142,15 @@ class OnVoxels:
         return {"voxel_size": list(map(float, size))}
 
 
-def reduce_cloud(cloud: Cloud, voxel_size: VoxelSize) -> Cloud:
-    """Replace the points of every cell by their mean, with the majority of their labels."""
-    sample = OnVoxels().sample(cloud, voxel_size)
-    return replace(
-        cloud,
-        points=sample.features[:, :3].contiguous(),
-        features=sample.features[:, 3:].contiguous(),
-        labels=None if cloud.labels is None else sample.labels,
-        point_index=None,
-    )
+def check_labels(labels: Tensor) -> None:
+    low, high = map(int, labels.aminmax()) if len(labels) else (0, 0)
+    if not 0 <= low <= high <= IGNORE:
+        raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
 
 
 def majority(labels: Tensor, rows: Tensor, n: int) -> Tensor:
     """Most frequent label of the points of every row; the smallest one where several are."""
-    low, high = map(int, labels.aminmax()) if len(labels) else (0, 0)
-    if not 0 <= low <= high <= IGNORE:
-        raise ValueError(f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}")
+    check_labels(labels)
     # sorted as one number a point; labels rise within a row, IGNORE comes last
     dtype = torch.int32 if n < 1 << 23 else torch.int64
     codes = rows.to(dtype, copy=True).mul_(256).add_(labels).numpy()
@@ -206,20 +205,14 @@ class OnPoints:
         return self.thin
 
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
-        labels = cloud.labels
         try:
             x = self.place(cloud.points, cloud.inputs, None, 1, size)
+            labels = labels_or_ignore(cloud.labels, cloud.n_points)
+            check_labels(labels)
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error
         assert isinstance(x.geometry, PointSet)
         assert x.geometry.chosen is not None  # the set was made from points
-        if labels is None:
-            none = torch.full((x.geometry.rows,), IGNORE)
-            return Sample(x.geometry, x.features, none, cloud)
-        low, high = map(int, labels.aminmax()) if len(labels) else (0, 0)
-        if not 0 <= low <= high <= IGNORE:
-            told = f"labels must be train ids 0..254 or {IGNORE}, got {low}..{high}"
-            raise FileError(cloud.path, told)
         return Sample(x.geometry, x.features, labels[x.geometry.chosen], cloud)
 
     def kept(self, cloud: Cloud, size: VoxelSize) -> Cloud:

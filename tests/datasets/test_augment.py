@@ -78,7 +78,6 @@ def test_an_augmentation_is_repeatable_and_leaves_its_input():
     state = generator()
     assert off(before, state) is before
     assert state.random() == generator().random()  # what is switched off draws nothing
-    assert Augmentation(scale=[1, 2]).scale == (1.0, 2.0)  # as YAML has it
 
 
 @pytest.mark.parametrize(

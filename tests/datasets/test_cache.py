@@ -143,7 +143,7 @@ def test_samples_of_shards_are_those_of_the_cache(
     words += ["geometry.thin=0.7"] if geometry.name == "point" else []
     shards = tmp_path / "shards"
     invoke("preprocess", *words, "--no-progress", "--workers", 0, "--shards", shards)
-    assert len(list((shards / "train").glob("*.zip"))) > 1
+    assert len(list((shards / "train").glob("*.npzs"))) > 1
     own = module(kitti, geometry=geometry)
     far = module(kitti.rename(tmp_path / "gone"), geometry=geometry, shards=str(shards))
     (tmp_path / "gone").rename(kitti)
@@ -172,7 +172,7 @@ def test_samples_of_shards_are_those_of_the_cache(
         )
     with pytest.raises(ConfigError, match=r"dataset\.shards"):
         module(kitti, geometry=geometry, shards=str(shards), crop=20.0).setup("fit")
-    path = shards / "train" / "0000.zip"
+    path = shards / "train" / "0000.npzs"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(FileError) as error:
         ShardedClouds(shards / "train").read(0)

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from pcnn.config.values import check_fields
 from pcnn.datasets.registration.sensors import Sensor
-from pcnn.datasets.transforms.augment import scale_range
 from pcnn.datasets.transforms.crops import smallest
-from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share
+from pcnn.ranges import Degrees, Distance, Factors, PartialShare, Share
 
 Matrix = NDArray[np.float64]
 Columns = NDArray[np.float32]
@@ -48,7 +47,7 @@ class PairAugmentation:
     rotation: Degrees = 180.0  # angles are uniform in [-rotation, rotation) [deg], of both clouds
     axis: Literal["any", "vertical"] = "any"  # any, uniform on the sphere, or vertical, the z axis
     uniform_rotations: bool = False  # draw uniformly among the rotations up to that angle
-    scale: tuple[Factor, Factor] | None = None  # lowest and highest factor, or None
+    scale: Factors | None = None  # lowest and highest factor, or None
     scale_probability: Share = 0.95  # of scaling a pair at all
     shift: Distance = 0.0  # both clouds are moved by up to so much along every axis [m]
     jitter: Distance = 0.0  # standard deviation of the noise of every coordinate [m]
@@ -59,7 +58,6 @@ class PairAugmentation:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "scale", scale_range(self.scale))
         if not all(isinstance(sensor, Sensor) for sensor in self.sensors):
             raise ValueError(f"sensors must be a list of sensors, got {self.sensors}")
         if self.uniform_rotations and self.axis != "any":

@@ -121,29 +121,16 @@ class PlacedPairs(Dataset[PlacedPair]):
 class PairBatch(Batch):
     """Pairs of a step."""
 
-    def __init__(
-        self,
-        inputs: tuple[SparseTensor, ...],
-        source_places: Tensor,  # [N, 3] float32 of the rows
-        target_places: Tensor,  # [M, 3] float32
-        source_offsets: Tensor,  # [B + 1] int64: cloud b has the rows offsets[b]..offsets[b + 1]
-        target_offsets: Tensor,  # [B + 1] int64
-        transforms: Tensor,  # [B, 4, 4] float64, source to target, after augmentation
-        positives: Tensor | None = None,
-        positive_offsets: Tensor | None = None,
-        names: tuple[PairId, ...] = (),
-        voxel_size: float = 1.0,
-    ) -> None:
-        self.inputs = inputs
-        self.source_places = source_places
-        self.target_places = target_places
-        self.source_offsets = source_offsets
-        self.target_offsets = target_offsets
-        self.transforms = transforms
-        self.positives = positives
-        self.positive_offsets = positive_offsets
-        self.names = names
-        self.voxel_size = voxel_size
+    inputs: tuple[SparseTensor, ...]
+    source_places: Tensor  # [N, 3] float32 of the rows
+    target_places: Tensor  # [M, 3] float32
+    source_offsets: Tensor  # [B + 1] int64: cloud b has the rows offsets[b]..offsets[b + 1]
+    target_offsets: Tensor  # [B + 1] int64
+    transforms: Tensor  # [B, 4, 4] float64, source to target, after augmentation
+    positives: Tensor | None = None
+    positive_offsets: Tensor | None = None
+    names: tuple[PairId, ...]
+    voxel_size: float
 
     def with_positives(self, positives: Tensor, positive_offsets: Tensor) -> PairBatch:
         other = copy.copy(self)
@@ -167,14 +154,15 @@ class CollatePairs:
             none = [placed(torch.empty(0, 3), self.voxel_size, self.placement, "nothing")]
             sides = none, none
         rows = [torch.cat([sample.features for sample in side]) for side in sides]
+        truths = [pair.transform[None] for pair in pairs]
         entering: Any = [[*sides[0], *sides[1]]] if self.one_pass else sides
         return PairBatch(
-            tuple(map(_joined, entering)),
-            rows[0][:, :3].contiguous(),
-            rows[1][:, :3].contiguous(),
-            offsets[0],
-            offsets[1],
-            torch.cat([torch.empty(0, 4, 4).double(), *(pair.transform[None] for pair in pairs)]),
+            inputs=tuple(map(_joined, entering)),
+            source_places=rows[0][:, :3].contiguous(),
+            target_places=rows[1][:, :3].contiguous(),
+            source_offsets=offsets[0],
+            target_offsets=offsets[1],
+            transforms=torch.cat([torch.empty(0, 4, 4).double(), *truths]),
             names=tuple(pair.name for pair in pairs),
             voxel_size=self.voxel_size,
         )

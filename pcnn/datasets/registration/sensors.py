@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pcnn.config.values import check_fields
-from pcnn.ranges import Count, Degrees, Distance, Length, NonNegative, Share, rising
+from pcnn.ranges import Counts, Degrees, Distance, Distances, Lengths, Share
 
 #: Points below which a pattern is not applied: fewer are no cloud to learn from.
 LEAST = 256
@@ -26,9 +26,6 @@ class Sensor(ABC):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, value in vars(self).items():
-            if type(value) in (tuple, list) and len(value) == 2 and _numbers(value):
-                object.__setattr__(self, name, rising(name, value))
 
     @abstractmethod
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
@@ -61,7 +58,7 @@ class AnySensor(Sensor):
 class Beams(Sensor):
     """A spinning LiDAR of that many beams, mounted higher or lower."""
 
-    number: tuple[Count, Count] = (16, 128)  # fewest and most beams, drawn evenly on a log scale
+    number: Counts = (16, 128)  # fewest and most beams, drawn evenly on a log scale
     thickness: Degrees = 0.42
     height: Distance = 0.0  # the sensor is moved up or down by up to so much [m]
 
@@ -85,8 +82,11 @@ class Beams(Sensor):
 class RangeThinning(Sensor):
     """Density that falls with the distance: (whole / r)^power of the points at r stay."""
 
-    whole: tuple[Length, Length] = (1.0, 3.0)  # distance up to which all points stay
-    power: tuple[NonNegative, NonNegative] = (0.0, 2.0)  # uniform between the two
+    whole: Lengths = (1.0, 3.0)  # distance up to which all points stay
+    power: Distances = (
+        0.0,
+        2.0,
+    )  # uniform between the two
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         whole, power = generator.uniform(*self.whole), generator.uniform(*self.power)
@@ -113,7 +113,7 @@ class RangeNoise(Sensor):
 class DepthCamera(Sensor):
     """A camera that finds depth by disparity: noise and steps that grow with the square of it."""
 
-    farthest: tuple[Length, Length] = (3.0, 8.0)  # of what the camera sees
+    farthest: Lengths = (3.0, 8.0)  # of what the camera sees
     noise: Distance = 0.003  # standard deviation at 1 m, uniform from 0 to this [m]
     quantum: Distance = 0.003  # step at 1 m, uniform from 0 to this [m]
 
@@ -136,7 +136,7 @@ class DepthCamera(Sensor):
 class Sparser(Sensor):
     """Fewer points: that many random ones at most, a number drawn evenly on a log scale."""
 
-    points: tuple[Count, Count] = (2000, 20000)  # fewest and most
+    points: Counts = (2000, 20000)  # fewest and most
 
     def __call__(self, points: Tensor, generator: np.random.Generator) -> Tensor:
         wanted = round(on_log_scale(self.points, generator))
@@ -167,7 +167,3 @@ def kept(points: Tensor, keep: Tensor) -> Tensor:
     if len(rows) < min(LEAST, len(points)):
         return points
     return points if len(rows) == len(points) else points.index_select(0, rows)
-
-
-def _numbers(pair: tuple[object, ...] | list[object]) -> bool:
-    return all(isinstance(one, (int, float)) for one in pair)

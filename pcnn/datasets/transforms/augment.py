@@ -7,7 +7,7 @@ loads it, on the samples before it, or on interruptions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from pcnn.datasets.cloud import Cloud, turned
 from pcnn.datasets.transforms.crops import Pieces
 from pcnn.datasets.transforms.features import Chromatic, Elastic, Remission
 from pcnn.datasets.transforms.mixes import ScanMix
-from pcnn.ranges import Degrees, Distance, Factor, PartialShare, Share, rising
+from pcnn.ranges import Degrees, Distance, Distances, Factors, PartialShare, Share
 
 
 def sample_generator(
@@ -59,13 +59,6 @@ def sector(cloud: Cloud, generator: np.random.Generator, degrees: float) -> Clou
     return _selected(cloud, keep)
 
 
-def scale_range(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    if scale is None:
-        return None
-    low, high = rising("scale", scale)
-    return float(low), float(high)
-
-
 @dataclass(frozen=True)
 class Augmentation:
     """Random changes in a fixed order; what is switched off draws no random number.
@@ -76,9 +69,9 @@ class Augmentation:
 
     rotate_z: bool = True  # rotate about the vertical axis
     rotate_limit: Annotated[float, Interval(gt=0, le=180)] = 180.0
-    scale: tuple[Factor, Factor] | None = (0.95, 1.05)  # lowest and highest factor, or None
+    scale: Factors | None = (0.95, 1.05)  # lowest and highest factor, or None
     flip: bool = True  # mirror x and y
-    jitter: Distance | tuple[Distance, Distance] = 0.01  # standard deviation of the noise [m]
+    jitter: Distance | Distances = 0.01  # standard deviation of the noise [m]
     drop: PartialShare = 0.0  # share of points left out, in [0, 1)
     sector: Annotated[float, Interval(gt=0, le=360)] | None = None
     tilt: Degrees = 0.0  # largest angle of the rotations about x and y [deg]; 0 switches them off
@@ -93,11 +86,6 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        object.__setattr__(self, "scale", scale_range(self.scale))
-        if not isinstance(self.jitter, (int, float)):
-            object.__setattr__(self, "jitter", rising("jitter", self.jitter))
-        if self.shift is not None:
-            object.__setattr__(self, "shift", tuple(map(float, self.shift)))
 
     def __call__(
         self,
@@ -132,7 +120,9 @@ class Augmentation:
         if self.shift is not None:
             move = generator.uniform(-1.0, 1.0, 3) * np.asarray(self.shift)
             points = points + torch.from_numpy(move.astype(np.float32))
-        sigma = generator.uniform(*self.jitter) if isinstance(self.jitter, tuple) else self.jitter
+        sigma = self.jitter
+        if not isinstance(sigma, (int, float)):
+            sigma = generator.uniform(*sigma)
         if sigma > 0.0:
             noise = generator.standard_normal(tuple(points.shape), dtype=np.float32)
             points = points + torch.from_numpy(noise) * sigma

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
-from annotated_types import Len
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,25 +16,21 @@ from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.transforms.features import between
 from pcnn.geometry import VoxelGrid, quantize
 from pcnn.geometry.checks import voxel_sizes
-from pcnn.ranges import Length, PartialShare, Share, rising
+from pcnn.ranges import Lengths, PartialShare, Share
 
 
 def crop(cloud: Cloud, radius: float | None) -> Cloud:
     """Keep the points within a vertical cylinder about the origin: x^2 + y^2 <= radius^2."""
     if radius is None:
         return cloud
-    if not radius > 0.0:
-        raise ValueError(f"crop must be a positive radius [m] or none, got {radius}")
     x, y = cloud.points[:, 0], cloud.points[:, 1]
-    return cloud.select((x * x + y * y <= radius * radius).nonzero()[:, 0])
+    return cloud.select(x * x + y * y <= radius * radius)
 
 
 def sphere_crop(
     cloud: Cloud, generator: np.random.Generator, rows: int, cell: VoxelSize | None
 ) -> Cloud:
     """Keep what lies nearest to a random point: `rows` cells with all their points."""
-    if rows < 1:
-        raise ValueError(f"point_max must be at least 1 row or none, got {rows}")
     share = generator.random()
     if cloud.n_points <= rows or (cell is not None and _grid(cloud, cell).rows <= rows):
         return cloud
@@ -53,7 +47,7 @@ def sphere_crop(
         return moved.select(nearest)
     inside = torch.zeros(len(distance), dtype=torch.bool)
     inside[nearest] = True
-    return moved.select(inside.index_select(0, inverse).nonzero()[:, 0])
+    return moved.select(inside.index_select(0, inverse))
 
 
 def _rows(cloud: Cloud, cell: VoxelSize | None) -> tuple[Tensor, Tensor | None]:
@@ -91,15 +85,13 @@ class Pieces:
     """Cut a piece out of a room, take its upper part away, and leave points out."""
 
     share: Share = 0.7  # chance of a piece; half of them are balls
-    radius: Annotated[Sequence[Length], Len(2, 2)] = (1.5, 4.0)  # smallest and largest radius [m]
+    radius: Lengths = (1.5, 4.0)  # smallest and largest radius [m]
     open: Share = 0.3  # chance that everything above a height is missing
-    height: Annotated[Sequence[Length], Len(2, 2)] = (0.8, 2.2)
+    height: Lengths = (0.8, 2.2)
     thin: PartialShare = 0.0  # largest share of points left out
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("radius", "height"):
-            rising(f"{name} of pieces", getattr(self, name))
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         """Return the piece, of at least one point; a cloud without points as it is."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pcnn.config.values import check_fields
 from pcnn.datasets.cloud import Cloud
-from pcnn.ranges import Factor, Length, NonNegative, Share, rising
+from pcnn.ranges import Factors, Length, NonNegative, Share
 
 #: Most nodes of a grid of displacements: 3 x 4 bytes each, twice.
 MAX_NODES = 50_000_000
@@ -95,12 +95,10 @@ class Chromatic:
     forget: Share = 0.0  # chance that all colours of a cloud are FORGOTTEN
     balance: NonNegative = 0.0  # standard deviation of the logarithm of a factor on each channel
     fade: Share = 0.0  # chance that colours lose a random share of their saturation
-    gamma: Annotated[Sequence[Factor], Len(2, 2)] | None = None
+    gamma: Factors | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.gamma is not None:
-            rising("gamma of colours", self.gamma)
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         if cloud.features.shape[1] < 3:
@@ -151,14 +149,12 @@ class Remission:
     """Forget the remission of a scan, or distort its scale: ``clip(gain * r ** gamma + noise)``."""
 
     forget: Share = 0.2  # chance that all of a scan's remission is 0
-    gain: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)  # lowest and highest factor
-    gamma: Annotated[Sequence[Factor], Len(2, 2)] = (0.8, 1.25)  # lowest and highest exponent
+    gain: Factors = (0.8, 1.25)  # lowest and highest factor
+    gamma: Factors = (0.8, 1.25)  # lowest and highest exponent
     noise: NonNegative = 0.02  # standard deviation of what is added to every point
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("gain", "gamma"):
-            rising(f"{name} of remission", getattr(self, name))
 
     def __call__(self, cloud: Cloud, generator: np.random.Generator) -> Cloud:
         if cloud.features.shape[1] == 0:

@@ -46,9 +46,7 @@ class LaserMix:
         areas = self.areas[int(generator.integers(len(self.areas)))]
         own = self._band(cloud, areas) % 2 == 0
         other = self._band(partner, areas) % 2 == 1
-        return joined_cloud(
-            cloud.select(own.nonzero()[:, 0]), partner.select(other.nonzero()[:, 0])
-        )
+        return joined_cloud(cloud.select(own), partner.select(other))
 
     def _band(self, cloud: Cloud, areas: int) -> torch.Tensor:
         """[P] int64: the band of every point, 0 the highest."""
@@ -78,12 +76,10 @@ class PolarMix:
         mixed = cloud
         if swap < self.swap:
             own, other = (_within(one, start * 2 * math.pi, math.pi) for one in (cloud, partner))
-            mixed = joined_cloud(
-                cloud.select((~own).nonzero()[:, 0]), partner.select(other.nonzero()[:, 0])
-            )
+            mixed = joined_cloud(cloud.select(~own), partner.select(other))
         if paste < self.paste and partner.labels is not None:
             wanted = torch.isin(partner.labels, torch.tensor(list(self.classes)))
-            things = partner.select(wanted.nonzero()[:, 0])
+            things = partner.select(wanted)
             third = 2 * math.pi / 3
             for angle in (0.0, first * third, (1 + second) * third):
                 mixed = joined_cloud(mixed, turned(things, angle))
@@ -104,13 +100,9 @@ class OneOf:
     shares: Sequence[NonNegative]  # the chance of each
 
     def __post_init__(self) -> None:
-        if len(self.mixes) != len(self.shares):
-            raise ValueError(f"{len(self.shares)} shares for {len(self.mixes)} mixes")
         check_fields(self)
-        if sum(self.shares) > 1 + 1e-9:
-            raise ValueError(
-                f"shares of mixes must be chances that sum to 1 at most, got {list(self.shares)}"
-            )
+        if len(self.mixes) != len(self.shares) or sum(self.shares) > 1 + 1e-9:
+            raise ValueError(f"shares: one for each mix, 1 at most in sum, got {self.shares}")
 
     def __call__(self, cloud: Cloud, partner: Cloud, generator: np.random.Generator) -> Cloud:
         position = generator.random()
