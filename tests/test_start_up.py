@@ -144,7 +144,7 @@ def test_what_predicts_registers_and_views_imports_no_training(tmp_path: Path) -
     lines = [
         f"pcnn predict {clouds[0]} {options} --out {tmp_path / 'labels'}",
         str(program),
-        f"pcnn register {clouds[0]} {clouds[1]} --view --out {tmp_path / 'pair'}",
+        f"pcnn register {clouds[0]} {clouds[1]} --out {tmp_path / 'pair'}",
     ]
     *done, registered = answers(tmp_path, [(line, {}) for line in lines], OF_TRAINING)
     assert all(answer.code == 0 for answer in done), done

@@ -30,7 +30,6 @@ class RegisterCommand(RegisterOptions):
         list[Path], ARGUMENT, "Cloud to move, and cloud it is moved onto; with --graph two or more."
     ]
     graph: Annotated[bool, "--graph", "Register all pairs, and place the clouds together."] = False
-    view: Annotated[bool, "--view", "Write view.html too: the clouds in a browser."] = False
     out: Annotated[Path, "Folder for what is written."] = Path("registration")
     columns: Columns = None
 
@@ -39,13 +38,13 @@ def register(options: RegisterCommand) -> None:
     """Estimate the rigid transform of one cloud onto another, or the poses of many.
 
     Prints the 4 x 4 matrix that maps source coordinates to the target's, as the files have them,
-    and what speaks for it; writes both to transform.json, with a picture to overlay.png. Where no
-    transform is supported, where other poses fit as well, and where the clouds differ in scale or
-    one is a mirror image, the exit code is 1 and nothing is written.
+    and what speaks for it; writes both to transform.json, and the clouds to a page, view.html.
+    Where no transform is supported, where other poses fit as well, and where the clouds differ in
+    scale or one is a mirror image, the exit code is 1 and nothing is written.
 
     With --graph every pair is registered. The most trusted transforms connect the clouds; poses
     are moved to agree with the others, of which those that contradict the rest are dropped
-    (Open3D). Writes poses.json, merged.ply and merged.png in the frame of the first cloud.
+    (Open3D). Writes poses.json, merged.ply and view.html in the frame of the first cloud.
     """
     from pcnn.console import Console
     from pcnn.datasets.readers.clouds import chosen_columns
@@ -89,14 +88,12 @@ def write_pair(
     names: Sequence[str],
     options: RegisterCommand,
 ) -> None:
-    """Print a transform; write transform.json, overlay.png and, if it is asked for, view.html."""
+    """Print a transform; write transform.json and view.html."""
     from pcnn.experiment.run_folder import write_whole
     from pcnn.files.simulated import is_simulated
-    from pcnn.registration.transforms import about
-    from pcnn.visualize.registration import ShownPair, overlay_picture
-    from pcnn.visualize.view.pair import pair_view
+    from pcnn.visualize.view import View, ViewedCloud
+    from pcnn.visualize.view.of_files import posed_pair
 
-    moving, fixed = clouds
     measures, out = found.measures, options.out
     assert measures is not None  # of clouds that were read here
     facts = {
@@ -115,7 +112,7 @@ def write_pair(
         "ambiguity": found.ambiguity or None,
     }
     # far from zero a rotation needs more digits: 1e-8 of 5,000 km are 5 cm
-    digits = 12 if moving.moved or fixed.moved else 8
+    digits = 12 if any(cloud.moved for cloud in clouds) else 8
     for row in found.transform.tolist():
         console.say(" ".join(f"{value: .{digits}f}" for value in row))
     for name, value in facts.items():
@@ -123,36 +120,21 @@ def write_pair(
     ends = dict(zip(("source", "target"), map(str, options.clouds), strict=True))
     content = {**ends, "transform": found.transform.tolist(), **facts}
     write_whole(out / "transform.json", json.dumps(content, indent=2) + "\n")
-    simulated = [is_simulated(path) for path in options.clouds]
-    # both about the origin of the target, so that "as given" shows them as the files have them
-    shown = ShownPair(
-        f"{names[0]} onto {names[1]}",
-        (moving.points.double() + (moving.origin - fixed.origin)).numpy(),
-        fixed.points.numpy(),
-        about(found.transform, fixed.origin).numpy(),
-        f"{found.inliers} of {counted(found.matches, 'match', 'matches')} agree   "
-        f"overlap {100 * found.overlap:.0f} %   {found.descriptor}",
-        simulated=any(simulated),
-    )
-    overlay_picture(shown, out / "overlay.png")
-    console.say(f"{out / 'transform.json'}\n{out / 'overlay.png'}")
-    if options.view:
-        page = pair_view(
-            shown.name,
-            moving.given(moving.points).numpy(),
-            fixed.given(fixed.points).numpy(),
-            found.transform.numpy(),
-            (names[0], names[1]),
-            shown.facts,
-            simulated=(simulated[0], simulated[1]),
-        )
-        console.say(page.write(out / "view.html"))
+    shown = [
+        ViewedCloud(name, cloud.given(cloud.points).numpy(), simulated=is_simulated(path))
+        for name, cloud, path in zip(names, clouds, options.clouds, strict=True)
+    ]
+    shown = posed_pair(shown, found.transform.numpy())
+    agree = f"{found.inliers} of {counted(found.matches, 'match', 'matches')} agree"
+    note = f"{agree}   overlap {100 * found.overlap:.0f} %   {found.descriptor}"
+    page = View(shown, title=f"{names[0]} onto {names[1]}", note=note, first="clouds")
+    console.say(f"{out / 'transform.json'}\n{page.write(out / 'view.html')}")
 
 
 def write_graph(
     console: Console, placed: Multiway, names: Sequence[str], options: RegisterCommand
 ) -> None:
-    """Print how pairs agree; write poses.json, merged.ply, merged.png and, asked for, view.html."""
+    """Print how pairs agree; write poses.json, merged.ply and view.html."""
     import numpy as np
     from rich.table import Table
 
@@ -160,7 +142,6 @@ def write_graph(
     from pcnn.files.simulated import is_simulated
     from pcnn.visualize import write_coloured_ply
     from pcnn.visualize.palette import distinct_colours
-    from pcnn.visualize.registration import merged_picture
     from pcnn.visualize.view import View, ViewedCloud
 
     paths, out = options.clouds, options.out
@@ -195,34 +176,30 @@ def write_graph(
         "point_spacing_m": placed.measures.spacing,
     }
     write_whole(out / "poses.json", json.dumps(content, indent=2) + "\n")
-    clouds = {name: placed.placed(at) for at, name in enumerate(names)}
-    sizes = [len(cloud) for cloud in clouds.values()]
+    moved = [placed.placed(at) for at in range(len(names))]
+    sizes = [len(cloud) for cloud in moved]
     numbers, colours = np.repeat(np.arange(len(sizes)), sizes), distinct_colours(len(sizes))
     write_coloured_ply(
         out / "merged.ply",
-        np.concatenate(list(clouds.values())),
+        np.concatenate(moved),
         colours[numbers],
         numbers,
         "label: number of the cloud",
         placed.clouds[0].origin.tolist(),
     )
-    simulated = [is_simulated(path) for path in paths]
+    shown = [
+        ViewedCloud(
+            name,
+            placed.clouds[at].given(placed.clouds[at].points).numpy(),
+            pose=placed.pose(at).numpy(),
+            color=(int(colours[at][0]), int(colours[at][1]), int(colours[at][2])),
+            simulated=is_simulated(paths[at]),
+        )
+        for at, name in enumerate(names)
+    ]
     title = f"{len(paths)} clouds in the frame of {names[0]}"
-    merged_picture(clouds, out / "merged.png", title, note, any(simulated))
-    written = ["poses.json", "merged.ply", "merged.png"]
-    if options.view:
-        shown = [
-            ViewedCloud(
-                name,
-                placed.clouds[at].given(placed.clouds[at].points).numpy(),
-                pose=placed.pose(at).numpy(),
-                color=(int(colours[at][0]), int(colours[at][1]), int(colours[at][2])),
-                simulated=simulated[at],
-            )
-            for at, name in enumerate(names)
-        ]
-        View(shown, title=title, note=note, first="clouds").write(out / "view.html")
-        written.append("view.html")
+    View(shown, title=title, note=note, first="clouds").write(out / "view.html")
+    written = ("poses.json", "merged.ply", "view.html")
     console.say("\n".join(str(out / name) for name in written))
 
 

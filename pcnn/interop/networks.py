@@ -26,7 +26,6 @@ from pcnn.models import (
     MinkUNet42,
     ResUNetBN2C,
     SpUNet,
-    VoxelResBackbone,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
 
@@ -72,17 +71,6 @@ FCGF: Sequence[Rule] = (
     (r"merge", lambda: "conv1_tr"),
     (r"final", lambda: "final"),
 )
-#: VoxelResBackBone8x of OpenPCDet, written for spconv; the first stage's entry lies outside of it.
-OPENPCDET: Sequence[Rule] = (
-    (r"stages\.0\.0\.(conv|norm)", lambda part: f"conv_input.{_PLACE[part]}"),
-    (r"stages\.(\d)\.0\.(conv|norm)", lambda n, part: f"conv{n + 1}.0.{_PLACE[part]}"),
-    (
-        rf"stages\.(\d)\.1\.(\d)\.{_BLOCK}",
-        lambda n, k, part: f"conv{n + 1}.{k + (n > 0)}.{_POINTCEPT[part]}",
-    ),
-    (r"stages\.4\.(conv|norm)", lambda part: f"conv_out.{_PLACE[part]}"),
-)
-
 #: Entries of a state by the name of the layer and of the entry in it.
 Groups = Mapping[str, Mapping[str, Tensor]]
 
@@ -99,7 +87,7 @@ class PublishedNetwork:
     first: str  # the convolution of ours that the network begins with; its norm stands beside it
     slots: int | None  # of the first convolution; None: the file tells, as the argument does
     wide: tuple[str, int]  # a norm of ours, and its channels at width 1
-    head: str | None = "head.module"  # the layer whose outputs are counted by an argument
+    head: str = "head.module"  # the layer whose outputs are counted by an argument
     prefixes: tuple[str, ...] = ()  # that its names may have in larger models
     idle: tuple[str, ...] = ()  # beginnings of names in its files that it does not compute with
     pointwise: frozenset[str] = frozenset()  # layers of ours that are linear
@@ -145,9 +133,10 @@ class PublishedNetwork:
         outputs = len(found(f"{self.first.removesuffix('conv')}norm")["running_mean"])
         weight = found(self.first)[self.layout.parameter]
         slots = weight.shape[0] if self.slots is None else self.slots
-        arguments: dict[str, Any] = {"in_channels": weight.numel() // (slots * outputs)}
-        if self.head is not None:
-            arguments["out_channels"] = found(self.head)["bias"].numel()
+        arguments: dict[str, Any] = {
+            "in_channels": weight.numel() // (slots * outputs),
+            "out_channels": found(self.head)["bias"].numel(),
+        }
         if self.slots is None:
             arguments["first_kernel"] = round(slots ** (1 / 3))
         norm, channels = self.wide
@@ -234,18 +223,6 @@ _SPUNET = replace(
     pointwise=frozenset({"head.module"}),
     idle=(),
 )
-_CENTERPOINT = PublishedNetwork(
-    "VoxelResBackBone8x of OpenPCDet",
-    "Apache-2.0",
-    replace(SPCONV, axes="zyx"),
-    VoxelResBackbone,
-    OPENPCDET,
-    first="stages.0.0.conv",
-    slots=27,
-    wide=("stages.0.0.norm", 16),
-    head=None,
-    prefixes=("backbone_3d.",),
-)
 
 #: By the package and the network of ours.
 PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
@@ -253,7 +230,6 @@ PUBLISHED: Mapping[tuple[str, str], PublishedNetwork] = {
     ("torchsparse", "spvcnn"): _SPVCNN,
     ("minkowski", "resunet"): _RESUNET,
     ("spconv", "spunet"): _SPUNET,
-    ("spconv", "centerpoint"): _CENTERPOINT,
 }
 #: Networks that a file may name, and nothing else.
 BUILDERS: Mapping[str, Callable[..., nn.Module]] = {

@@ -103,15 +103,6 @@ class LocalCloud:
 
 def to_given(transform: Tensor, source: LocalCloud, target: LocalCloud) -> Tensor:
     """A transform between local frames as one between given coordinates: ``t + o_q - R o_p``."""
-    return _shifted(transform, source.origin, target.origin)
-
-
-def about(transform: Tensor, origin: Tensor) -> Tensor:
-    """A transform as one of the same clouds minus an origin [3]: ``t - o + R o``."""
-    return _shifted(transform, -origin, -origin)
-
-
-def _shifted(transform: Tensor, source: Tensor, target: Tensor) -> Tensor:
     made = transform.clone()
-    made[:3, 3] += target - made[:3, :3] @ source
+    made[:3, 3] += target.origin - made[:3, :3] @ source.origin
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pcnn.visualize.page import FAINT, INK, new_page, saved
-from pcnn.visualize.palette import distinct_colours
 from pcnn.visualize.raster import from_above
 
 TARGET = (31, 88, 178)
@@ -21,7 +20,6 @@ SOURCE = (232, 112, 16)
 PIXELS = 700
 LINE = 125  # letters of the line below the heading
 MARK = "   SIMULATED DATA"  # behind the heading
-LEGEND = 16  # names of clouds below a picture
 
 
 #: Axes of a picture by the name of the view.
@@ -100,25 +98,4 @@ def overlay_picture(pair: ShownPair, path: str | Path) -> Path:
     figure.subplots_adjust(
         left=0.06, right=0.98, top=1 - 1.15 * inch, bottom=0.4 * inch, hspace=0.12, wspace=0.14
     )
-    return saved(figure, path)
-
-
-def merged_picture(
-    clouds: Mapping[str, np.ndarray],
-    path: str | Path,
-    title: str,
-    note: str = "",
-    simulated: bool = False,
-) -> Path:
-    """Draw clouds in one frame, each in a colour of its own, along z and along y."""
-    shades = distinct_colours(len(clouds))
-    figure = new_page(10.4, 6.6)
-    places = [figure.add_subplot(1, len(VIEWS), column + 1) for column in range(len(VIEWS))]
-    _draw(places, list(clouds.values()), shades, "")
-    _heading(figure, title, note, simulated, 1 / 6.6)
-    for number, (name, shade) in enumerate(zip(clouds, shades, strict=True)):
-        if number < LEGEND:
-            at = 0.02 + 0.98 * (number % 4) / 4, 0.1 - 0.028 * (number // 4)
-            figure.text(*at, f"\u25a0 {name}", fontsize=9, color=tuple(shade / 255))
-    figure.subplots_adjust(left=0.06, right=0.98, top=0.84, bottom=0.16, wspace=0.14)
     return saved(figure, path)

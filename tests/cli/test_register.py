@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from pcnn.datasets.readers.clouds import read_points
 from pcnn.files.simulated import write_marker
 from pcnn.metrics.registration import rotation_error, translation_error
 from pcnn.registration.transforms import inverse, transform_points
-from pcnn.visualize import registration as pictures
 from pcnn.visualize import write_coloured_ply
 from tests.cli.invoking import invoke
 from tests.registration.clouds import place, two_views
@@ -31,13 +29,12 @@ def test_a_pair_is_registered(tmp_path: Path) -> None:
     write_coloured_ply(tmp_path / "b.ply", target.numpy(), np.zeros(target.shape, np.uint8))
     out = tmp_path / "out"
     words = "register", set_of_a / "a.npy", tmp_path / "b.ply", "--out", out
-    said = invoke(*words, "--no-sensor-at-origin", "--model", "fpfh", "--view")
+    said = invoke(*words, "--no-sensor-at-origin", "--model", "fpfh")
     assert "descriptor: fpfh 0.05 m" in said
     written = json.loads((out / "transform.json").read_text())
     transform = torch.tensor(written["transform"], dtype=torch.float64)
     assert float(rotation_error(transform, truth)) < 1
     assert float(translation_error(transform, truth)) < 0.03
-    assert (out / "overlay.png").stat().st_size > 10_000
     content, _ = held(out / "view.html")
     assert [cloud["name"] for cloud in content["clouds"]] == ["a.npy", "b.ply"]
     assert content["simulated"] == "SIMULATED DATA: a.npy"
@@ -76,16 +73,8 @@ def test_fpfh_without_its_package_names_it(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "out").exists()
 
 
-def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_clouds_are_placed_together(tmp_path: Path) -> None:
     pytest.importorskip("open3d")
-    headings: list[str] = []
-
-    def seen(figure: Figure, path: Path) -> Path:
-        headings.append(figure.get_suptitle())
-        return saved(figure, path)
-
-    saved = pictures.saved
-    monkeypatch.setattr(pictures, "saved", seen)
     write_marker(tmp_path, {})
     world = place()
     parts = [world[world[:, 0] < 2.6], world[world[:, 0] > 1.2], world[world[:, 1] < 2.8][::2]]
@@ -96,17 +85,8 @@ def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.Mon
     np.save(tmp_path / "other.npy", (torch.rand(3000, 3) * torch.tensor([2, 2, 0.0])).numpy())
     files = [tmp_path / f"part_{number}.npy" for number in range(3)]
     out = tmp_path / "out"
-    words = (
-        "register",
-        *files,
-        "--graph",
-        "--no-sensor-at-origin",
-        "--model",
-        "fpfh",
-        "--out",
-        out,
-    )
-    said = invoke(*words, "--view", code=0)
+    words = "register", *files, "--graph", "--no-sensor-at-origin", "--model", "fpfh", "--out", out
+    said = invoke(*words)
     content, _ = held(out / "view.html")
     assert [cloud["name"] for cloud in content["clouds"]] == [file.name for file in files]
     assert "3 pairs registered, 0 without a transform; 1 loop kept, 0 dropped" in said
@@ -119,7 +99,6 @@ def test_many_clouds_are_placed_together(tmp_path: Path, monkeypatch: pytest.Mon
         assert float(translation_error(found, truth)) < 0.05
     merged = read_points(out / "merged.ply")
     assert len(merged.points) == sum(map(len, parts))
-    assert (out / "merged.png").stat().st_size > 10_000
-    assert headings == ["3 clouds in the frame of part_0.npy   SIMULATED DATA"]
+    assert content["simulated"] == "SIMULATED DATA"
     said = invoke(*words[:3], tmp_path / "other.npy", *words[4:], code=1)
     assert "other.npy: no transform connects it with" in " ".join(said.split())

@@ -6,9 +6,6 @@ package gives it. So after one call its state is complete, and written independe
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -191,61 +188,3 @@ class Fcgf(Plain):
         x = self.conv("final", x, outputs, 1, (0, 0))
         x = x + self.parameter("final.bias", 1, outputs, scale=0.1)
         return x / x.norm(dim=1, keepdim=True)
-
-
-class OpenPcDet(Plain):
-    """VoxelResBackBone8x of OpenPCDet (spconv), an eighth as wide; sites are (batch, z, y, x)."""
-
-    def __init__(self, sites: Tensor, shape: Sequence[int]) -> None:
-        super().__init__(sites, 1e-3)
-        self.shape = tuple(shape)  # (z, y, x)
-
-    def subm(self, name: str, x: Tensor, out: int, bias: bool = False) -> Tensor:
-        weight = self.parameter(f"{name}.weight", out, 3, 3, 3, x.shape[1], scale=0.3)
-        y = defined.spconv(self.levels[-1], self.levels[-1], x, weight, (1,) * 3, (1,) * 3)
-        return y + self.parameter(f"{name}.bias", out, scale=0.5) if bias else y
-
-    def strided(
-        self,
-        name: str,
-        x: Tensor,
-        out: int,
-        size: Sequence[int],
-        stride: Sequence[int],
-        padding: Sequence[int],
-    ) -> Tensor:
-        axes = list(zip(self.shape, size, stride, padding, strict=True))
-        self.shape = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in axes)
-        reached = set()
-        for batch, *site in self.levels[-1].tolist():
-            for slot in itertools.product(*map(range, size)):
-                place = [c + p - k for c, p, k in zip(site, padding, slot, strict=True)]
-                if not any(at % s for at, s in zip(place, stride, strict=True)):
-                    cell = [at // s for at, s in zip(place, stride, strict=True)]
-                    if all(0 <= c < n for c, n in zip(cell, self.shape, strict=True)):
-                        reached.add((batch, *cell))
-        outputs = torch.tensor(sorted(reached))
-        weight = self.parameter(f"{name}.weight", out, *size, x.shape[1], scale=0.3)
-        y = defined.spconv(self.levels[-1], outputs, x, weight, stride, padding)
-        self.levels.append(outputs)
-        return y
-
-    def block(self, name: str, x: Tensor) -> Tensor:
-        y = self.norm(f"{name}.bn1", self.subm(f"{name}.conv1", x, x.shape[1], True)).relu()
-        return (
-            x + self.norm(f"{name}.bn2", self.subm(f"{name}.conv2", y, x.shape[1], True))
-        ).relu()
-
-    def __call__(self, x: Tensor) -> list[Tensor]:
-        x = self.norm("conv_input.1", self.subm("conv_input.0", x, 2)).relu()
-        found = []
-        for stage, out in ((1, 2), (2, 4), (3, 8), (4, 16)):
-            if stage > 1:
-                padding = (0, 1, 1) if stage == 4 else (1, 1, 1)
-                x = self.strided(f"conv{stage}.0.0", x, out, (3,) * 3, (2,) * 3, padding)
-                x = self.norm(f"conv{stage}.0.1", x).relu()
-            for number in range(2):
-                x = self.block(f"conv{stage}.{number + (stage > 1)}", x)
-            found.append(x)
-        x = self.strided("conv_out.0", x, 16, (3, 1, 1), (2, 1, 1), (0, 0, 0))
-        return [*found, self.norm("conv_out.1", x).relu()]

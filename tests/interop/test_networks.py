@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from pcnn.geometry import grid_of_cells
 from pcnn.interop import MINKOWSKI, SPCONV, WeightLayout, load_network, load_state, published
 from pcnn.models import MinkUNet42
 from pcnn.nn import Conv3d, ConvTranspose3d
-from tests.interop.plain_networks import Fcgf, OpenPcDet, Plain, Pointcept, SpvNas
+from tests.interop.plain_networks import Fcgf, Plain, Pointcept, SpvNas
 
 CELLS = torch.randint(-6, 7, (70, 3), generator=torch.Generator().manual_seed(1)).unique(dim=0)
 GRID = grid_of_cells(CELLS, torch.arange(len(CELLS)) % 2, 2)
@@ -66,34 +65,6 @@ def test_a_converted_network_gives_what_its_own_gives(
     assert {name.removesuffix(".bn") for name in names.values()} >= {
         name.rpartition(".")[0].removesuffix(".bn") for name in plain.state
     }
-
-
-@torch.no_grad()
-def test_a_detector_gives_what_its_own_gives() -> None:
-    shape = (25, 16, 16)  # z, y, x
-    draw = torch.Generator().manual_seed(2)
-    # blobs, so that sites have neighbours at every level
-    cells = (torch.rand(60, 3, generator=draw) * torch.tensor([16, 15, 25])).long().unique(dim=0)
-    grid = replace(
-        grid_of_cells(cells, torch.arange(len(cells)) % 2, 2, "reached"),
-        spatial_shape=shape[::-1],
-    )
-    x = torch.randn(grid.rows, 5, generator=draw)
-    plain = OpenPcDet(grid.coords.long()[:, [0, 3, 2, 1]], shape)
-    expected = plain(x)
-    network, arguments, _ = published("spconv", "centerpoint").to_ours(
-        {f"backbone_3d.{name}": value for name, value in plain.state.items()}
-        | {"dense_head.weight": torch.zeros(3)}
-    )
-    assert arguments == {"in_channels": 5, "width": 0.125}
-    found = network(pcnn.SparseTensor(x, grid))
-    for y, own, coords in zip(found, expected, plain.levels, strict=True):
-        cell = y.coords.long()
-        cell[:, 1:] //= torch.tensor(y.tensor_stride)
-        rows = {tuple(site): row for row, site in enumerate(coords[:, [0, 3, 2, 1]].tolist())}
-        order = [rows[tuple(site)] for site in cell.tolist()]
-        assert len(order) == len(coords)
-        assert float((y.features - own[order]).abs().max() / own.abs().max()) < 1e-5
 
 
 def test_files_of_every_kind_are_converted_and_come_back(tmp_path: Path) -> None:
