@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pcnn.geometry import Geometry, Kernel, KernelMap
 from pcnn.ops.convolution import convolution
 from pcnn.ops.engine import Engine, resolve
-from pcnn.ops.pointwise import pointwise
+from pcnn.ops.products import pointwise
 from pcnn.ops.sites import dilated_sites, output_sites
 from pcnn.tensor import SparseTensor, require_sparse
 

@@ -25,8 +25,7 @@ from pcnn.nn.features import JoinedTensor, add, normalize
 from pcnn.ops.convolution import convolution, products_of
 from pcnn.ops.engine import Engine
 from pcnn.ops.normalized import normalized
-from pcnn.ops.pointwise import PointwiseProducts
-from pcnn.ops.products import Products
+from pcnn.ops.products import PointwiseProducts, Products
 from pcnn.tensor import SparseTensor
 
 #: Norms that are a scale and a shift in evaluation; a subclass may compute something else.

@@ -169,11 +169,19 @@ class DevicePlan:
         return coarsest + reach
 
     def exact(
-        self, given: Tensor | VoxelGrid, batch_size: int | None, listed: bool
+        self,
+        given: Tensor | VoxelGrid,
+        batch_size: int | None,
+        listed: bool,
+        bits: bool = True,  # levels of a geometry may be found in bitmaps
     ) -> tuple[Grids, Maps]:
         """Cells in any order, or a geometry, to a geometry with its levels and tables."""
-        grid, passes = given if isinstance(given, VoxelGrid) else None, self.passes
-        made = self._launched(given.keys if isinstance(given, VoxelGrid) else given, passes)
+        passes, grid, words = self.passes, None, 0
+        if isinstance(given, VoxelGrid):
+            grid, words = given, self._words(given) if bits else 0
+            made = self._launched(grid.keys, passes, words, grid.batch_size)
+        else:
+            made = self._launched(given, passes)
         tables = self._tables(made, True) if listed else {}
         known = grid is not None and not (self.wanted or listed)
         numbers = [0] * self.words if known else read_report(made.report)
@@ -188,12 +196,11 @@ class DevicePlan:
         )
         # of those that this call launched: another thread may have changed the plan's since
         self.passes = first, others
-        if first > passes[0] or others > passes[1]:  # a sort was cut short
-            return self.exact(given, batch_size, listed)
-        rows = numbers[FINEST : HEAD + len(self.wanted)]
-        if grid is not None:
-            rows[0] = grid.rows
-        pairs = zip(made.sites, rows, strict=True)
+        too_few = numbers[WORDS] > words  # sites lie outside of the box that is told of them
+        if first > passes[0] or others > passes[1] or too_few:  # or a sort was cut short
+            return self.exact(given, batch_size, listed, bits and not too_few)
+        rows = numbers[HEAD : HEAD + len(self.wanted)]
+        pairs = zip(made.sites, [grid.rows if grid else numbers[FINEST], *rows], strict=True)
         made = replace(made, sites=[Sites(one.keys, many) for one, many in pairs])
         # tables that are not there yet are made of their length
         tables = tables or self._tables(made, False)
@@ -210,8 +217,8 @@ class DevicePlan:
         meanwhile: Meanwhile | None = None,
     ) -> tuple[Grids, Maps, Tensor]:
         """The same without a look at the report; a cloud that does not fit has no sites."""
-        given = cells, room.passes, beside, count, batch_size, room, meanwhile
-        made = self._launched(*given)
+        sizes = room.passes, room.words, batch_size
+        made = self._launched(cells, *sizes, beside, count, room, meanwhile)
         grid, tables = self._grid(made, batch_size, None), self._tables(made, False)
         return *self._finish(grid, made, tables, None, beside), made.report
 
@@ -234,15 +241,19 @@ class DevicePlan:
                     tiles = len(built.edges.layouts["fitting_steps", flipped][0])
                     if tiles > -(-built.edges.rows[not flipped] // TILE_ROWS):
                         cut.add((number, flipped))
-        box = grid.extent, grid.batch_size
-        words = fitting_words(bitmap_words(*box, [(1, 1, 1), *self.wanted]), grid.rows)
+        words = self._words(grid, (1, 1, 1))
         whole = bool(words) and len(self.wanted) < MAX_LEVELS and not keyed
         if not whole:
-            words = fitting_words(bitmap_words(*box, self.wanted), grid.rows)
+            words = self._words(grid)
         points, rows = 0 if grid.inverse is None else len(grid.inverse), sorted(sizes)
         # passes also where a larger box would leave bitmaps out
         many = tuple(sizes[place] for place in rows)
         return Room(points, many, self.passes, words, whole, frozenset(cut))
+
+    def _words(self, grid: VoxelGrid, *finest: Triple) -> int:
+        """Of the bitmaps that the levels of a geometry take; 0 where they are sorted."""
+        words = bitmap_words(grid.extent, grid.batch_size, [*finest, *self.wanted])
+        return fitting_words(words, grid.rows)
 
     def _check_extent(self, numbers: Sequence[int], batch_size: int | None) -> Box:
         """Refuse cells that keys do not hold, or of no cloud; the box of all others."""
@@ -258,19 +269,20 @@ class DevicePlan:
         self,
         cells: Tensor,  # [P, 4] int32, or sorted keys [P] int64
         passes: tuple[int, int],
+        words: int = 0,  # of bitmaps
+        clouds: int = 0,
         beside: Beside | None = None,
         count: Tensor | None = None,
-        clouds: int = 0,
         room: Room | None = None,
         meanwhile: Meanwhile | None = None,
     ) -> LaunchedLevels:
         """Launch what finds the sites of all levels."""
         n, device, strides = len(cells), cells.device, self.wanted
-        beside, rooms, bits = beside or Beside(), None, None
+        beside, rooms = beside or Beside(), None
         rows = [n] * (1 + len(strides))
         if room is not None:  # no level has more sites than a finer one
             rows = rooms = [min(own, room.rows[0], n) for own in room.rows]
-            bits = CellBits.of(room.words, device) if room.words else None
+        bits = CellBits.of(words, device) if words else None
         if bits is not None:
             with beside.branch(bits):
                 bits.marks.zero_()
@@ -302,20 +314,17 @@ class DevicePlan:
             levels = bits.sites(keys, count, *box, rows, found, needed, whole=True)
             sites = levels.keys[0, : rows[0]]
         else:
-            many: Tensor | None = found[:1]
+            many, sites = found[:1], keys[: rows[0]]
             if not keyed:
                 root = by_sort(many)
                 sites = root.keys[0, : rows[0]]
+            elif count is None:
+                many.fill_(n)
             else:
-                sites = keys[: rows[0]]
-                if count is not None:
-                    found[:1].copy_(count)
+                many.copy_(count)
             if room is not None:
-                many = fitting_counts(found[:1], rows[:1])
-            elif keyed:
-                many = None
+                many = fitting_counts(many, rows[:1])
             if bits is not None:
-                assert many is not None
                 beside.join()
                 given = extent, strides, clouds, rows[1:], found[1:], needed
                 levels = bits.sites(sites, many, *given)
@@ -333,8 +342,6 @@ class DevicePlan:
         counts = list((found if room is None else fitting_counts(found, rows)).split(1))
         every = [sites] if levels is None else [sites, *levels.keys[levels.whole :]]
         made = [Sites(*one, room is not None) for one in zip(every, rows, counts, strict=True)]
-        if keyed and room is None:
-            made[0] = Sites(sites, n)
         return LaunchedLevels(report, made, levels, inverse, order)
 
     def _grid(self, made: LaunchedLevels, batch_size: int, box: Box | None) -> VoxelGrid:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.ops.engine import Engine, check_geometry, resolve
+from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import NetworkPlan, Recipe, trace
 from pcnn.ops.sites import Geom
 from pcnn.ops.voxel_plan import VoxelPlan
@@ -47,9 +49,9 @@ class Planner:
         self._layers = [module for module, engine in found if isinstance(engine, Engine)]
         self._trace(model)
 
-    def __getstate__(self) -> dict[str, object]:
-        """Copies and pickles leave the model behind, and keep what was traced."""
-        return {**self.__dict__, "_model": _no_model}
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy of a network has a planner of its own."""
+        return type(None), ()
 
     def belongs_to(self, model: nn.Module) -> bool:
         """True if this is a planner of that very model."""
@@ -68,7 +70,7 @@ class Planner:
         """The plan for a kind of native points, ``None`` for voxels; traced when it is missing."""
         model = self._model()
         # a model that lies elsewhere or has other engines is traced again
-        if model is not None and self._traced != (self._place(model).type, self._engines()):
+        if model is not None and self._traced != (self.device.type, self._engines()):
             self._trace(model)
         if kind not in self._plans:
             if kind is None:
@@ -76,12 +78,8 @@ class Planner:
                     check_geometry(engine, "voxel")
             if model is None:
                 raise RuntimeError(
-                    "this planner has outlived its model, or left it behind when it was pickled, "
-                    f"and has not planned native points of the kind {kind} before: make a new "
-                    "Planner(model)"
+                    f"this planner has outlived its model before it planned points of kind {kind}"
                 )
-            from pcnn.ops.point_plan import PointPlan
-
             self._plans[kind] = PointPlan(trace(model, kind), self.layouts)
         return self._plans[kind]
 
@@ -100,19 +98,15 @@ class Planner:
     @property
     def device(self) -> torch.device:
         """Where the model lies."""
-        model = self._model()
-        return torch.device("cpu") if model is None else self._place(model)
-
-    def _place(self, model: nn.Module) -> torch.device:
         # a layer's own dictionary: a walk over the model takes as long as several launches
         own = (w for layer in self._layers for w in layer._parameters.values() if w is not None)
-        parameter = next(own, None)
-        if parameter is None:
+        parameter, model = next(own, None), self._model()
+        if parameter is None and model is not None:
             parameter = next(model.parameters(), None)
         return torch.device("cpu") if parameter is None else parameter.device
 
     def _trace(self, model: nn.Module) -> None:
-        self._traced = self._place(model).type, self._engines()
+        self._traced = self.device.type, self._engines()
         #: by the kind of native points, ``None`` for voxels
         self._plans: dict[bool | None, NetworkPlan] = {}
         if all(engine.serves_geometry("voxel") for engine in self._engines()):
@@ -178,10 +172,6 @@ class Planner:
         plan = self._plan(None)
         assert isinstance(plan, VoxelPlan)
         return plan
-
-
-def _no_model() -> None:
-    """Stands for a weak reference to a model that is gone."""
 
 
 def plan(model: nn.Module, geometry: Geom) -> Geom:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import KernelMap, PointSet
-from pcnn.geometry.layouts import layout_kind
-from pcnn.geometry.steps import STEPS
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.neighbour_kernels import Sorts
 from pcnn.maps.point_levels import Step, point_levels
 from pcnn.maps.point_memory import PendingMap
 from pcnn.maps.radius import RadiusSearch
 from pcnn.maps.radix_sort import MAX_PASSES
-from pcnn.maps.steps import step_views
-from pcnn.ops.recipe import Key, NetworkPlan, Recipe, Wanted
-
-View = tuple[KernelMap, str]
+from pcnn.ops.recipe import NetworkPlan, Recipe
 
 
 class PointPlan(NetworkPlan):
@@ -29,27 +21,9 @@ class PointPlan(NetworkPlan):
         #: similar
         self._passes = MAX_PASSES
 
-    def missing(self, built: KernelMap, wanted: Wanted) -> Sequence[Key]:
-        """Layouts to build of a map."""
-        missing = super().missing(built, wanted)
-        if self.layouts is not None or not missing or not is_huge(built):
-            return missing
-        # the dry run met no such map: the layers choose again, or say that nothing serves it
-        return [key for key in missing if key[0] not in STEPS]
-
     def __call__(self, given: PointSet, backward: bool) -> PointSet:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
-        maps = self._maps(self._levels(given))
-        views: list[View] = []
-        for built, wanted in zip(maps, self.wanted[backward], strict=True):
-            sides = built, built.transpose()
-            views += [(sides[flipped], name) for name, flipped in self.missing(built, wanted)]
-        if has_kernels(given.device):
-            step_views((view, name) for view, name in views if name in STEPS)
-        for view, name in views:
-            view.layout(name)
-        for built, wanted in zip(maps, self.wanted[backward], strict=True):
-            _give_up(built, set(wanted))
+        self.lay_out(self._maps(self._levels(given)), backward, given.device)
         return given
 
     def _levels(self, root: PointSet) -> list[PointSet]:
@@ -90,15 +64,3 @@ class PointPlan(NetworkPlan):
             source, target = sets[planned.source], sets[planned.target]
             maps[number] = source.add_map(target, planned.kernel, built, planned.builder)
         return [built for built in maps if built is not None]
-
-
-def _give_up(built: KernelMap, wanted: set[tuple[str, bool]]) -> None:
-    """Free layouts that steps were made from and no layer reads; a map can derive them again."""
-    layouts = built.edges.layouts
-    if not any(layout_kind(name).replaced_by_steps for name, _ in wanted):
-        built.drop_tables()
-    for flipped in (False, True):
-        key = "rows_csr", flipped
-        stepped = any((name, flipped) in layouts for name in STEPS)
-        if key not in wanted and stepped and ("pairs", False) in layouts:
-            layouts.pop(key, None)

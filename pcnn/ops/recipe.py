@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import nn
 
+from pcnn.dataflows.automatic import is_huge
 from pcnn.geometry import Geometry, Kernel, KernelMap, grid_of_cells, point_set_of
 from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_map import LayoutUse
 from pcnn.geometry.layouts import layout_kind
+from pcnn.geometry.steps import STEPS
+from pcnn.kernels import pinned
 from pcnn.kernels.recorded import recorded
+from pcnn.maps.device_layouts import has_kernels
+from pcnn.maps.steps import step_views
 from pcnn.tensor import SparseTensor
 
 #: Name of a layout, and whether it is of the transposed map.
@@ -101,11 +107,67 @@ class NetworkPlan:
             # the pairs that pooling would read are not counted: there it reads the table
             tables = (("table" if name == "pairs" else name, side) for name, side in missing)
             missing = [key for key in tables if key not in there]
+        if missing and self.layouts is None and is_huge(built):
+            # the dry run met no such map: the layers choose again, or say that nothing serves it
+            return [key for key in missing if key[0] not in STEPS]
         return missing
+
+    def lay_out(
+        self,
+        maps: Sequence[KernelMap],
+        backward: bool,
+        device: torch.device,
+        cut: Collection[tuple[int, bool]] | None = None,  # as of `pcnn.ops.device_plan.Room`
+    ) -> None:
+        """Build the layouts of all maps that are not there yet, and free what steps stand for."""
+        views: list[tuple[KernelMap, str]] = []
+        sectioned: list[KernelMap] = []
+        pairs = list(zip(maps, self.wanted[backward], strict=True))
+        for number, (built, wanted) in enumerate(pairs):
+            for name, flipped in self.missing(built, wanted):
+                views.append((built.transpose() if flipped else built, name))
+                if cut and (number, flipped) in cut:
+                    sectioned.append(views[-1][0])
+        if has_kernels(device):
+            steps = ((view, name) for view, name in views if name in STEPS)
+            step_views(steps, None if cut is None else sectioned)
+            _read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
+        for view, name in views:
+            view.layout(name)
+        for built, wanted in pairs:
+            _give_up(built, wanted)
 
     def __call__(self, given: Any, backward: bool) -> Any:
         """Derive all levels and build all maps that are not there yet, with their layouts."""
         raise NotImplementedError
+
+
+def _read_offsets(maps: Iterable[KernelMap]) -> None:
+    """Give maps whose triplets are counted the layout ``offsets``: one wait for all of them."""
+    unknown = {
+        id(one.edges): one.edges
+        for one in maps
+        if one.known_triplets is None and (one.has("counts") or one.transpose().has("counts"))
+    }
+    if not unknown:
+        return
+    edges = list(unknown.values())
+    counts = [KernelMap(one).layout("counts")[0] for one in edges]
+    numbers = iter(pinned.read_copy(torch.cat(counts) if len(counts) > 1 else counts[0]))
+    for one in edges:
+        sizes = [next(numbers) for _ in range(one.volume)]
+        one.layouts["offsets", False] = (torch.tensor([0, *accumulate(sizes)]),)
+
+
+def _give_up(built: KernelMap, wanted: Wanted) -> None:
+    """Free layouts that steps were made from and no layer reads; a map can derive them again."""
+    layouts = built.edges.layouts
+    if not any(layout_kind(name).replaced_by_steps for name, _ in wanted):
+        built.drop_tables()
+    for key in (("rows_csr", False), ("rows_csr", True)):
+        stepped = any((name, key[1]) in layouts for name in STEPS)
+        if key not in wanted and stepped and ("pairs", False) in layouts:
+            layouts.pop(key, None)
 
 
 def trace(model: nn.Module, kind: bool | None = None) -> Recipe:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import accumulate
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from pcnn.geometry import KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry import VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.steps import STEPS
-from pcnn.kernels import pinned
 from pcnn.kernels.beside import Beside
 from pcnn.maps.base import TableSearch
 from pcnn.maps.device_layouts import has_kernels
-from pcnn.maps.steps import step_views
 from pcnn.ops.device_plan import DevicePlan, Grids, Maps, Meanwhile, Room
 from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe
@@ -131,43 +126,8 @@ class VoxelPlan(NetworkPlan):
             elif grids[number] is None:
                 derive = output_sites if kernel.is_strided else dilated_sites
                 grids[number] = derive(above, kernel)
-        views: list[tuple[KernelMap, str]] = []
-        resting: list[KernelMap] = []
-        sectioned: list[KernelMap] = []
         for number, planned in enumerate(self.recipe.maps):
             source, target = grids[planned.source], grids[planned.target]
-            wanted = self.wanted[backward][number]
-            built = maps[number] or source.kernel_map(target, planned.kernel, self.engine)
-            for name, flipped in self.missing(built, wanted):
-                views.append((built.transpose() if flipped else built, name))
-                if room is not None and (number, flipped) in room.cut:
-                    sectioned.append(views[-1][0])
-            # steps may stand for what a builder wrote where nothing reads that itself
-            if not any(layout_kind(name).replaced_by_steps for name, _ in wanted):
-                resting.append(built)
-        if has_kernels(root.device):
-            steps = ((view, name) for view, name in views if name in STEPS)
-            step_views(steps, None if room is None else sectioned)
-            read_offsets(view for view, name in views if layout_kind(name).lists_triplets)
-        for view, name in views:
-            view.layout(name)
-        for built in resting:
-            built.drop_tables()
+            maps[number] = maps[number] or source.kernel_map(target, planned.kernel, self.engine)
+        self.lay_out(maps, backward, root.device, None if room is None else room.cut)
         return root
-
-
-def read_offsets(maps: Iterable[KernelMap]) -> None:
-    """Give maps whose triplets are counted the layout ``offsets``: one wait for all of them."""
-    unknown = {
-        id(one.edges): one.edges
-        for one in maps
-        if one.known_triplets is None and (one.has("counts") or one.transpose().has("counts"))
-    }
-    if not unknown:
-        return
-    edges = list(unknown.values())
-    counts = [KernelMap(one).layout("counts")[0] for one in edges]
-    numbers = iter(pinned.read_copy(torch.cat(counts) if len(counts) > 1 else counts[0]))
-    for one in edges:
-        sizes = [next(numbers) for _ in range(one.volume)]
-        one.layouts["offsets", False] = (torch.tensor([0, *accumulate(sizes)]),)

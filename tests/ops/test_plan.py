@@ -51,10 +51,7 @@ def test_copies_and_pickles_plan_for_themselves() -> None:
     for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert twin.planner is not net.planner
         assert twin.planner.belongs_to(twin)
-    held = pickle.loads(pickle.dumps(net.planner))
-    grid = surface_grid(100)
-    assert held(grid, backward=False) is grid
-    assert net.planner.is_planned(grid, backward=False)
+    assert pickle.loads(pickle.dumps(net.planner)) is None
 
 
 def test_a_geometry_is_planned_once_and_anew_for_other_engines(

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from pcnn.nn import Conv3d
 from pcnn.nn.conv import linear
-from pcnn.ops.pointwise import pointwise
+from pcnn.ops.products import pointwise
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface_grid
 from tests.tolerance import RELATIVE_RMS, SUMS_ON_TENSOR_CORES, relative_rms
