@@ -15,7 +15,7 @@ from pcnn.graphs.automatic import Call
 from pcnn.graphs.capture import Capture, NoGraph
 from pcnn.graphs.memory import Cloud, CloudMemory, room_for
 from pcnn.graphs.runner import Runner
-from pcnn.graphs.sizes import FEWER, Edges
+from pcnn.graphs.sizes import FEWER, Edges, NoFixedSize, Planned
 from pcnn.maps.voxel_points import REDUCTIONS
 from pcnn.ops.plan import Planner
 from pcnn.ops.voxelize import voxelize
@@ -104,6 +104,12 @@ class GraphedNetwork(Runner):
         return x if self.dtype is None else x.replace(x.features.to(self.dtype))
 
     def _item(self, given: Any, call: Call) -> tuple[Hashable, Any] | None:
+        planner = call.planner
+        if planner.on_voxels.waits(planner.device) is not None:
+            try:
+                return super()._item(self._cast(self._tensor(given, planner)), call)
+            except NoFixedSize as error:  # whatever the input
+                raise NoGraph(str(error)) from error
         points, features, batch, clouds = given
         kinds = features.shape[1], points.dtype, features.dtype
         return (self.edges.above(len(points)), clouds, batch is not None, *kinds), given
@@ -119,7 +125,9 @@ class GraphedNetwork(Runner):
         few = -(-len(points) // FEWER)
         return points[:few], features[:few], None if batch is None else batch[:few], clouds
 
-    def _memory(self, item: Cloud, x: SparseTensor, planner: Planner, before: Any) -> CloudMemory:
+    def _memory(self, item: Any, x: SparseTensor, planner: Planner, before: Any) -> Any:
+        if isinstance(item, Planned):
+            return super()._memory(item, x, planner, before)
         room = room_for(planner, x, self.edges.above(len(item[0])), self.edges, before, False)
         plan, sizes = self.planner.on_voxels, (self.voxel_size, self.reduce)
         return CloudMemory(plan, self._cast(x), room, item, *sizes)
@@ -136,7 +144,8 @@ def graph(
     """Make a network ready for inference in CUDA graphs, at the first input of every size.
 
     It runs from points: quantised, planned and computed in two launches, so the device is never
-    waiting for the host. On sparse tensors networks of this package (`pcnn.nn.PlannedModule`)
+    waiting for the host. Where a plan waits for the device, as of networks with poolings, it comes
+    before them, and is copied. On sparse tensors networks of this package (`pcnn.nn.PlannedModule`)
     become graphs by themselves once sizes repeat.
 
     Args:

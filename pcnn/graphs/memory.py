@@ -20,7 +20,6 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import check_finite
 from pcnn.geometry.kernel_map import outside_inference_mode
 from pcnn.geometry.packing import SENTINEL
-from pcnn.graphs.capture import NoGraph
 from pcnn.graphs.outputs import Copies
 from pcnn.graphs.sizes import HEADROOM, Edges, Unfit, levels_of
 from pcnn.maps.cell_bits import fitting_words
@@ -196,9 +195,6 @@ def room_for(
 ) -> Room:
     """Sizes for a planned input and others like it, of so many points or keys at most."""
     assert isinstance(x.geometry, VoxelGrid)
-    why = planner.on_voxels.waits(x.device)
-    if why is not None:
-        raise NoGraph(why)
     sizes = planner.on_voxels.fixed.room_of(x.geometry, keyed)
     rows = [edges.above(int(HEADROOM * n)) for n in sizes.rows]
     if keyed:

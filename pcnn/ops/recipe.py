@@ -103,10 +103,6 @@ class NetworkPlan:
         """Layouts to build of a map."""
         there = built.edges.layouts
         missing = [key for key in wanted if key not in there]
-        if missing and built.out_count is not None and built.known_triplets is None:
-            # the pairs that pooling would read are not counted: there it reads the table
-            tables = (("table" if name == "pairs" else name, side) for name, side in missing)
-            missing = [key for key in tables if key not in there]
         if missing and self.layouts is None and is_huge(built):
             # the dry run met no such map: the layers choose again, or say that nothing serves it
             return [key for key in missing if key[0] not in STEPS]

@@ -10,15 +10,9 @@ from torch import Tensor
 
 from pcnn.dataflows.torch_sums import accumulator
 from pcnn.geometry import KernelMap
-from pcnn.kernels import cuda
 
 #: Features of triplets that a maximum looks at in one go.
 BLOCK_ENTRIES = 1 << 24
-
-_THREADS = 256
-
-#: In the order of the constants in ``csrc/pooling.cu``.
-POOLINGS = ("max", "sum", "mean")
 
 
 def reduce_sum(x: Tensor, kernel_map: KernelMap) -> Tensor:
@@ -28,8 +22,6 @@ def reduce_sum(x: Tensor, kernel_map: KernelMap) -> Tensor:
 
 def _sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None) -> Tensor:
     """Sum, with a weight for every triplet; no gradient flows to the weights."""
-    if weight is None and _is_uncounted(kernel_map):
-        return _by_table(x, kernel_map, "sum")
     kernel_map.record_use(("pairs",))
     pairs = kernel_map.in_index, kernel_map.out_index
     return _weighted_sum(x, weight, *pairs, kernel_map.n_out)
@@ -37,8 +29,6 @@ def _sum(x: Tensor, kernel_map: KernelMap, weight: Tensor | None) -> Tensor:
 
 def reduce_mean(x: Tensor, kernel_map: KernelMap) -> Tensor:
     """Mean of the inputs of every output ``[N_out, C]``; 0 where an output has none."""
-    if _is_uncounted(kernel_map):
-        return _by_table(x, kernel_map, "mean")
     # as wide as the sums: in float16 the share of a row of 100,000 has 8 bits left
     counts = torch.zeros(kernel_map.n_out, dtype=accumulator(x.dtype), device=x.device)
     counts.index_add_(0, kernel_map.out_index, counts.new_ones(kernel_map.out_index.shape[0]))
@@ -52,48 +42,12 @@ def reduce_max(x: Tensor, kernel_map: KernelMap) -> Tensor:
     The row of the maximum is stored and the result gathered from it, so the gradient flows to one
     input per output and channel: among equal ones the lowest row.
     """
-    if _is_uncounted(kernel_map):
-        return _by_table(x, kernel_map, "max")
     kernel_map.record_use(("pairs",))
     none, channels = x.shape
     if not none:
         return x.new_zeros(kernel_map.n_out, channels) + x.sum()  # 0, and part of the graph
     rows = _argmax(x.detach(), kernel_map)  # [N_out, C], N_in where there is no input
     return x.gather(0, rows.clamp(max=none - 1)).masked_fill(rows == none, 0)
-
-
-def _is_uncounted(kernel_map: KernelMap) -> bool:
-    """True if the host knows no number of triplets, and so has no list of them."""
-    return kernel_map.out_count is not None and not kernel_map.has("pairs")
-
-
-def _by_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
-    """The same where the host does not know the numbers of rows and triplets."""
-    if torch.is_grad_enabled() and x.requires_grad:
-        raise ValueError(
-            "pooling between sites whose number the host does not know has no gradient: plan the "
-            "geometry by its counts, as Planner does, to train"
-        )
-    return pool_table(x, kernel_map, pooling)
-
-
-def pool_table(x: Tensor, kernel_map: KernelMap, pooling: str) -> Tensor:
-    """The same by the table, in float32 and without gradients; nothing waits."""
-    (table,), values = kernel_map.layout("table"), x.to(torch.float32).contiguous()
-    (rows, volume), channels, device = table.shape, values.shape[1], x.device
-    out = torch.empty(rows, channels, dtype=torch.float32, device=device)
-    cuda.module("pooling.cu", device).launch(
-        "pool_table",
-        -(-rows * channels // _THREADS),
-        x=values,
-        table=table,
-        out=out,
-        rows=rows,
-        channels=channels,
-        volume=volume,
-        kind=POOLINGS.index(pooling),
-    )
-    return out.to(x.dtype)
 
 
 def _argmax(x: Tensor, kernel_map: KernelMap) -> Tensor:

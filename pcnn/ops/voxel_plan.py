@@ -18,9 +18,6 @@ from pcnn.ops.engine import Engine
 from pcnn.ops.recipe import NetworkPlan, Recipe
 from pcnn.ops.sites import dilated_sites, output_sites
 
-#: Layouts that are as long as the rows of their map.
-_FIXED = ("table", "masks", *STEPS)
-
 
 class VoxelPlan(NetworkPlan):
     """A recipe on voxels."""
@@ -97,13 +94,9 @@ class VoxelPlan(NetworkPlan):
         ready = self.fixed
         if len(ready.strides) <= len(self.recipe.levels):
             return "generative layers have sites that are counted one by one"
-        for planned, wanted in zip(self.recipe.maps, self.wanted[False], strict=True):
-            # the pairs that pooling reads have a substitute (`NetworkPlan.missing`)
-            pooled = not any(use.backward for use in planned.uses)
-            for name, _ in wanted:
-                if name not in _FIXED and not (pooled and name == "pairs"):
-                    return f"a layer reads {name!r}, a list whose length is counted"
-        return None
+        names = {name for wanted in self.wanted[False] for name, _ in wanted}
+        counted = sorted(names.difference(("table", "masks", *STEPS)))
+        return f"layers read {counted[0]!r}, a list whose length is counted" if counted else None
 
     def _device_plan(self, spacing: Triple, downsampling: str) -> DevicePlan:
         """The plan for sites of one spacing."""

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 import pcnn
+from pcnn.graphs.fixed_input import FixedInput
 from pcnn.graphs.graph import GraphedNetwork
+from pcnn.graphs.memory import CloudMemory
 from pcnn.graphs.sizes import Edges
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21, SparseResNetLarge
 from pcnn.tensor import SparseTensor
@@ -116,22 +118,27 @@ def test_what_is_not_captured_runs_eagerly_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-def test_a_cloud_is_voxelized_in_its_graph_and_changed_weights_are_seen() -> None:
-    net = MinkUNet42(width=0.125, engine=KERNELS).eval()
+@pytest.mark.parametrize(("model", "memory"), [(MinkUNet42, CloudMemory), (ResNet18, FixedInput)])
+def test_a_cloud_is_voxelized_in_its_graph_and_changed_weights_are_seen(
+    model: Any, memory: type
+) -> None:
+    """Where a pooling has to know the number of triplets, before its graph."""
+    net = model(width=0.125, engine=KERNELS).eval()
     run = GraphedNetwork(net, 0.1, torch.float64, edges=Edges(128, 1.3), capture=rerun)
     points, features = places(100)
     for turn in range(2):
         for n in (100, 100, 90):
             found = check(run, "clouds", points[:n], features[:n])
         assert run.replays == 2 * turn + 2
+        assert isinstance(next(iter(run.places.values())).memory, memory)
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.mul_(1.1)
         changed = run(points[:90], features[:90])
-        assert not torch.equal(found.features, changed.features)
+        assert not torch.equal(tensors(found)[0], tensors(changed)[0])
         with torch.inference_mode():
             wanted = net(tensor("clouds", points[:90], features[:90]))
-        same(changed.features.float(), wanted.features)
+        same(tensors(changed)[0].float(), wanted)
 
 
 @pytest.mark.gpu

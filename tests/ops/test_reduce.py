@@ -56,27 +56,3 @@ def test_derivatives_are_closed() -> None:
     for reduced in (reduce_sum, reduce_mean, reduce_max):
         assert gradcheck(lambda x, reduced=reduced: reduced(x, kernel_map), (x,))
         assert gradgradcheck(lambda x, reduced=reduced: reduced(x, kernel_map).square(), (x,))
-
-
-@pytest.mark.usefixtures("emulated")
-def test_tables_are_pooled_where_pairs_are_not_counted() -> None:
-    grid = surface_grid(150, 2)
-    coarse = grid.strided(Kernel.of(3, 2))
-    truth = SortedSearch().build(grid, coarse, Kernel.of(3, 2))
-    (table,) = truth.layout("table")
-    spare = torch.full((5, 27), -1, dtype=torch.int32)
-    counts = (torch.tensor([grid.rows]).int(), torch.tensor([coarse.rows]).int())
-    fixed = KernelMap.from_table(torch.cat([table, spare]), grid.rows, row_counts=counts)
-    x = torch.randn(grid.rows, 7)
-    x[3, 2] = torch.nan
-    for dtype in (torch.float32, torch.float16):
-        values = x.to(dtype)
-        for reduced in (reduce_sum, reduce_mean, reduce_max):
-            found, wanted = reduced(values, fixed), reduced(values, truth)
-            assert found.dtype == dtype
-            assert not found[coarse.rows :].any()
-            torch.testing.assert_close(
-                found[: coarse.rows], wanted, rtol=2e-3, atol=1e-5, equal_nan=True
-            )
-    with pytest.raises(ValueError, match="has no gradient"):
-        reduce_max(x.requires_grad_(), fixed)
