@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from benchmarks.layers import STAGES, place_of, stages_of_map
 from benchmarks.rows import Row
 from benchmarks.run import Case, Options, Prepare, by_part, run, same
 from benchmarks.workloads import Scene, scenes
+from pcnn.dataflows import ConvSpec, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
 from pcnn.geometry.packing import pack
 from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
@@ -261,6 +262,21 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 STREAMS = 4  # streams among which Spira's way deals the maps
 
 
+@dataclass(frozen=True)
+class _Reads(Reference):
+    """A dataflow of given layouts, which computes nothing."""
+
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        return x.new_zeros(n_out, w.shape[2])
+
+
+def _planner(name: str, layouts: tuple[str, ...], engine: str = "auto") -> Planner:
+    reads = replace(ENGINES[engine], dataflow=_Reads(needs=layouts, needs_weight_grad=()))
+    return Planner(MODELS[name](engine=reads))
+
+
 def network_plans(options: Options, figure: str) -> Iterator[Row]:
     """Spira Fig. 15: all maps of a network from the sorted keys of level 0, by every schedule."""
     for name in options.models or MODELS:
@@ -270,7 +286,7 @@ def network_plans(options: Options, figure: str) -> Iterator[Row]:
 
 def _plans(options: Options, figure: str, name: str, scene: Scene) -> Iterator[Case]:
     grid, device = scene.grid.to(options.device), options.device
-    planner, ready = Planner(MODELS[name](), ("table",)), Planner(MODELS[name](), AUTO.needs)
+    planner, ready = _planner(name, ("table",)), _planner(name, AUTO.needs)
     recipe = planner.recipe
     levels = _levels(bare(grid), recipe)
     truth = [check.triplets(levels[m.source], levels[m.target], m.kernel) for m in recipe.maps]
@@ -282,7 +298,7 @@ def _plans(options: Options, figure: str, name: str, scene: Scene) -> Iterator[C
         ("from cells", "auto", lambda _: ready.voxelize(cells)),
     ]
     if device.type == "cuda":
-        spira = Planner(MODELS[name](engine="spira").to(device), ("table",))
+        spira = _planner(name, ("table",), "spira")
         ways.append(("planned", "spira", lambda sites: spira(sites, backward=False)))
         ways.append(("streams", own.name, lambda sites: _one_by_one(own, recipe, sites, STREAMS)))
     row = {"figure": figure, "what": "map", "workload": scene.name, "n": grid.rows, "model": name}

@@ -8,7 +8,7 @@ in a few launches with one host sync (`pcnn.ops.device_plan`), elsewhere map by 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,15 +34,12 @@ class Planner:
     Args:
         model: any module that takes a `SparseTensor`; user models need no preparation. Sites that
             a model passes to a layer by hand, other than levels of its own input, are not planned.
-        layouts: names of the layouts to build of every map that a convolution reads; ``None``
-            means those its dataflow needs.
 
     Raises:
         ValueError: the number of input channels cannot be read off the model.
     """
 
-    def __init__(self, model: nn.Module, layouts: Sequence[str] | None = None) -> None:
-        self.layouts = None if layouts is None else tuple(layouts)
+    def __init__(self, model: nn.Module) -> None:
         # a network owns its planner: no reference back, or neither would be freed
         self._model: Callable[[], nn.Module | None] = weakref.ref(model)
         found = ((m, getattr(m, "engine", None)) for m in model.modules())
@@ -80,7 +77,7 @@ class Planner:
                 raise RuntimeError(
                     f"this planner has outlived its model before it planned points of kind {kind}"
                 )
-            self._plans[kind] = PointPlan(trace(model, kind), self.layouts)
+            self._plans[kind] = PointPlan(trace(model, kind))
         return self._plans[kind]
 
     @property
@@ -110,7 +107,7 @@ class Planner:
         #: by the kind of native points, ``None`` for voxels
         self._plans: dict[bool | None, NetworkPlan] = {}
         if all(engine.serves_geometry("voxel") for engine in self._engines()):
-            self._plans[None] = VoxelPlan(trace(model), self.layouts, self.engine)
+            self._plans[None] = VoxelPlan(trace(model), self.engine)
 
     def __call__(self, geometry: Geom, backward: bool | None = None) -> Geom:
         """Derive all levels and build all maps of a geometry that are not there yet.

@@ -15,8 +15,8 @@ from pcnn.ops.recipe import NetworkPlan, Recipe
 class PointPlan(NetworkPlan):
     """A recipe on native points of one kind; without device kernels map after map."""
 
-    def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
-        super().__init__(recipe, layouts)
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe)
         #: passes of the sort to launch: what the last batch took, as scans of one sensor are
         #: similar
         self._passes = MAX_PASSES

@@ -42,16 +42,14 @@ class PlannedMap:
         """The map between two of the levels, if it is built."""
         return sites[self.source].cached_map(sites[self.target], self.kernel, self.builder)
 
-    def layouts(self, backward: bool, names: tuple[str, ...] | None = None) -> Wanted:
+    def layouts(self, backward: bool) -> Wanted:
         """Layouts that are read, by (name, whether of the transposed map)."""
         found: set[tuple[str, bool]] = set()
         for flipped, forward, again, transposed in self.uses:
-            replace = names is not None and bool(again)  # nothing is read again by a pooling
-            found.update((name, flipped) for name in (names if replace else forward) or ())
+            found.update((name, flipped) for name in forward)
             if backward:
-                found.update((name, flipped) for name in again if not replace)
-                other = names if replace and transposed else transposed
-                found.update((name, not flipped) for name in other or ())
+                found.update((name, flipped) for name in again)
+                found.update((name, not flipped) for name in transposed)
         return tuple(sorted(found, key=lambda key: (key[1], key[0])))
 
 
@@ -71,21 +69,20 @@ class Recipe:
             found.append(None if above is None else above.level(kernel, direction == "down"))
         return found
 
-    def lists_triplets(self, backward: bool, names: tuple[str, ...] | None = None) -> bool:
-        """True if some layout lists triplets; arguments as in `PlannedMap.layouts`."""
-        wanted = (name for planned in self.maps for name, _ in planned.layouts(backward, names))
-        return any(layout_kind(name).lists_triplets for name in wanted)
-
 
 class NetworkPlan:
     """A recipe on geometries of one kind, for one batch after another."""
 
-    def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None = None) -> None:
-        self.recipe, self.layouts = recipe, layouts
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
         #: layouts of every map, by whether backward follows
         self.wanted = {
-            both: [planned.layouts(both, layouts) for planned in recipe.maps]
-            for both in (False, True)
+            both: [planned.layouts(both) for planned in recipe.maps] for both in (False, True)
+        }
+        #: their names
+        self.names = {
+            both: {name for wanted in maps for name, _ in wanted}
+            for both, maps in self.wanted.items()
         }
 
     def is_planned(self, root: Geometry, backward: bool) -> bool:
@@ -103,7 +100,7 @@ class NetworkPlan:
         """Layouts to build of a map."""
         there = built.edges.layouts
         missing = [key for key in wanted if key not in there]
-        if missing and self.layouts is None and is_huge(built):
+        if missing and is_huge(built):
             # the dry run met no such map: the layers choose again, or say that nothing serves it
             return [key for key in missing if key[0] not in STEPS]
         return missing

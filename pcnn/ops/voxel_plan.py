@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pcnn.geometry import VoxelGrid, grid_of_cells
 from pcnn.geometry.kernel_slots import Triple
+from pcnn.geometry.layouts import layout_kind
 from pcnn.geometry.steps import STEPS
 from pcnn.kernels.beside import Beside
 from pcnn.maps.base import TableSearch
@@ -22,8 +23,8 @@ from pcnn.ops.sites import dilated_sites, output_sites
 class VoxelPlan(NetworkPlan):
     """A recipe on voxels."""
 
-    def __init__(self, recipe: Recipe, layouts: tuple[str, ...] | None, engine: Engine) -> None:
-        super().__init__(recipe, layouts)
+    def __init__(self, recipe: Recipe, engine: Engine) -> None:
+        super().__init__(recipe)
         self.engine = engine
         #: finds all maps at once where there are kernels; None: they are built one by one
         together = getattr(engine.builder, "together", False)
@@ -33,7 +34,8 @@ class VoxelPlan(NetworkPlan):
         self._device_plans: dict[tuple[Triple, str], DevicePlan] = {}
         #: whether some layouts list triplets, by whether backward follows
         self._lists = {
-            both: bool(together) and recipe.lists_triplets(both, layouts) for both in (False, True)
+            both: together and any(layout_kind(name).lists_triplets for name in names)
+            for both, names in self.names.items()
         }
         self._waits = self._why_it_waits()
 
@@ -94,8 +96,7 @@ class VoxelPlan(NetworkPlan):
         ready = self.fixed
         if len(ready.strides) <= len(self.recipe.levels):
             return "generative layers have sites that are counted one by one"
-        names = {name for wanted in self.wanted[False] for name, _ in wanted}
-        counted = sorted(names.difference(("table", "masks", *STEPS)))
+        counted = sorted(self.names[False].difference(("table", "masks", *STEPS)))
         return f"layers read {counted[0]!r}, a list whose length is counted" if counted else None
 
     def _device_plan(self, spacing: Triple, downsampling: str) -> DevicePlan:

@@ -3,7 +3,8 @@
 Tests that need no GPU also run on small clouds through the emulator.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -12,11 +13,12 @@ from torch import Tensor, nn
 
 import pcnn
 from benchmarks.measured import trace
+from pcnn.dataflows import ConvSpec, Reference
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap, VoxelGrid, layouts
-from pcnn.maps import SortedSearch, ZDelta
+from pcnn.maps import SortedSearch, Windowed, ZDelta
 from pcnn.models import MinkUNet42, ResNet18, ResUNetBN2C, SparseResNet21
-from pcnn.ops import Engine, Planner, device_plan
+from pcnn.ops import Engine, Planner, device_plan, resolve
 from tests.clouds import surface
 from tests.maps import conftest
 from tests.steps import gathered
@@ -36,12 +38,28 @@ def spira(threshold: int, key_bits: int = 64) -> Engine:
     return Engine(f"spira_{threshold}", builder, Hybrid(threshold))
 
 
-STEPS = ("table", "steps")
-#: Networks, their options, and the layouts that are asked for.
-PLANS: list[tuple[str, dict[str, Engine], tuple[str, ...] | None]] = [
-    *((model, {}, names) for model in MODELS for names in (STEPS, None)),
+@dataclass(frozen=True)
+class Reads(Reference):
+    """A dataflow of given layouts, which computes nothing."""
+
+    needs_weight_grad: tuple[str, ...] = ()
+
+    def forward(
+        self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
+    ) -> Tensor:
+        return x.new_zeros(n_out, w.shape[2])
+
+
+def reading(*names: str) -> Engine:
+    return Engine("reads", Windowed(), Reads(needs=names))
+
+
+STEPS = reading("table", "steps")
+#: Networks and their engines.
+PLANS = [
+    *((model, engine) for model in MODELS for engine in (STEPS, resolve("auto"))),
     *(
-        (model, {"engine": spira(threshold)}, None)
+        (model, spira(threshold))
         for model in ("minkunet42", "sparse_resnet21")
         for threshold in (0, 1, 3, 4)
     ),
@@ -63,7 +81,7 @@ def names_of(planner: Planner) -> list[str]:
     names = {"table", "counts", "pairs"}
     if planner.engine.name.startswith("spira"):
         return sorted(names | {"half_pairs", *(f"hybrid:{t}" for t in (0, 1, 3, "usual"))})
-    return sorted(names.union({"masks", "offsets", "steps"}, planner.layouts or ("blocks",)))
+    return sorted(names.union({"masks", "offsets", "steps"}, planner.on_voxels.names[False]))
 
 
 def same(found: KernelMap, wanted: KernelMap, name: str) -> bool:
@@ -88,10 +106,10 @@ def check(planner: Planner, root: VoxelGrid, backward: bool) -> None:
         if level.inverse is not None:
             assert torch.equal(level.inverse.cpu(), plain[-1].inverse)
         assert level.tensor_stride == plain[-1].tensor_stride
-    for entry in planner.recipe.maps:
+    maps = zip(planner.recipe.maps, planner.on_voxels.wanted[backward], strict=True)
+    for entry, wanted in maps:
         source, target = planned[entry.source], planned[entry.target]
         built = source.cached_map(target, entry.kernel)
-        wanted = entry.layouts(backward, planner.layouts)
         assert wanted
         assert built.edges.layouts.keys() >= set(wanted)
         truth = plain[entry.source].map_to(plain[entry.target], entry.kernel, SortedSearch())
@@ -108,11 +126,9 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("one_block")
-@pytest.mark.parametrize(("model", "options", "names"), PLANS)
-def test_plans_equal_those_of_torch(
-    device: torch.device, model: str, options: dict[str, Engine], names: tuple[str, ...] | None
-) -> None:
-    planner = Planner(MODELS[model](**options).to(device), names)
+@pytest.mark.parametrize(("model", "engine"), PLANS)
+def test_plans_equal_those_of_torch(device: torch.device, model: str, engine: Engine) -> None:
+    planner = Planner(MODELS[model](engine=engine).to(device))
     for backward in (False, True):
         cells = cells_on(device)
         grid = planner.voxelize(cells, 3, backward=backward)
@@ -135,7 +151,7 @@ def same_cells(grid: VoxelGrid, cells: Tensor, clouds: int) -> None:
 def test_a_cloud_that_takes_more_passes_than_the_last_is_sorted_again(
     backward: bool, others: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner = Planner(MODELS["minkunet42"](), ("table", "steps"))
+    planner = Planner(MODELS["minkunet42"](engine=STEPS))
     small = torch.cat([torch.zeros(50, 1), surface(50)], 1).int()
     wide = small.clone()
     wide[0, 1:] = torch.tensor([-90000, 100000, 70000])
@@ -165,7 +181,7 @@ def test_a_plan_takes_one_wait_and_forty_launches(
 ) -> None:
     monkeypatch.undo()  # memory that is poisoned takes launches of its own
     there = torch.device("cuda")
-    planner = Planner(MinkUNet42(width=0.125), ("table", "steps"))
+    planner = Planner(MinkUNet42(width=0.125, engine=STEPS))
     cells = cells_on(there, n=n)
     grid = planner.voxelize(cells, 3)
 

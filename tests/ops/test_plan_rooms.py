@@ -13,7 +13,7 @@ from pcnn.ops import Planner
 from pcnn.ops.device_plan import Room, read_report
 from tests.maps import conftest
 from tests.maps.guarded import guarded
-from tests.ops.test_device_plan import MODELS, cells_on
+from tests.ops.test_device_plan import MODELS, cells_on, reading
 from tests.waits import nothing_waits
 
 device = conftest.device
@@ -58,7 +58,7 @@ def levels_of(planner: Planner, root: VoxelGrid) -> list[VoxelGrid]:
 def test_equal_those_of_exact_size(
     device: torch.device, model: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planner = Planner(MODELS[model](), ("steps",))
+    planner = Planner(MODELS[model](engine=reading("steps")))
     cells = cells_on(device)
     exact = planner.voxelize(cells, 3)
     plan = planner.on_voxels
@@ -102,7 +102,7 @@ def test_equal_those_of_exact_size(
 
 @pytest.mark.usefixtures("emulated")
 def test_cells_that_keys_do_not_hold_are_refused() -> None:
-    planner = Planner(MODELS["minkunet42"](), ("steps",))
+    planner = Planner(MODELS["minkunet42"](engine=reading("steps")))
     room = larger(
         planner.on_voxels.fixed.room_of(planner.voxelize(cells_on(torch.device("cpu")), 3))
     )

@@ -133,5 +133,3 @@ def test_maps_too_large_for_steps_are_planned_without_them(
     assert net.planner.is_planned(points, backward=True)
     with pytest.raises(ValueError, match="use the layout pairs"):  # of the layer itself
         net(features(points))
-    with pytest.raises(ValueError, match="use the layout pairs"):
-        Planner(net, ["steps"])(scan(91), backward=False)
