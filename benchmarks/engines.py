@@ -49,7 +49,7 @@ MOVEMENT = {
 
 def compared(options: Options, geometry: str = "voxel") -> list[Entry]:
     """Engines and packages that the options name; all of ours that serve the geometry unless so."""
-    every = [n for n, one in ENGINES.items() if one.serves_geometry(geometry) and n not in _SLOW]
+    every = [n for n, one in ENGINES.items() if one.serves(geometry) and n not in _SLOW]
     every = [name for name in every if ENGINES[name].serves(options.device)]
     names = every if not options.engines or "all" in options.engines else options.engines
     return [(peers.installed(n) if n in peers.PACKAGES else resolve(n), {}) for n in names]

@@ -197,7 +197,7 @@ OPS: list[Row] = [
         for engine in ("spira", "pointcnnpp", Engine("own", BruteForce(), WEIGHT_STATIONARY))
     ),
     *(
-        (lambda given=given: ENGINES["auto"].for_layer(blocks=given), V, word)
+        (lambda given=given: ENGINES["auto"].having(blocks=given), V, word)
         for given, word in (
             *(({"rows": 7}, "rows"), ({"rows": 256}, "rows"), ({"depth": 3}, "depth")),
             *(({"warps": "4"}, "warps"), ({"channels_out": 40}, "channels_out"), (7, "blocks")),

@@ -20,7 +20,7 @@ from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
 from pcnn.models.blocks import checkpoint_activations
 from pcnn.nn.conv import convolutions
-from pcnn.ops.engine import Engine, check_served, resolve
+from pcnn.ops.engine import Engine, resolve
 
 #: Keys of a model and of an engine that are no arguments.
 _ABOUT_MODEL = ("name", "tasks", "geometries")
@@ -108,7 +108,7 @@ def fill_layers(cfg: DictConfig) -> None:
         cfg.engine.layers = OmegaConf.create({"read": read_yaml(Path(layers))}).read
     try:
         for values in (cfg.engine.get("layers") or {}).values():
-            engine_of(cfg).for_layer(**{str(key): value for key, value in values.items()})
+            engine_of(cfg).having(**{str(key): value for key, value in values.items()})
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError("engine.layers", str(error).partition("\n")[0]) from error
 
@@ -120,10 +120,10 @@ def set_layers(net: nn.Module, cfg: DictConfig) -> None:
         layer = found.get(name)
         if layer is None:
             raise ConfigError("engine.layers", f"{name}: not one of {', '.join(found)}"[:500])
-        layer.engine = layer.engine.for_layer(**{str(key): one for key, one in values.items()})
+        layer.engine = layer.engine.having(**{str(key): one for key, one in values.items()})
 
 
 def check_engine(cfg: DictConfig, device: torch.device) -> None:
     """Refuse an engine that does not serve the device or the geometry of the run."""
     with named_after("engine"):
-        check_served(engine_of(cfg), device, cfg.geometry.name)
+        engine_of(cfg).check(cfg.geometry.name, device)

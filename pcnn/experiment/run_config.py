@@ -13,7 +13,6 @@ from omegaconf.errors import OmegaConfBaseException
 from pcnn.config import looked_up, make, named_after, parameters_of, refusal
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
-from pcnn.ops.engine import check_geometry
 from pcnn.ranges import Channels, Factor, Natural, Seed
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def _check_combination(cfg: DictConfig) -> None:
             "geometry", f"model={cfg.model.name} serves {', '.join(cfg.model.geometries)}"
         )
     with named_after("engine"):
-        check_geometry(engine_of(cfg), geometry)
+        engine_of(cfg).check(geometry)
     parameters = parameters_of(looked_up(cfg.task.get("_target_"), "task", allowed(cfg)))
     if cfg.tta and "views" not in parameters:
         raise ConfigError("tta", f"task={task} has no use for it")

@@ -86,32 +86,27 @@ class Engine:
         builder, dataflow = settings.builder, settings.dataflow
         return replace(self, builder=builder, dataflow=dataflow, settings=settings)
 
-    def for_layer(self, **values: Any) -> Engine:
-        """With other settings of its dataflow; layers of a network share its builder and maps."""
-        other = self.having(**values)
-        return replace(self, dataflow=other.dataflow, settings=other.settings)
-
     def builder_of(self, geometry: str) -> Builder | None:
         """What finds triplets on ``voxel`` or ``point``, if anything does."""
         return self.on_points if geometry == "point" else self.on_voxels
 
-    def serves_geometry(self, geometry: str) -> bool:
-        """True if it serves ``voxel`` or ``point``."""
-        return (self.on_points if geometry == "point" else self.on_voxels) is not None
+    def serves(self, what: str | torch.device) -> bool:
+        """True if it serves ``voxel`` or ``point``, or a device: several builders need kernels."""
+        if isinstance(what, torch.device):
+            return has_kernels(what) or not getattr(self.builder, "device_only", False)
+        return self.builder_of(what) is not None
 
-    def unserved(self, geometry: str) -> ValueError:
-        """The error about a geometry that it does not serve; it names the engines that do."""
-        others = ", ".join(name for name, one in ENGINES.items() if one.serves_geometry(geometry))
-        point = geometry == "point"
-        asked, other = ("native points", "voxels") if point else ("voxels", "native points")
-        return ValueError(
-            f"engine {self.name!r} does not serve {asked}; there serve {others}; or give it "
-            f"{other} (geometry={'voxel' if point else 'point'})"
-        )
+    def unserved(self, what: str | torch.device) -> ValueError:
+        """The error about what it does not serve; it names the engines that do."""
+        others = ", ".join(name for name, one in ENGINES.items() if one.serves(what))
+        asked = {"voxel": "voxels", "point": "native points"}.get(str(what), f"device {what}")
+        return ValueError(f"engine {self.name!r} does not serve {asked}; there serve {others}")
 
-    def serves(self, device: torch.device) -> bool:
-        """True if the builder runs on a device: several are made of device kernels alone."""
-        return has_kernels(device) or not getattr(self.builder, "device_only", False)
+    def check(self, *whats: str | torch.device) -> None:
+        """Refuse what it does not serve."""
+        for what in whats:
+            if not self.serves(what):
+                raise self.unserved(what)
 
     def choose(self, kernel_map: KernelMap, device: torch.device) -> Dataflow:
         """The dataflow that computes the products of a layer over a map, from the side it reads."""
@@ -148,24 +143,6 @@ ENGINES = {
         Engine("brute_force", BruteForce(), Reference()),
     )
 }
-
-
-def check_served(engine: Engine, device: torch.device, geometry: str | None = None) -> None:
-    """Refuse an engine on a device, or for a geometry, that it does not serve."""
-    if geometry is not None:
-        check_geometry(engine, geometry)
-    if not engine.serves(device):
-        others = ", ".join(name for name, one in ENGINES.items() if one.serves(device))
-        raise ValueError(
-            f"engine {engine.name!r} searches with CUDA kernels, but the device is {device.type}; "
-            f"there serve {others}"
-        )
-
-
-def check_geometry(engine: Engine, geometry: str) -> None:
-    """Refuse an engine for a geometry that it does not serve."""
-    if not engine.serves_geometry(geometry):
-        raise engine.unserved(geometry)
 
 
 def resolve(engine: str | Engine | None, deterministic: bool = False, **settings: Any) -> Engine:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.kernel_map import outside_inference_mode
-from pcnn.ops.engine import Engine, check_geometry, resolve
+from pcnn.ops.engine import Engine, resolve
 from pcnn.ops.point_plan import PointPlan
 from pcnn.ops.recipe import NetworkPlan, Recipe, trace
 from pcnn.ops.sites import Geom
@@ -72,7 +72,7 @@ class Planner:
         if kind not in self._plans:
             if kind is None:
                 for engine in self._engines():
-                    check_geometry(engine, "voxel")
+                    engine.check("voxel")
             if model is None:
                 raise RuntimeError(
                     f"this planner has outlived its model before it planned points of kind {kind}"
@@ -106,7 +106,7 @@ class Planner:
         self._traced = self.device.type, self._engines()
         #: by the kind of native points, ``None`` for voxels
         self._plans: dict[bool | None, NetworkPlan] = {}
-        if all(engine.serves_geometry("voxel") for engine in self._engines()):
+        if all(engine.serves("voxel") for engine in self._engines()):
             self._plans[None] = VoxelPlan(trace(model), self.engine)
 
     def __call__(self, geometry: Geom, backward: bool | None = None) -> Geom:

@@ -28,7 +28,7 @@ from tests.tolerance import DENSE
 
 #: Engines whose maps device kernels build, emulated on a CPU.
 KERNEL_ENGINES = ("torchsparse", "minuet", "spira")
-ON_VOXELS = [name for name, engine in ENGINES.items() if engine.serves_geometry("voxel")]
+ON_VOXELS = [name for name, engine in ENGINES.items() if engine.serves("voxel")]
 CASES = [
     # kernel size, stride, padding, dilation, groups
     (3, 1, None, 1, 1),

@@ -37,7 +37,7 @@ def test_all_neighbours_of_blocks_are_right(dtype: torch.dtype) -> None:
     with torch.no_grad():
         wanted = exact(x.replace(x.features.double())).features
         for blocks in GemmBlocks(64, 32, 32).neighbours():
-            layer.engine = ENGINES["auto"].for_layer(blocks=vars(blocks))
+            layer.engine = ENGINES["auto"].having(blocks=vars(blocks))
             built = x.geometry.cached_maps()[0]
             chosen = layer.engine.choose(built, x.device)
             assert isinstance(chosen, OutputStationary)
