@@ -24,8 +24,7 @@ def output_sites(geometry: Geom, kernel: Kernel) -> Geom:
     """Output sites of a convolution on voxels or points; see `Geometry.strided`."""
     derive: Any = None
     if has_kernels(geometry.device):
-        derive = _floored if isinstance(geometry, VoxelGrid) else strided_points
-        derive = reached_sites if geometry.downsampling == "reached" else derive
+        derive = _on_device if isinstance(geometry, VoxelGrid) else strided_points
     return geometry.strided(kernel, derive)
 
 
@@ -35,7 +34,9 @@ def dilated_sites(geometry: Geom, kernel: Kernel) -> Geom:
     return geometry.dilated(kernel, derive)  # type: ignore[arg-type]
 
 
-def _floored(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
+def _on_device(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
+    if grid.downsampling == "reached":
+        return reached_sites(grid, kernel)
     plan = DevicePlan(Recipe(((0, "down", kernel),), ()), grid.tensor_stride, grid.downsampling)
     passes = passes_of(box_bits(grid.extent, grid.batch_size, plan.strides[1]))
     plan.passes = passes, passes
