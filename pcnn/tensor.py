@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -16,7 +15,6 @@ from pcnn.geometry import Geometry, VoxelGrid
 from pcnn.geometry.checks import require_tensors
 from pcnn.geometry.kernel_map import one_line
 from pcnn.geometry.kernel_slots import Triple, triple
-from pcnn.geometry.packing import BATCH_SHIFT
 from pcnn.geometry.sites import require_voxels
 from pcnn.rowwise import acts_by_row, batch_norm
 
@@ -196,26 +194,6 @@ class SparseTensor:
         kind = type(geometries[0]) if geometries else VoxelGrid  # which refuses an empty list
         joined = kind.collate(geometries)
         return SparseTensor(torch.cat([tensor.features for tensor in tensors]), joined)
-
-    def split(self) -> list[SparseTensor]:
-        """Tensors of single clouds, in the order of the batch; the inverse of `collate`.
-
-        Their geometries lead to no points. The host waits for the device once.
-
-        Raises:
-            ValueError: a geometry with spare rows.
-        """
-        whole = self.geometry
-        if whole.count is not None:
-            raise ValueError(f"a {whole.kind} with spare rows has no clouds of a known size")
-        parts = []
-        for cloud, (start, end) in enumerate(pairwise(whole.batch_offsets.tolist())):
-            part: Any = whole.at_rows(torch.arange(start, end, device=whole.device))
-            keys = part.keys - (cloud << BATCH_SHIFT)
-            own = whole.of_cloud(cloud)
-            alone = replace(part, keys=keys, batch_size=1, **own, check=False)
-            parts.append(SparseTensor(self.features[start:end], alone))
-        return parts
 
     def at_points(self) -> Tensor:
         """Features ``[P, C]`` of the row of every point the finest geometry was made from.

@@ -22,20 +22,19 @@ def tensor(channels: int = 3, n: int = 40, seed: int = 0) -> pcnn.SparseTensor:
     return pcnn.SparseTensor(drawn.double() + 0.5, grid)
 
 
-def test_a_batch_is_split_and_collated() -> None:
-    x = tensor()
-    parts = x.split()
-    assert [len(part) for part in parts] == x.coords[:, 0].bincount(minlength=2).tolist()
-    assert all(part.batch_size == 1 and not part.coords[:, 0].any() for part in parts)
-    joined = pcnn.SparseTensor.collate(parts)
-    assert torch.equal(joined.features, x.features)
-    assert torch.equal(joined.geometry.keys, x.geometry.keys)
-    batch = torch.tensor([0, 2, 2, 0])
-    points = pcnn.native_points(torch.rand(4, 3), torch.rand(4, 2), batch, voxel_size=0.3)
-    clouds = points.split()
-    assert [len(cloud) for cloud in clouds] == [2, 0, 2]
-    assert torch.equal(pcnn.SparseTensor.collate(clouds).coords, points.coords)
-    for wrong in ([], [x, x], [parts[0], clouds[0]], [parts[0], tensor(2, 5).split()[0]]):
+def test_clouds_are_joined_in_order() -> None:
+    x, one = (
+        tensor(),
+        pcnn.SparseTensor(torch.rand(30, 3), surface_grid(50).at_rows(torch.arange(30))),
+    )
+    several = pcnn.voxelize(torch.rand(9, 3), torch.rand(9, 3), voxel_size=0.4)
+    points = pcnn.native_points(torch.rand(4, 3), torch.rand(4, 3), voxel_size=0.3)
+    joined = pcnn.SparseTensor.collate([one, several])
+    assert torch.equal(joined.features, torch.cat([one.features, several.features]))
+    assert torch.equal(joined.coords[:, 1:], torch.cat([one.coords, several.coords])[:, 1:])
+    assert joined.geometry.batch_offsets.tolist() == [0, 30, 30 + len(several)]
+    few = pcnn.voxelize(torch.rand(9, 3), torch.rand(9, 2), voxel_size=0.4)
+    for wrong in ([], [x, x], [one, points], [one, few]):
         with pytest.raises(ValueError, match=r"at least one|single|one kind|channels"):
             pcnn.SparseTensor.collate(wrong)
 

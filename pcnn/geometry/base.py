@@ -313,10 +313,6 @@ class Geometry:
         if out.batch_size != self.batch_size:
             raise ValueError(f"input holds {self.batch_size} clouds, the output {out.batch_size}")
 
-    def of_cloud(self, cloud: int) -> dict[str, Any]:
-        """Fields with an entry for every cloud, of one of them."""
-        return {}
-
     @classmethod
     def _joined(cls, parts: Sequence[Self], shared: str) -> dict[str, Any]:
         """Fields that all kinds join in one way; ``shared`` names the values of `_kind`."""

@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from pcnn.geometry.packing import SHIFTS, delta
 
 Triple = tuple[int, int, int]
@@ -128,10 +125,6 @@ class Kernel:
             for k, d, p in zip(self.size, self.dilation, self.padding, strict=True)
         ]
         return tuple((x, y, z) for x, y, z in itertools.product(*axes))
-
-    def offset_tensor(self, device: torch.device | str = "cpu") -> Tensor:
-        """Offsets of all slots as a tensor ``[K, 3]`` int64."""
-        return torch.tensor(self.offsets, dtype=torch.int64, device=device)
 
     @cached_property
     def norms(self) -> tuple[int, ...]:

@@ -141,11 +141,6 @@ class PointSet(Geometry):
             **joined,
         )
 
-    def of_cloud(self, cloud: int) -> dict[str, Any]:
-        """See `Geometry.of_cloud`."""
-        own = slice(cloud, cloud + 1)
-        return {"origins": self.origins[own], "corners": self.corners[own]}
-
     @property
     def _kind(self) -> tuple[Any, ...]:
         return *super()._kind, self.voxel_size

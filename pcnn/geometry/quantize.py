@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -86,15 +85,13 @@ def _merged(
     low, high = box
     bound = max(0, *high, *(-value for value in low))
     check_bound(bound, 0, "voxel grid")
-    found = cell_order(cells, batch, clouds, box)
-    if found is not None:
-        numbers, inverse = found.merged()
-        keys = found.keys(numbers)
-    else:
+    merged = merged_on_host(cells, batch, clouds, box)
+    if merged is None:
         if batch is None:
             batch = torch.zeros(len(cells), dtype=torch.int64, device=cells.device)
         coords = torch.cat([batch.to(torch.int64)[:, None], cells.to(torch.int64)], dim=1)
-        keys, inverse = torch.unique(pack(coords), sorted=True, return_inverse=True)
+        merged = torch.unique(pack(coords), sorted=True, return_inverse=True)
+    keys, inverse = merged
     return VoxelGrid(keys, clouds, bound, stride, downsampling, inverse, box)
 
 
@@ -107,43 +104,16 @@ def _box(cells: Tensor) -> Box:
     return (int(x), int(y), int(z)), (int(u), int(v), int(w))
 
 
-@dataclass(frozen=True, eq=False)
-class CellOrder:
-    """Points by (batch, x, y, z), as they came within a cell."""
+def merged_on_host(
+    cells: Tensor, batch: Tensor | None, clouds: int, box: Box
+) -> tuple[Tensor, Tensor] | None:
+    """Sorted keys of the cells, and the row of every point, by one sort of numpy.
 
-    cells: Tensor  # [P] int64, rising, equal for points of one cell
-    order: Tensor  # [P] int64, the points
-    low: Triple  # lowest cell of the box that they are counted in
-    bits: Triple  # of x, y and z in that box
-
-    def merged(self) -> tuple[Tensor, Tensor]:
-        """One number a cell ``[N]``, and the row ``[P]`` int64 of every point among them."""
-        cells = self.cells.numpy()
-        begins = np.ones(len(cells), np.bool_)
-        np.not_equal(cells[1:], cells[:-1], out=begins[1:])
-        ranks = torch.from_numpy(begins).cumsum(0).sub_(1)
-        inverse = torch.empty_like(self.order).scatter_(0, self.order, ranks)
-        # numpy finds places and takes them in a third of the time of torch's masked_select
-        return torch.from_numpy(cells[np.flatnonzero(begins)]), inverse
-
-    def keys(self, cells: Tensor) -> Tensor:
-        """Packed keys of some of the cells, ``[M]`` int64."""
-        numbers = cells.numpy()
-        keys = numbers >> sum(self.bits) << BATCH_SHIFT
-        below = sum(self.bits)
-        for bits, shift in zip(self.bits, SHIFTS, strict=True):
-            below -= bits
-            keys += (numbers >> below & (1 << bits) - 1) << shift
-        keys += delta([low + HALF for low in self.low])
-        return torch.from_numpy(keys)
-
-
-def cell_order(
-    cells: Tensor, batch: Tensor | None, clouds: int, box: tuple[Triple, Triple]
-) -> CellOrder | None:
-    """Sort points by their cells, on the host."""
+    ``None``: the cells are on a device, or so far apart that a cell and a point together take more
+    than a number.
+    """
     low, high = box
-    bits = tuple((b - a).bit_length() for a, b in zip(low, high, strict=True))
+    bits = [(b - a).bit_length() for a, b in zip(low, high, strict=True)]
     own, reach = len(cells).bit_length(), max(map(abs, (*low, *high))).bit_length()
     exact = reach + bits[1] + bits[2] + 2 <= _EXACT_BITS
     if cells.device.type != "cpu" or not exact or sum(bits) + clouds.bit_length() + own > _BITS:
@@ -152,10 +122,22 @@ def cell_order(
     first = sum(a * weight for a, weight in zip(low, weights, strict=True))
     # products and sums are whole numbers that float64 holds, in whatever order they are added
     places = cells.to(torch.float64) @ torch.tensor(weights, dtype=torch.float64)
-    numbers = places.to(torch.int64).sub_(first)
+    codes = places.to(torch.int64).sub_(first)
     if batch is not None:
-        numbers += batch.to(torch.int64) << sum(bits)
-    numbers <<= own
-    numbers |= torch.arange(len(cells))
-    numbers.numpy().sort()
-    return CellOrder(numbers >> own, numbers & (1 << own) - 1, low, (bits[0], bits[1], bits[2]))
+        codes += batch.to(torch.int64) << sum(bits)
+    codes <<= own
+    codes |= torch.arange(len(cells))
+    codes.numpy().sort()
+    numbers, order = (codes >> own).numpy(), codes & (1 << own) - 1
+    begins = np.ones(len(numbers), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
+    inverse = torch.empty_like(order).scatter_(0, order, torch.from_numpy(begins).cumsum(0).sub_(1))
+    # numpy finds places and takes them in a third of the time of torch's masked_select
+    numbers = numbers[np.flatnonzero(begins)]
+    below = sum(bits)
+    keys = numbers >> below << BATCH_SHIFT
+    for width, shift in zip(bits, SHIFTS, strict=True):
+        below -= width
+        keys += (numbers >> below & (1 << width) - 1) << shift
+    keys += delta([start + HALF for start in low])
+    return torch.from_numpy(keys), inverse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -94,13 +95,6 @@ class VoxelGrid(Geometry):
         """A box that holds all sites: lowest and highest coordinate along x, y and z."""
         return self.box or ((-self.bound,) * 3, (self.bound,) * 3)
 
-    def coarse_box(self, stride: Triple) -> Box:
-        """The box of the sites ``stride * floor(c / stride)``."""
-        low, high = self.extent
-        (a, b, c), (d, e, f) = low, high
-        x, y, z = stride
-        return (a // x * x, b // y * y, c // z * z), (d // x * x, e // y * y, f // z * z)
-
     @staticmethod
     def collate(grids: Sequence[VoxelGrid]) -> VoxelGrid:
         """Join single clouds into one batch, in the order given.
@@ -140,37 +134,53 @@ class VoxelGrid(Geometry):
             raise ValueError(f"dilated sites are those of stride 1, got {kernel.stride}")
         return self if kernel.is_pointwise else self._derived(kernel, derive or _reached)
 
-    def reached_level(self, kernel: Kernel, keys: Tensor) -> VoxelGrid:
-        """The level of the sites ``keys`` that a kernel reaches; it is not kept with this grid."""
-        reach = kernel.reach * max(self.tensor_stride)
-        shape = None if self.spatial_shape is None else kernel.shape_after(self.spatial_shape)
-        stride = _spacing_after(self, kernel)
-        return _level_in(self, keys, stride, self.bound + reach, shape)
+    def reached_level(self, kernel: Kernel, keys: Tensor, up: bool = False) -> VoxelGrid:
+        """The level of the sites ``keys`` that a kernel reaches (``up``: generates); not kept."""
+        stride, shape, box = self.stride_after(kernel, up), self.spatial_shape, None
+        bound = self.bound + kernel.reach * max(stride if up else self.tensor_stride)
+        if shape is not None:
+            shape = kernel.shape_before(shape) if up else kernel.shape_after(shape)
+            ends = ((n - 1) * step for n, step in zip(shape, stride, strict=True))
+            x, y, z = (min(bound, max(0, end)) for end in ends)
+            box, bound = ((0, 0, 0), (x, y, z)), max(x, y, z)
+        facts = {"bound": bound, "tensor_stride": stride, "box": box, "spatial_shape": shape}
+        none: dict[str, Any] = {"inverse": None, "finer": (), "count": None}
+        return replace(self, keys=keys, **facts, **none)  # type: ignore[arg-type]
 
     def floor_level(
         self, stride: Triple, keys: Tensor, inverse: Tensor, count: Tensor | None = None
     ) -> VoxelGrid:
         """The level of the sites ``stride * floor(c / stride)``; it is not kept with this grid."""
-        return VoxelGrid(
-            keys,
-            self.batch_size,
-            self.bound + max(stride) - 1,
-            stride,
-            self.downsampling,
-            inverse,
-            self.coarse_box(stride),
-            self.inverses(),
-            count,
-            self._floor_shape(stride),
+        (a, b, c), (d, e, f) = self.extent
+        x, y, z = stride
+        box = (a // x * x, b // y * y, c // z * z), (d // x * x, e // y * y, f // z * z)
+        shape = self.spatial_shape
+        if shape is not None:
+            axes = zip(shape, self.tensor_stride, stride, strict=True)
+            u, v, w = (-(-n * fine // coarse) for n, fine, coarse in axes)
+            shape = u, v, w
+        return replace(
+            self,
+            keys=keys,
+            bound=self.bound + max(stride) - 1,
+            tensor_stride=stride,
+            inverse=inverse,
+            box=box,
+            finer=self.inverses(),
+            count=count,
+            spatial_shape=shape,
         )
 
-    def _floor_shape(self, stride: Triple) -> Triple | None:
-        """Cells of the volume at a coarser stride."""
-        if self.spatial_shape is None:
-            return None
-        axes = zip(self.spatial_shape, self.tensor_stride, stride, strict=True)
-        x, y, z = (-(-n * fine // coarse) for n, fine, coarse in axes)
-        return x, y, z
+    def stride_after(self, kernel: Kernel, up: bool = False) -> Triple:
+        """Tensor stride of the sites that a kernel makes of these, or ``up`` its transpose."""
+        (x, y, z), (a, b, c) = self.tensor_stride, kernel.stride
+        if not up:
+            return x * a, y * b, z * c
+        if x % a or y % b or z % c:
+            raise ValueError(
+                f"tensor stride {self.tensor_stride} is not divisible by {kernel.stride}"
+            )
+        return x // a, y // b, z // c
 
     @property
     def _kind(self) -> tuple[Any, ...]:
@@ -187,7 +197,7 @@ class VoxelGrid(Geometry):
 
     def generated(self, kernel: Kernel) -> VoxelGrid:
         """Finer sites that a transposed convolution of this grid reaches."""
-        return self._derived(kernel, _generated_sites, down=False)
+        return self._derived(kernel, partial(_reached, up=True), down=False)
 
     def _check_new_map(self, out: VoxelGrid, kernel: Kernel, anywhere: bool = False) -> None:
         super()._check_new_map(out, kernel)
@@ -203,67 +213,34 @@ def joint_box(boxes: Sequence[Box]) -> Box:
     return (x, y, z), (u, v, w)
 
 
-def _level_in(
-    grid: VoxelGrid, keys: Tensor, stride: Triple, bound: int, shape: Triple | None
-) -> VoxelGrid:
-    """Level of a grid's batch, in a volume if there is one."""
-    box = None
-    if shape is not None:
-        ends = ((n - 1) * step for n, step in zip(shape, stride, strict=True))
-        x, y, z = (min(bound, max(0, end)) for end in ends)
-        box, bound = ((0, 0, 0), (x, y, z)), max(x, y, z)
-    own = grid.batch_size, bound, stride, grid.downsampling, None, box
-    return VoxelGrid(keys, *own, spatial_shape=shape)
-
-
-def _spacing_after(grid: VoxelGrid, kernel: Kernel) -> Triple:
-    (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
-    return x * a, y * b, z * c
+def cells_along(box: Box, stride: Triple) -> Triple:
+    """Cells of a level along x, y and z of a box."""
+    x, y, z = (high // step - low // step + 1 for low, high, step in zip(*box, stride, strict=True))
+    return x, y, z
 
 
 def _floored(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    stride = _spacing_after(grid, kernel)
+    stride = grid.stride_after(kernel)
     coords = grid.coords.to(torch.int64)
     coords[:, 1:] -= coords[:, 1:] % torch.tensor(stride, device=grid.device)
     keys, inverse = torch.unique(pack(coords), sorted=True, return_inverse=True)
     return grid.floor_level(stride, keys, inverse)
 
 
-def _reached(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    """Sites that some triplet reaches, in torch operations."""
-    # stride * out = in - (dilation * slot - padding): those for which it divides
-    coords = _around(grid, kernel, -1, grid.tensor_stride)
-    step = torch.tensor(_spacing_after(grid, kernel), device=grid.device)
-    coords = coords[(coords[:, 1:] % step == 0).all(1)]
-    shape = None if grid.spatial_shape is None else kernel.shape_after(grid.spatial_shape)
-    return grid.reached_level(kernel, _sites_of(grid, coords, step, shape))
-
-
-def _generated_sites(grid: VoxelGrid, kernel: Kernel) -> VoxelGrid:
-    """Finer sites that a transposed convolution reaches."""
-    (x, y, z), (a, b, c) = grid.tensor_stride, kernel.stride
-    stride = (x // a, y // b, z // c)
-    if (stride[0] * a, stride[1] * b, stride[2] * c) != grid.tensor_stride:
-        raise ValueError(f"tensor stride {grid.tensor_stride} is not divisible by {kernel.stride}")
-    coords = _around(grid, kernel, 1, stride)
-    shape = None if grid.spatial_shape is None else kernel.shape_before(grid.spatial_shape)
-    keys = _sites_of(grid, coords, torch.tensor(stride, device=grid.device), shape)
-    return _level_in(grid, keys, stride, grid.bound + kernel.reach * max(stride), shape)
-
-
-def _around(grid: VoxelGrid, kernel: Kernel, sign: int, spacing: Triple) -> Tensor:
-    """``[N K, 4]`` int64 coordinates of all sites and slots: one way or the other by its offset."""
+def _reached(grid: VoxelGrid, kernel: Kernel, up: bool = False) -> VoxelGrid:
+    """Sites that some triplet reaches, or ``up`` those of a transposed kernel, in torch."""
+    stride = grid.stride_after(kernel, up)
+    spacing = stride if up else grid.tensor_stride
     check_bound(grid.bound, kernel.reach * max(spacing), "reached sites")
-    offsets = kernel.offset_tensor(grid.device) * torch.tensor(spacing, device=grid.device)
-    around = grid.coords.to(torch.int64)[:, None].repeat(1, kernel.volume, 1)
-    around[:, :, 1:] += sign * offsets
-    return around.view(-1, 4)
-
-
-def _sites_of(grid: VoxelGrid, coords: Tensor, step: Tensor, shape: Triple | None) -> Tensor:
-    """Sorted keys of the unique sites among ``coords`` ``[M, 4]``, those in the volume."""
-    if shape is not None:
-        end = torch.tensor(shape, device=grid.device) * step
-        coords = coords[((coords[:, 1:] >= 0) & (coords[:, 1:] < end)).all(1)]
-    keys: Tensor = torch.unique(pack(coords), sorted=True)
-    return keys
+    offsets = torch.tensor(kernel.offsets, device=grid.device)
+    offsets = offsets * torch.tensor(spacing, device=grid.device)
+    around = grid.coords.to(torch.int64)[:, None].repeat(1, kernel.volume, 1)  # [N, K, 4]
+    around[:, :, 1:] += offsets if up else -offsets
+    # stride * out = in - (dilation * slot - padding): those for which it divides
+    step = torch.tensor(stride, device=grid.device)
+    inside = (around[:, :, 1:] % step == 0).all(2)
+    level = grid.reached_level(kernel, grid.keys[:0], up)
+    if level.spatial_shape is not None:
+        end = torch.tensor(level.spatial_shape, device=grid.device) * step
+        inside &= ((around[:, :, 1:] >= 0) & (around[:, :, 1:] < end)).all(2)
+    return replace(level, keys=torch.unique(pack(around[inside]), sorted=True))

@@ -8,6 +8,7 @@ much whether its cell holds a site or not.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
-from pcnn.geometry.voxel_grid import Box
+from pcnn.geometry.voxel_grid import Box, cells_along
 from pcnn.kernels import cuda
 from pcnn.maps.levels import MAX_LEVELS, Levels
 
@@ -34,9 +35,7 @@ def bitmap_words(box: Box, clouds: int, strides: Sequence[Triple]) -> int:
     """Words of 32 bits that the bitmaps of several levels take."""
     found = 0
     for stride in strides:
-        cells = clouds
-        for low, high, step in zip(*box, stride, strict=True):
-            cells *= high // step - low // step + 1
+        cells = clouds * math.prod(cells_along(box, stride))
         found += -(-cells // (32 * _CHUNK)) * _CHUNK
     return found
 

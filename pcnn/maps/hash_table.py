@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
-from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF
+from pcnn.geometry.voxel_grid import cells_along
 from pcnn.kernels.cuda import module
 from pcnn.maps.device_layouts import map_of_table
 
@@ -128,7 +129,7 @@ class HashTable:
             largest = min(self.grid_bytes, self.grid_bytes_per_site * source.rows)
             return "grid" if size <= largest else "hash"
         if self.search == "grid" and size > self.grid_bytes:
-            x, y, z = _box_cells(source)
+            x, y, z = cells_along(source.extent, source.tensor_stride)
             raise ValueError(
                 f"{self.name}: a grid of {source.batch_size} clouds of {x} x {y} x {z} cells takes "
                 f"{size} bytes, over the limit grid_bytes={self.grid_bytes}"
@@ -175,15 +176,7 @@ def _warps(columns: int) -> int:
 
 def _grid_cells(source: VoxelGrid) -> int:
     """Cells of a grid that holds all sites for sure: the box of the batch for every cloud."""
-    x, y, z = _box_cells(source)
-    return source.batch_size * x * y * z
-
-
-def _box_cells(source: VoxelGrid) -> Triple:
-    """Cells along x, y and z of the box that the host knows."""
-    (a, b, c), (d, e, f) = source.extent
-    x, y, z = source.tensor_stride
-    return d // x - a // x + 1, e // y - b // y + 1, f // z - c // z + 1
+    return source.batch_size * math.prod(cells_along(source.extent, source.tensor_stride))
 
 
 def _cells(source: VoxelGrid) -> dict[str, Any]:
@@ -192,4 +185,4 @@ def _cells(source: VoxelGrid) -> dict[str, Any]:
     bias = [-HALF % step for step in stride]  # multiples of a step stay multiples once biased
     axes = zip(source.extent[0], bias, stride, strict=True)
     low = [first // step + (HALF + own) // step for first, own, step in axes]
-    return {"cells": (stride, bias), "box": (low, _box_cells(source))}
+    return {"cells": (stride, bias), "box": (low, cells_along(source.extent, source.tensor_stride))}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.packing import HALF, MAX_BATCH, SENTINEL
-from pcnn.geometry.voxel_grid import Box
+from pcnn.geometry.voxel_grid import Box, cells_along
 from pcnn.kernels import cuda
 from pcnn.maps.radix_sort import KEY_BLOCKS, MAX_PASSES, TILE, RadixSort, passes_of, state_words
 
@@ -183,11 +183,7 @@ def box_of(extent: Sequence[int]) -> Box:
 
 def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
     """Bits of a cell counted from the lowest one, from what the host knows."""
-    axes = (
-        (high // step - low // step).bit_length()
-        for low, high, step in zip(*box, stride, strict=True)
-    )
-    return sum(axes) + (batch_size - 1).bit_length()
+    return sum((n - 1).bit_length() for n in (*cells_along(box, stride), batch_size))
 
 
 def _empty_extent(device: torch.device) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 
 from pcnn.geometry import Kernel, grid_of_cells
 from pcnn.geometry.packing import HALF, MAX_BATCH, pack, unpack
-from pcnn.geometry.quantize import cell_order
+from pcnn.geometry.quantize import merged_on_host
 
 
 def test_packing_keeps_coordinates_and_order_to_the_limit() -> None:
@@ -29,23 +29,21 @@ def cells_in(box: tuple, number: int, far: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("clouds", "far"), [(1, 0), (3, 0), (1, 131000), (511, -131000)])
-def test_cells_rise_and_points_of_one_keep_their_order(clouds: int, far: int) -> None:
+def test_cells_are_merged_in_the_order_of_their_keys(clouds: int, far: int) -> None:
     cells = cells_in(BOX, 301, far)
     batch = torch.arange(len(cells)) * 7 % clouds
     low, high = (tuple(value + far for value in side) for side in BOX)
-    found = cell_order(cells, None if clouds == 1 else batch, clouds, (low, high))
+    found = merged_on_host(cells, None if clouds == 1 else batch, clouds, (low, high))
     assert found is not None
     rows = torch.cat([batch[:, None], cells], 1)
-    assert found.order.tolist() == sorted(range(len(rows)), key=lambda p: rows[p].tolist())
     keys, inverse = torch.unique(pack(rows), return_inverse=True)
-    merged, of_point = found.merged()
-    assert torch.equal(found.keys(merged), keys)
-    assert torch.equal(of_point, inverse)
+    assert torch.equal(found[0], keys)
+    assert torch.equal(found[1], inverse)
 
 
 def test_cells_far_apart_are_merged_by_their_keys() -> None:
     cells = cells_in(WIDE, 50).repeat(2, 1)
-    assert cell_order(cells, None, 1, WIDE) is None
+    assert merged_on_host(cells, None, 1, WIDE) is None
     grid = grid_of_cells(cells)
     found, inverse = np.unique(cells.numpy(), axis=0, return_inverse=True)
     assert np.array_equal(grid.coords[:, 1:], found)
