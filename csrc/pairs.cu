@@ -153,20 +153,3 @@ KERNEL(reverse_table, ReverseArguments, PAIR_THREADS) {
         if (found >= 0) a.reversed[(i64)found * a.volume + slot] = (int)row;
     }
 }
-
-struct ScatterArguments {
-    const int* in_index;   // [n]
-    const int* out_index;  // [n]
-    const i64* offsets;    // [volume + 1]
-    int* table;            // [outputs, volume], filled with -1 before
-    i64 n;
-    int volume;
-};
-
-KERNEL(scatter_pairs, ScatterArguments, PAIR_THREADS) {
-    const i64 i = (i64)blockIdx.x * PAIR_THREADS + threadIdx.x;
-    if (i >= a.n) return;
-    // the last slot that begins at or before this pair: empty slots begin with the next one
-    const int slot = (int)lower_bound(a.offsets + 1, (i64)a.volume, i + 1);
-    a.table[(i64)a.out_index[i] * a.volume + slot] = a.in_index[i];
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 
@@ -82,8 +82,10 @@ class HashTable:
         mirrored = self.symmetry and kernel.is_symmetric and source is target and volume > 1
         search = self.search_of(source)
         by_grid = search == "grid"
-        layer = _layer(kernel, search, mirrored, self.simplified)
-        kernels = module(SOURCE, device, **layer.defines)
+        defines = _defines(kernel, search, mirrored, self.simplified)
+        kernels = module(SOURCE, device, **defines)
+        written = volume - volume // 2 if mirrored else volume
+        pass_slots = written if written <= TILE_SLOTS else PASS_SLOTS  # that the shared tile holds
 
         # where entries are mirrored, the empty ones above the centre are not written
         table = torch.empty(n_out, volume, dtype=torch.int32, device=device)
@@ -91,7 +93,7 @@ class HashTable:
             table.fill_(-1)
         counts = torch.zeros(volume, dtype=torch.int64, device=device)
         capacity = 0 if by_grid else _capacity(n_in)
-        words = _grid_cells(source) if by_grid else capacity * ENTRY_BYTES // 4
+        words = self.grid_size(source) // 4 if by_grid else capacity * ENTRY_BYTES // 4
         scratch = torch.full((words,), -1, dtype=torch.int32, device=device)
         # bits of a hash that number the groups of a hash table
         hash_bits = capacity.bit_length() - 1 - GROUP_BITS
@@ -106,8 +108,8 @@ class HashTable:
         origin, *steps = kernel.key_steps(source.tensor_stride)
         kernels.launch(
             "search",
-            min(layer.blocks, -(-n_out // ROWS)),
-            shared_bytes=layer.shared_bytes,
+            min(SEARCH_WARPS // defines["WARPS"], -(-n_out // ROWS)),
+            shared_bytes=4 * (ROWS * (pass_slots | 1) + pass_slots),
             store=store,
             targets=target.keys,
             table=table,
@@ -118,13 +120,18 @@ class HashTable:
             first=[-padding for padding in kernel.padding],
             dilation=kernel.dilation,
             size=kernel.size,
-            pass_slots=layer.pass_slots,
+            pass_slots=pass_slots,
         )
         return map_of_table(source, target, kernel, table, None, counts)
 
+    def grid_size(self, source: VoxelGrid) -> int:
+        """Bytes of a grid that holds all sites for sure: the box of the batch for every cloud."""
+        cells = math.prod(cells_along(source.extent, source.tensor_stride))
+        return 4 * source.batch_size * cells
+
     def search_of(self, source: VoxelGrid) -> str:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses."""
-        size = 4 * _grid_cells(source)
+        size = self.grid_size(source)
         if self.search == "auto":
             largest = min(self.grid_bytes, self.grid_bytes_per_site * source.rows)
             return "grid" if size <= largest else "hash"
@@ -137,28 +144,16 @@ class HashTable:
         return self.search
 
 
-class _Layer(NamedTuple):
-    """The part of a search that every batch of a layer shares."""
-
-    defines: dict[str, int]
-    pass_slots: int  # slots that the shared tile holds
-    shared_bytes: int
-    blocks: int  # that search, at most
-
-
 @functools.cache
-def _layer(kernel: Kernel, search: str, mirrored: bool, simplified: bool) -> _Layer:
+def _defines(kernel: Kernel, search: str, mirrored: bool, simplified: bool) -> dict[str, int]:
+    """Macros of the source for a layer."""
     volume = kernel.volume
-    searched = volume // 2 if mirrored else volume
-    written = volume - searched if mirrored else volume
-    pass_slots = written if written <= TILE_SLOTS else PASS_SLOTS
-    columns = -(-searched // kernel.size[2])
+    columns = -(-(volume // 2 if mirrored else volume) // kernel.size[2])
     defines = {"STORE": STORES[search], "SYMMETRIC": int(mirrored), "WARPS": _warps(columns)}
     defines["GROUP_BITS"] = GROUP_BITS
     if simplified and volume <= TILE_SLOTS and kernel.size[2] <= UNROLLED_SLOTS:
         defines |= zip(("KX", "KY", "KZ"), kernel.size, strict=True)
-    shared_bytes = 4 * (ROWS * (pass_slots | 1) + pass_slots)
-    return _Layer(defines, pass_slots, shared_bytes, SEARCH_WARPS // defines["WARPS"])
+    return defines
 
 
 def _capacity(sites: int) -> int:
@@ -172,11 +167,6 @@ def _warps(columns: int) -> int:
     if columns == 1:
         return 1
     return max(range(2, 9), key=lambda warps: (columns / (warps * -(-columns // warps)), warps))
-
-
-def _grid_cells(source: VoxelGrid) -> int:
-    """Cells of a grid that holds all sites for sure: the box of the batch for every cloud."""
-    return source.batch_size * math.prod(cells_along(source.extent, source.tensor_stride))
 
 
 def _cells(source: VoxelGrid) -> dict[str, Any]:

@@ -112,18 +112,6 @@ def transposed_table(table: Tensor, n_in: int) -> Tensor:
     return turned
 
 
-def table_from_pairs(in_index: Tensor, out_index: Tensor, offsets: Tensor, n_out: int) -> Tensor:
-    """Neighbour table ``[N_out, K]`` int32 of pairs that fill a slot of an output at most once."""
-    n, device, volume = in_index.shape[0], in_index.device, offsets.shape[0] - 1
-    table = torch.full((n_out, volume), -1, dtype=torch.int32, device=device)
-    fields: Fields = {
-        **{"in_index": in_index, "out_index": out_index, "table": table, "n": n},
-        **{"offsets": offsets.to(device, non_blocking=True), "volume": volume},
-    }
-    module("pairs.cu", device).launch("scatter_pairs", -(-n // PAIR_THREADS), **fields)
-    return table
-
-
 def pairs_layout(kernel_map: KernelMap) -> Layout:
     """Layout ``pairs`` of a map with a table; see `pcnn.geometry.layouts.pairs`."""
     other = kernel_map.transpose()
@@ -136,15 +124,12 @@ def pairs_layout(kernel_map: KernelMap) -> Layout:
 
 
 def table_layout(kernel_map: KernelMap) -> Layout:
-    """Layout ``table`` from the other side's table, or from pairs."""
+    """Layout ``table`` from the other side's table, or as torch makes it."""
     check_table(kernel_map)
     other = kernel_map.transpose()
-    if has_steps(kernel_map) or (kernel_map.symmetric and has_table(other)):
+    if has_steps(kernel_map) or kernel_map.symmetric or not has_table(other):
         return table(kernel_map)
-    if has_table(other):
-        return (transposed_table(other.layout("table")[0], kernel_map.n_out),)
-    in_index, out_index, offsets = kernel_map.layout("pairs")
-    return (table_from_pairs(in_index, out_index, offsets, kernel_map.n_out),)
+    return (transposed_table(other.layout("table")[0], kernel_map.n_out),)
 
 
 def places_layout(kernel_map: KernelMap) -> Layout:

@@ -90,10 +90,10 @@ class ZDelta:
         for task in tasks:
             relation, source, target = task.relation, task.source, task.target
             kernel = relation.kernel
-            tiles = self._tiles(kernel, target.rows)
+            tiles, tile_bytes = self._tiles(kernel, target.rows)
             base, *steps = kernel.key_steps(relation.spacing, relation.shifts)
             part = {
-                **tiles.fields,
+                **tiles,
                 **dict(zip(("step_x", "step_y", "step_z"), steps, strict=True)),
                 "base": base,
                 "source": source.keys,
@@ -111,20 +111,20 @@ class ZDelta:
                 "fill": int(target.fixed),
             }
             parts.append(part)
-            blocks += -(-target.rows // tiles.rows) * tiles.chunks
-            shared = max(shared, tiles.shared_bytes)
+            blocks += -(-target.rows // tiles["rows"]) * tiles["chunks"]
+            shared = max(shared, tile_bytes)
         bits = 32 if self.key_bits == 32 else 64
         kernels = cuda.module(SOURCE, device, DELTAS=int(self.deltas), KEY_BITS=bits)
         kernels.launch("z_delta", blocks, shared_bytes=shared, tasks=parts, n=len(parts))
 
-    def _tiles(self, kernel: Kernel, n_out: int) -> _Tiles:
-        """Cut a search into blocks whose tile of the table fits in shared memory."""
+    def _tiles(self, kernel: Kernel, n_out: int) -> tuple[dict[str, int], int]:
+        """How a search is cut into blocks whose tile of the table fits in so much shared memory."""
         rows = MOST_ROWS
         while rows > FEWEST_ROWS and (
             4 * rows * kernel.volume > TILE_BYTES or n_out < rows * FEW_TILES
         ):
             rows //= 2
-        run_slots = kernel.size[2] if self.deltas else 1
+        run_slots = kernel.size[2] if self.deltas else 1  # of one binary search
         runs = -(-kernel.volume // run_slots)
         most = max(1, LARGE_TILE_BYTES // (4 * rows * run_slots))
         chunk_runs = -(-runs // -(-runs // most))  # chunks of even length
@@ -134,24 +134,8 @@ class ZDelta:
                 f"{self.name}: kernel size {kernel.size} is too long along z: {run_slots} slots "
                 f"take {shared} bytes of shared memory, a block has {SHARED_BYTES}"
             )
-        return _Tiles(rows, runs, chunk_runs, -(-runs // chunk_runs), shared)
-
-
-@dataclass(frozen=True)
-class _Tiles:
-    """How a search is cut into blocks: a tile of outputs, and a chunk of its runs of slots."""
-
-    rows: int  # output rows of a tile
-    runs: int  # runs of slots with one binary search each
-    chunk_runs: int  # runs of a block
-    chunks: int  # blocks of a tile
-    shared_bytes: int  # shared memory of a block
-
-    @property
-    def fields(self) -> dict[str, int]:
-        """As the kernel reads it."""
-        fields = {name: value for name, value in vars(self).items() if name != "shared_bytes"}
-        return {**fields, "row_shift": (self.rows // FEWEST_ROWS).bit_length() - 1}
+        tiles = {"rows": rows, "row_shift": (rows // FEWEST_ROWS).bit_length() - 1, "runs": runs}
+        return {**tiles, "chunk_runs": chunk_runs, "chunks": -(-runs // chunk_runs)}, shared
 
 
 @dataclass(frozen=True)
