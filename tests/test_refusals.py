@@ -41,7 +41,6 @@ from pcnn.nn import (
     SparseConv3d,
     cat,
     normalize,
-    prune,
 )
 from pcnn.ops import (
     Engine,
@@ -226,11 +225,6 @@ NN: list[Row] = [
     (lambda: SparseConv3d(2, 1, 3)(points()), T, "PointSet"),
     (lambda: Conv3d(2, 2, 2, 2)(points(), grid()), V, "from a PointSet to a VoxelGrid"),
     (lambda: normalize(nn.SyncBatchNorm(3), torch.zeros(4, 3), FEW[:1]), V, "spare rows"),
-    *(
-        (lambda mask=mask: prune(points(), mask), V, r"mask must be \[\d+\] bool on cpu")
-        for mask in (torch.ones(3).bool(), torch.ones(5), torch.ones(5, 1).bool())
-    ),
-    (lambda: prune(points(), [True]), T, r"mask must be a torch.Tensor"),  # type: ignore[arg-type]
     (lambda: cat(), V, "at least one"),
     (lambda: checkpoint_activations(MinkUNet42(4, 3, 0.125), [-1]), V, "count from 0"),
     (lambda: checkpoint_activations(nn.Linear(2, 2), [0]), V, "Linear has no residual blocks"),

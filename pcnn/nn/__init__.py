@@ -2,7 +2,7 @@
 
 from pcnn.nn.containers import FeatureWise, Sequential
 from pcnn.nn.conv import Conv3d, ConvTranspose3d, SparseConv3d
-from pcnn.nn.features import add, cat, normalize, prune
+from pcnn.nn.features import add, cat, normalize
 from pcnn.nn.planned import PlannedModule
 from pcnn.nn.pooling import (
     AvgPool3d,
@@ -25,5 +25,4 @@ __all__ = [
     "add",
     "cat",
     "normalize",
-    "prune",
 ]

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pcnn.geometry import Geometry
-from pcnn.geometry.base import holding_sites
-from pcnn.geometry.checks import require_tensors
 from pcnn.rowwise import batch_norm
 from pcnn.tensor import SparseTensor, check_same_sites
 
@@ -76,43 +74,6 @@ def add(first: SparseTensor, second: SparseTensor) -> SparseTensor:
     """
     check_same_sites(first, second)
     return first.replace(first.features + second.features)
-
-
-def prune(x: SparseTensor, mask: Tensor) -> SparseTensor:
-    """Keep the sites where a mask is true, with their features.
-
-    The sites that stay are a geometry of their own, also where the mask keeps all; a plan of the
-    input does not know it. Put layers behind it into a `PlannedModule` to have all of theirs built
-    at once. The host waits for the device once, so CUDA graphs cannot hold this call.
-
-    Args:
-        x: features ``[N, C]`` on voxels or native points of any level; gradients flow to them.
-        mask: ``[N]`` bool, in the order of the sites; no gradient flows to it.
-
-    Returns:
-        Features ``[M, C]`` of the M sites that stay, of the same tensor stride and clouds. They
-        know no inverse to the points (`SparseTensor.at_points`).
-
-    Raises:
-        TypeError: a mask that is no tensor.
-        ValueError: a mask of another shape, dtype or device.
-        RuntimeError: the call is being captured in a CUDA graph.
-    """
-    require_tensors(mask=mask)
-    if mask.shape != (len(x),) or mask.dtype != torch.bool or mask.device != x.device:
-        raise ValueError(
-            f"mask must be [{len(x)}] bool on {x.device}, one entry for each site, got "
-            f"{list(mask.shape)} {str(mask.dtype).removeprefix('torch.')} on {mask.device}"
-        )
-    if mask.is_cuda and torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "prune decides about sites while it runs, so it cannot be captured in a CUDA graph; "
-            "keep all sites and multiply by the mask: x * mask[:, None]"
-        )
-    if x.geometry.count is not None:
-        mask = mask & holding_sites(len(x), x.geometry.count)
-    rows = mask.nonzero().squeeze(1)  # [M]
-    return SparseTensor(x.features.index_select(0, rows), x.geometry.at_rows(rows))
 
 
 def normalize(norm: nn.Module, features: Tensor, count: Tensor | None = None) -> Tensor:
