@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pcnn.cores import available_cores
 from pcnn.files.whole_file import locked, user_cache, whole_file
-from pcnn.kernels.sources import FOLDER, locate, texts, variants_of
+from pcnn.kernels.sources import FOLDER, locate, texts
 from pcnn.messages import install
 
 STANDARD = "c++17"
@@ -114,14 +114,8 @@ def compile_source(source: str, arch: str, defines: Mapping[str, int]) -> tuple[
 
 def key(source: str, arch: str, defines: Mapping[str, int]) -> str:
     """Digest of all that the machine code depends on, texts of included files too."""
-    parts = [require(), STANDARD, arch, locate(source).name]
-    parts += [f"{name}={value}" for name, value in sorted(defines.items())]
-    parts += [part for file in sorted(texts(source).items()) for part in file]
-    digest = hashlib.sha256()
-    for part in parts:
-        content = part.encode()
-        digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()
+    what = require(), STANDARD, arch, locate(source).name, sorted(defines.items())
+    return hashlib.sha256(repr((what, sorted(texts(source).items()))).encode()).hexdigest()
 
 
 def cubin(source: str, arch: str, defines: Mapping[str, int]) -> bytes:
@@ -182,7 +176,7 @@ def _warn(error: Exception) -> None:
 
 def missing_sources(arch: str) -> list[str]:
     """Sources without macros that are not in the cache for an architecture, largest first."""
-    plain = [path for path in FOLDER.glob("*.cu") if list(variants_of(path.name)) == [{}]]
+    plain = [path for path in FOLDER.glob("*.cu") if "// variants:" not in path.read_text()]
     absent = [
         path for path in plain if read(kernel_cache() / f"{key(path.name, arch, {})}.cubin") is None
     ]

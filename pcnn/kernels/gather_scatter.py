@@ -14,7 +14,6 @@ A padded buffer holds the rows of every slot in the order of ``pairs``; the rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -205,12 +204,7 @@ def scatter(
     )
 
 
-def _name_of(variant: Any) -> str:
-    """Name of the kernel below in profiles."""
-    return "scatter_slots_kernel" if variant.constants["SCATTER"] else "gather_slots_kernel"
-
-
-@triton.jit(do_not_specialize=["skip"], repr=_name_of)  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["skip"])  # type: ignore[untyped-decorator]
 def slots_kernel(  # type: ignore[no-untyped-def]
     source_ptr,  # [N_in, C], or the buffer [B, C]
     index_ptr,  # [T] int32

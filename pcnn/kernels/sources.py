@@ -8,10 +8,9 @@ a launch has to know, is read from the text, so it is the same for every compile
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 #: Folder of the sources: in a checkout a link to the top-level folder, in a wheel a real one.
@@ -20,7 +19,6 @@ FOLDER = Path(__file__).resolve().parents[1] / "csrc"
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*(\S+)", re.MULTILINE)
 KERNEL = re.compile(r"^[ \t]*KERNEL\(\s*(\w+)\s*,\s*(\w+)\s*,\s*([^()]+?)\s*\)", re.MULTILINE)
-VARIANTS = re.compile(r"^//\s*variants:\s*(.+)$", re.MULTILINE)
 #: A constant of the text: ``#define X 256`` or ``constexpr int X = 256;``.
 CONSTANT = re.compile(
     r"^[ \t]*(?:#[ \t]*define[ \t]+(\w+)[ \t]+"
@@ -125,14 +123,3 @@ def _value(expression: str, constants: Mapping[str, str]) -> int | None:
     # a constant may be said in terms of others, never of itself
     others = {name: text for name, text in constants.items() if name != word}
     return _value(constants[word], others) if word in constants else None
-
-
-def variants_of(source: str) -> Iterator[dict[str, int]]:
-    """Sets of macros that a source asks to be compiled with, combined of all such comment lines.
-
-    ``// variants: BITS=32 | BITS=64`` names two; a source without any has one, no macros at all.
-    """
-    lines = [line.split("|") for line in VARIANTS.findall(texts(source)[locate(source).name])]
-    for chosen in itertools.product(*lines):
-        words = [word for part in chosen for word in part.split()]
-        yield {name: int(value) for name, value in (word.split("=") for word in words)}

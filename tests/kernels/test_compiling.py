@@ -1,7 +1,9 @@
 """From a CUDA source to machine code: what the text says, the compiler, the cache on disk."""
 
+import itertools
 import multiprocessing
 import os
+import re
 import struct
 import sys
 import time
@@ -22,7 +24,7 @@ from pcnn.kernels.compiler import (
     key,
     read,
 )
-from pcnn.kernels.sources import FOLDER, kernels, texts, threads_of, variants_of
+from pcnn.kernels.sources import FOLDER, kernels, texts, threads_of
 from tests.forking import require_fork
 
 HOPPER = "sm_90a"
@@ -92,6 +94,14 @@ def test_the_text_says_includes_and_blocks(written) -> None:
             threads_of(source, "wrong", {})
     with pytest.raises(ValueError, match="includes"):
         texts(written("#include <cstdint>\n"))
+
+
+def variants_of(source: str) -> Iterator[dict[str, int]]:
+    """Sets of macros that a source asks to be compiled with, combined of all such comment lines."""
+    asked = re.findall(r"^//\s*variants:\s*(.+)$", (FOLDER / source).read_text(), re.MULTILINE)
+    for chosen in itertools.product(*(line.split("|") for line in asked)):
+        words = [word.split("=") for part in chosen for word in part.split()]
+        yield {name: int(value) for name, value in words}
 
 
 def every_source() -> Iterator[object]:
