@@ -30,8 +30,6 @@ from pcnn.geometry.packing import BATCH_SHIFT, pack
 from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.point_cells import checked_reach
 from pcnn.maps.radius import RadiusSearch
-from pcnn.models import MinkUNet42
-from pcnn.models.blocks import checkpoint_activations
 from pcnn.nn import (
     Conv3d,
     ConvTranspose3d,
@@ -226,8 +224,6 @@ NN: list[Row] = [
     (lambda: Conv3d(2, 2, 2, 2)(points(), grid()), V, "from a PointSet to a VoxelGrid"),
     (lambda: normalize(nn.SyncBatchNorm(3), torch.zeros(4, 3), FEW[:1]), V, "spare rows"),
     (lambda: cat(), V, "at least one"),
-    (lambda: checkpoint_activations(MinkUNet42(4, 3, 0.125), [-1]), V, "count from 0"),
-    (lambda: checkpoint_activations(nn.Linear(2, 2), [0]), V, "Linear has no residual blocks"),
 ]
 TENSOR: list[Row] = [
     *(

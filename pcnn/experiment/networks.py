@@ -18,7 +18,6 @@ from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.weights import check_finite, fitting, opened
 from pcnn.files.bounded import named
 from pcnn.files.text import read_yaml
-from pcnn.models.blocks import checkpoint_activations
 from pcnn.nn.conv import convolutions
 from pcnn.ops.engine import Engine, resolve
 
@@ -51,9 +50,6 @@ def network(cfg: DictConfig, in_channels: int, out_channels: int) -> nn.Module:
     if not isinstance(net, nn.Module):
         raise ConfigError("model._target_", "a network is needed")
     set_layers(net, cfg)
-    if cfg.get("activation_checkpointing"):
-        with named_after("activation_checkpointing"):
-            checkpoint_activations(net, list(cfg.activation_checkpointing))
     return net
 
 

@@ -29,7 +29,7 @@ MAY_CHANGE = (*LONGER, "dataset.num_workers", *(f"dataset.{key}" for key in (*LO
 FILLED = ("tags",)
 #: Keys beside the groups that make a run what it is.
 KEPT = (
-    *("activation_checkpointing", "freeze", "layer_decay", "lr_multipliers"),
+    *("freeze", "layer_decay", "lr_multipliers"),
     *("test", "tags", "optimized_metric"),
 )
 

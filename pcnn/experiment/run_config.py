@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pcnn.config import looked_up, make, named_after, parameters_of, refusal
 from pcnn.errors import ConfigError, first_line
 from pcnn.experiment.networks import engine_of, fill_layers, placement
-from pcnn.ranges import Channels, Factor, Natural, Seed
+from pcnn.ranges import Channels, Factor, Seed
 
 if TYPE_CHECKING:
     import lightning as L
@@ -23,7 +23,6 @@ CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Keys beside the groups, with their types and defaults.
 RUN: Mapping[str, tuple[Any, Any]] = {
     "seed": (Seed, 0),
-    "activation_checkpointing": (list[Natural], []),
     "train": (bool, True),
     "test": (bool, False),
     "ckpt_path": (str | None, None),
@@ -190,7 +189,6 @@ def no_graph(cfg: DictConfig) -> str | None:
     reasons = {
         f"engine={cfg.engine.name} asks the host about every map": engine_of(cfg).dataflow
         is not None,
-        "activation_checkpointing runs layers again": cfg.get("activation_checkpointing"),
         "trainer.sync_batchnorm=true waits for other devices": synchronised,
         f"trainer.strategy={strategy} moves parameters": str(strategy) not in _ONE_PROCESS_A_DEVICE,
     }

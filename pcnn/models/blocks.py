@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.checkpoint import checkpoint
 
 from pcnn.geometry import Geometry
 from pcnn.nn import Conv3d, ConvTranspose3d, add, normalize
@@ -152,46 +147,3 @@ class Layers:
         first = ResidualBlock(in_channels, out_channels, self, kernel_size, stride)
         same = out_channels, out_channels, self, kernel_size
         return nn.Sequential(first, *(ResidualBlock(*same) for _ in range(count - 1)))
-
-
-def checkpoint_activations(net: nn.Module, levels: Collection[int]) -> int:
-    """Let the residual blocks of some levels keep their inputs alone while a network trains."""
-    if min(levels, default=0) < 0:
-        raise ValueError(f"activation_checkpointing={list(levels)}: levels count from 0")
-    blocks = [module for module in net.modules() if isinstance(module, ResidualBlock)]
-    if levels and not blocks:
-        raise ValueError(f"activation_checkpointing: {type(net).__name__} has no residual blocks")
-    for block in blocks:
-        block.__dict__["forward"] = partial(_recomputed, block, frozenset(levels))
-    return len(blocks)
-
-
-def _recomputed(block: ResidualBlock, levels: frozenset[int], x: SparseTensor) -> SparseTensor:
-    """The forward of a block, which is computed again in backward at some levels."""
-    forward = type(block).forward
-    trains = block.training and torch.is_grad_enabled()
-    if not trains or max(x.tensor_stride).bit_length() - 1 not in levels:
-        return forward(block, x)
-    out: SparseTensor = checkpoint(
-        forward,
-        block,
-        x,
-        use_reentrant=False,
-        preserve_rng_state=False,  # blocks draw no random numbers
-        context_fn=lambda: (nullcontext(), unmoved_statistics(block)),
-    )
-    return out
-
-
-@contextmanager
-def unmoved_statistics(module: nn.Module) -> Iterator[None]:
-    """Keep running statistics of norms as they are while a forward is repeated."""
-    norms = [each for each in module.modules() if isinstance(each, _BatchNorm)]
-    buffers = [buffer for norm in norms for buffer in norm.buffers()]
-    before = [buffer.clone() for buffer in buffers]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in zip(buffers, before, strict=True):
-                buffer.copy_(value)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,6 @@ from pcnn.models import (
     SparseResNetLarge,
     SparseResNetSegmentation,
     SpUNet,
-    blocks,
 )
 from pcnn.nn import Conv3d, ConvTranspose3d
 from tests.clouds import surface_grid
@@ -143,29 +141,3 @@ def test_inference_fuses_and_gives_the_same(name: str) -> None:
     assert list(before) == list(model.state_dict())
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     torch.testing.assert_close(y, expected)
-
-
-@pytest.mark.parametrize("levels", [(0,), (1, 3), (0, 1, 2, 3, 4)])
-def test_activations_computed_again_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, levels: Collection[int]
-) -> None:
-    net, x = MinkUNet42(4, 3, width=0.125).double(), on(surface_grid(300, 2), torch.float64)
-    other = copy.deepcopy(net)
-    assert blocks.checkpoint_activations(other, levels) == 16
-    again: list[int] = []
-    unmoved = blocks.unmoved_statistics
-    monkeypatch.setattr(
-        blocks, "unmoved_statistics", lambda module: again.append(1) or unmoved(module)
-    )
-    for one in (net, other):
-        one(x).features.square().mean().backward()
-    # encoder blocks lie on levels 1 to 4, those of the decoder on 3 to 0
-    assert len(again) == sum({0: 2, 4: 2}.get(level, 4) for level in levels)
-    for mine, theirs in zip(net.parameters(), other.parameters(), strict=True):
-        assert torch.equal(mine.grad, theirs.grad)  # type: ignore[arg-type]
-    assert net.state_dict().keys() == other.state_dict().keys()
-    for name, value in net.state_dict().items():  # running statistics
-        assert torch.equal(value, other.state_dict()[name]), name
-    for block in copy.deepcopy(other).modules():  # a copy runs its own blocks
-        if isinstance(block, blocks.ResidualBlock):
-            assert block.__dict__["forward"].args[0] is block
