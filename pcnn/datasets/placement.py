@@ -207,7 +207,7 @@ class OnPoints:
     def sample(self, cloud: Cloud, size: VoxelSize) -> Sample:
         try:
             x = self.place(cloud.points, cloud.inputs, None, 1, size)
-            labels = labels_or_ignore(cloud.labels, cloud.n_points)
+            labels = labels_or_ignore(cloud.labels, cloud.n_points).to(cloud.points.device)
             check_labels(labels)
         except ValueError as error:
             raise FileError(cloud.path, str(error)) from error

@@ -246,3 +246,14 @@ def test_crops_are_functions_of_their_generator():
     bad.points[3, 1] = float("nan")
     with pytest.raises(ValueError, match=r"c\.bin: 1 of 50 points"):
         sphere_crop(bad, generator(), 5, 1.0)
+
+
+@pytest.mark.gpu
+@placements
+def test_a_cloud_without_labels_is_placed_on_its_device(placement: Placement) -> None:
+    given = bare(cloud(30))
+    there = replace(given, points=given.points.cuda(), inputs=given.inputs.cuda())
+    found, wanted = placement.sample(there, SIZE), placement.sample(given, SIZE)
+    assert found.features.is_cuda
+    assert len(found.features) == len(wanted.features)
+    assert found.labels.tolist() == wanted.labels.tolist()
