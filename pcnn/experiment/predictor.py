@@ -24,16 +24,22 @@ from pcnn.datasets.readers.clouds import (
     intensity_top,
 )
 from pcnn.datasets.readers.columns import COLORS, meant, rounded_points
-from pcnn.datasets.readers.doubts import from_the_air, full_intensity, unit_doubt
 from pcnn.datasets.transforms.features import FORGOTTEN
 from pcnn.errors import FileError
 from pcnn.experiment import networks
 from pcnn.experiment.weights import opened
 from pcnn.files.bounded import named
+from pcnn.registration.cloud_measures import measured
 from pcnn.tensor import SparseTensor
 
 #: Intensities up to this are taken for those of 0 to 1.
 _UNIT = 1.5
+#: Points that tell of units.
+_ENOUGH = 100
+#: Seen from the air: wider than this [m], and in cells of this edge [m] at most so many points a
+#: square metre, in hardly any cell so many times the usual number: scanners on the ground see the
+#: near ground far denser than the rest.
+_WIDE, _CELL, _DENSE, _UNEVEN = 100.0, 4.0, 100.0, 4.0
 
 #: Colour of points without a class.
 GREY = (128, 128, 128)
@@ -153,8 +159,11 @@ class Predictor:
 
     def doubts(self, part: Part) -> list[str]:
         """Say why the points of a cloud look unlike those that the network was trained on."""
-        doubt = unit_doubt(part.places, self.voxel_size)
-        found = [] if doubt is None else [doubt]
+        found = []
+        if len(part) >= _ENOUGH:
+            near = torch.from_numpy(part.places - part.places.mean(axis=0))
+            doubt = measured([near]).doubt(float(np.max(self.voxel_size)))
+            found += [f"{doubt} (--scale gives the metres in a unit)"] if doubt else []
         ground = self.reading.at_sensor or self.reading.on_floor  # no user's own clouds
         if ground and from_the_air(part.places, len(part)):
             found.append("it seems to have been seen from the air; labels mean little here")
@@ -185,3 +194,22 @@ def _reading(cfg: DictConfig) -> Reading:
         at_sensor=not files.always_centred,
         on_floor=bool(files.get("on_floor")),
     )
+
+
+def full_intensity(top: float) -> float | None:
+    """The number that is intensity 1, where the largest leaves no doubt: 255 or 65,535; or None."""
+    return 255.0 if 128 < top <= 255 else 65535.0 if 4096 < top <= 65535 else None
+
+
+def from_the_air(places: np.ndarray, points: int) -> bool:
+    """Whether a cloud seems to have been seen from the air."""
+    width = np.ptp(places[:, :2], axis=0) if len(places) else np.zeros(2)
+    # of a few points each, or what is uneven is chance
+    cell = max(_CELL, float(np.sqrt(width.prod() * 16 / max(len(places), 1))))
+    if width.min() < max(_WIDE, 8 * cell):
+        return False
+    cells = np.floor((places[:, :2] - places[:, :2].min(0)) / cell).astype(np.int64)
+    _, counts = np.unique(cells[:, 0] * (1 << 31) + cells[:, 1], return_counts=True)
+    usual, many = np.quantile(counts, [0.5, 0.95])
+    density = usual / cell**2 * points / len(places)
+    return bool(many <= _UNEVEN * usual and density <= _DENSE)

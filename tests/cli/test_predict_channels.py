@@ -12,7 +12,7 @@ import torch
 import pcnn
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
-from pcnn.datasets.readers.doubts import full_intensity
+from pcnn.experiment.predictor import full_intensity
 from tests.cli.test_predict import cloud, labels, run, saved
 from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import write_las

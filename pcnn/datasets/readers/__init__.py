@@ -2,6 +2,5 @@
 
 In the order in which a cloud meets them: `clouds` opens a file and makes its columns a cloud;
 `formats` (PLY, PCD, bare numbers) and `las`, whose work `las_child` does in a process
-of its own, read it as `columns`; `fragments` are clouds without labels; `doubts` are what numbers
-say of units and of the place.
+of its own, read it as `columns`; `fragments` are clouds without labels.
 """

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pcnn.datasets.readers.clouds import SUFFIXES, Reading, read_points
 from pcnn.datasets.readers.columns import rounded_points, valid_returns
+from pcnn.errors import FileError
 from pcnn.files.bounded import named
 from pcnn.files.pickles import array_of, read_arrays
 from pcnn.messages import counted
@@ -42,7 +43,7 @@ def read_local(path: Path, columns: tuple[str, ...] | None = None) -> LocalCloud
         cloud = read_points(path, reading=reading)
         origin = torch.tensor(cloud.origin, dtype=torch.float64)
         if not cloud.n_points:
-            raise ValueError("the cloud is empty")
+            raise FileError(path, "the cloud is empty")
         return LocalCloud(cloud.points, origin, cloud.n_points_total - cloud.n_points)
 
 
