@@ -101,8 +101,7 @@ def write_label_file(path: Path, raw: np.ndarray) -> None:
     if raw.size and (raw.min() < 0 or raw.max() > 0xFFFF):
         raise ValueError(f"{path}: class ids must fit 16 bits, got {raw.min()}..{raw.max()}")
     with whole_file(path) as file:
-        for first in range(0, len(raw), PART):
-            file.write(raw[first : first + PART].astype("<u4").tobytes())
+        file.write(raw.astype("<u4").tobytes())
 
 
 def confidence_file(path: Path) -> Path:
@@ -146,27 +145,19 @@ def write_labelled(
             table[name] = values
         write_ply(path, [table], table.dtype)
         return {"labels": path}
-    elif as_words or (suffix == ".bin" and _fit_words(labels)):
+    elif as_words or (suffix == ".bin" and labels.min(initial=0) >= 0):
         path = target.with_name(f"{target.name}.label")
         write_label_file(path, labels)
     else:
         path = target.with_name(f"{target.name}_label.npy")
-        _write_npy(path, labels, "<i8")
+        with whole_file(path) as file:
+            np.save(file, labels)
     if confidence is None:
         return {"labels": path}
     beside = confidence_file(path)
-    _write_npy(beside, confidence, "<f4")
-    return {"labels": path, "confidence": beside}
-
-
-def _fit_words(labels: np.ndarray) -> bool:
-    return not labels.size or bool(0 <= labels.min() <= labels.max() <= 0xFFFF)
-
-
-def _write_npy(path: Path, values: np.ndarray, kind: str) -> None:
-    with whole_file(path) as file:
-        header = {"descr": kind, "fortran_order": False, "shape": (len(values),)}
+    with whole_file(beside) as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": confidence.shape}
         np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call]
-        for first in range(0, len(values), PART):
-            part = values[first : first + PART].astype(kind)
-            file.write((part / _FULL if kind == "<f4" else part).tobytes())
+        for first in range(0, len(confidence), PART):
+            file.write((confidence[first : first + PART] / _FULL).tobytes())
+    return {"labels": path, "confidence": beside}

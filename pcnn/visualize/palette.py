@@ -8,29 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-# red, green, blue of the SemanticKITTI API (config/semantic-kitti.yaml, which lists blue first)
-SEMANTIC_KITTI: dict[str, tuple[int, int, int]] = {
-    "car": (100, 150, 245),
-    "bicycle": (100, 230, 245),
-    "motorcycle": (30, 60, 150),
-    "truck": (80, 30, 180),
-    "other-vehicle": (0, 0, 255),
-    "person": (255, 30, 30),
-    "bicyclist": (255, 40, 200),
-    "motorcyclist": (150, 30, 90),
-    "road": (255, 0, 255),
-    "parking": (255, 150, 255),
-    "sidewalk": (75, 0, 75),
-    "other-ground": (175, 0, 75),
-    "building": (255, 200, 0),
-    "fence": (255, 120, 50),
-    "vegetation": (0, 175, 0),
-    "trunk": (135, 60, 0),
-    "terrain": (150, 240, 80),
-    "pole": (255, 240, 150),
-    "traffic-sign": (255, 0, 0),
-}
+from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI as _KITTI
 
+SEMANTIC_KITTI = dict(zip(_KITTI.class_names, _KITTI.colors, strict=True))
 UNLABELLED = (205, 208, 214)  # light grey: there, but in the background of a light picture
 # predictions that the truth confirms, contradicts, or does not know
 RIGHT, WRONG, UNJUDGED = (200, 205, 213), (214, 39, 40), (236, 238, 242)
