@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pcnn.visualize.page import FAINT, INK, new_page, saved
-from pcnn.visualize.raster import from_above
+from pcnn.visualize.page import FAINT, INK, from_above, new_page, saved
 
 TARGET = (31, 88, 178)
 SOURCE = (232, 112, 16)

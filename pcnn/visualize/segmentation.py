@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from pcnn.metrics.iou import accuracy, iou, miou_present, present
-from pcnn.visualize.page import FAINT, INK, new_page, saved
+from pcnn.visualize.page import FAINT, INK, from_above, new_page, saved
 from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, colourise, palette
-from pcnn.visualize.raster import from_above
 
 PIXELS = 1000
 #: Edge of a panel [inches], and columns of the legend below one.

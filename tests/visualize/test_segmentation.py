@@ -3,7 +3,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.image import imread
 
-from pcnn.visualize.raster import from_above
+from pcnn.visualize.page import from_above
 from pcnn.visualize.segmentation import segmentation_picture
 
 NAMES = ["road", "car", "building"]

@@ -18,7 +18,6 @@ from pcnn.files.whole_file import whole_file
 from pcnn.messages import visible
 from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, distinct_colours, palette
 from pcnn.visualize.view.cloud import LABELS, Places, ViewedCloud
-from pcnn.visualize.view.viridis import VIRIDIS
 
 #: Points of a page, unless told otherwise; they take 22 to 55 bytes each.
 POINTS = 1_000_000
@@ -92,6 +91,8 @@ class View:
 
     def content(self) -> tuple[dict[str, Any], list[NDArray]]:
         """Plain values, and the arrays that these name."""
+        from matplotlib import colormaps
+
         arrays: list[NDArray] = []
 
         def kept(array: NDArray) -> str:
@@ -122,7 +123,7 @@ class View:
                 _entry("without truth", UNJUDGED),
             ],
             "ranges": _ranges(few),
-            "map": VIRIDIS,
+            "map": _base64(colormaps["viridis"](np.arange(256), bytes=True)[:, :3]).decode(),
             "clouds": [
                 {
                     "name": visible(cloud.name),

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib import colormaps
 
 import pcnn.visualize.view.page as page
 from pcnn.visualize.view import View, ViewedCloud
 from pcnn.visualize.view.cloud import Places
-from pcnn.visualize.view.viridis import VIRIDIS
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("road", "car")
@@ -185,8 +183,3 @@ def test_what_cannot_be_shown_is_refused() -> None:
         cloud(three, intensity=np.zeros(2))
     with pytest.raises(ValueError, match="points must be finite"):
         cloud(np.full((3, 3), np.inf))
-
-
-def test_the_scale_is_that_of_matplotlib() -> None:
-    colours = np.frombuffer(base64.b64decode(VIRIDIS), np.uint8).reshape(256, 3)
-    assert np.array_equal(colours, colormaps["viridis"](np.arange(256), bytes=True)[:, :3])
