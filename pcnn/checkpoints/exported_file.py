@@ -20,9 +20,8 @@ import yaml  # type: ignore[import-untyped]  # a package that OmegaConf needs
 from torch import Tensor
 
 from pcnn.errors import FileError
-from pcnn.files.bounded import YAML
+from pcnn.files.bounded import YAML, parsed_yaml
 from pcnn.files.tensors import read_tensors, write_tensors
-from pcnn.files.text import parsed_yaml
 
 #: Suffix of an exported network.
 SUFFIX = ".safetensors"

@@ -22,8 +22,7 @@ import torch
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.errors import UNREADABLE, ConfigError, FileError
-from pcnn.files.bounded import named
-from pcnn.files.text import read_json
+from pcnn.files.bounded import named, read_json
 from pcnn.files.whole_file import whole_file
 
 if TYPE_CHECKING:

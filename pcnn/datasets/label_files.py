@@ -13,8 +13,7 @@ from pcnn.datasets.readers.columns import PART
 from pcnn.datasets.readers.formats import TEXTS
 from pcnn.errors import FileError
 from pcnn.files.bounded import named, read_npy
-from pcnn.files.ply import write_ply
-from pcnn.files.whole_file import whole_file
+from pcnn.files.whole_file import whole_file, write_ply
 
 #: Names of folders that hold labels, beside a folder of clouds, and how far above they may lie.
 FOLDERS, _LEVELS = ("labels", "label"), 3

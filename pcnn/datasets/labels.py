@@ -18,8 +18,7 @@ from annotated_types import Interval, Len, MinLen
 
 from pcnn.config.values import refusal
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.bounded import named
-from pcnn.files.text import read_yaml
+from pcnn.files.bounded import named, read_yaml
 
 IGNORE = 255
 """Train id of a point that counts neither in a loss nor in a metric."""

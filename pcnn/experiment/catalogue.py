@@ -9,8 +9,7 @@ from typing import Any
 
 from pcnn.checkpoints.exported_file import SUFFIX
 from pcnn.errors import UserError
-from pcnn.files.bounded import named
-from pcnn.files.text import read_json
+from pcnn.files.bounded import named, read_json
 
 #: Folder of the weights that come with the package.
 SHIPPED = Path(__file__).parents[1] / "weights"

@@ -16,8 +16,7 @@ from pcnn.datasets import Placement
 from pcnn.errors import ConfigError
 from pcnn.experiment.catalogue import weights_file
 from pcnn.experiment.weights import check_finite, fitting, opened
-from pcnn.files.bounded import named
-from pcnn.files.text import read_yaml
+from pcnn.files.bounded import named, read_yaml
 from pcnn.nn.conv import convolutions
 from pcnn.ops.engine import Engine, resolve
 

@@ -19,8 +19,7 @@ from pcnn.checkpoints import RunCheckpoint
 from pcnn.config import read_stored
 from pcnn.errors import ConfigError, FileError, MissingFileError
 from pcnn.experiment.weights import lacking_keys
-from pcnn.files.bounded import named
-from pcnn.files.text import read_json, read_yaml
+from pcnn.files.bounded import named, read_json, read_yaml
 from pcnn.files.whole_file import drop_parts, whole_file
 
 CONFIG = "config.yaml"

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pcnn.errors import FileError
 from pcnn.experiment import run_folder
 from pcnn.experiment.run_folder import CONFUSION, Counts, read_counts
-from pcnn.files.bounded import named
-from pcnn.files.text import read_text, read_yaml
+from pcnn.files.bounded import named, read_text, read_yaml
 from pcnn.files.whole_file import whole_file
 from pcnn.messages import short_names, visible
 from pcnn.metrics.iou import class_accuracy, iou, present

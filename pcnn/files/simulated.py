@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pcnn.errors import FileError
-from pcnn.files.text import read_json
+from pcnn.files.bounded import read_json
 
 MARKER = "SIMULATED.json"
 

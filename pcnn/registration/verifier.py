@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pcnn.files.text import read_json
+from pcnn.files.bounded import read_json
 from pcnn.registration.evidence import NAMES, PairEvidence
 from pcnn.registration.solution import Candidates, Solution
 

@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.files.text import read_yaml
+from pcnn.files.bounded import read_yaml
 from pcnn.simulate.mesh import Floats, Mesh, surface
 from pcnn.simulate.shapes import SHAPES, leaves, turned
 

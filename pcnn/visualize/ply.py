@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.files.ply import write_ply
+from pcnn.files.whole_file import write_ply
 
 
 def write_coloured_ply(

@@ -9,7 +9,7 @@ import torch
 
 from pcnn.datasets.cloud import Cloud
 from pcnn.datasets.readers.clouds import read_columns
-from pcnn.files.ply import write_ply
+from pcnn.files.whole_file import write_ply
 
 
 def scan(n: int, seed: int = 0) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pcnn.files.ply import write_ply
+from pcnn.files.whole_file import write_ply
 from tests.datasets.las_files import CODES, write_las
 from tests.datasets.point_files import pcd_bytes, saved
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from pcnn.datasets.registration.pairs import RegistrationPair
 from pcnn.errors import FileError, MissingFileError
-from pcnn.files.bounded import named
-from pcnn.files.text import finite_numbers, numbered_lines, whole_number
+from pcnn.files.bounded import finite_numbers, named, numbered_lines, whole_number
 from pcnn.files.whole_file import whole_file
 from pcnn.registration.cloud_measures import voxel_means
 from pcnn.registration.nearest import nearest_within

@@ -32,8 +32,7 @@ from pcnn.datasets.registration.pairs import (
 )
 from pcnn.datasets.semantic_kitti import read_scan
 from pcnn.errors import FileError
-from pcnn.files.bounded import named
-from pcnn.files.text import finite_numbers, numbered_lines
+from pcnn.files.bounded import finite_numbers, named, numbered_lines
 from pcnn.ranges import Distance, Natural
 from pcnn.registration.transforms import inverse, not_rigid, rigid
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pcnn.files.text import read_yaml
+from pcnn.files.bounded import read_yaml
 from pcnn.simulate.mesh import Floats, Mesh, RayCaster
 from pcnn.simulate.rooms.paint import Paint
 from pcnn.simulate.simulator import Split, draw, drawn

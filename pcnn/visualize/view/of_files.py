@@ -13,9 +13,8 @@ from pcnn.datasets.label_files import confidence_file, label_files, read_labels
 from pcnn.datasets.readers.clouds import Reading, read_columns
 from pcnn.datasets.readers.columns import COLORS, Columns, valid_returns
 from pcnn.errors import FileError
-from pcnn.files.bounded import named, read_npy
+from pcnn.files.bounded import finite_numbers, named, numbered_lines, read_json, read_npy
 from pcnn.files.simulated import is_simulated
-from pcnn.files.text import finite_numbers, numbered_lines, read_json
 from pcnn.messages import counted
 from pcnn.visualize.view.cloud import ViewedCloud
 
