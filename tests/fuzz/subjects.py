@@ -59,13 +59,13 @@ def _points() -> np.ndarray:
 
 def _clouds(folder: Path) -> list[Subject]:
     points = _points()
-    rows = table(rows=points)
+    rows, rings = table(rows=points), np.arange(P, dtype="<f4")
     plys = ("ascii", "binary_little_endian", "binary_big_endian")
     pcds = ("ascii", "binary")
     found = [
         Subject("a.bin", (points.tobytes(),), read_points),
         Subject("000000.bin", (points.tobytes(),), read_scan),
-        Subject("a.pcd.bin", (np.zeros((P, 5), "<f4").tobytes(), points.tobytes()), read_points),
+        Subject("a.pcd.bin", (np.column_stack([points, rings]).tobytes(),), read_points),
         Subject("a.npy", (_npy(points), _npy(rows), _npy(np.asfortranarray(points))), _read),
         Subject("a.ply", tuple(ply_bytes(kind, rows) for kind in plys), _read),
         Subject("a.pcd", tuple(pcd_bytes(kind, rows) for kind in pcds), _read),
@@ -156,7 +156,9 @@ def _experiments(folder: Path) -> list[Subject]:
         "model": {"name": "minkunet", "width": 0.5},
         "dataset": {"name": "kitti", "root": None},
         "task": {"name": "segmentation"},
-        "data": {"in_channels": 4},
+        "data": {"in_channels": 4, "source": "real"},
+        "geometry": {"name": "voxel"},
+        "engine": {"name": "auto"},
         "seed": 1,
     }
     checkpoint = {
