@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pcnn.metrics import iou, present
 from pcnn.metrics.registration import JudgedPairs, PairResult, Protocol
-from pcnn.visualize import colourise, palette
+from pcnn.visualize import colourise, distinct_colours
 from pcnn.visualize.registration import SOURCE, TARGET, ShownPair
 
 LIMIT = 50_000  # points of an Object3D: 4 MB of JSON for every 10,000, and viewers drop the rest
@@ -27,7 +27,7 @@ def of_scans(
     """IoU table of counts [C, C + 1], scans by prediction and by truth."""
     given = getattr(data, "colors", None)
     # W&B's own categories end at 14, so colours are given
-    colours = palette(names) if given is None else np.asarray(given, np.uint8)
+    colours = distinct_colours(len(names)) if given is None else np.asarray(given, np.uint8)
     note = " (SIMULATED)" if getattr(data, "source_kind", None) == "simulated" else ""
     media: Media = {}
     if counts is not None:

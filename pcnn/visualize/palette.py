@@ -1,4 +1,4 @@
-"""Colours of classes: the ones people know, and distinct ones for every other set."""
+"""Colours of classes that have none of their own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pcnn.datasets.semantic_kitti_labels import SEMANTIC_KITTI as _KITTI
-
-SEMANTIC_KITTI = dict(zip(_KITTI.class_names, _KITTI.colors, strict=True))
 UNLABELLED = (205, 208, 214)  # light grey: there, but in the background of a light picture
 # predictions that the truth confirms, contradicts, or does not know
 RIGHT, WRONG, UNJUDGED = (200, 205, 213), (214, 39, 40), (236, 238, 242)
@@ -63,17 +60,6 @@ def _oklab(rgb: NDArray[np.floating]) -> NDArray[np.floating]:
         ]
     )
     return lab
-
-
-def palette(class_names: Sequence[str]) -> NDArray[np.uint8]:
-    """Choose a colour for every class.
-
-    SemanticKITTI's own colours where every name is one of its classes, generated ones otherwise
-    (a mixture would hold colours that are too similar).
-    """
-    if class_names and all(name in SEMANTIC_KITTI for name in class_names):
-        return np.array([SEMANTIC_KITTI[name] for name in class_names], dtype=np.uint8)
-    return distinct_colours(len(class_names))
 
 
 def colourise(

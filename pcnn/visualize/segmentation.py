@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pcnn.metrics.iou import accuracy, iou, miou_present, present
 from pcnn.visualize.page import FAINT, INK, from_above, new_page, saved
-from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, colourise, palette
+from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, colourise, distinct_colours
 
 PIXELS = 1000
 #: Edge of a panel [inches], and columns of the legend below one.
@@ -59,7 +59,8 @@ def segmentation_picture(
             raise ValueError(
                 f"{name} must be [{len(points)}], one for every point, got {labels.shape}"
             )
-    table = palette(class_names) if colors is None else np.asarray(colors).astype(np.uint8)
+    own = distinct_colours(len(class_names)) if colors is None else colors
+    table = np.asarray(own).astype(np.uint8)
     if table.shape != (len(class_names), 3):
         raise ValueError(f"colors must be [{len(class_names)}, 3], got {table.shape}")
 

@@ -1,16 +1,7 @@
 import numpy as np
 
-from pcnn.visualize import SEMANTIC_KITTI, colourise, palette
+from pcnn.visualize import colourise
 from pcnn.visualize.palette import UNLABELLED
-
-
-def test_semantic_kitti_names_get_their_colours():
-    names = list(SEMANTIC_KITTI)
-    assert len(names) == 19
-    assert len(set(SEMANTIC_KITTI.values())) == 19
-    colours = palette(names)
-    assert colours[names.index("road")].tolist() == [255, 0, 255]
-    assert palette(["road", "car"]).tolist() == [[255, 0, 255], [100, 150, 245]]
 
 
 def test_colourise_greys_everything_outside():

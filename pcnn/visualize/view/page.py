@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pcnn.files.whole_file import whole_file
 from pcnn.messages import visible
-from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, distinct_colours, palette
+from pcnn.visualize.palette import RIGHT, UNJUDGED, UNLABELLED, WRONG, distinct_colours
 from pcnn.visualize.view.cloud import LABELS, Places, ViewedCloud
 
 #: Points of a page, unless told otherwise; they take 22 to 55 bytes each.
@@ -145,7 +145,7 @@ class View:
 
     def _table(self) -> NDArray[np.uint8]:
         if self.colors is None:
-            return palette(self.class_names)
+            return distinct_colours(len(self.class_names))
         return np.asarray(self.colors).astype(np.uint8).reshape(-1, 3)
 
 
