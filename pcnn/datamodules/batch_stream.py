@@ -74,8 +74,7 @@ class BatchStream:
     ) -> None:
         self._sampler = sampler
         self._position = position
-        self._dataset, self._collate = dataset, collate
-        self._processes = num_workers, pin_memory
+        self._given = dataset, collate, num_workers, pin_memory
         self._next = 0
         self.seconds_waited = 0.0
         # this name is where Lightning's teardown looks for worker processes to stop
@@ -91,8 +90,7 @@ class BatchStream:
         for _ in range(len(self)):
             began = time.perf_counter()
             if self._iterator is None:
-                given = self._dataset, self._collate, *self._processes
-                self._iterator = iter(_loader(self._sampler.batches(self._next), *given))
+                self._iterator = iter(_loader(self._sampler.batches(self._next), *self._given))
             with plain_errors():
                 batch = unpacked(next(self._iterator))
             self._next += 1
@@ -108,11 +106,8 @@ class BatchStream:
         mine = self._sampler.fingerprint()
         changed = [f"{k} {state[k]} -> {mine[k]}" for k in mine if state.get(k, mine[k]) != mine[k]]
         if changed:
-            log.warning(
-                "resumed with another training set-up (%s): training goes on, but not with the "
-                "batches the interrupted run would have seen",
-                ", ".join(changed),
-            )
+            text = "resumed with another training set-up (%s), so not with the same batches"
+            log.warning(text, ", ".join(changed))
 
 
 class EvaluationLoader:

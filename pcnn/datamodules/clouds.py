@@ -167,12 +167,10 @@ class CloudDataModule(ExactLoading):
     def class_of(self) -> Callable[[str], int] | None:
         return None
 
-    def collate(self) -> Collate:
-        return CollateClouds(self.in_channels, self.geometry, self.voxel_size)
-
-    def collate_training(self) -> Collate:
-        """Return what joins the rows of samples, without points."""
-        return CollateClouds(self.in_channels, self.geometry, rows_alone=True)
+    def collate(self, train: bool) -> Collate:
+        """Return what joins samples: rows and points, in training the rows alone."""
+        placed = None if train else self.voxel_size
+        return CollateClouds(self.in_channels, self.geometry, placed, rows_alone=train)
 
 
 class ClassificationDataModule(CloudDataModule):

@@ -87,11 +87,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
         """Make the data set of a split; None where it has no samples by configuration."""
 
     @abstractmethod
-    def collate(self) -> Collate:
-        """Return what joins samples, possibly none, into a batch."""
-
-    def collate_training(self) -> Collate:
-        return self.collate()
+    def collate(self, train: bool) -> Collate:
+        """Return what joins samples, possibly none, into a batch of training or evaluation."""
 
     @property
     @abstractmethod
@@ -115,10 +112,10 @@ class ExactLoading(pl.LightningDataModule, ABC):
     @property
     def workers(self) -> int:
         """Worker processes of each loader; less of small sets, unless they are asked for."""
-        devices = 1 if self.trainer is None else self.trainer.num_devices
-        return worker_count(
-            self.num_workers, max(1, available_cores() // devices), self._device() == "cpu"
+        cores = max(
+            1, available_cores() // (1 if self.trainer is None else self.trainer.num_devices)
         )
+        return worker_count(self.num_workers, cores, self._device() == "cpu")
 
     def train_dataloader(self) -> BatchStream:
         """Return the stream of training batches, which knows where an interrupted run stopped."""
@@ -129,7 +126,7 @@ class ExactLoading(pl.LightningDataModule, ABC):
             SkipBroken(self.dataset("train"), self.on_error, self.advice),
             sampler,
             position=None if trainer is None else lambda: batches_done(trainer),
-            collate=self.collate_training(),
+            collate=self.collate(train=True),
             **self._loading(sampler.n),
         )
 
@@ -138,16 +135,11 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             raise ValueError(f"no training {self.unit}s are configured")
         # a set of one sample can be trained on, whatever the configured batch size
-        n = len(dataset)
-        size = min(self.batch_size, max(1, n // rank["world"]))
+        n, world = len(dataset), rank.get("world", 1)
+        size = min(self.batch_size, max(1, n // world))
         if size < self.batch_size:
-            log.warning(
-                "%s to train on and %s: batches hold %d instead of %d",
-                counted(n, self.unit),
-                counted(rank["world"], "rank"),
-                size,
-                self.batch_size,
-            )
+            few = f"{counted(n, self.unit)} to train on and {counted(world, 'rank')}"
+            log.warning("%s: batches hold %d instead of %d", few, size, self.batch_size)
         return EpochSampler(n, size, seed=self.seed, **rank)
 
     def val_dataloader(self) -> EvaluationLoader | Sequence[EvaluationLoader]:
@@ -175,13 +167,14 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             return []
         sampler = EvaluationSampler(len(dataset), self.val_batch_size, **self._rank())
-        loading = self._loading(len(sampler))
-        return EvaluationLoader(SkipBroken(dataset), sampler, collate=self.collate(), **loading)
+        loading = self._loading(len(sampler)) | {"collate": self.collate(train=False)}
+        return EvaluationLoader(
+            SkipBroken(dataset), sampler, collate=self.collate(train=False), **loading
+        )
 
     def _rank(self) -> dict[str, int]:
-        if self.trainer is None:
-            return {"rank": 0, "world": 1}
-        return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
+        one = self.trainer
+        return {} if one is None else {"rank": one.global_rank, "world": one.world_size}
 
     def _loading(self, tasks: int) -> dict[str, Any]:
         workers = self.workers if self.num_workers is not None else min(self.workers, tasks)
@@ -204,7 +197,7 @@ class SkipBroken(Dataset[Any]):
         self, dataset: Dataset[Any], on_error: OnError = "raise", advice: str = ""
     ) -> None:
         self._dataset = dataset
-        self._skips = on_error == "skip"
+        self._tries = _IN_A_ROW if on_error == "skip" else 1
         self._advice = advice
         self._named: set[int] = set()
 
@@ -214,7 +207,7 @@ class SkipBroken(Dataset[Any]):
     def __getitem__(self, key: Key) -> Any:
         """Return the sample of a key, or of the next index whose sample can be read."""
         epoch, first = key
-        for step in range(_IN_A_ROW if self._skips else 1):
+        for step in range(self._tries):
             index = (first + step) % len(self)
             try:
                 return self._dataset[(epoch, index)]
@@ -222,10 +215,10 @@ class SkipBroken(Dataset[Any]):
                 refused: Exception = error
             except UserError as error:  # no file to repair, or to skip
                 raise SampleError(str(error)) from error
-            if self._skips and index not in self._named:
+            if self._tries > 1 and index not in self._named:
                 self._named.add(index)
                 log.warning("a sample is left out, and the next one takes its place: %s", refused)
         end = f"repair or remove the file{self._advice}"
-        if self._skips:
+        if self._tries > 1:
             end = f"{_IN_A_ROW} samples in a row cannot be read"
         raise SampleError(f"{refused}\n{end}") from refused

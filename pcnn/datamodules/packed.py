@@ -90,12 +90,7 @@ class Part:
             self._source.holds[self.index] = 0
 
 
-@dataclass(frozen=True)
-class _Place:
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    start: int
-    size: int
+Place = tuple[torch.dtype, tuple[int, ...], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +98,9 @@ class Packed:
     """An object whose tensors lie in one buffer."""
 
     content: bytes  # the object, pickled without its tensors
-    places: tuple[_Place, ...]  # of the tensors, in the order in which they were met
-    buffer: Tensor | Part  # [bytes] uint8
+    places: Sequence[Place]  # dtype, shape and first byte of the tensors, as they were met
+    # [bytes] uint8; torch would make a file of shared memory for a tensor
+    buffer: np.ndarray | Part
 
     @classmethod
     def of(cls, batch: Any, memory: BatchMemory | None = None) -> Packed:
@@ -112,35 +108,33 @@ class Packed:
         file = io.BytesIO()
         pickler = _Pickler(file)
         pickler.dump(batch)
-        places, size = [], 0
+        places: list[Place] = []
+        size = 0
         for tensor in pickler.tensors:
-            length = tensor.numel() * tensor.element_size()
-            places.append(_Place(tensor.dtype, tuple(tensor.shape), size, length))
-            size += math.ceil(length / _ALIGNED) * _ALIGNED
+            places.append((tensor.dtype, tuple(tensor.shape), size))
+            size += math.ceil(tensor.nbytes / _ALIGNED) * _ALIGNED
         worker = get_worker_info()
         part = None if memory is None or worker is None else memory.part(worker.id, size)
         buffer = torch.empty(size, dtype=torch.uint8) if part is None else part.memory
         for tensor, place in zip(pickler.tensors, places, strict=True):
-            _view(buffer, place).copy_(tensor.detach())
-        return cls(file.getvalue(), tuple(places), buffer if part is None else part)
+            _view(buffer, *place).copy_(tensor.detach())
+        return cls(file.getvalue(), places, part or buffer.numpy())
 
-    def unpack(self) -> Any:
-        """Return the object; its tensors are views of the buffer."""
-        buffer = self.buffer.take(pinned=False) if isinstance(self.buffer, Part) else self.buffer
-        tensors = [_view(buffer, place) for place in self.places]
+    def unpack(self, pinned: bool = False) -> Any:
+        """Return the object; its tensors are views of one buffer, page-locked or not."""
+        if isinstance(self.buffer, Part):
+            buffer = self.buffer.take(pinned)
+        else:
+            buffer = torch.from_numpy(self.buffer)
+            buffer = buffer.pin_memory() if pinned else buffer
+        tensors = [_view(buffer, *place) for place in self.places]
         unpickler = pickle.Unpickler(io.BytesIO(self.content))
         unpickler.persistent_load = tensors.__getitem__  # type: ignore[method-assign]
         return unpickler.load()
 
-    def pin_memory(self) -> Packed:
-        buffer = self.buffer
-        pinned = buffer.take(pinned=True) if isinstance(buffer, Part) else buffer.pin_memory()
-        return Packed(self.content, self.places, pinned)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self.buffer, Tensor):  # torch would make a file of shared memory for it
-            return _arrived, (self.content, self.places, self.buffer.numpy())
-        return Packed, (self.content, self.places, self.buffer)
+    def pin_memory(self) -> Any:
+        """What a loader that pins gives: the object itself."""
+        return self.unpack(pinned=True)
 
 
 @dataclass(frozen=True)
@@ -159,15 +153,11 @@ def unpacked(batch: Any) -> Any:
     return batch.unpack() if isinstance(batch, Packed) else batch
 
 
-def _arrived(content: bytes, places: tuple[_Place, ...], buffer: np.ndarray) -> Packed:
-    return Packed(content, places, torch.from_numpy(buffer))
-
-
-def _view(buffer: Tensor, place: _Place) -> Tensor:
-    part = buffer[place.start : place.start + place.size]
-    if not place.size:
-        return torch.empty(place.shape, dtype=place.dtype)
-    return part.view(place.dtype).view(place.shape)
+def _view(buffer: Tensor, dtype: torch.dtype, shape: tuple[int, ...], start: int) -> Tensor:
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return torch.empty(shape, dtype=dtype)
+    return buffer[start : start + size].view(dtype).view(shape)
 
 
 class _Pickler(pickle.Pickler):

@@ -79,7 +79,7 @@ class RegistrationDataModule(ExactLoading):
             raise RuntimeError("the data source is known after setup() or pairs()")
         return next(iter(self._pairs.values()))
 
-    def collate(self) -> Collate:
+    def collate(self, train: bool) -> Collate:
         return CollatePairs(self.geometry, self.voxel_size, self.one_pass)
 
     def pairs(self, split: Split) -> PairDataset:

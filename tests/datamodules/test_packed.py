@@ -108,7 +108,7 @@ def test_batches_that_are_never_taken_free_their_memory():
 @pytest.mark.gpu
 def test_pinned_memory():
     before = batch(OnVoxels(), 40, 50)
-    after = Packed.of(before).pin_memory().unpack()
+    after = Packed.of(before).pin_memory()
     assert all(tensor.is_pinned() for tensor in after.tensors())
     moved = after.to("cuda", non_blocking=True)
     assert torch.equal(moved.points.cpu(), before.points)
