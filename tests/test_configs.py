@@ -147,7 +147,7 @@ def test_every_experiment_composes_and_says_what_it_is(name: str) -> None:
 #: The key that a command line is refused for.
 WRONG = {
     "dataset=kitti task=registration model=resunet dataset.on_error=skip": "dataset",
-    "dataset=kitti_pairs model=resunet +dataset.on_error=skip": "dataset.on_error",
+    "dataset=kitti_pairs model=resunet +dataset.crop=3": "dataset.crop",
     "model=resunet dataset=kitti_pairs augment=lidar": "dataset.augment",
     "model=resunet dataset=threedmatch tta=rot4": "tta",
     "+seeed=3": "seeed",

@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -98,17 +99,23 @@ def _instance(kind: type, value: Any) -> Any:
 
 def hints_of(target: Callable[..., Any]) -> dict[str, Any]:
     """Types of parameters, with their ranges; those that cannot be resolved are absent."""
+    if isinstance(target, type) and is_dataclass(target):
+        found: dict[str, Any] = {}
+        for owner in filter(is_dataclass, reversed(target.__mro__)):
+            own = vars(owner).get("__annotations__", {})
+            found |= _resolved(own, vars(sys.modules[owner.__module__]))
+        return found
     function = target if isinstance(target, FunctionType) else target.__init__  # type: ignore[misc]
     function = inspect.unwrap(function)
-    try:
-        return get_type_hints(function, include_extras=True)
-    except (NameError, TypeError):
-        pass
+    return _resolved(getattr(function, "__annotations__", {}), getattr(function, "__globals__", {}))
+
+
+def _resolved(annotations: Mapping[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, hint in getattr(function, "__annotations__", {}).items():
+    for name, hint in annotations.items():
         alone = type("alone", (), {"__annotations__": {name: hint}})
         try:
-            found |= get_type_hints(alone, function.__globals__, include_extras=True)
+            found |= get_type_hints(alone, names, include_extras=True)
         except (NameError, TypeError):
             continue
     return found

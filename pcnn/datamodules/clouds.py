@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pcnn.datamodules.batch_stream import Collate
-from pcnn.datamodules.exact_loading import ExactLoading, OnError
+from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.batches import CollateClouds
 from pcnn.datasets.cache import ShardedClouds
 from pcnn.datasets.cloud_dataset import CloudDataset
 from pcnn.datasets.cloud_sets import CloudSets, Kind, Split
 from pcnn.datasets.labels import Rgb, contents
-from pcnn.datasets.placement import Placement, VoxelSize
+from pcnn.datasets.placement import VoxelSize
 from pcnn.datasets.readers.columns import colours_first
 from pcnn.datasets.transforms.augment import Augmentation
 from pcnn.errors import UserError
-from pcnn.ranges import Count, Length, Seed, Workers
+from pcnn.ranges import Count, Length
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class CloudDataModule(ExactLoading):
     """Loaders of `CloudBatch`, and the sets of clouds behind them."""
 
@@ -31,43 +33,20 @@ class CloudDataModule(ExactLoading):
         "at once)"
     )
 
-    def __init__(
-        self,
-        sets: CloudSets,
-        voxel_size: VoxelSize,
-        crop: Length | None = None,
-        point_max: Count | None = None,
-        augment: Augmentation | None = None,
-        cache: bool = False,
-        data_dir: str = "data",
-        limit_train: Count | None = None,
-        limit_val: Count | None = None,
-        batch_size: Count = 1,
-        val_batch_size: Count = 1,
-        num_workers: Workers | None = None,
-        seed: Seed = 0,
-        geometry: Placement | None = None,
-        on_error: OnError = "raise",
-        shards: str | None = None,
-    ) -> None:
-        super().__init__(
-            batch_size=batch_size,
-            val_batch_size=val_batch_size,
-            num_workers=num_workers,
-            seed=seed,
-            geometry=geometry,
-            on_error=on_error,
-        )
-        self.sets = sets
-        self.unit = sets.unit
-        self.voxel_size = voxel_size
-        self.crop = crop
-        self.point_max = point_max
-        self.augment = augment
-        self.cache = Path(data_dir) / "cache" if cache and shards is None else None
-        self.shards = None if shards is None else Path(shards)
-        self.limit_train = limit_train
-        self.limit_val = limit_val
+    sets: CloudSets
+    voxel_size: VoxelSize
+    crop: Length | None = None
+    point_max: Count | None = None
+    augment: Augmentation | None = None
+    cache: bool = False
+    data_dir: str = "data"
+    limit_train: Count | None = None
+    limit_val: Count | None = None
+    shards: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.unit = self.sets.unit
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -109,12 +88,12 @@ class CloudDataModule(ExactLoading):
     @property
     def source_kind(self) -> Kind:
         if self.shards is not None:
-            return cast("Kind", ShardedClouds(self.shards / "train").facts["kind"])
+            return cast("Kind", ShardedClouds(Path(self.shards, "train")).facts["kind"])
         return self.sets.found.kind
 
     @property
     def data_root(self) -> Path:
-        return self.shards or self.sets.found.root
+        return Path(self.shards) if self.shards else self.sets.found.root
 
     @property
     def tests_on_validation(self) -> bool:
@@ -134,6 +113,7 @@ class CloudDataModule(ExactLoading):
         if clouds is None:
             return None
         augment = self.augment if train else None
+        cached = train and self.cache and self.shards is None
         if augment is not None and augment.chromatic and not colours_first(clouds.channels):
             raise UserError(
                 f"augment.chromatic changes the first three channels, which are "
@@ -146,7 +126,7 @@ class CloudDataModule(ExactLoading):
             crop=self.crop if self.shards is None else None,
             point_max=self.point_max if train else None,
             augment=augment,
-            cache=self.cache / str(clouds.recipe()["set"]) if train and self.cache else None,
+            cache=Path(self.data_dir, "cache", str(clouds.recipe()["set"])) if cached else None,
             seed=self.seed,
             geometry=self.geometry,
             limit=self.limit_train if train else self.limit_val,
@@ -155,10 +135,10 @@ class CloudDataModule(ExactLoading):
 
     def _sharded(self, split: Split) -> ShardedClouds | None:
         """The clouds of a split in shards, which must be those that this training would keep."""
-        assert self.shards is not None
-        if not (self.shards / split).is_dir():
+        folder = Path(str(self.shards), split)
+        if not folder.is_dir():
             return None
-        clouds = ShardedClouds(self.shards / split)
+        clouds = ShardedClouds(folder)
         recipe = {**self.geometry.recipe(self.voxel_size), "crop": self.crop}
         clouds.check(recipe=recipe, classes=self.class_names)
         return clouds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -46,6 +47,7 @@ _SPLITS_OF_STAGE: dict[str | None, tuple[Split, ...]] = {
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ExactLoading(pl.LightningDataModule, ABC):
     """Loaders of a set with splits, whatever its samples.
 
@@ -63,23 +65,15 @@ class ExactLoading(pl.LightningDataModule, ABC):
     #: what a user can do about a training sample that cannot be read, besides repairing it
     advice = ""
 
-    def __init__(
-        self,
-        *,
-        batch_size: Count = 1,
-        val_batch_size: Count = 1,
-        num_workers: Workers | None = None,
-        seed: Seed = 0,
-        geometry: Placement | None = None,
-        on_error: OnError = "raise",
-    ) -> None:
+    batch_size: Count = 1
+    val_batch_size: Count = 1
+    num_workers: Workers | None = None
+    seed: Seed = 0
+    geometry: Placement = field(default_factory=OnVoxels)
+    on_error: OnError = "raise"
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.on_error = on_error
-        self.batch_size = batch_size
-        self.val_batch_size = val_batch_size
-        self.num_workers = num_workers
-        self.seed = seed
-        self.geometry = geometry or OnVoxels()
         self._datasets: dict[Split, Any] = {}
 
     @abstractmethod
@@ -167,10 +161,8 @@ class ExactLoading(pl.LightningDataModule, ABC):
         if dataset is None:
             return []
         sampler = EvaluationSampler(len(dataset), self.val_batch_size, **self._rank())
-        loading = self._loading(len(sampler)) | {"collate": self.collate(train=False)}
-        return EvaluationLoader(
-            SkipBroken(dataset), sampler, collate=self.collate(train=False), **loading
-        )
+        loading, collate = self._loading(len(sampler)), self.collate(train=False)
+        return EvaluationLoader(SkipBroken(dataset), sampler, collate=collate, **loading)
 
     def _rank(self) -> dict[str, int]:
         one = self.trainer

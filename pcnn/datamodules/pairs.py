@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from pcnn.datamodules.batch_stream import Collate
 from pcnn.datamodules.exact_loading import ExactLoading
 from pcnn.datasets.cloud_sets import Split
-from pcnn.datasets.placement import Placement
 from pcnn.datasets.registration.augment import PairAugmentation
 from pcnn.datasets.registration.pairs import PairDataset, PairSets
 from pcnn.datasets.registration.placed_pairs import CollatePairs, PlacedPairs
-from pcnn.ranges import Count, Length, NonNegative, Seed, Workers
+from pcnn.ranges import Count, Length, NonNegative
 
 log = logging.getLogger(__name__)
 
@@ -20,46 +20,26 @@ log = logging.getLogger(__name__)
 VAL_PAIRS = 400
 
 
+@dataclass(eq=False, repr=False)
 class RegistrationDataModule(ExactLoading):
     """Loaders of `PairBatch`, and the sets of pairs behind them."""
 
+    sets: PairSets
+    _: KW_ONLY
+    voxel_size: Length
+    augment: PairAugmentation | None = None
+    feature_noise: NonNegative = 0.0
+    max_points: Count | None = None
+    limit_train: Count | None = None
+    limit_val: Count | None = VAL_PAIRS
+    one_pass: bool = False
+    turn_val: bool = False
     unit = "pair"
     #: of the network's input, which is a one at every row
     in_channels = 1
 
-    def __init__(
-        self,
-        sets: PairSets,
-        *,
-        voxel_size: Length,
-        augment: PairAugmentation | None = None,
-        feature_noise: NonNegative = 0.0,
-        max_points: Count | None = None,
-        batch_size: Count = 1,
-        val_batch_size: Count = 1,
-        num_workers: Workers | None = None,
-        seed: Seed = 0,
-        geometry: Placement | None = None,
-        limit_train: Count | None = None,
-        limit_val: Count | None = VAL_PAIRS,
-        one_pass: bool = False,
-        turn_val: bool = False,
-    ) -> None:
-        super().__init__(
-            batch_size=batch_size,
-            val_batch_size=val_batch_size,
-            num_workers=num_workers,
-            seed=seed,
-            geometry=geometry,
-        )
-        self.sets = sets
-        self.voxel_size = voxel_size
-        self.augment = augment
-        self.feature_noise = feature_noise
-        self.max_points = max_points
-        self.limit: dict[Split, int | None] = {"train": limit_train, "val": limit_val, "test": None}
-        self.one_pass = one_pass
-        self.turn_val = turn_val
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._pairs: dict[Split, PairDataset] = {}  # that were asked for
 
     @property
@@ -104,6 +84,6 @@ class RegistrationDataModule(ExactLoading):
             augment=augment,
             feature_noise=self.feature_noise if train else 0.0,
             max_points=None if split == "test" else self.max_points,
-            limit=self.limit[split],
+            limit=getattr(self, f"limit_{split}", None),
             seed=self.seed if train else 0,  # runs of all seeds validate on the same
         )
