@@ -18,14 +18,15 @@ from pcnn.dataflows.gather_scatter import ADAPTIVE, MINUET, TORCHSPARSE, GatherS
 from pcnn.dataflows.gemm import OutputStationary
 from pcnn.dataflows.grouping import SEPARATE, SYMMETRIC, Adaptive, Fixed, Grouping, Sorted
 from pcnn.dataflows.weight_stationary import WHOLE
-from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
+from pcnn.geometry.base import Builder
+from pcnn.maps import DoubleTraversed, HashTable, SortedSearch, ZDelta
 from pcnn.ops.engine import ENGINES, Engine, resolve
 from pcnn.ops.engine_settings import SpiraSettings
 
 Settings = Mapping[str, Any]  # values that tell rows apart, by key
 #: An engine or an installed package, and the settings of its rows.
 Entry = tuple[Engine | peers.Peer, Settings]
-Step = tuple[str | int, MapBuilder, Dataflow]  # the value of a setting, and what is used there
+Step = tuple[str | int, Builder, Dataflow]  # the value of a setting, and what is used there
 
 #: Engines that are never timed unless they are named: N^2, or the definition of the others.
 _SLOW = ("brute_force", "reference")
@@ -59,7 +60,7 @@ def ours(options: Options) -> list[Engine]:
     return [engine for engine, _ in compared(options) if isinstance(engine, Engine)]
 
 
-def on(device: torch.device, builder: MapBuilder) -> MapBuilder:
+def on(device: torch.device, builder: Builder) -> Builder:
     """A builder that has CUDA kernels, or what stands in for it elsewhere."""
     return builder if device.type == "cuda" else SortedSearch()
 
@@ -69,7 +70,7 @@ def entries(name: str, setting: str, device: torch.device, found: Iterable[Step]
     return [(Engine(name, on(device, b), flow), {setting: value}) for value, b, flow in found]
 
 
-def _spira(**settings: Any) -> tuple[MapBuilder, Dataflow]:
+def _spira(**settings: Any) -> tuple[Builder, Dataflow]:
     own = SpiraSettings(**settings)
     return own.builder, own.dataflow
 
@@ -82,7 +83,7 @@ def grouped(device: torch.device) -> list[Entry]:
 def layers_of_papers(device: torch.device) -> list[Entry]:
     """The dataflows of the papers' engines, each on its own map."""
     sparse, minuet = HashTable(), DoubleTraversed()
-    found: list[tuple[str, str, MapBuilder, Dataflow]] = [
+    found: list[tuple[str, str, Builder, Dataflow]] = [
         ("torchsparse++", "output-stationary", sparse, OutputStationary()),
         ("torchsparse++", "weight-stationary", sparse, WHOLE),
         ("torchsparse", "gather-scatter", sparse, TORCHSPARSE),

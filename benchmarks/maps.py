@@ -19,8 +19,9 @@ from benchmarks.run import Case, Options, Prepare, by_part, run, same
 from benchmarks.workloads import Scene, scenes
 from pcnn.dataflows import ConvSpec, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.base import Builder
 from pcnn.geometry.packing import pack
-from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, SortedSearch, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable, SortedSearch, ZDelta
 from pcnn.maps.reached_sites import reached_sites
 from pcnn.maps.windowed import Windowed
 from pcnn.models import MinkUNet42, SparseResNet21, SparseResNetLarge
@@ -47,7 +48,7 @@ class _Unplanned:
         raise CheckFailed(f"the plan left out the map of {kernel}")
 
 
-def builders(options: Options) -> list[MapBuilder]:
+def builders(options: Options) -> list[Builder]:
     every: list[Any] = [SortedSearch()]
     if options.device.type == "cuda":
         every += [

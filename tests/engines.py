@@ -11,19 +11,19 @@ from pcnn.dataflows import (
 from pcnn.dataflows.gather_scatter import TORCHSPARSE
 from pcnn.dataflows.triplets import Triplets
 from pcnn.dataflows.weight_stationary import WEIGHT_STATIONARY, WHOLE, Hybrid
+from pcnn.geometry.base import Builder
 from pcnn.kernels.gemm_blocks import GemmBlocks
 from pcnn.maps import (
     BruteForce,
     DoubleTraversed,
     HashTable,
-    MapBuilder,
     SortedSearch,
     Windowed,
     ZDelta,
 )
 
 #: Builders made of device kernels; on a CPU they need the fixture `emulated`.
-KERNEL_BUILDERS: list[MapBuilder] = [
+KERNEL_BUILDERS: list[Builder] = [
     DoubleTraversed(),
     DoubleTraversed(source_block=8, query_block=8),
     HashTable(search="hash"),
@@ -32,7 +32,7 @@ KERNEL_BUILDERS: list[MapBuilder] = [
     ZDelta(),
     ZDelta("binary_search", deltas=False),
 ]
-BUILDERS: list[MapBuilder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
+BUILDERS: list[Builder] = [BruteForce(), SortedSearch(), *KERNEL_BUILDERS]
 DATAFLOWS: list[Dataflow] = [
     Reference(),
     Blocked(),

@@ -28,7 +28,15 @@ _NONE: Maps = {}
 
 
 class Builder(Hashable, Protocol):
-    """Finds the triplets of a kernel between two geometries; equal builders find the same ones."""
+    """Finds all triplets of a convolution; equal settings have equal hashes.
+
+    Builders differ in speed only: the set of triplets, and their order (by slot, then output row),
+    is the same for all. One that is made of device kernels alone has ``device_only = True``.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name in configurations and reports."""
 
     def build(self, source: Any, target: Any, kernel: Kernel) -> KernelMap:
         """Kernel map from input sites ``source`` to output sites ``target``."""

@@ -1,6 +1,5 @@
 """Map builders: (input sites, output sites, kernel) to a kernel map."""
 
-from pcnn.maps.base import MapBuilder
 from pcnn.maps.double_traversed import DoubleTraversed
 from pcnn.maps.hash_table import HashTable
 from pcnn.maps.host_search import BruteForce, SortedSearch
@@ -11,7 +10,6 @@ __all__ = [
     "BruteForce",
     "DoubleTraversed",
     "HashTable",
-    "MapBuilder",
     "SortedSearch",
     "Windowed",
     "ZDelta",

@@ -1,4 +1,4 @@
-"""What a map builder is, and the maps that a search finds many of at once."""
+"""The maps that a search finds many of at once."""
 
 from __future__ import annotations
 
@@ -10,29 +10,12 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid
+from pcnn.geometry.base import Builder
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.geometry.layouts import mask_words
 from pcnn.geometry.packing import SHIFTS
 from pcnn.geometry.steps import WHOLE_SLOTS, check_table_size
 from pcnn.maps.device_layouts import map_of_table
-
-
-class MapBuilder(Protocol):
-    """Finds all triplets of a convolution.
-
-    Builders differ in speed only: the set of triplets, and their order (by slot, then output row),
-    is the same for all. One that is made of device kernels alone has ``device_only = True``.
-    """
-
-    def __hash__(self) -> int:
-        """Equal settings have equal hashes; a frozen dataclass has this by itself."""
-
-    @property
-    def name(self) -> str:
-        """Name in configurations and reports."""
-
-    def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map from input sites ``source`` to output sites ``target``."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +69,7 @@ class Task:
         return cls(source, target, relation, table, masks, counts)
 
 
-class TableSearch(MapBuilder, Protocol):
+class TableSearch(Builder, Protocol):
     """A builder that also finds maps of sites that no host has counted, many at once."""
 
     @property
@@ -104,7 +87,7 @@ class TableSearch(MapBuilder, Protocol):
 def build_table(
     search: TableSearch, source: VoxelGrid, target: VoxelGrid, kernel: Kernel
 ) -> KernelMap:
-    """The map of one kernel by a search of many; see `MapBuilder.build`."""
+    """The map of one kernel by a search of many; see `Builder.build`."""
     # the density of large kernels decides how they are tiled, and costs nothing here
     counts = None
     if kernel.volume > WHOLE_SLOTS:

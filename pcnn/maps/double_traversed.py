@@ -57,7 +57,7 @@ class DoubleTraversed:
             raise ValueError(f"query_block must be at least 1, got {self.query_block}")
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map with the layouts table and counts; see `MapBuilder.build`."""
+        """Kernel map with the layouts table and counts; see `Builder.build`."""
         volume, n_in, n_out = kernel.volume, source.rows, target.rows
         device = source.device
         if n_in == 0 or n_out == 0:

@@ -66,7 +66,6 @@ class HashTable:
     name: str = "hash_table"
     search: str = "auto"  # hash, grid, or a grid where it takes at most grid_bytes_per_site
     grid_bytes_per_site: int = 256  # budget of auto, in bytes of the grid per input site
-    grid_bytes: int = 16 << 30  # largest grid that is made, whatever is asked for
     simplified: bool = True  # kernel size known to the compiler
     symmetry: bool = True
 
@@ -76,7 +75,7 @@ class HashTable:
             raise ValueError(f"search must be one of {names}, got {self.search!r}")
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map with the layouts table and counts; see `MapBuilder.build`."""
+        """Kernel map with the layouts table and counts; see `Builder.build`."""
         device, volume = source.device, kernel.volume
         n_in, n_out = source.rows, target.rows
         mirrored = self.symmetry and kernel.is_symmetric and source is target and volume > 1
@@ -131,17 +130,11 @@ class HashTable:
 
     def search_of(self, source: VoxelGrid) -> str:
         """How the sites of a layer are kept: `search`, or what ``auto`` chooses."""
-        size = self.grid_size(source)
-        if self.search == "auto":
-            largest = min(self.grid_bytes, self.grid_bytes_per_site * source.rows)
-            return "grid" if size <= largest else "hash"
-        if self.search == "grid" and size > self.grid_bytes:
-            x, y, z = cells_along(source.extent, source.tensor_stride)
-            raise ValueError(
-                f"{self.name}: a grid of {source.batch_size} clouds of {x} x {y} x {z} cells takes "
-                f"{size} bytes, over the limit grid_bytes={self.grid_bytes}"
-            )
-        return self.search
+        if self.search != "auto":
+            return self.search
+        return (
+            "grid" if self.grid_size(source) <= self.grid_bytes_per_site * source.rows else "hash"
+        )
 
 
 @functools.cache

@@ -56,7 +56,7 @@ class BruteForce:
     name: str = "brute_force"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map by exhaustive comparison; see `MapBuilder.build`."""
+        """Kernel map by exhaustive comparison; see `Builder.build`."""
         inputs, outputs = source.coords.to(torch.int64), target.coords.to(torch.int64)  # [N, 4]
         step = torch.tensor((1, *source.tensor_stride), device=source.device)
         rows = max(1, CHUNK // max(1, source.rows))
@@ -81,7 +81,7 @@ class SortedSearch:
     name: str = "sorted_search"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map by sorted search; see `MapBuilder.build`."""
+        """Kernel map by sorted search; see `Builder.build`."""
         symmetric = kernel.is_symmetric and source is target
         if source.rows == 0 or target.rows == 0:
             empty = source.keys.new_zeros(0)

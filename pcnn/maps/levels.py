@@ -37,17 +37,19 @@ class Levels:
 
 
 def pack_cells(
-    cells: Tensor,  # [N, 4] int32 (batch, x, y, z), in any order
-    extent: Tensor | None = None,
-    count: Tensor | None = None,  # [1] int32, number of cells that count
+    cells: Tensor,  # [N, 4] int32 (batch, x, y, z) in any order; or their keys [N] int64
+    extent: Tensor | None = None,  # [9] int32, zeroed; made if not given
+    count: Tensor | None = None,  # [1] int32, number of cells that count; None means all
 ) -> tuple[Tensor, Tensor]:
-    """Packed keys of integer cells, and their extent."""
-    n = cells.shape[0]
-    keys = torch.empty(n, dtype=torch.int64, device=cells.device)
-    extent = _empty_extent(cells.device) if extent is None else extent
-    given: dict[str, Any] = {"cells": cells, "keys": keys, "extent": extent, "count": count, "n": n}
-    module = cuda.module("levels.cu", cells.device)
-    module.launch("pack_cells", _walking(n), **given)
+    """Packed keys of cells, and their extent: largest and smallest batch index, x, y and z."""
+    n, device, packed = cells.shape[0], cells.device, cells.ndim == 1
+    keys = cells if packed else torch.empty(n, dtype=torch.int64, device=device)
+    if extent is None:
+        extent = torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=device)
+    given: dict[str, Any] = {"cells": None if packed else cells, "keys": keys, "n": n}
+    name = "extent_of_keys" if packed else "pack_cells"
+    module = cuda.module("levels.cu", device)
+    module.launch(name, _walking(n), **given, extent=extent, count=count)
     return keys, extent
 
 
@@ -62,20 +64,6 @@ def check_overflow(flags: int) -> None:
             "voxel grid: the cloud fills the packed key, and its levels together need more than "
             "64 bits to be sorted; centre the cloud or use larger voxels"
         )
-
-
-def extent_of(
-    keys: Tensor,  # [N] int64 packed
-    extent: Tensor | None = None,
-    count: Tensor | None = None,  # [1] int32, number of keys that count; None means all
-) -> Tensor:
-    """Extent of packed keys: ``[9]`` int32, largest and smallest field of batch, x, y and z."""
-    extent = _empty_extent(keys.device) if extent is None else extent
-    given: dict[str, Any] = {"cells": None, "keys": keys, "extent": extent, "count": count}
-    given["n"] = keys.shape[0]
-    module = cuda.module("levels.cu", keys.device)
-    module.launch("extent_of_keys", _walking(keys.shape[0]), **given)
-    return extent
 
 
 def unique_sites(
@@ -184,10 +172,6 @@ def box_of(extent: Sequence[int]) -> Box:
 def box_bits(box: Box, batch_size: int, stride: Triple = (1, 1, 1)) -> int:
     """Bits of a cell counted from the lowest one, from what the host knows."""
     return sum((n - 1).bit_length() for n in (*cells_along(box, stride), batch_size))
-
-
-def _empty_extent(device: torch.device) -> Tensor:
-    return torch.zeros(EXTENT_WORDS, dtype=torch.int32, device=device)
 
 
 def _walking(rows: int) -> int:

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from pcnn.geometry import Kernel, PointSet
 from pcnn.geometry.kernel_slots import Triple
 from pcnn.kernels import cuda, pinned
 from pcnn.maps.levels import (
     EXTENT_WORDS,
-    Levels,
     check_overflow,
-    extent_of,
+    pack_cells,
     scratch_words,
     unique_sites,
 )
@@ -42,21 +40,20 @@ def point_levels(
 ) -> tuple[list[PointSet], int]:
     """Levels of a set, each from its parent; they are not kept with the sets."""
     found = [root]
-    if not steps:
+    if not steps or not root.rows:
+        for parent, stride in steps:
+            found.append(found[parent].strided(Kernel.of(stride, stride, padding=0)))
         return found, passes
     strides: list[Triple] = [(1, 1, 1)]
     for parent, (a, b, c) in steps:
         x, y, z = strides[parent]
         strides.append((x * a, y * b, z * c))
     wanted = sorted(set(strides[1:]))
-    if not root.rows:
-        return _empty_levels(found, steps), passes
     parts = [EXTENT_WORDS, 1, len(wanted), scratch_words(len(wanted), root.rows)]
     words = torch.zeros(sum(parts), dtype=torch.int32, device=root.device)
     extent, needed, counts, scratch = words.split_with_sizes(parts)
-    extent_of(root.keys, extent)
-    given = root.keys, extent, wanted, None, counts, scratch, passes, needed
-    sites = unique_sites(*given)
+    pack_cells(root.keys, extent)
+    sites = unique_sites(root.keys, extent, wanted, None, counts, scratch, passes, needed)
     numbers = pinned.read_copy(words[: sum(parts[:3])])  # the one wait
     check_overflow(numbers[EXTENT_WORDS - 1])
     took, rows = numbers[EXTENT_WORDS], numbers[EXTENT_WORDS + 1 :]
@@ -64,35 +61,29 @@ def point_levels(
         return point_levels(root, steps, took)
     start = (root.corners - root.origins).contiguous()
     for (parent, stride), total in zip(steps, strides[1:], strict=True):
-        fine = found[parent]
-        first = sites.first[wanted.index(strides[parent])] if parent else None
         place = wanted.index(total)
-        found.append(_level(fine, stride, total, first, sites, place, rows[place], start))
+        given = {
+            "first": sites.first[wanted.index(strides[parent])] if parent else None,
+            "site": sites.inverse[place],
+            "keys": sites.keys[place],
+            "start": start,
+            "stride": total,
+        }
+        found.append(_level(found[parent], stride, rows[place], given))
     return found, took
 
 
-def _level(
-    fine: PointSet,
-    stride: Triple,
-    total: Triple,
-    first: Tensor | None,
-    sites: Levels,
-    place: int,
-    m: int,
-    start: Tensor,
-) -> PointSet:
-    device, n, points = fine.device, fine.rows, fine.points.contiguous()
+def _level(fine: PointSet, stride: Triple, m: int, given: dict[str, Any]) -> PointSet:
+    """The level of ``m`` rows, given what is known of its cells."""
+    device, n = fine.device, fine.rows
     coarse = torch.empty(m, 3, dtype=torch.float32, device=device)
     inverse = torch.empty(n, dtype=torch.int64, device=device)
     keys = torch.empty(m, dtype=torch.int64, device=device)
     # all bits set: as unsigned numbers the largest there are
     least, chosen = torch.full((2, m), -1, dtype=torch.int64, device=device).unbind()
-    given: dict[str, Any] = {
-        "points": points,
-        "first": first,
-        "site": sites.inverse[place],
-        "keys": sites.keys[place],
-        "start": start,
+    fields: dict[str, Any] = {
+        **given,
+        "points": fine.points.contiguous(),
         "inverse": inverse,
         "least": least,
         "chosen": chosen,
@@ -101,18 +92,9 @@ def _level(
         "n": n,
         "m": m,
         "size": [edge * step for edge, step in zip(fine.voxel_size, stride, strict=True)],
-        "stride": total,
     }
     kernels = cuda.module("point_levels.cu", device)
-    kernels.launch("nearest_distances", -(-n // _THREADS), **given)
-    kernels.launch("nearest_rows", -(-n // _THREADS), **given)
-    kernels.launch("place_level", -(-m // _THREADS), **given)
+    kernels.launch("nearest_distances", -(-n // _THREADS), **fields)
+    kernels.launch("nearest_rows", -(-n // _THREADS), **fields)
+    kernels.launch("place_level", -(-m // _THREADS), **fields)
     return fine.level_of(stride, coarse, keys, inverse, chosen)
-
-
-def _empty_levels(found: list[PointSet], steps: Sequence[Step]) -> list[PointSet]:
-    for parent, stride in steps:
-        fine = found[parent]
-        none = fine.keys.new_empty(0)
-        found.append(fine.level_of(stride, fine.points, none, none, none))
-    return found

@@ -45,7 +45,7 @@ class Windowed:
     name: str = "windowed"
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map by windowed search; see `MapBuilder.build`."""
+        """Kernel map by windowed search; see `Builder.build`."""
         if not has_kernels(source.device):
             return SortedSearch().build(source, target, kernel)
         if kernel.is_disjoint and target.inverse is not None and source.is_below(target, kernel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class ZDelta:
         return self.key_bits != 32
 
     def build(self, source: VoxelGrid, target: VoxelGrid, kernel: Kernel) -> KernelMap:
-        """Kernel map by z-delta search; see `MapBuilder.build`."""
+        """Kernel map by z-delta search; see `Builder.build`."""
         if self.key_bits != 32 or not source.rows:
             return build_table(self, source, target, kernel)
         if source.batch_size > 1:
@@ -70,11 +70,11 @@ class ZDelta:
                 f"{self.name}: key_bits=32 holds one cloud, the batch holds {source.batch_size}"
             )
         box = joint_box([source.extent, target.extent])
-        narrow = NarrowKeys.of(box, kernel, source.tensor_stride)
-        keys = narrow.pack(source.keys)
-        others = keys if target is source else narrow.pack(target.keys)
+        shifts, low = narrow_fields(box, kernel, source.tensor_stride)
+        keys = narrow_keys(source.keys, shifts, low)
+        others = keys if target is source else narrow_keys(target.keys, shifts, low)
         sites = Sites(keys, source.rows), Sites(others, target.rows)
-        relation = Relation(kernel, source.tensor_stride, narrow.shifts)
+        relation = Relation(kernel, source.tensor_stride, shifts)
         task = Task.of(self, *sites, relation)
         self.search([task])
         return map_of_table(source, target, kernel, task.table)
@@ -138,47 +138,31 @@ class ZDelta:
         return {**tiles, "chunk_runs": chunk_runs, "chunks": -(-runs // chunk_runs)}, shared
 
 
-@dataclass(frozen=True)
-class NarrowKeys:
-    """Fields of the 32-bit keys of a cloud, as wide as its extent takes (Spira, section 5.3)."""
+def narrow_fields(box: Box, kernel: Kernel, spacing: Triple) -> tuple[Triple, Triple]:
+    """Shifts of x, y and z in 32-bit keys of one cloud, and the coordinates whose fields are 0.
 
-    axis_bits: Triple  # bits of x, y and z, x in the highest ones
-    low: Triple  # coordinate along x, y and z whose field is 0
-
-    @classmethod
-    def of(cls, box: Box, kernel: Kernel, spacing: Triple) -> NarrowKeys:
-        """Fields for a box, and for what a kernel reaches beyond it, in level-0 voxels."""
-        low, sizes = [], []
-        for axis, (first, last) in enumerate(zip(*box, strict=True)):
-            below = kernel.padding[axis]
-            above = max(0, (kernel.size[axis] - 1) * kernel.dilation[axis] - below)
-            low.append(first - below * spacing[axis])
-            sizes.append(last + above * spacing[axis] - low[axis] + 1)
-        x, y, z = (max(1, (size - 1).bit_length()) for size in sizes)
-        if x + y + z > 32:
-            raise ValueError(
-                f"32-bit keys: with what the kernel reaches the cloud takes {x} + {y} + {z} bits "
-                "of x, y and z; use key_bits=64"
-            )
-        return cls((x, y, z), (low[0], low[1], low[2]))
-
-    @property
-    def shifts(self) -> Triple:
-        """Left shifts of x, y and z."""
-        _, y, z = self.axis_bits
-        return y + z, z, 0
-
-    def pack(self, keys: Tensor) -> Tensor:
-        """``[N]`` int32 keys of 64-bit ones."""
-        narrow = torch.empty(keys.shape[0], dtype=torch.int32, device=keys.device)
-        kernels = cuda.module(SOURCE, keys.device, DELTAS=1, KEY_BITS=32)
-        kernels.launch(
-            "narrow_keys",
-            -(-len(keys) // _THREADS),
-            keys=keys,
-            narrow=narrow,
-            n=len(keys),
-            bias=[-HALF - low for low in self.low],
-            shift=self.shifts[:2],
+    Fields are as wide as a box takes, and what a kernel reaches beyond it (Spira, section 5.3).
+    """
+    low, sizes = [], []
+    for axis, (first, last) in enumerate(zip(*box, strict=True)):
+        below = kernel.padding[axis]
+        above = max(0, (kernel.size[axis] - 1) * kernel.dilation[axis] - below)
+        low.append(first - below * spacing[axis])
+        sizes.append(last + above * spacing[axis] - low[axis] + 1)
+    x, y, z = (max(1, (size - 1).bit_length()) for size in sizes)
+    if x + y + z > 32:
+        raise ValueError(
+            f"32-bit keys: with what the kernel reaches the cloud takes {x} + {y} + {z} bits of x, "
+            "y and z; use key_bits=64"
         )
-        return narrow
+    return (y + z, z, 0), (low[0], low[1], low[2])
+
+
+def narrow_keys(keys: Tensor, shifts: Triple, low: Triple) -> Tensor:
+    """``[N]`` int32 keys of 64-bit ones."""
+    narrow = torch.empty(keys.shape[0], dtype=torch.int32, device=keys.device)
+    kernels = cuda.module(SOURCE, keys.device, DELTAS=1, KEY_BITS=32)
+    own: dict[str, Any] = {"bias": [-HALF - first for first in low], "shift": shifts[:2]}
+    blocks = -(-len(keys) // _THREADS)
+    kernels.launch("narrow_keys", blocks, keys=keys, narrow=narrow, n=len(keys), **own)
+    return narrow

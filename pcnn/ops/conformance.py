@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from pcnn.dataflows import ConvSpec, Dataflow, Epilogue, Reference
 from pcnn.geometry import Kernel, KernelMap, VoxelGrid, grid_of_cells
+from pcnn.geometry.base import Builder
 from pcnn.geometry.packing import HALF as LIMIT
 from pcnn.kernels.conv_spec import tf32_products
-from pcnn.maps import BruteForce, MapBuilder, Windowed
+from pcnn.maps import BruteForce, Windowed
 
 HALF, BRAIN, SINGLE, DOUBLE = torch.float16, torch.bfloat16, torch.float32, torch.float64
 K3, DOWN, EVEN = Kernel.of(3), Kernel.of(3, 2), Kernel.of(2, 2)
@@ -109,7 +110,7 @@ def _true_maps(device: torch.device) -> list[tuple[Relation, KernelMap]]:
     return [(one, BruteForce().build(*one)) for one in _relations(device)]
 
 
-def _same_map(builder: MapBuilder, relation: Relation, truth: KernelMap) -> bool:
+def _same_map(builder: Builder, relation: Relation, truth: KernelMap) -> bool:
     """True if the builder finds triplets, and they are the true ones in their order."""
     built = builder.build(*relation)
     for name in ("n_in", "n_out", "volume", "symmetric"):
@@ -127,7 +128,7 @@ def _same_map(builder: MapBuilder, relation: Relation, truth: KernelMap) -> bool
 
 
 @lru_cache(maxsize=256)  # of those that pass: an error is not kept
-def check_builder(builder: MapBuilder, device: torch.device) -> None:
+def check_builder(builder: Builder, device: torch.device) -> None:
     """Compare a builder's maps with brute force, once in a process for every builder and device."""
     checks = ((one, partial(_same_map, builder, one, truth)) for one, truth in _true_maps(device))
     _run(f"map builder {builder.name!r} on {device}", checks)

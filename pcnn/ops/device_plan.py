@@ -32,7 +32,6 @@ from pcnn.maps.levels import (
     Levels,
     box_of,
     check_overflow,
-    extent_of,
     fitting_counts,
     pack_cells,
     rows_above,
@@ -292,10 +291,8 @@ class DevicePlan:
         zeros = torch.zeros(sum(parts), dtype=torch.int32, device=device)
         report, scratch, more = zeros.split_with_sizes(parts)
         extent, found = report[:EXTENT_WORDS], report[FINEST : HEAD + len(strides)]
-        if not keyed:
+        if not keyed or strides or room is not None:
             keys, _ = pack_cells(cells, extent, count)
-        elif strides or room is not None:
-            extent_of(keys, extent, count)
 
         def by_sort(counts: Tensor | None) -> Levels:
             needed = report[ROOT_PASSES:LEVEL_PASSES]

@@ -14,7 +14,7 @@ from pcnn.dataflows.automatic import usual_dataflow, usual_dataflows
 from pcnn.geometry import KernelMap
 from pcnn.geometry.base import Builder
 from pcnn.kernels.gemm_blocks import GemmBlocks
-from pcnn.maps import BruteForce, MapBuilder, SortedSearch
+from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.device_layouts import has_kernels
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ops.engine_settings import (
@@ -45,14 +45,14 @@ class Engine:
     """
 
     name: str
-    builder: MapBuilder | RadiusSearch
+    builder: Builder | RadiusSearch
     dataflow: Dataflow | None = None
     points: RadiusSearch | None = None
     reproducible: bool = False
     settings: EngineSettings | None = None
 
     @cached_property
-    def on_voxels(self) -> MapBuilder | None:
+    def on_voxels(self) -> Builder | None:
         """The builder that serves voxels, if one does."""
         return None if isinstance(self.builder, RadiusSearch) else self.builder
 

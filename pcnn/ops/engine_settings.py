@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import torch
-from annotated_types import Ge, Interval
+from annotated_types import Ge
 
 from pcnn.config.values import check_fields
 from pcnn.dataflows import Dataflow
@@ -30,20 +30,18 @@ from pcnn.dataflows.grouping import (
 from pcnn.dataflows.triplets import Sort, Triplets
 from pcnn.dataflows.weight_stationary import Hybrid
 from pcnn.geometry import KernelMap
+from pcnn.geometry.base import Builder
 from pcnn.geometry.layouts import slot_norms
 from pcnn.geometry.steps import TILE_ROWS
 from pcnn.kernels.conv_spec import tf32_allowed
 from pcnn.kernels.gemm_blocks import GemmBlocks, default_blocks
 from pcnn.kernels.product_tiles import tiles_of
-from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable, Windowed, ZDelta
 from pcnn.maps.radius import RadiusSearch
 from pcnn.ranges import Count, Natural, Share
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-#: Bytes of a grid that sites are kept in.
-GridBytes = Annotated[int, Interval(ge=0, le=1 << 40)]
 
 
 class LayerSizes(NamedTuple):
@@ -64,7 +62,7 @@ class EngineSettings:
         check_fields(self)
 
     @property
-    def builder(self) -> MapBuilder | RadiusSearch:
+    def builder(self) -> Builder | RadiusSearch:
         """The map builder of these settings."""
         raise NotImplementedError
 
@@ -124,7 +122,6 @@ class TorchSparseSettings(EngineSettings):
     grouping: Literal["adaptive", "fixed", "symmetric", "separate"] = "adaptive"  # adaptive
     locality: bool = True  # gather in the order of input rows, scatter in that of output rows
     search: Literal["auto", "hash", "grid"] = "auto"  # how sites are kept
-    grid_bytes: GridBytes = 16 << 30  # largest grid of a map; search="grid" refuses a larger one
     simplified: bool = True  # loops of known length in the search
     symmetry: bool = True  # half of the slots of a submanifold map is searched
 
@@ -132,7 +129,6 @@ class TorchSparseSettings(EngineSettings):
     def builder(self) -> HashTable:
         return HashTable(
             search=self.search,
-            grid_bytes=self.grid_bytes,
             simplified=self.simplified,
             symmetry=self.symmetry,
         )

@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 
 from pcnn.geometry import Kernel, VoxelGrid
+from pcnn.geometry.base import Builder
 from pcnn.geometry.layouts import Layout
 from pcnn.geometry.packing import pack, unpack
-from pcnn.maps import DoubleTraversed, HashTable, MapBuilder, Windowed, ZDelta
+from pcnn.maps import DoubleTraversed, HashTable, Windowed, ZDelta
 from pcnn.maps.pairs import transposed_table
 
 #: Builders that write a table: one of each way to search.
@@ -72,7 +73,7 @@ def check_steps(layout: Layout, table: Tensor) -> None:
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("builder", LARGE, ids=str)
-def test_a_table_of_more_than_two_to_the_31_entries(builder: MapBuilder) -> None:
+def test_a_table_of_more_than_two_to_the_31_entries(builder: Builder) -> None:
     grid = block(218, 2, "cuda", 0.88)  # 18.2 M sites of two clouds
     kernel = Kernel.of(5)
     assert grid.rows * kernel.volume > 1 << 31
