@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
-import difflib
-import json
 import os
 import random
 import re
@@ -21,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,22 +32,19 @@ NOT_COPIED = (".git", ".venv*", "data", "logs", "dist", "build", "*.egg-info", "
 SECONDS = (400, 900, 3600)  # of the three stages
 LARGEST = 64  # constant that is changed: larger ones are thresholds of speed or of memory
 INTERPRETED = "tests/kernels/triton"  # with TRITON_INTERPRET=1, in a process of its own
-LAUNCHING = ("maps", "dataflows", "kernels", "ops")  # rooms whose lines these tests reach
 
 SWAPPED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.MatMult)
-OTHER_COMPARISON: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-}
+#: What follows a comparison: the operator a step beside it.
+OTHER = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+OTHER_COMPARISON: dict[type, type] = {**OTHER, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+#: Nodes and fields without arithmetic: messages, annotations, decorators.
+SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
+SKIPPED_FIELDS = ("annotation", "returns", "decorator_list", "bases", "type_params")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One small change: characters ``start..end`` of a file become ``text``."""
+    """One small change: bytes ``start..end`` of a file become ``text``."""
 
     path: str
     line: int
@@ -57,21 +53,17 @@ class Fault:
     end: int
     text: str
 
-    def applied(self, source: str) -> str:
-        """The file's text with the fault."""
-        return source[: self.start] + self.text + source[self.end :]
+    def applied(self, source: bytes) -> bytes:
+        """The file with the fault."""
+        return source[: self.start] + self.text.encode() + source[self.end :]
 
-    def diff(self) -> str:
-        """Changed lines, as a patch without context."""
-        before = (ROOT / self.path).read_text()
-        lines = before.splitlines(), self.applied(before).splitlines()
-        return "\n".join(list(difflib.unified_diff(*lines, lineterm="", n=0))[3:])
-
-
-# --- sites -------------------------------------------------------------------------------------
+    def __str__(self) -> str:
+        """Where it is, and what it changes."""
+        before = (ROOT / self.path).read_bytes()[self.start : self.end].decode()
+        return f"{self.path}:{self.line} {self.kind}: {before} -> {self.text}"
 
 
-def changes(node: ast.AST, parents: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+def changes(node: ast.AST, inside: bool) -> Iterator[tuple[str, ast.expr]]:
     """Kinds of fault that an expression can have, and the expressions with them."""
     other = copy.deepcopy(node)
     if isinstance(other, ast.BinOp):
@@ -95,67 +87,43 @@ def changes(node: ast.AST, parents: list[ast.AST]) -> Iterator[tuple[str, ast.ex
     elif isinstance(other, ast.IfExp):
         yield "swapped operands", ast.IfExp(other.test, other.orelse, other.body)
     elif isinstance(other, ast.Constant) and type(other.value) is int and other.value <= LARGEST:
-        inside = any(isinstance(p, ast.Subscript) for p in parents[-3:])
         yield ("wrong slot" if inside else "off by one"), ast.Constant(other.value + 1)
-    elif (
-        isinstance(other, ast.Call)
-        and ast.unparse(other.func).endswith("where")
-        and len(other.args) == 3
-    ):
-        condition, first, second = other.args
-        yield "swapped operands", ast.Call(other.func, [condition, second, first], other.keywords)
-
-
-def skipped(node: ast.AST, child_field: str) -> bool:
-    """Annotations, messages and decorators hold no arithmetic."""
-    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
-        return True
-    # a call that warns; an argument's annotation; `list[int]` as a base or alias
-    return child_field in ("annotation", "returns", "decorator_list", "bases", "type_params")
+    elif isinstance(other, ast.Call) and ast.unparse(other.func).endswith("where"):
+        condition, *values = other.args
+        yield "swapped operands", ast.Call(other.func, [condition, *values[::-1]], other.keywords)
 
 
 def faults_of(path: Path) -> Iterator[Fault]:
     """Every fault that a file can have."""
-    source = path.read_text()
-    starts = [0]
-    for line in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line.encode()))
-    raw = source.encode()
+    raw, starts = path.read_bytes(), [0]
+    for line in raw.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
 
-    def place(line: int, column: int) -> int:
-        return len(raw[: starts[line - 1] + column].decode())
-
-    def walk(node: ast.AST, parents: list[ast.AST]) -> Iterator[Fault]:
-        for kind, changed in changes(node, parents):
+    def walk(node: ast.AST, parents: tuple[ast.AST, ...]) -> Iterator[Fault]:
+        for kind, changed in changes(node, any(isinstance(p, ast.Subscript) for p in parents[-3:])):
             assert isinstance(node, ast.expr)
-            assert node.end_lineno is not None
-            assert node.end_col_offset is not None
             text = ast.unparse(ast.fix_missing_locations(changed))
             if not isinstance(changed, ast.Constant | ast.Name | ast.Call):
                 text = f"({text})"
-            yield Fault(
-                str(path.relative_to(ROOT)),
-                node.lineno,
-                kind,
-                place(node.lineno, node.col_offset),
-                place(node.end_lineno, node.end_col_offset),
-                text,
-            )
+            ends = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+            start, end = (starts[line - 1] + column for line, column in ends)
+            yield Fault(str(path.relative_to(ROOT)), node.lineno, kind, start, end, text)
+        if isinstance(node, SKIPPED):
+            return
         for field, value in ast.iter_fields(node):
-            if not skipped(node, field):
+            if field not in SKIPPED_FIELDS:
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST):
-                        yield from walk(child, [*parents, node])
+                        yield from walk(child, (*parents, node))
 
-    yield from walk(ast.parse(source), [])
+    yield from walk(ast.parse(raw), ())
 
 
 def drawn(seed: int, count: int) -> list[Fault]:
     """Faults from all rooms in turn, kinds equally likely in each."""
     rng = random.Random(seed)
-    stock: dict[str, dict[str, list[Fault]]] = {}
-    for room in ROOMS:
-        kinds = stock.setdefault(room, {})
+    stock: dict[str, dict[str, list[Fault]]] = {room: {} for room in ROOMS}
+    for room, kinds in stock.items():
         for path in sorted((ROOT / "pcnn" / room).rglob("*.py")):
             for fault in faults_of(path):
                 kinds.setdefault(fault.kind, []).append(fault)
@@ -168,22 +136,18 @@ def drawn(seed: int, count: int) -> list[Fault]:
     return found
 
 
-# --- tests -------------------------------------------------------------------------------------
-
-
 def stages(fault: Fault) -> list[list[str]]:
     """Test files in the order in which a fault meets them: nearest, room, all."""
     module = Path(fault.path).with_suffix("")
-    dotted, room, stem = ".".join(module.parts), module.parts[1], module.name.strip("_")
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    names = {path: str(path.relative_to(ROOT)) for path in files}
+    dotted, room = ".".join(module.parts), module.parts[1]
+    named = re.compile(rf"test_{re.escape(module.name.strip('_'))}(_|\.)")
     near = [
-        names[path]
-        for path in files
-        if re.search(rf"test_{re.escape(stem)}(_|\.)", path.name) or dotted in path.read_text()
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if named.search(path.name) or dotted in path.read_text()
     ]
     rooms = [f"tests/{name}" for name in (room, "ops", "nn") if (ROOT / "tests" / name).is_dir()]
-    return [near, ["tests/test_digests.py", *rooms], ["tests"]]
+    return [near, ["tests/test_digests.py", INTERPRETED, *rooms], ["tests"]]
 
 
 class Copy:
@@ -191,19 +155,20 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.root = folder
-        shutil.copytree(
-            ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED, "__pycache__")
-        )
+        ignored = shutil.ignore_patterns(*NOT_COPIED, "__pycache__")
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=ignored)
 
     def run(self, tests: list[str], seconds: int) -> tuple[int, str]:
         """Exit code and output of pytest; -1 after a timeout."""
         path = [str(self.root), *filter(None, [os.environ.get("PYTHONPATH")])]
         here = {"PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
         here["PYTHONDONTWRITEBYTECODE"] = "1"  # a fault's file has the size and time of another's
-        if tests[0].startswith(INTERPRETED):
-            here["TRITON_INTERPRET"] = "1"
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
         command += ["--tb=line", "--ignore=tests/test_wheel.py", "--timeout=300", *tests]
+        if tests[0].startswith(INTERPRETED):
+            here["TRITON_INTERPRET"] = "1"
+        else:
+            command.append(f"--ignore={INTERPRETED}")
         try:
             done = subprocess.run(
                 command,
@@ -221,25 +186,23 @@ class Copy:
     def judged(self, fault: Fault, last: int) -> tuple[str, str]:
         """Verdict on a fault, and the test that caught it."""
         path = self.root / fault.path
-        source = path.read_text()
-        for stage, tests in enumerate(stages(fault)[:last]):
-            plain = [t for t in tests if not t.startswith(INTERPRETED)]
-            runs = [[*plain, f"--ignore={INTERPRETED}"]] if plain else []
-            kernels = [t for t in tests if t.startswith(INTERPRETED)]
-            if stage == 1 and fault.path.split("/")[1] in LAUNCHING:
-                kernels = [INTERPRETED]
-            for chosen in [*([kernels] if kernels else []), *runs]:
-                path.write_text(fault.applied(source))
+        source = path.read_bytes()
+        for seconds, tests in zip(SECONDS[:last], stages(fault), strict=False):
+            apart = [one for one in tests if one.startswith(INTERPRETED)]
+            for chosen in (apart, [one for one in tests if one not in apart]):
+                if not chosen:
+                    continue
+                path.write_bytes(fault.applied(source))
                 try:
-                    code, said = self.run(chosen, SECONDS[stage])
+                    code, said = self.run(chosen, seconds)
                 finally:
-                    path.write_text(source)
+                    path.write_bytes(source)
                 if code == -1:
                     return "caught", "by a timeout"
                 if code in (0, 5):  # 5: no tests
                     continue
                 failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
-                if failed and self.run([failed[0]], SECONDS[0])[0] != 0:
+                if failed and self.run([failed[0]], seconds)[0] != 0:
                     return "invalid", f"{failed[0]} does not pass without the fault"
                 return "caught", failed[0] if failed else said.strip()[-200:]
         return "survived", ""
@@ -253,8 +216,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stages", type=int, choices=(1, 2, 3), default=3)
     options = parser.parse_args()
-    faults = drawn(options.seed, options.faults)
-    counts: dict[str, int] = {}
+    faults, counts = drawn(options.seed, options.faults), Counter[str]()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
         copies: Queue[Copy] = Queue()
         for number in range(min(options.workers, len(faults))):
@@ -268,11 +230,10 @@ def main() -> None:
                 copies.put(tree)
 
         for fault, (verdict, test) in zip(faults, pool.map(judge, faults), strict=True):
-            counts[verdict] = counts.get(verdict, 0) + 1
-            print(f"{verdict}: {fault.path}:{fault.line} {fault.kind} {test}", flush=True)
-            print(fault.diff(), flush=True)
-    print(json.dumps({"seed": options.seed, **counts}))
-    sys.exit(counts.get("caught", 0) != len(faults))
+            counts[verdict] += 1
+            print(f"{verdict} {test}: {fault}", flush=True)
+    print(f"seed {options.seed}: {dict(counts)}")
+    sys.exit(counts["caught"] != len(faults))
 
 
 if __name__ == "__main__":
