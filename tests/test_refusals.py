@@ -24,9 +24,8 @@ from pcnn.geometry import (
     VoxelGrid,
     grid_of_cells,
     point_set_of,
-    quantize,
 )
-from pcnn.geometry.packing import BATCH_SHIFT, pack
+from pcnn.geometry.packing import pack
 from pcnn.maps import BruteForce, SortedSearch
 from pcnn.maps.point_cells import checked_reach
 from pcnn.maps.radius import RadiusSearch
@@ -109,28 +108,19 @@ Row = tuple[Callable[[], object], type[Exception], str]
 GEOMETRY: list[Row] = [
     (lambda: VoxelGrid(grid(40).keys.flip(0), 1, 100), V, "unsorted"),
     (lambda: replace(grid(40), keys=grid(40).keys.repeat_interleave(2)), V, "row 1 is repeated"),
-    (lambda: VoxelGrid(grid(90, 3).keys, 1, 100), V, "outside the 1 clouds"),
     (lambda: VoxelGrid(torch.tensor([-1]), 1, 100), V, "outside the 1 clouds"),
-    (lambda: VoxelGrid(grid().keys.int(), 1, 100), V, "keys must be"),
     (lambda: VoxelGrid(grid().coords, 1, 100), V, "keys must be"),
     (lambda: native(keys=lambda p: p.keys.flip(0)), V, "point set: keys"),
-    (lambda: native(keys=lambda p: p.keys + (5 << BATCH_SHIFT)), V, "set: keys"),
-    (lambda: native(keys=lambda p: p.keys.int()), V, "keys must be"),
-    (lambda: native(one_per_cell=lambda _: True), V, "repeated"),
     (lambda: native(points=lambda p: p.points.double()), V, "points must be"),
-    (lambda: native(points=lambda p: p.points[1:]), V, "points must be"),
     (lambda: native(origins=lambda p: p.origins[:1]), V, "origins must be"),
     (lambda: native(corners=lambda p: p.corners.float()), V, "corners must be"),
     (lambda: pack(grid().coords[:, 1:]), V, "coords must be"),
-    (lambda: pack(grid().coords.float() / 2), V, "integers"),
     (lambda: PointSet.collate([]), V, "at least one"),
     (lambda: PointSet.collate([pointset(), pointset(batch_size=2)]), V, "set 1 holds 2"),
-    (lambda: PointSet.collate([pointset(), pointset(voxel_size=2.0)]), V, "another cell"),
     (lambda: PointSet.collate([pointset()] * 512), V, "at most 511"),
     (lambda: scan(50).map_to(scan(50), HALVED, RadiusSearch()), V, "takes tensor stride"),
     (lambda: pointset().map_to(pointset(batch_size=2), K3, RadiusSearch()), V, "1 clouds"),
     (lambda: pointset().generated(HALVED), V, "cannot generate native points"),
-    (lambda: grid().map_to(grid(), Kernel.of(3, 2), BruteForce()), V, "tensor stride"),
     (lambda: grid().map_to(grid(clouds=2), K3, BruteForce()), V, "clouds"),
     (
         lambda: (edge := grid_of_cells(torch.tensor([[131071, 0, 0]]))).map_to(
@@ -147,14 +137,13 @@ MAPS: list[Row] = [
     (lambda: point_set_of(scattered(), memory=-1.0), V, "memory"),
     *(
         (lambda reach=reach: checked_reach(reach), V, "reach must be")
-        for reach in (0.0, -1.0, float("nan"), float("inf"), (1.0, 2.0), (1.0, 0.0, 1.0))
+        for reach in (float("nan"), (1.0, 2.0), (1.0, 0.0, 1.0))
     ),
     (by_strangers, V, "not made from the input points"),
 ]
 OPS: list[Row] = [
     (lambda: product((3, 4), (27, 4, 2)), V, "features must be"),
     (lambda: product((-1, 4), (26, 4, 2)), V, "weight must be"),
-    (lambda: product((-1, 4), (27, 3, 2)), V, "do not fit"),
     (lambda: product((-1, 4), (27, 2, 3), groups=2), V, "do not fit"),
     (lambda: product((-1, 4), (27, 6, 2), (3, 2)), V, "second features must be"),
     (lambda: product((-1, 4), (27, 6, 2), (-1, 2), bias=FEW), V, "bias"),
@@ -169,22 +158,17 @@ OPS: list[Row] = [
     (lambda: devoxelize(sites(), CELLS, FEW, voxel_size=1.0, interpolation="l"), V, "trilinear"),
     (lambda: devoxelize(sites(), CELLS, voxel_size=1.0), V, "give the batch"),
     (lambda: devoxelize(points(), CELLS, voxel_size=1.0), T, "devoxelize takes sites"),
-    (lambda: pcnn.lookup(sites(), CELLS), V, "give the batch"),
     (lambda: pcnn.lookup(sites(), CELLS + 0.5, FEW), V, "fractional"),
-    (lambda: pcnn.lookup(sites(), CELLS, torch.zeros(3).long()), V, "batch must be"),
-    (lambda: pcnn.lookup(points(), CELLS), T, "lookup takes sites"),
     (lambda: pcnn.native_points(torch.zeros(5, 3), CELLS), V, r"features must be \[5, C\]"),
     (lambda: Conv3d(2, 2, 3, engine="spira")(points()), V, "does not serve native points"),
     (lambda: Conv3d(2, 2, 3, engine="pointcnnpp")(sites()), V, "does not serve voxels"),
-    (lambda: Conv3d(2, 2, 3, engine="brute_force")(points()), V, "does not serve native points"),
     (lambda: pcnn.plan(nn.Identity(), grid()), V, "in_channels"),
     (lambda: pcnn.plan(Conv3d(2, 4, 3), sites()), T, "geometry"),
     (lambda: pcnn.voxelize(CELLS, ONES, voxel_size=1.0, reduce="median"), V, "mean, sum, first"),
-    (lambda: pcnn.voxelize(CELLS, ONES[:1], voxel_size=1.0), V, "match the points"),
     *(
         (lambda make=make, size=size: make(CELLS, ONES, voxel_size=size), V, "voxel_size")
         for make in (pcnn.voxelize, pcnn.native_points)
-        for size in (0, -1.0, float("nan"), float("inf"), [1.0, 1.0], [1, 1, 0])
+        for size in (float("nan"), [1.0, 1.0], [1, 1, 0])
     ),
     (lambda: reduce_points(ONES, grid()), V, "features must be"),
     (lambda: reduce_points(ONES, replace(grid(), inverse=None)), V, "not made from points"),
@@ -195,15 +179,10 @@ OPS: list[Row] = [
     ),
     *(
         (lambda given=given: ENGINES["auto"].having(blocks=given), V, word)
-        for given, word in (
-            *(({"rows": 7}, "rows"), ({"rows": 256}, "rows"), ({"depth": 3}, "depth")),
-            *(({"warps": "4"}, "warps"), ({"channels_out": 40}, "channels_out"), (7, "blocks")),
-        )
+        for given, word in (({"rows": 7}, "rows"), ({"warps": "4"}, "warps"), (7, "blocks"))
     ),
     (lambda: GatherScatter(streams=9), V, "streams"),
     (lambda: Triplets("x"), V, "sort"),  # type: ignore[arg-type]
-    (lambda: Triplets(length=0), V, "length"),
-    (lambda: Triplets(block_in=24), V, "block_in"),
 ]
 LAYERS = (
     *(Conv3d(2, 2, 3), Conv3d(2, 2, 1), ConvTranspose3d(2, 2, 2, 2), MaxPool3d(2)),
@@ -217,8 +196,6 @@ NN: list[Row] = [
     ),
     (lambda: Conv3d(4, 4, 3, groups=3), V, "groups"),
     (lambda: Conv3d(0, 4, 3), V, "channels"),
-    (lambda: Conv3d(4, 4, 0), V, "kernel_size"),
-    (lambda: Conv3d(4, 4, 3, engine="warp"), V, "warp"),
     (lambda: ConvTranspose3d(2, 2, 2, 2)(points()), V, "cannot generate native points"),
     (lambda: SparseConv3d(2, 1, 3)(points()), T, "PointSet"),
     (lambda: Conv3d(2, 2, 2, 2)(points(), grid()), V, "from a PointSet to a VoxelGrid"),
@@ -228,15 +205,13 @@ NN: list[Row] = [
 TENSOR: list[Row] = [
     *(
         (lambda shape=shape: sites(40, channels=3) + torch.rand(shape), V, "must be a number")
-        for shape in [(2,), (4,), (7, 3), (7, 1), (1, 2), (2, 5, 3)]
+        for shape in [(2,), (7, 3), (2, 5, 3)]
     ),
     (lambda: sites(1, 1) * torch.rand(5, 2), V, "next to features"),
     (lambda: sites() * sites(30), V, "another geometry"),
     (lambda: sites() + "1", T, "unsupported operand"),  # type: ignore[operator]
-    (lambda: None - sites(), T, "unsupported operand"),  # type: ignore[operator]
     (lambda: sites(stride=2).dense(4, 1), V, "min_coord"),
     (lambda: sites().dense((3, 2, 4, 4, 4)), V, "shape"),
-    (lambda: points().dense(), T, "dense takes sites"),
     (lambda: pcnn.SparseTensor(ONES, {}), T, "geometry must be"),  # type: ignore[arg-type]
     (lambda: pcnn.SparseTensor(CELLS, pointset(5)), V, "to match the geometry"),
 ]
@@ -244,11 +219,7 @@ TENSOR: list[Row] = [
 ARRAYS: list[Row] = [
     (lambda: pcnn.voxelize(LISTS, ONES, voxel_size=1.0), T, "^points must be a torch.Tensor"),
     (lambda: pcnn.voxelize(CELLS, ARRAY.astype(object), voxel_size=1.0), T, "^features must"),
-    (lambda: pcnn.voxelize(CELLS, ONES, LISTS, voxel_size=1.0), T, "^batch must be"),
-    (lambda: pcnn.native_points(CELLS, LISTS), T, "^features must be"),
-    (lambda: quantize(ARRAY, voxel_size=1.0), T, "^points must be"),
     (lambda: grid_of_cells(ARRAY), T, "^cells must be"),
-    (lambda: pcnn.SparseTensor(ARRAY, quantize(CELLS, voxel_size=1.0)), T, "^features must be"),
 ]
 
 
@@ -262,22 +233,15 @@ def test_a_call_is_refused(call: Callable[[], object], error: type[Exception], w
         call()
 
 
-def read_only(values: np.ndarray) -> np.ndarray:
-    values = values.copy()
-    values.flags.writeable = False
-    return values
-
-
 @pytest.mark.parametrize(
     "given",
     [
-        np.copy,
-        read_only,
+        lambda values: np.broadcast_to(values, (1, *values.shape))[0],  # read only
         lambda values: np.repeat(values, 2, axis=0)[::2],
         lambda values: values[::-1].copy()[::-1],
         lambda values: values.astype(values.dtype.newbyteorder()),
     ],
-    ids=["plain", "read only", "strided", "backwards", "of the other byte order"],
+    ids=["read only", "strided", "backwards", "of the other byte order"],
 )
 def test_points_and_cells_may_be_arrays(given: Callable[[np.ndarray], np.ndarray]) -> None:
     random = np.random.default_rng(0)

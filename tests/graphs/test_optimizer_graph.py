@@ -20,8 +20,7 @@ from tests.graphs.graphed import rerun
 from tests.waits import nothing_waits
 
 KINDS = {
-    "sgd": partial(SGD, lr=0.1),
-    "momentum": partial(SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "sgd": partial(SGD, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
     "adam": partial(Adam, lr=0.1, amsgrad=True, weight_decay=0.01),
     "adamw": partial(AdamW, lr=0.1, weight_decay=0.01),
 }
@@ -124,49 +123,41 @@ def missing(training: Training, number: int) -> None:
     training.learns[0] = number > 4
 
 
-@pytest.mark.parametrize("kind", ["momentum", "adamw"])
 @pytest.mark.parametrize(
     ("change", "when", "captures"),
     [
         (decay, (4,), [0, 1, 1, 1, 1, 2, 2, 2]),
-        (elsewhere, (4,), [0, 1, 1, 1, 1, 2, 2, 2]),
         (states, (4,), [0, 1, 1, 1, 1, 2, 2, 2]),
         (missing, (3, 4, 5), [0, 1, 1, 1, 2, 2, 3, 3]),
         (elsewhere, range(8), [0] * 8),  # gradients that move at every step
     ],
 )
 def test_what_a_graph_holds_may_change(
-    device: str, kind: str, change: Any, when: Sequence[int], captures: list[int]
+    device: str, change: Any, when: Sequence[int], captures: list[int]
 ) -> None:
-    plain, graph = (Training(KINDS[kind], device, each) for each in (False, True))
+    plain, graph = (Training(KINDS["adamw"], device, each) for each in (False, True))
     found, kept = [], []
     for number in range(8):
         for training in (plain, graph):
             kept.append(training.memory)
             if number in when:
                 change(training, number)
-            before = training.parameters[0].detach().clone()
             training.step(number)
-            assert torch.equal(before, training.parameters[0]) != training.learns[0]
         found.append(graph.captures)
         assert_equal(plain, graph)
     assert found == captures
 
 
 def test_other_optimisers_are_left_as_they_are() -> None:
-    def made(make: Any, **options: Any) -> Optimizer:
-        optimizer: Optimizer = make([nn.Parameter(torch.ones(3))], **options)
-        return optimizer
-
     class Own(SGD):
         pass
 
-    for optimizer in (
-        made(SGD, lr=0.1),
-        made(Own, lr=0.1, fused=True),
-        made(torch.optim.Adagrad, lr=0.1, fused=True),
-        made(AdamW, lr=0.1, betas=(torch.tensor(0.9), torch.tensor(0.99)), capturable=True),
+    for make, options in (
+        (SGD, {}),
+        (Own, {"fused": True}),
+        (AdamW, {"betas": (torch.tensor(0.9), torch.tensor(0.99)), "capturable": True}),
     ):
+        optimizer = make([nn.Parameter(torch.ones(3))], lr=0.1, **options)  # type: ignore[operator]
         assert update_as_graph(optimizer, rerun) is None
         assert "step" not in vars(optimizer)
 

@@ -16,7 +16,7 @@ from pcnn.graphs.capture import Work
 from pcnn.graphs.memory import VoxelMemory
 from pcnn.graphs.runner import Runner
 from pcnn.graphs.sizes import Edges
-from pcnn.models import MinkUNet42, ResUNetBN2C, SparseResNet21
+from pcnn.models import MinkUNet42, ResUNetBN2C
 from pcnn.nn import Conv3d, GlobalMaxPool, PlannedModule
 from pcnn.ops import Engine
 from pcnn.tensor import SparseTensor
@@ -104,7 +104,6 @@ def without_gradients() -> Any:
 
 NETS: dict[str, Callable[..., PlannedModule]] = {
     "minkunet": lambda engine: MinkUNet42(2, 3, 0.125, engine),
-    "resnet": lambda engine: SparseResNet21(2, 0.125, engine),
     "small": Small,
 }
 

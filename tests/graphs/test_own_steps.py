@@ -14,7 +14,16 @@ from torch.nn import functional as F
 import pcnn
 from pcnn.graphs.automatic import AFTER
 from pcnn.graphs.sizes import Edges
-from pcnn.models import MinkUNet42, ResUNetBN2C
+from pcnn.models import SPVCNN, MinkUNet42, ResUNetBN2C
+from pcnn.nn import (
+    AvgPool3d,
+    Conv3d,
+    ConvTranspose3d,
+    FeatureWise,
+    GlobalMaxPool,
+    MaxPool3d,
+    PlannedModule,
+)
 from pcnn.tensor import SparseTensor
 from tests.clouds import surface
 from tests.graphs.graphed import ROWS, TILES, cloud, points, rerun
@@ -37,9 +46,39 @@ def small() -> Any:
     return Small().double()
 
 
+class Pools(PlannedModule):
+    """Kernels that tile space, every pooling, and what leads back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = Conv3d(2, 4, (3, 1, 3), engine=ROWS)
+        self.down = Conv3d(4, 4, 2, 2, bias=False, engine=ROWS)
+        self.norm = FeatureWise(nn.BatchNorm1d(4))
+        self.pools = nn.ModuleList([MaxPool3d(3, 2), AvgPool3d(3, 2), AvgPool3d(2, 2)])
+        self.back = ConvTranspose3d(4, 4, 3, 2, engine=ROWS)
+        self.up = ConvTranspose3d(4, 3, 2, 2, engine=ROWS)
+        self.whole = GlobalMaxPool()
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        fine = self.stem(x)
+        middle = self.norm(self.down(fine))
+        pooled = [pool(middle) for pool in self.pools]
+        low = pooled[0].replace(sum(one.features for one in pooled))
+        y = self.up(self.back(low, middle), fine)
+        return y.replace(y.features + self.whole(low).mean())
+
+
+def pools() -> Any:
+    return Pools().double()
+
+
+def spvcnn() -> Any:
+    return SPVCNN(2, 3, 0.125, dropout=0.0, engine=TILES).double()
+
+
 def batch(net: Any, seed: int) -> SparseTensor:
     size = 240 - 5 * seed
-    x = (points if type(net).__name__.startswith("ResUNet") else cloud)(size, seed)[0]
+    x = (points if isinstance(net, ResUNetBN2C | Pools) else cloud)(size, seed)[0]
     return x.replace(x.features.double())
 
 
@@ -75,10 +114,10 @@ def same(net: nn.Module, plain: nn.Module) -> None:
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("make", [voxels, native, small])
+@pytest.mark.parametrize("make", [voxels, native, small, pools, spvcnn])
 def test_a_loop_learns_the_same(make: Callable[[], Any]) -> None:
     both = twins(make)
-    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-3) for net in both]
+    optimizers = [torch.optim.SGD(net.parameters(), lr=1e-3) for net in both]
     for seed in SEEDS:
         found = []
         for net, optimizer in zip(both, optimizers, strict=True):
