@@ -10,11 +10,8 @@ which are filled in front of every replay. Groups, states and schedules stay tho
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from itertools import chain
-from operator import is_
 from types import MethodType
 from typing import Any
 
@@ -62,38 +59,21 @@ def update_as_graph(optimizer: Optimizer, capture: Capture) -> OptimizerGraph | 
     return graph
 
 
-@dataclass
-class _Memory:
-    """All that a graph holds: two are equal where one graph serves both."""
-
-    settings: Sequence[Any]
-    addresses: Sequence[int]  # of parameters and gradients, 0 where there is no gradient
-    states: Sequence[Any]
-
-    @classmethod
-    def of(cls, optimizer: Optimizer) -> _Memory:
-        groups = optimizer.param_groups
-        settings: list[Any] = [getattr(optimizer, name, None) is None for name in _TOLD]
-        for group in groups:
-            settings.append([item for item in group.items() if item[0] not in _FILLED])
-            settings.append(len(group["params"]))
-        parameters = [parameter for group in groups for parameter in group["params"]]
-        addresses = list(map(Tensor.data_ptr, parameters))
-        for parameter in parameters:
-            gradient = parameter.grad
-            addresses.append(0 if gradient is None else gradient.data_ptr())
-        # few: each is kept, so that no later one has its place
-        states = list(chain.from_iterable(map(dict.values, optimizer.state.values())))
-        return cls(settings, addresses, states)
-
-    def serves(self, other: _Memory) -> bool:
-        """True if a graph of this memory updates the other."""
-        return (
-            self.addresses == other.addresses
-            and len(self.states) == len(other.states)
-            and all(map(is_, self.states, other.states))
-            and self.settings == other.settings
-        )
+def _memory_of(optimizer: Optimizer) -> tuple[list[Any], list[Any]]:
+    """All that a graph holds, equal where one graph serves both; and its states, to be kept."""
+    groups = optimizer.param_groups
+    settings: list[Any] = [getattr(optimizer, name, None) is None for name in _TOLD]
+    for group in groups:
+        settings.append([item for item in group.items() if item[0] not in _FILLED])
+        settings.append(len(group["params"]))
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    addresses = list(map(Tensor.data_ptr, parameters))
+    for parameter in parameters:
+        gradient = parameter.grad
+        addresses.append(0 if gradient is None else gradient.data_ptr())
+    # few: each is kept, so that no later one has its place
+    states = list(chain.from_iterable(map(dict.values, optimizer.state.values())))
+    return [settings, addresses, list(map(id, states))], states
 
 
 class OptimizerGraph:
@@ -111,8 +91,8 @@ class OptimizerGraph:
         self._rates: list[Tensor] = []  # float32 [], one a group
         self._filled: list[Any] = []  # what they hold
         self._told = {name: torch.zeros((), device=device) for name in _TOLD}
-        self._last: _Memory | None = None  # behind the last step
-        self._held: _Memory | None = None  # of the graph
+        self._last: Any = None, None  # memory behind the last step
+        self._held: Any = None, None  # and of the graph
         self._replay: Work | None = None
         self.replays = 0
 
@@ -120,30 +100,37 @@ class OptimizerGraph:
     def update(self, optimizer: Optimizer) -> None:
         """Update the parameters from their gradients; nothing waits."""
         self._fill(optimizer)
-        memory = _Memory.of(optimizer)
-        if self._replay is not None and self._held is not None and self._held.serves(memory):
+        memory = _memory_of(optimizer)
+        if self._replay is not None and self._held[0] == memory[0]:
             self.replays += 1
-        elif self._last is not None and self._last.serves(memory):
-            self._replay, self._held = self._captured(optimizer), memory
+        elif self._last[0] == memory[0]:
+            groups = self._groups(optimizer)
+            self._replay = self._capture(lambda: self._eager(optimizer, groups))
+            self._held = memory
         else:
-            with self._in_place(optimizer, self._groups(optimizer)):
-                self._plain(optimizer)
-            self._last = _Memory.of(optimizer)
+            self._eager(optimizer, self._groups(optimizer))
+            self._last = _memory_of(optimizer)
             return
         self._replay()
         self._last = memory
 
-    def _captured(self, optimizer: Optimizer) -> Work:
-        groups = self._groups(optimizer)
-
-        def work() -> None:
-            if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-                for group in groups:
-                    group["capturable"] = True  # as it is: the steps are on the device
-            with self._in_place(optimizer, groups):
-                self._plain(optimizer)
-
-        return self._capture(work)
+    def _eager(self, optimizer: Optimizer, groups: list[dict[str, Any]]) -> None:
+        """Take a step whose groups and numbers lie in this memory."""
+        if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            for group in groups:
+                group["capturable"] = True  # as it is: the steps are on the device
+        own, told = optimizer.param_groups, {}
+        for name, tensor in self._told.items():
+            if getattr(optimizer, name, None) is not None:
+                told[name] = getattr(optimizer, name)
+                setattr(optimizer, name, tensor)
+        optimizer.param_groups = groups
+        try:
+            self._plain(optimizer)
+        finally:
+            optimizer.param_groups = own
+            for name, tensor in told.items():
+                setattr(optimizer, name, tensor)
 
     def _groups(self, optimizer: Optimizer) -> list[dict[str, Any]]:
         """Groups with their rates on the device."""
@@ -169,19 +156,3 @@ class OptimizerGraph:
             told = getattr(optimizer, name, None)
             if told is not None:
                 own.copy_(told.reshape(()), non_blocking=True)
-
-    @contextmanager
-    def _in_place(self, optimizer: Optimizer, groups: list[dict[str, Any]]) -> Iterator[None]:
-        """Inside, an optimiser has groups and is told numbers that lie in this memory."""
-        own, told = optimizer.param_groups, {}
-        for name, tensor in self._told.items():
-            if getattr(optimizer, name, None) is not None:
-                told[name] = getattr(optimizer, name)
-                setattr(optimizer, name, tensor)
-        optimizer.param_groups = groups
-        try:
-            yield
-        finally:
-            optimizer.param_groups = own
-            for name, tensor in told.items():
-                setattr(optimizer, name, tensor)
