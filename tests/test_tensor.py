@@ -55,9 +55,6 @@ def test_arithmetic_is_that_of_the_features(act: Callable[[Any, Any], Any]) -> N
     assert torch.equal(act(x, gate).features, act(x.features, one))
     assert torch.equal(act(gate, x).features, act(one, x.features))
     assert torch.equal((-x).features, -x.features)
-    with torch.no_grad():
-        joined = pcnn.nn.cat(x, x)
-        assert torch.equal(act(joined, joined).features, act(joined.features, joined.features))
 
 
 # --- dense volumes, against a loop over sites --------------------------------------------------
@@ -83,13 +80,16 @@ def by_hand(x: pcnn.SparseTensor, shape: tuple[int, ...], low: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("stride", [(1, 1, 1), (2, 2, 2), (4, 2, 1)])
-@pytest.mark.parametrize("n", [1, 60])
+@pytest.mark.parametrize("n", [0, 1, 60])
 def test_every_site_has_its_cell(n: int, stride: tuple[int, int, int]) -> None:
     x = scattered(n, stride)
-    low = tuple(x.coords[:, 1:].amin(0).tolist())
-    reach = (x.coords[:, 1:].amax(0) - torch.tensor(low)) // torch.tensor(stride) + 1
-    assert torch.equal(x.dense(), by_hand(x, tuple(reach.tolist()), low))
-    assert torch.equal(x.dense(shape=4), by_hand(x, (4, 4, 4), low))
+    if n:
+        low = tuple(x.coords[:, 1:].amin(0).tolist())
+        reach = (x.coords[:, 1:].amax(0) - torch.tensor(low)) // torch.tensor(stride) + 1
+        assert torch.equal(x.dense(), by_hand(x, tuple(reach.tolist()), low))
+        assert torch.equal(x.dense(shape=4), by_hand(x, (4, 4, 4), low))
+    else:
+        assert x.dense().shape == (3, 2, 0, 0, 0)
     # a box that leaves sites out, and one with room
     for shape, corner in (((3, 2, 4), (-4, 0, -2)), ((20, 21, 22), (-20, -16, -12))):
         given = tuple(c * t for c, t in zip(corner, stride, strict=True))
@@ -113,16 +113,3 @@ def test_gradients_of_arithmetic_and_volumes() -> None:
     for function, leaves in ((act, (left, right, scale)), (there, (leaf,))):
         assert gradcheck(function, leaves)
         assert gradgradcheck(function, leaves)
-
-
-def test_empty_clouds_and_empty_volumes() -> None:
-    x = pcnn.voxelize(torch.rand(0, 3), torch.rand(0, 2), voxel_size=1.0, batch_size=2)
-    leaf = x.features.clone().requires_grad_()
-    for volume, shape in (
-        (x.replace(leaf).dense(), (0, 0, 0)),
-        (x.replace(leaf).dense(2, 0), (2, 2, 2)),
-    ):
-        assert volume.shape == (2, 2, *shape)
-        assert not volume.any()
-        volume.sum().backward()
-        assert leaf.grad is not None

@@ -18,12 +18,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-COMPILATION = """
-from pcnn.kernels import compiler, sources
-machine_code = compiler.cubin("probe.cu", "sm_90a", {})
-assert machine_code[:4] == b"\\x7fELF", machine_code[:4]
-print(sources.FOLDER)
-"""
 #: Runs command lines of `pcnn` one after the other in one process.
 COMMANDS = """
 import json, os, sys
@@ -122,15 +116,6 @@ def test_distributions_hold_the_package_and_nothing_else(built: Path, wheel: Pat
     assert held == package | others
 
 
-def test_a_kernel_compiles_from_the_sources_in_the_wheel(
-    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    printed = run(environment / "bin" / "python", "-I", "-c", COMPILATION, cwd=tmp_path)
-    assert Path(printed.strip()).is_relative_to(environment)
-    assert list(tmp_path.rglob("*.cubin"))
-
-
 def test_the_wheel_alone_trains_labels_registers_and_simulates(
     environment: Path, tmp_path: Path
 ) -> None:
@@ -151,8 +136,8 @@ def test_the_wheel_alone_trains_labels_registers_and_simulates(
         "register source.npy target.npy --model fpfh --device cpu",
         "simulate kitti streets --scans 1 --val-scans 0 --no-progress",
     ]
-    report = run(environment / "bin" / "pcnn", "doctor", cwd=tmp_path)
-    assert str(environment) in report.replace("\n", "").replace(" ", "")
+    report = run(environment / "bin" / "pcnn", "doctor", cwd=tmp_path)  # it compiles a kernel
+    assert f"{environment}/lib" in report.replace("\n", "").replace(" ", "")
     assert re.search(r"cuda kernels +ok", report), report
     words = json.dumps([shlex.split(command) for command in commands])
     said = run(environment / "bin" / "python", "-I", "-c", COMMANDS, words, cwd=tmp_path)
