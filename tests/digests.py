@@ -32,7 +32,6 @@ from pcnn.models import (
     SparseResNetLarge,
     SparseResNetSegmentation,
     SpUNet,
-    VoxelResBackbone,
 )
 
 FILE = Path(__file__).with_suffix(".json")
@@ -54,11 +53,10 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "sparse_resnet_large": lambda engine: SparseResNetLarge(4, width=0.25, engine=engine),
     "spunet": lambda engine: SpUNet(4, 5, width=0.125, engine=engine),
     "spvcnn": lambda engine: SPVCNN(4, 5, width=0.125, dropout=0.0, engine=engine),
-    "voxel_resbackbone": lambda engine: VoxelResBackbone(4, width=0.5, engine=engine),
 }
 GEOMETRIES = ("voxel", "point")
 #: Networks on voxels alone.
-VOXELS_ALONE = ("spvcnn", "voxel_resbackbone")
+VOXELS_ALONE = ("spvcnn",)
 CASES = tuple(
     (name, geometry)
     for name in NETWORKS

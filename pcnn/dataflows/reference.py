@@ -13,16 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pcnn.dataflows.torch_sums import (
-    add_rows,
-    finish,
-    joined_groups,
-    matrices_of,
-    multiply,
-    outer,
-    rounded,
-    rows_of,
-)
+from pcnn.dataflows.torch_sums import TorchSums, finish, joined_groups, outer, rounded
 from pcnn.kernels.conv_spec import ConvSpec
 
 
@@ -43,13 +34,9 @@ class Reference:
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         in_index, out_index, offsets = layouts
-        rows, matrices = rows_of(x, spec), matrices_of(w, spec)
-        sums = rows.new_zeros(n_out, spec.groups * matrices.shape[3])
-        for k, (start, end) in enumerate(pairwise(offsets.tolist())):
-            matrix = matrices[-1 - k if spec.mirrored else k]
-            product = multiply(rows.index_select(0, in_index[start:end]), matrix)
-            add_rows(sums, out_index[start:end], product)
-        return finish(sums, spec)
+        sums = TorchSums.of(x, w, n_out, spec)
+        sums.add_pairs(in_index, out_index, offsets.diff(), None, both=False)
+        return finish(sums.sums, spec)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec

@@ -20,12 +20,8 @@ from pcnn.kernels.conv_spec import ConvSpec
 #: The number that a list of triplets (i, j, k) is sorted by.
 Sort = Literal["k", "i", "j"]
 
-#: Layouts of a kernel map that list its triplets in each order.
-LAYOUTS_OF: dict[Sort, tuple[str, ...]] = {
-    "k": ("pairs", "counts"),
-    "i": ("rows_csr",),
-    "j": ("columns_csr",),
-}
+#: Layout of a kernel map that lists its triplets in each order.
+LISTS: dict[Sort, str] = {"k": "counts", "i": "rows_csr", "j": "columns_csr"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,8 @@ class Triplets:
     deterministic: bool = False
 
     def __post_init__(self) -> None:
-        if self.sort not in LAYOUTS_OF:
-            raise ValueError(f"sort must be one of {', '.join(LAYOUTS_OF)}, got {self.sort!r}")
+        if self.sort not in LISTS:
+            raise ValueError(f"sort must be one of {', '.join(LISTS)}, got {self.sort!r}")
         if self.length < 1:
             raise ValueError(f"length must be at least 1, got {self.length}")
         for name, block in (("block_out", self.block_out), ("block_in", self.block_in)):
@@ -50,50 +46,40 @@ class Triplets:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        return LAYOUTS_OF[self.sort]
+        return "pairs", LISTS[self.sort]
 
     @property
     def needs_weight_grad(self) -> tuple[str, ...]:
-        return self.needs if self.sort == "k" else (*self.needs, "counts")
+        return self.needs
 
     def forward(
         self, x: Tensor, w: Tensor, layouts: Sequence[Tensor], n_out: int, spec: ConvSpec
     ) -> Tensor:
         if not kernels_serve(x, spec.compute_dtype):
-            return Reference().forward(x, w, self._pairs(layouts, w.shape[0]), n_out, spec)
-        from pcnn.kernels.triplets import mvmr
-
-        return mvmr(x, w, *self._order(layouts), n_out, spec, self._blocks).to(spec.out_dtype)
+            return Reference().forward(x, w, layouts[:3], n_out, spec)
+        return self._sums(x, w, layouts, n_out, None, spec)
 
     def weight_grad(
         self, x: Tensor, g: Tensor, layouts: Sequence[Tensor], spec: ConvSpec
     ) -> Tensor:
-        volume = layouts[-1].shape[0]
         if not kernels_serve(x, spec.compute_dtype):
-            return Reference().weight_grad(x, g, self._pairs(layouts, volume), spec)
-        from pcnn.kernels.triplets import vvor
+            return Reference().weight_grad(x, g, layouts[:3], spec)
+        return self._sums(x, g, layouts, 0, layouts[2].shape[0] - 1, spec)
 
-        return vvor(x, g, *self._order(layouts), volume, spec, self._blocks).to(spec.out_dtype)
+    def _sums(
+        self,
+        x: Tensor,
+        other: Tensor,
+        layouts: Sequence[Tensor],
+        n_out: int,
+        volume: int | None,
+        spec: ConvSpec,
+    ) -> Tensor:
+        from pcnn.kernels.triplets import sums_of_triplets
 
-    @property
-    def _blocks(self) -> tuple[int, int, int]:
-        return self.length, self.block_in, self.block_out
-
-    def _order(self, layouts: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], Sort]:
-        """Two listed numbers of every triplet, where runs of the third start, and which it is."""
-        first, second, starts = layouts[:3]
-        if self.sort == "k":  # those of pairs are the host's
-            starts = torch.nn.functional.pad(layouts[3].cumsum(0), (1, 0))
-        return (first, second, starts), self.sort
-
-    def _pairs(self, layouts: Sequence[Tensor], volume: int) -> tuple[Tensor, ...]:
-        """The layout ``pairs``: triplets by slot."""
-        if self.sort == "k":
-            return tuple(layouts[:3])
-        listed, slots, starts = layouts[:3]
-        numbers = torch.arange(starts.shape[0] - 1, dtype=listed.dtype, device=listed.device)
-        run = torch.repeat_interleave(numbers, starts.diff(), output_size=listed.shape[0])
-        order = torch.argsort(slots, stable=True)
-        i, j = (run, listed) if self.sort == "i" else (listed, run)
-        ends = torch.bincount(slots, minlength=volume).cumsum(0)
-        return j[order], i[order], torch.nn.functional.pad(ends, (1, 0)).cpu()
+        order = layouts[3:]
+        if self.sort == "k":  # the starts of pairs are the host's
+            order = *layouts[:2], torch.nn.functional.pad(layouts[3].cumsum(0), (1, 0))
+        blocks = self.length, self.block_in, self.block_out
+        sums = sums_of_triplets(x, other, order, self.sort, n_out, volume, spec, blocks)
+        return sums.to(spec.out_dtype)

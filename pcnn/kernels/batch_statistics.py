@@ -2,13 +2,9 @@
 
 Every place of a program keeps mean and squared deviations of the rows it has seen (Welford 1962):
 sums of squares would lose what is small beside the mean. Places, and then programs, are combined as
-Chan et al. (1979) do, in a fixed order and without atomics, so two runs give identical bits.
-
-Columns are cut into blocks, rows into blocks of as many as a program holds at once. A reduction has
-a limited number of programs for every block of columns, and each takes every so many-th block of
-rows: so rows are read in their order, and a kernel that maps the same matrix afterwards, from its
-end, finds what was read last in the cache. N may be a capacity: then a count on the device says how
-many rows there are, and programs share those.
+Chan et al. (1979) do, in a fixed order and without atomics, so two runs give identical bits. Rows
+are read in their order, so a kernel that maps the same matrix afterwards, from its end, finds what
+was read last in the cache. N may be a capacity: then a count on the device says how many there are.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Gather and scatter, all slots in one launch: in the order of rows, or in that of slots.
 
-In the order of rows (TorchSparse section 4.3.2, Fig. 9b) the gather is input-stationary: a program
-holds some rows in registers, looks up the triplets of each, and writes the row to the buffer rows
-of all of them. The scatter is output-stationary: a row sums its products in registers, in float32
-in the order of the slots, and is written once. So there are no atomics, and two runs give identical
-bits. In the order of slots (Fig. 9a) rows are read again for every slot, and products are added by
-atomics. Programs split channels by a tile that Minuet (section 5.2.1) tunes.
+In the order of rows (TorchSparse section 4.3.2, Fig. 9b) a program of the gather writes rows that
+it holds to the buffer rows of all their triplets, and one of the scatter sums the products of its
+rows, in float32 in the order of the slots: no atomics, identical bits. In the order of slots (Fig.
+9a) rows are read again for every slot, and products are added by atomics. Programs split channels
+by a tile that Minuet (section 5.2.1) tunes.
 
-A padded buffer holds the rows of every slot in the order of ``pairs``; the rows of slot k begin at
-``shifts[k] + offsets[k]``, so the triplet at position p of ``pairs`` has row ``p + shifts[slot]``.
+A padded buffer holds the rows of every slot in the order of ``pairs``; the triplet at position p of
+``pairs`` has row ``p + shifts[slot]``.
 """
 
 from __future__ import annotations

@@ -1,21 +1,15 @@
-"""Gradient of the weights: per slot, the sum of outer products of gathered rows.
+"""Gradient of the weights: ``out[k] = sum over the triplets (i, j, k) of x[j]^T grad[i]``.
 
-    out[k] = sum over the triplets (i, j, k) of x[j]^T grad[i]
-
-A program gathers the rows of one chunk of a slot's pairs and multiplies ``x^T [C_in, pairs]`` by
-``grad [pairs, C_out]`` on the tensor cores, adding in float32 registers. Two rows are read for
-every pair and tile of the result, so a tile covers all of ``C_in x C_out`` where registers allow.
-Chunks store their sums, and a second kernel adds those of every slot in a fixed order and rounds
-once, so two runs give identical bits. The number of chunks follows from the device, not from T.
-Partial sums take at most ``(T / chunk + K) * C_in / groups * C_out`` float32. With `tiles_of`
-these are about 4 programs a multiprocessor (under 70 MB on a large device) plus one float32 copy of
-the result.
+A program multiplies the rows of one chunk of a slot's pairs on the tensor cores, in a tile that
+covers all of ``C_in x C_out`` where registers allow. Chunks store their sums, and a second kernel
+adds those of every slot in a fixed order and rounds once, so two runs give identical bits. The
+number of chunks follows from the device: partial sums take under 70 MB on a large one, plus one
+float32 copy of the result.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import torch
 import triton
@@ -37,8 +31,6 @@ from pcnn.kernels.triton_launch import TritonLauncher, Variant
 
 #: Values of partial sums that a program of the second kernel holds at once.
 BLOCK = 4096
-
-
 #: Depth of the software pipeline.
 STAGES = 5
 
@@ -90,15 +82,6 @@ def outer_products(
     return sum_of_chunks(partials, counts, chunk, spec.out_dtype, mirrored=spec.mirrored)
 
 
-class _Cut(NamedTuple):
-    """A launch without its tensors."""
-
-    variant: Variant  # the kernel with its constants
-    programs: int  # for every chunk
-    resident: int  # chunks whose programs run at once
-    block_pairs: int  # pairs multiplied at once
-
-
 @functools.lru_cache(maxsize=4096)
 def _cut(
     channels_in: int,
@@ -108,8 +91,8 @@ def _cut(
     compute_dtype: torch.dtype,
     precision: str,
     device: torch.device,
-) -> _Cut:
-    """How a launch of these sizes is cut: the same for every call of a layer."""
+) -> tuple[Variant, int, int, int]:
+    """The kernel, programs of a chunk, chunks that run at once, and pairs multiplied at once."""
     c_in, c_out = channels_in // groups, channels_out // groups
     # narrow groups side by side fill a tile, of which the diagonal is kept
     side = side_by_side(groups, max(c_in, c_out))
@@ -122,7 +105,7 @@ def _cut(
         *(COMPUTE[compute_dtype], precision),
     )
     resident = max(1, multiprocessors_of(device) * 16 // num_warps // programs)
-    return _Cut(_LAUNCH.variant(constants, num_warps), programs, resident, block_pairs)
+    return _LAUNCH.variant(constants, num_warps), programs, resident, block_pairs
 
 
 @functools.cache

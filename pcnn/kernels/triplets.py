@@ -1,13 +1,10 @@
 """Products over a list of triplets, one after another: the kernels of PointCNN++.
 
 Algorithm 1 (``mvmr``) and Algorithm B of the supplement (``vvor``). A program walks L neighbours of
-the list for one block ``B_in x B_out`` of the weights. Operands of the last triplet stay in
-registers: a block of weights, a row of features or of gradients is read, and a sum is added to the
-result, only where its number changes. The order of the list decides what changes rarely.
-
-Two of the numbers of a triplet are listed; the third is the same along a run of the list, and only
-the runs are stored. ``SORT`` names it: runs of ``k`` are slots, of ``i`` output rows, of ``j``
-input rows.
+the list for one block of the weights. Operands of the last triplet stay in registers: a block, a
+row of features or of gradients is read, and a sum is added to the result, only where its number
+changes. Two of the numbers of a triplet are listed; of the third only its runs are stored: ``SORT``
+names it, ``k`` for slots, ``i`` for output rows, ``j`` for input rows.
 """
 
 from __future__ import annotations
@@ -196,57 +193,41 @@ def triplets_kernel(  # type: ignore[no-untyped-def]
     tl.atomic_add(sums_ptr + target * size + places, sums, mask=shown, sem="relaxed")
 
 
-def mvmr(
+def sums_of_triplets(
     x: Tensor,  # [N_in, C_in]
-    weight: Tensor,  # [K, C_in / groups, C_out]
-    order: Sequence[Tensor],  # the listed numbers of the triplets, and the runs of the third
+    other: Tensor,  # weights [K, C_in / groups, C_out], or with a volume gradients [N_out, C_out]
+    order: Sequence[
+        Tensor
+    ],  # the listed numbers of the triplets, and where runs of the third start
     sort: str,
     n_out: int,
+    volume: int | None,
     spec: ConvSpec,
     blocks: Sequence[int],  # triplets of a program, input and output channels of a block
 ) -> Tensor:
-    """``out[i] = sum over all triplets (i, j, k) of x[j] @ W[k]``."""
-    shape = ProductShape.of(weight, spec)
-    sums = x.new_zeros(n_out, shape.width, dtype=torch.float32)
-    sizes = shape.volume, shape.channels, shape.outputs
-    return _launched((x, weight, sums), order, sort, sizes, spec, blocks, False)
+    """``out[i] = sum of x[j] @ W[k]`` over all triplets (i, j, k), float32.
 
-
-def vvor(
-    x: Tensor,
-    grad: Tensor,
-    order: Sequence[Tensor],
-    sort: str,
-    volume: int,
-    spec: ConvSpec,
-    blocks: Sequence[int],
-) -> Tensor:
-    """``out[k] = sum over (i, j) of x[j]^T grad[i]``; arguments as of `mvmr`."""
-    sizes = volume, x.shape[1] // spec.groups, grad.shape[1] // spec.groups
-    sums = x.new_zeros(volume, sizes[1], grad.shape[1], dtype=torch.float32)
-    return _launched((x, grad, sums), order, sort, sizes, spec, blocks, True)
-
-
-def _launched(
-    operands: tuple[Tensor, Tensor, Tensor],
-    order: Sequence[Tensor],
-    sort: str,
-    sizes: tuple[int, int, int],
-    spec: ConvSpec,
-    blocks: Sequence[int],
-    outer: bool,
-) -> Tensor:
-    """One program for every L triplets, block of the weights and group."""
-    (x, other, sums), (volume, channels, outputs) = operands, sizes
+    With a volume ``out[k] = sum of x[j]^T grad[i]``. One program for every L triplets, block of the
+    weights and group.
+    """
+    outer, groups = volume is not None, spec.groups
+    if volume is None:
+        shape = ProductShape.of(other, spec)
+        sizes, width = (shape.volume, shape.channels, shape.outputs), shape.width
+        sums = x.new_zeros(n_out, width, dtype=torch.float32)
+    else:
+        width = other.shape[1]
+        sizes = volume, x.shape[1] // groups, width // groups
+        sums = x.new_zeros(*sizes[:2], width, dtype=torch.float32)
     length, block_in, block_out = blocks
-    tiles = -(-channels // block_in) * -(-outputs // block_out) * spec.groups
+    tiles = -(-sizes[1] // block_in) * -(-sizes[2] // block_out) * groups
     _LAUNCH(
         (-(-order[0].shape[0] // length) * tiles, 1),
         (x.contiguous(), other.contiguous(), *order, sums),
         (order[2].shape[0] - 1,),
         (
-            *(outer, sort, volume, channels, outputs, spec.groups),
-            *(spec.transposed, spec.mirrored, *blocks, COMPUTE[spec.compute_dtype]),
+            *(outer, sort, *sizes, groups, spec.transposed, spec.mirrored),
+            *(*blocks, COMPUTE[spec.compute_dtype]),
         ),
         WARPS,
     )

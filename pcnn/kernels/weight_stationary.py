@@ -28,7 +28,7 @@ from pcnn.kernels.triton_launch import TritonLauncher
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def add_tile(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
+def add_sums(  # type: ignore[no-untyped-def]  # the compiler reads annotations too
     rows_ptr,  # [ROWS], rows of the sums
     live,  # [ROWS] bool
     tile,  # [ROWS, COLUMNS] float32
@@ -36,19 +36,11 @@ def add_tile(  # type: ignore[no-untyped-def]  # the compiler reads annotations 
     OUTPUTS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Add a tile to rows of the sums, from output channel ``start`` of a group on."""
-    columns = start + tl.arange(0, COLUMNS)
-    there = live[:, None] & (columns < OUTPUTS)[None, :]
-    tl.atomic_add(rows_ptr[:, None] + columns[None, :], tile, mask=there, sem="relaxed")
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def add_sums(  # type: ignore[no-untyped-def]
-    rows_ptr, live, tile, start, OUTPUTS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    """The same in tiles of at most 32 columns."""
+    """Add a tile, 32 columns at once, to rows of the sums from channel ``start`` of a group on."""
     if COLUMNS <= 32:
-        add_tile(rows_ptr, live, tile, start, OUTPUTS, COLUMNS)
+        columns = start + tl.arange(0, COLUMNS)
+        there = live[:, None] & (columns < OUTPUTS)[None, :]
+        tl.atomic_add(rows_ptr[:, None] + columns[None, :], tile, mask=there, sem="relaxed")
     else:
         half: tl.constexpr = COLUMNS // 2
         halves = tl.permute(tl.reshape(tile, [tile.shape[0], 2, half]), [0, 2, 1])

@@ -11,7 +11,6 @@ from pcnn.models.sparse_resnet import (
     SparseResNet21,
     SparseResNetLarge,
     SparseResNetSegmentation,
-    VoxelResBackbone,
 )
 from pcnn.models.spvcnn import SPVCNN
 
@@ -34,7 +33,6 @@ __all__ = [
     "SparseResNet21",
     "SparseResNetLarge",
     "SparseResNetSegmentation",
-    "VoxelResBackbone",
     "available",
     "load",
 ]

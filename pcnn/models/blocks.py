@@ -115,11 +115,10 @@ class Layers:
         kernel_size: Size,
         stride: Size = 1,
         activation: bool = True,
-        padding: Size | None = None,
     ) -> ConvNorm:
         """A convolution without bias, its norm, and ReLU unless ``activation`` is off."""
-        how = kernel_size, stride, padding
-        layer = Conv3d(in_channels, out_channels, *how, bias=False, engine=self.engine)
+        how = in_channels, out_channels, kernel_size, stride
+        layer = Conv3d(*how, bias=False, engine=self.engine)
         return ConvNorm(layer, self.norm(out_channels), activation)
 
     def transposed(

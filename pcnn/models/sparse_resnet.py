@@ -7,7 +7,6 @@ in a (1, 1, 3) kernel of stride (1, 1, 2): 21 convolutions, 2,691,264 weights. S
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import pairwise
 
 from torch import nn
@@ -34,8 +33,6 @@ class SparseResNet(PlannedModule):
         norm: makes norms.
         kernel_size: of every convolution in the stages.
         tail: whether a last convolution halves z alone.
-        flat_ends: the convolution that enters the last stage has no padding along z, and the tail
-            none at all, as in detectors whose volume ends at the ground.
 
     Attributes:
         channels: of every stage's output.
@@ -50,7 +47,6 @@ class SparseResNet(PlannedModule):
         norm: NormFactory = nn.BatchNorm1d,
         kernel_size: int = 3,
         tail: bool = True,
-        flat_ends: bool = False,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
@@ -58,14 +54,11 @@ class SparseResNet(PlannedModule):
         strides: list[Size] = [2 if number else 1 for number in range(len(channels))]
         stages: list[nn.Module] = []
         for number, (a, b) in enumerate(pairwise([in_channels, *channels])):
-            half = kernel_size // 2
-            last = flat_ends and number == len(channels) - 1
-            padding = (half, half, 0) if last else None
-            entry = layers.conv(a, b, kernel_size, strides[number], padding=padding)
+            entry = layers.conv(a, b, kernel_size, strides[number])
             stages.append(nn.Sequential(entry, layers.blocks(b, b, 2, kernel_size)))
         if tail:
             wide = channels[-1]
-            stages.append(layers.conv(wide, wide, *TAIL, padding=0 if flat_ends else None))
+            stages.append(layers.conv(wide, wide, *TAIL))
             channels, strides = (*channels, wide), [*strides, TAIL[1]]
         self.stages = nn.ModuleList(stages)
         self.channels, self.strides = channels, tuple(strides)
@@ -87,20 +80,6 @@ def SparseResNet21(
 ) -> SparseResNet:
     """SparseResNet21: 3^3 kernels, and a last convolution that halves z alone."""
     return SparseResNet(in_channels, width, engine, norm)
-
-
-def VoxelResBackbone(
-    in_channels: int = 5,
-    width: Width = 1.0,
-    engine: str | Engine | None = None,
-    norm: NormFactory = partial(nn.BatchNorm1d, eps=1e-3, momentum=0.01),
-) -> SparseResNet:
-    """The backbone of CenterPoint as OpenPCDet has it (``VoxelResBackBone8x``).
-
-    SparseResNet21 with other paddings along z. It wants voxels whose sites are ``reached`` in a
-    volume (``downsampling``, ``spatial_shape``). Arguments are those of `SparseResNet`.
-    """
-    return SparseResNet(in_channels, width, engine, norm, flat_ends=True)
 
 
 def SparseResNetLarge(

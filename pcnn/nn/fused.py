@@ -134,18 +134,13 @@ class FoldedNorm:
             if norm.training or type(norm) not in FOLDABLE:
                 return None
             # norm.weight and its like search three dictionaries, at ten times the cost
-            parameters, buffers = norm._parameters, norm._buffers
+            own, buffers = norm._parameters, norm._buffers
             eps = norm.__dict__["eps"]
             try:
-                sources = (
-                    bias,
-                    parameters["weight"],
-                    parameters["bias"],
-                    buffers["running_mean"],
-                    buffers["running_var"],
-                    # torch's kernels update the statistics without counting a change; this counts
-                    buffers["num_batches_tracked"],
-                )
+                statistics = buffers["running_mean"], buffers["running_var"]
+                # torch's kernels update them without counting a change; the last one counts
+                counted = *statistics, buffers["num_batches_tracked"]
+                sources = bias, own["weight"], own["bias"], *counted
             except KeyError:
                 return None
         kept = self._kept  # read once: another thread may write it
@@ -165,9 +160,8 @@ class FoldedNorm:
 def _folded(sources: Sequence[Tensor | None], eps: float, channels: int) -> Folded | None:
     layer_bias, *of_norm = sources
     if not of_norm:
-        return Folded(
-            None, None if layer_bias is None else layer_bias.to(accumulator(layer_bias.dtype))
-        )
+        wide = None if layer_bias is None else layer_bias.to(accumulator(layer_bias.dtype))
+        return Folded(None, wide)
     weight, bias, mean, variance, batches = of_norm
     if mean is None or variance is None or batches is None or mean.shape != (channels,):
         return None
@@ -184,26 +178,29 @@ def _folded(sources: Sequence[Tensor | None], eps: float, channels: int) -> Fold
 class TrainedNorm:
     """A batch norm in training mode after the product of a convolution, in one autograd node."""
 
-    def __init__(self, norm: nn.BatchNorm1d) -> None:
-        self.norm = norm
+    def __init__(self, norm: nn.BatchNorm1d, running: RunningStatistics) -> None:
+        self.norm, self.running = norm, running
 
-    @staticmethod
-    def serves(norm: nn.Module, features: Tensor, dtype: torch.dtype, channels: int) -> bool:
-        """True on a GPU, with running statistics of the layer's channels, in float32 or dtype."""
+    @classmethod
+    def of(
+        cls, norm: nn.Module, features: Tensor, dtype: torch.dtype, channels: int
+    ) -> TrainedNorm | None:
+        """On a GPU, with running statistics of the layer's channels, in float32 or dtype."""
         if not kernels_serve(features, dtype) or type(features) not in (Tensor, nn.Parameter):
-            return False
+            return None
         if type(norm) is not nn.BatchNorm1d:
-            return False
+            return None
         # norm.weight and its like search three dictionaries, at ten times the cost
         own, buffers = norm._parameters, norm._buffers
         mean, variance = buffers["running_mean"], buffers["running_var"]
         if mean is None or variance is None or mean.shape != (channels,):
-            return False
+            return None
         # no generator: this runs for every layer of every step
         for part in (own["weight"], own["bias"], mean, variance):
             if part is not None and part.dtype is not torch.float32 and part.dtype is not dtype:
-                return False
-        return True
+                return None
+        batches = buffers["num_batches_tracked"]
+        return cls(norm, RunningStatistics(mean, variance, batches, norm.momentum))
 
     def applied(
         self, product: Product, residual: Tensor | None, relu: bool, count: Tensor | None
@@ -213,13 +210,9 @@ class TrainedNorm:
         products: Products = PointwiseProducts(dtype)
         if kernel_map is not None:
             products = products_of(features, weight, kernel_map, engine, groups, dtype)
-        norm, own, buffers = self.norm, self.norm._parameters, self.norm._buffers
-        mean, variance = buffers["running_mean"], buffers["running_var"]
-        assert mean is not None
-        assert variance is not None
-        running = RunningStatistics(mean, variance, buffers["num_batches_tracked"], norm.momentum)
-        affine, settings = (own["weight"], own["bias"]), (norm.eps, residual, relu, count)
-        return normalized(features, weight, products, affine, running, *settings)
+        own, settings = self.norm._parameters, (self.norm.eps, residual, relu, count)
+        affine = own["weight"], own["bias"]
+        return normalized(features, weight, products, affine, self.running, *settings)
 
 
 def following(
@@ -231,9 +224,9 @@ def following(
 ) -> Folded | TrainedNorm | None:
     """What follows the sums of a convolution in its call; ``None``: module after module."""
     if norm is not None and norm.training:
-        dtype = compute_dtype(features)
-        served = bias is None and TrainedNorm.serves(norm, features, dtype, channels)
-        return TrainedNorm(norm) if served else None  # type: ignore[arg-type]
+        if bias is not None:
+            return None
+        return TrainedNorm.of(norm, features, compute_dtype(features), channels)
     if torch.is_grad_enabled():
         return None
     return (folded or FoldedNorm()).fold(norm, bias, channels)
