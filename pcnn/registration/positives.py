@@ -19,19 +19,6 @@ def positive_pairs(
     radius: float,  # [m]
 ) -> tuple[Tensor, Tensor]:
     """All pairs of rows of the same pair of clouds within a radius, exact and inclusive."""
-    size = len(transforms)
-    if transforms.shape != (size, 4, 4):
-        raise ValueError(f"transforms must be [B, 4, 4], got {list(transforms.shape)}")
-    for name, places, offsets in (
-        ("source", source, source_offsets),
-        ("target", target, target_offsets),
-    ):
-        if places.ndim != 2 or places.shape[1] != 3:
-            raise ValueError(f"{name}: places must be [N, 3], got {list(places.shape)}")
-        if offsets.shape != (size + 1,):
-            raise ValueError(
-                f"{name}: {size} transforms ask for offsets [{size + 1}], got {list(offsets.shape)}"
-            )
     reach = checked_reach(float(radius))
     if len(source) == 0 or len(target) == 0:
         pairs = torch.zeros(0, 2, dtype=torch.int64, device=source.device)

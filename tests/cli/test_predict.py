@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -73,9 +74,6 @@ def saved(
     return path
 
 
-both = pytest.mark.parametrize("dataset", ["kitti", "folder"])
-
-
 @pytest.fixture
 def dataset() -> str:
     return "kitti"
@@ -103,33 +101,33 @@ def labels(out: Path, name: str) -> np.ndarray:
     return np.load(out / f"{name}_label.npy")
 
 
-@both
+@pytest.mark.parametrize("dataset", ["kitti", "folder"])
 def test_a_folder_is_labelled_and_bad_files_are_named(
     checkpoint: Path, dataset: str, tmp_path: Path
 ) -> None:
     source, out = tmp_path / "clouds", tmp_path / "out"
     (source / "deeper").mkdir(parents=True)
     cloud(301).tofile(source / "a.bin")
-    np.save(source / "deeper" / "b.npy", cloud(77, seed=1))
+    np.save(source / "deeper" / os.fsdecode(b"b\xff.npy"), cloud(77, seed=1))
     np.save(source / "a_label.npy", np.zeros(301, dtype=np.int64))
     np.save(source / "a_confidence.npy", np.zeros(301, dtype=np.float32))
     (source / "torn.bin").write_bytes(cloud(10).tobytes()[:-3])
     np.save(source / "narrow.npy", cloud(10)[:, :3])
     np.save(source / "nan.npy", np.full((4, 4), np.nan, dtype=np.float32))
-    text = run(checkpoint, source, "--out", out, "--device", "cpu", code=1)
-    for name in ("torn.bin", "narrow.npy", "nan.npy"):
+    np.save(source / "huge.npy", cloud(60).astype(np.float64) * [1, 1, 1, 3e38])
+    (source / "loop.ply").symlink_to(source / "loop.ply")
+    text = run(checkpoint, source, "--out", out, "--device", "cpu", "--view", code=1)
+    for name in ("torn.bin", "narrow.npy", "nan.npy", "huge.npy", "loop.ply"):
         assert f"not labelled: {source / name}" in text
     assert "2 clouds labelled" in text
     assert "simulated" in text
     known = SEMANTIC_KITTI.train_to_raw if dataset == "kitti" else range(3)
-    for name, n in (("a", 301), ("deeper/b", 77)):
+    for name, n in (("a", 301), (os.fsdecode(b"deeper/b\xff"), 77)):
         found = labels(out, name)
         assert found.shape == (n,)
         assert set(found.tolist()) <= set(known)
         assert read_points(out / f"{name}.ply").n_points == n
-    others = {"a.ply", "b.ply", "a_confidence.npy", "b_confidence.npy", "a.label"}
-    others.add("b.label" if dataset == "kitti" else "b_label.npy")
-    assert {path.name for path in out.rglob("*") if path.is_file()} == others
+    assert len([path for path in out.rglob("*") if path.is_file()]) == 2 * 4
     assert "1 cloud labelled" in run(checkpoint, source / "a.bin", "--out", out)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 import pcnn
 from pcnn.datasets.labels import IGNORE
 from pcnn.datasets.readers.clouds import read_points
-from pcnn.experiment.predictor import full_intensity
 from tests.cli.test_predict import cloud, labels, run, saved
 from tests.datasets.clouds import records_of, write_vertices
 from tests.datasets.las_files import write_las
@@ -120,52 +118,27 @@ def test_units_that_look_wrong_are_said_once(kitti: Path, tmp_path: Path) -> Non
     assert same.mean() > 0.99
 
 
-def test_a_cloud_that_cannot_be_labelled_stops_no_other(kitti: Path, tmp_path: Path) -> None:
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir()
-    for name in ("a", "c"):
-        cloud(60).tofile(folder / f"{name}.bin")
-    np.save(folder / os.fsdecode(b"b\xff.npy"), cloud(60))
-    huge = cloud(60).astype(np.float64)
-    huge[:, 3] = 3e38
-    np.save(folder / "b.npy", huge)
-    (folder / "loop.ply").symlink_to(folder / "loop.ply")
-    text = run(kitti, folder, "--out", out, "--view", code=1)
-    assert f"not labelled: {folder / 'b.npy'}: " in text
-    assert f"not labelled: {folder / 'loop.ply'}: " in text
-    assert {path.name for path in out.glob("*.label")} >= {"a.label", "c.label"}
-    assert "3 clouds labelled" in text
-
-
 @pytest.mark.parametrize("top", [255, 65535])
-def test_intensity_is_scaled_where_its_range_leaves_no_doubt(
-    kitti: Path, tmp_path: Path, top: int
-) -> None:
+def test_intensity_is_scaled_where_its_range_leaves_no_doubt(kitti: Path, top: int) -> None:
     points = cloud(300)
     points[0, 3] = 1.0
-    scaled = points * np.float32([1, 1, 1, top])
-    for name, values in (("unit", points), ("raw", scaled)):
-        np.save(tmp_path / f"{name}.npy", values)
-    unit = pcnn.predict(tmp_path / "unit.npy", kitti)
-    raw = pcnn.predict(tmp_path / "raw.npy", kitti)
+    unit, raw, odd = (
+        pcnn.predict(points[:, :3], kitti, channels={"intensity": points[:, 3] * number})
+        for number in (1, top, 100)
+    )
     np.testing.assert_allclose(raw.confidence, unit.confidence, atol=0.01)
-    text = run(kitti, tmp_path / "raw.npy", "--out", tmp_path / "out", code=0)
-    assert f"divided by {top}" in text
-    found = {t: full_intensity(t) for t in (1.0, 100.0, 255.0, 300.0, 65535.0, 1e5)}
-    assert {t for t, full in found.items() if full == t} == {255.0, 65535.0}
-    assert sum(full is None for full in found.values()) == 4
+    assert unit.doubts == ()
+    assert f"divided by {top}" in raw.doubts[0]
+    assert "--intensity-max" in odd.doubts[0]
 
 
-def test_a_network_that_gives_nan_labels_nothing_and_says_so(tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path / "nan.ckpt", "kitti", ["intensity"], crop=None)
-    content = torch.load(checkpoint, weights_only=True)
+def test_a_network_that_gives_nan_labels_nothing_and_says_so(kitti: Path, tmp_path: Path) -> None:
+    content = torch.load(kitti, weights_only=True)
     weights = content["state_dict"]
     for name, value in weights.items():
         if value.is_floating_point():
             weights[name] = torch.full_like(value, 1e30)
-    torch.save(content, checkpoint)
-    for name in ("a", "b"):
-        cloud(60).tofile(tmp_path / f"{name}.bin")
-    text = run(checkpoint, tmp_path / "a.bin", tmp_path / "b.bin", "--out", tmp_path / "o", code=1)
-    for name in ("a", "b"):
-        assert f"not labelled: {tmp_path / f'{name}.bin'}: " in text
+    torch.save(content, kitti)
+    cloud(60).tofile(tmp_path / "a.bin")
+    text = run(kitti, tmp_path / "a.bin", "--out", tmp_path / "o", code=1)
+    assert f"not labelled: {tmp_path / 'a.bin'}: " in text

@@ -18,7 +18,7 @@ from pcnn.experiment.predictor import Predictor
 from tests.cli.invoking import invoke
 from tests.cli.test_predict import cloud, run, saved
 from tests.datasets.clouds import records_of, write_vertices
-from tests.datasets.las_files import places, write_las
+from tests.datasets.las_files import write_las
 
 PCD = """# .PCD v0.7 - Point Cloud Data file format
 VERSION 0.7
@@ -202,11 +202,7 @@ def test_las_files_come_back_with_classes(own: Path, tmp_path: Path) -> None:
     after = laspy.read(out / "north" / "a.las")
     np.testing.assert_array_equal(after.xyz, before.xyz)
     np.testing.assert_array_equal(after.intensity, before.intensity)
-    found = np.asarray(after.classification)
-    assert set(found) <= {2, 5, 6}
-    coloured = records_of(out / "north" / "a.ply")
-    for axis, name in enumerate("xyz"):
-        np.testing.assert_allclose(coloured[name], places(40)[:, axis], atol=1e-5)
+    assert set(np.asarray(after.classification)) <= {2, 5, 6}
     written = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
     files = {"b.laz", "b.ply", "north/a.las", "north/a.ply"}
     assert written == files | {"b_confidence.npy", "north/a_confidence.npy"}

@@ -97,7 +97,7 @@ def test_doubtful_units_are_told_and_small_objects_registered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     small = np.random.default_rng(0).random((500, 3)) * 0.1
-    found = pcnn.register(small, small + 0.01, "reg_rooms")  # cells of the object's own size
+    found = pcnn.register(small, small + 0.01, "reg_rooms")
     assert float((found.transform[:3, 3] - 0.01).abs().max()) < 0.002
     with pytest.raises(NoOverlapError):
         pcnn.register(small, small[::-1].copy(), "fpfh", voxel_size=0.05)

@@ -59,33 +59,26 @@ def scene_table(summary: Summary, title: str) -> Table:
 def caption(summary: Summary) -> str:
     """The basis of the figures, in words."""
     rule = summary.protocol
+    over = {"each": "pairs below the threshold of each", "all": "all pairs with an estimate"}
     lines = [
         f"protocol {rule.name}: registered if {rule.success}; right match below "
         f"{rule.inlier_distance:g} m, FMR {'from' if rule.share_inclusive else 'above'} "
         f"{100 * rule.inlier_share:g} %",
         f"RR over {summary.counted} of {counted(summary.pairs, 'pair')}"
         + (", consecutive ones left out" if rule.skip_consecutive else "")
-        + f"; means over {rule.average}; RRE and RTE over {averaged_over(rule.errors_over)}",
+        + f"; means over {rule.average}; RRE and RTE over "
+        + over.get(rule.errors_over, "accepted pairs"),
         f"matching {rule.matching}, sampling {rule.sampling}, RANSAC of {rule.ransac.points} "
         f"matches within {rule.ransac.distance:g} m, {rule.ransac.hypotheses} hypotheses, "
         f"confidence {rule.ransac.confidence:g}",
     ]
-    if summary.no_estimate:
-        failed = counted(summary.no_estimate, "pair")
-        lines.append(f"{failed} without an estimate: counted as failures")
-    if summary.unjudged:
-        failed = counted(summary.unjudged, "pair")
-        lines.append(f"{failed} that cannot be judged (empty gt.info): counted as failures")
+    for number, what in (
+        (summary.no_estimate, "without an estimate"),
+        (summary.unjudged, "that cannot be judged (empty gt.info)"),
+    ):
+        if number:
+            lines.append(f"{counted(number, 'pair')} {what}: counted as failures")
     return "\n".join(lines)
-
-
-def averaged_over(which: str) -> str:
-    """`Protocol.errors_over` in words."""
-    return {
-        "accepted": "accepted pairs",
-        "each": "pairs below the threshold of each on its own",
-        "all": "all pairs with an estimate",
-    }[which]
 
 
 def percent(figure: float) -> str:
