@@ -32,7 +32,6 @@ from pcnn.loggers import send_media
 from pcnn.messages import counted
 from pcnn.metrics.registration import (
     registration_table,
-    scene_table,
     summarize,
 )
 from pcnn.metrics.registration.table import shown, write_pair_table
@@ -111,7 +110,6 @@ def report_pairs(
         done = evaluate_pairs(data, descriptor, rules, settings, samples, device, bar.advance)
     summaries = {number: summarize(pairs, rules) for number, pairs in done.items()}
     console.print(registration_table(summaries, title))
-    console.print(scene_table(summaries[samples[0]], f"scenes, {shown(samples[0])}"))
     figures: dict[str, float] = {
         f"test/{name}@{shown(number)}": getattr(summary, name)
         for number, summary in summaries.items()

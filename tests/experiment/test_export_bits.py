@@ -41,10 +41,7 @@ def test_a_network_in_eight_bits(checkpoint: Path, tmp_path: Path) -> None:
             assert torch.equal(found[name], value)
             assert torch.equal(found[name], held[name])
     assert found.keys() == given.keys()
-    wide = sum(v.numel() for v in given.values() if v.is_floating_point() and v.ndim > 1)
-    saved_bytes = half.stat().st_size - eight.stat().st_size
-    scales = sum(4 * v.numel() for name, v in tensors.items() if name.endswith(":scale"))
-    assert abs(saved_bytes - (wide - scales)) < 20_000  # of the header, which names the scales
+    assert eight.stat().st_size < 0.7 * half.stat().st_size
     facts = [RunCheckpoint.read(path).content["pcnn_export"] for path in (half, eight)]
     assert facts[0] | {"name": "eight", "bits": 8} == facts[1]
     # and it is a network like any other

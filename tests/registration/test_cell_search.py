@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pcnn.maps import point_cells
-from pcnn.registration.nearest import SortedCells
+from pcnn.registration.nearest import SortedCells, nearest_within
 
 
 @pytest.mark.parametrize(("candidates", "table"), [(1 << 21, 0), (50, 1 << 20)])
@@ -22,9 +22,10 @@ def test_the_nearest_is_that_of_all_distances(
         nearest, index = gap.min(1)
         inside = nearest <= radius**2
         distance, found = SortedCells(points, radius).nearest(query, radius)
-        wider = SortedCells(points, 1.3 * radius)
-        for one, other in zip(wider.nearest(query, radius), (distance, found), strict=True):
-            assert torch.equal(one, other)
+        wider = SortedCells(points, 1.3 * radius).nearest(query, radius)
+        for again in (wider, nearest_within(query, points, radius)):
+            for one, other in zip(again, (distance, found), strict=True):
+                assert torch.equal(one, other)
         # of two clouds in one search, each query meets its own
         both, clouds = torch.cat([points, points + 0.01]), torch.arange(2).repeat_interleave(number)
         own = torch.arange(queries) % 2

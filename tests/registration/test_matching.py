@@ -9,23 +9,11 @@ from pcnn.registration.descriptor import Described
 from pcnn.registration.estimate import estimate_all
 from pcnn.registration.evidence import Clouds
 from pcnn.registration.matching import match, sampled_matches
-from pcnn.registration.nearest import nearest_descriptors, nearest_rows, nearest_within, padded_rows
+from pcnn.registration.nearest import nearest_descriptors, nearest_rows, padded_rows
 from pcnn.registration.rigid_fit import weighted_svd
 from pcnn.registration.settings import EstimateSettings, RansacSettings
 from pcnn.registration.transforms import transform_points
 from tests.registration.poses import random_pose
-
-
-def test_nearest_within_equals_all_distances() -> None:
-    query, points = torch.rand(200, 3), torch.rand(300, 3)
-    distance, index = nearest_within(query, points, 0.08)
-    everything = torch.cdist(query.double(), points.double())
-    nearest, at = everything.min(1)
-    near = nearest < 0.08
-    assert 20 < int(near.sum()) < 180
-    assert torch.equal(index, torch.where(near, at, -1))
-    torch.testing.assert_close(distance[near].double(), nearest[near], rtol=1e-4, atol=1e-6)
-    assert distance[~near].isinf().all()
 
 
 @pytest.mark.parametrize("entries", [1 << 26, 1000])

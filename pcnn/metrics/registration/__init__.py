@@ -18,7 +18,7 @@ from pcnn.metrics.registration.protocols import (
     validation_protocol,
 )
 from pcnn.metrics.registration.summary import Summary, summarize
-from pcnn.metrics.registration.table import registration_table, scene_table
+from pcnn.metrics.registration.table import registration_table
 
 __all__ = [
     "NAMES",
@@ -37,7 +37,6 @@ __all__ = [
     "protocol",
     "registration_table",
     "rotation_error",
-    "scene_table",
     "summarize",
     "translation_error",
     "validation_protocol",

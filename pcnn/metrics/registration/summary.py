@@ -30,7 +30,6 @@ class Summary:
     counted: int  # pairs that count for RR
     no_estimate: int  # counted pairs without a transform; they are failures
     unjudged: int  # counted pairs whose ground truth states no correspondences; failures too
-    per_scene: tuple[tuple[str, int, float, float, float], ...]  # name
 
 
 def mean_of(
@@ -71,18 +70,4 @@ def summarize(results: Sequence[PairResult], protocol: Protocol) -> Summary:
         counted=int(pairs.counted.sum()),
         no_estimate=int((pairs.counted & np.isnan(pairs.rre)).sum()),
         unjudged=int((pairs.counted & judged).sum()),
-        per_scene=tuple(_scene(pairs, place) for place in range(len(pairs.scene_names))),
     )
-
-
-def _scene(pairs: JudgedPairs, place: int) -> tuple[str, int, float, float, float]:
-    here = pairs.scenes == place
-    rr, fmr, ir = (
-        mean_of(values.astype(np.float64), which & here, pairs.scenes, "pairs")
-        for values, which in (
-            (pairs.registered, pairs.counted),
-            (pairs.enough, pairs.matched),
-            (pairs.inlier_ratio, pairs.matched),
-        )
-    )
-    return pairs.scene_names[place], int((pairs.counted & here).sum()), rr, fmr, ir

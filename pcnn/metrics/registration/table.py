@@ -46,16 +46,6 @@ def registration_table(summaries: Mapping[int | None, Summary], title: str) -> T
     return table
 
 
-def scene_table(summary: Summary, title: str) -> Table:
-    """One row a scene: counted pairs, RR, FMR, IR."""
-    table = Table(title=title, title_justify="left")
-    for heading in ("scene", "pairs", "RR %", "FMR %", "IR %"):
-        table.add_column(heading, justify="left" if heading == "scene" else "right")
-    for name, pairs, *figures in summary.per_scene:
-        table.add_row(name, str(pairs), *map(percent, figures))
-    return table
-
-
 def caption(summary: Summary) -> str:
     """The basis of the figures, in words."""
     rule = summary.protocol
